@@ -1,0 +1,37 @@
+"""The group of those who read the record and see nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.apps import apps as installed
+from django.apps.registry import Apps
+from django.contrib.auth.management import create_permissions
+from django.db import DEFAULT_DB_ALIAS, router
+
+NAME = "auditor"
+READABLE = ("call", "action", "checkpoint", "verification")
+
+
+def make_group(*, app_config: Any, apps: Apps = installed, using: str = DEFAULT_DB_ALIAS, **options: Any) -> None:
+    """After every migration: the group is there and may see the record. One that exists is left as it is."""
+    try:
+        Group, Permission = apps.get_model("auth", "Group"), apps.get_model("auth", "Permission")
+    except LookupError:
+        return  # migrated to a state before accounts exist
+    if not router.allow_migrate_model(using, Group) or not _has_tables(app_config, apps):
+        return
+    create_permissions(app_config, apps=apps, using=using, **{"verbosity": 0, **options})
+    group, made = Group.objects.using(using).get_or_create(name=NAME)
+    if made:
+        names = [f"view_{model}" for model in READABLE]
+        wanted = Permission.objects.using(using).filter(content_type__app_label="audit", codename__in=names)
+        group.permissions.add(*wanted)
+
+
+def _has_tables(app_config: Any, apps: Apps) -> bool:
+    try:
+        apps.get_model(app_config.label, "Call")
+    except LookupError:
+        return False  # migrated back to nothing
+    return True

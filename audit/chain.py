@@ -1,0 +1,110 @@
+"""What is hashed, exactly: the canonical bytes of every kind of record, and how links hold together.
+
+A record's content is the SHA-256 of a JSON list of the recorded columns, in the order given here, times as
+milliseconds, identifiers as 32 hexadecimal digits. The bodies (arguments, result) enter as their own SHA-256, so that
+they can be removed later and the rest still verifies. A link's hash covers the link before it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any, Final
+
+SHIFT: Final = 40
+START: Final = "0" * 64
+"""What the first link of a chain has before it."""
+ACTION_CHAINS: Final = 16
+"""Writers 1 to 16 are the chains of administrative actions; processes have larger numbers."""
+PRUNED: Final = "pruned:sha256:"
+
+OPENED, BEGIN, FINISH, REFUSED, CLOSED, ACTION = "opened", "begin", "finish", "refused", "closed", "action"
+
+BEGIN_COLUMNS: Final = (
+    "id",
+    "user_id",
+    "username",
+    "credential_id",
+    "credential",
+    "client_name",
+    "client_version",
+    "transport",
+    "revision",
+    "address",
+    "method",
+    "name",
+    "target_id",
+    "definition",
+    "rule",
+    "request_id",
+    "started_at",
+    "arguments",
+)
+END_COLUMNS: Final = (
+    "outcome",
+    "error_class",
+    "detail",
+    "result_bytes",
+    "result_sha256",
+    "ended_at",
+    "duration_us",
+    "result",
+)
+
+encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def body_digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
+def content(values: Sequence[Any]) -> str:
+    """The digest of the recorded values; the caller has put the bodies' digests in their places."""
+    return sha256(encode(values).encode()).hexdigest()
+
+
+def link_hash(writer: int, sequence: int, previous: str, kind: str, subject: str, content: str) -> str:
+    return sha256(f"{writer} {sequence} {previous} {kind} {subject} {content}".encode()).hexdigest()
+
+
+def place(writer: int, sequence: int) -> int:
+    return (writer << SHIFT) | sequence
+
+
+def where(link: int) -> tuple[int, int]:
+    """The writer and the sequence of a link's id."""
+    return link >> SHIFT, link & ((1 << SHIFT) - 1)
+
+
+Row = tuple[int, int, int, str, str, str, str]
+"""A row of the table of links: id, writer, sequence, kind, subject, content, hash."""
+
+
+class Chain:
+    """One writer's chain: where it stands, and the rows of links that are not yet committed."""
+
+    __slots__ = ("hash", "rows", "sequence", "writer")
+
+    def __init__(self, writer: int, sequence: int = 0, hash: str = START) -> None:
+        self.writer, self.sequence, self.hash = writer, sequence, hash
+        self.rows: list[Row] = []
+
+    def add(self, kind: str, subject: str, content: str) -> int:
+        """Appends a link and returns its id."""
+        writer = self.writer
+        self.sequence = sequence = self.sequence + 1
+        text = f"{writer} {sequence} {self.hash} {kind} {subject} {content}"
+        self.hash = digest = sha256(text.encode()).hexdigest()
+        link = (writer << SHIFT) | sequence
+        self.rows.append((link, writer, sequence, kind, subject, content, digest))
+        return link
+
+    @property
+    def head(self) -> tuple[int, str]:
+        return self.sequence, self.hash
+
+    def back_to(self, head: tuple[int, str]) -> None:
+        """Forgets what was added since; the transaction that held it was not committed."""
+        self.sequence, self.hash = head
+        self.rows = []

@@ -1,0 +1,40 @@
+"""System checks of the record, ids audit.W001 and up; each says what to do about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Warning, register
+
+from audit.secret_values import SHORTEST
+
+
+@register("audit")
+def short_secrets(**_: Any) -> list[CheckMessage]:
+    """A value that is not looked for must not be thought hidden."""
+    short = sum(1 for value in settings.REDACT_VALUES if 0 < len(value.strip()) < SHORTEST)
+    if not short:
+        return []
+    return [
+        Warning(
+            f"{short} of the values in TOOLHUB_REDACT_VALUES have fewer than {SHORTEST} characters and are not hidden.",
+            hint="So short a text stands in ordinary words. Name the fields that hold it in TOOLHUB_REDACT_NAMES.",
+            id="audit.W001",
+        )
+    ]
+
+
+@register("audit")
+def keeping(**_: Any) -> list[CheckMessage]:
+    """Rows that go before their bodies do make the shorter setting pointless."""
+    bodies, calls = settings.KEEP_BODIES_DAYS, settings.KEEP_CALLS_DAYS
+    if not bodies or not calls or bodies <= calls:
+        return []
+    return [
+        Warning(
+            f"TOOLHUB_KEEP_BODIES_DAYS ({bodies}) has no effect: calls go after {calls} days already.",
+            hint="Keep bodies for a shorter time than calls, or set it to 0.",
+            id="audit.W002",
+        )
+    ]

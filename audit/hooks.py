@@ -1,0 +1,29 @@
+"""What the pages of the record ask rooms that it may not import; `toolhub.composition` fills it in at start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A tool, prompt or resource as clients were shown it, at some moment in the past."""
+
+    text: str
+    """JSON, indented."""
+    since: datetime
+    """When this version was saved."""
+    by: str
+    """Who saved it; empty when nobody was signed in."""
+    exact: bool
+    """Whether its hash is the one that the call recorded: otherwise it is only the newest version before the call."""
+
+
+def _nothing(method: str, target_id: int, digest: str, moment: datetime) -> Definition | None:
+    return None
+
+
+definition_at: Callable[[str, int, str, datetime], Definition | None] = _nothing
+"""(method, id in the catalogue, the recorded hash, when the call began) -> what it was then, None if nobody knows."""

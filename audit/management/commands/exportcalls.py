@@ -1,0 +1,54 @@
+"""`exportcalls`: the record, or a part of it, as JSON Lines or CSV."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from audit import export
+from audit.searches import Question
+
+FILTERS = {
+    "q": "a call's id, or text in arguments, tool, user or client",
+    "user": "username",
+    "outcome": "ok, tool_error, refused, ..., or not_ok",
+    "tool": "the exact name of the tool",
+    "method": "tools/call, resources/read or prompts/get",
+    "transport": "http, websocket, stdio or admin",
+    "client": "text in the client's name",
+    "credential": "text in the credential's name, or its id",
+    "since": "started at or after, 2026-01-31 or 2026-01-31T12:00",
+    "until": "started before, or on that day",
+}
+
+
+class Command(BaseCommand):
+    help = "Write calls, newest first, as JSON Lines or CSV. The export is on record."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--format", choices=sorted(export.FORMATS), default="jsonl")
+        parser.add_argument("--output", metavar="FILE", default="-", help="a new file; standard output by default")
+        for name, text in FILTERS.items():
+            parser.add_argument(f"--{name}", default="", help=text)
+
+    def handle(self, *, format: str, output: str, **options: Any) -> None:
+        question = Question.of(options)
+        export.record(question, format, "standard output" if output == "-" else Path(output).name)
+        if output == "-":
+            for chunk in export.chunks(question, format):
+                self.stdout.write(chunk.decode(), ending="")
+            return
+        try:
+            # Only the owner reads it, and nothing is overwritten.
+            descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except OSError as error:
+            raise CommandError(f"cannot write {output}: {error.strerror}") from None
+        with os.fdopen(descriptor, "wb") as file:
+            for chunk in export.chunks(question, format):
+                file.write(chunk)
+        sys.stderr.write(f"{output}\n")

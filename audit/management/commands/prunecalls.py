@@ -1,0 +1,45 @@
+"""`prunecalls --older-than 90d`: retention by hand."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from audit import retention
+
+
+class Command(BaseCommand):
+    help = (
+        "Remove old calls, or only their arguments and results. What verifycalls needs stays, and the run is on record."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--older-than", required=True, metavar="AGE", help="90d or 12w")
+        parser.add_argument("--bodies-only", action="store_true", help="keep the rows, without arguments and results")
+        parser.add_argument("--yes", action="store_true", help="do not ask")
+
+    def handle(self, *, older_than: str, bodies_only: bool, yes: bool, **_: Any) -> None:
+        try:
+            before = timezone.now() - retention.days(older_than)
+        except ValueError as error:
+            raise CommandError(f"--older-than: {error}") from None
+        if not yes:
+            self._ask(retention.due(before), bodies_only, older_than)
+        done = retention.prune(before, retention.BODIES if bodies_only else retention.ROWS)
+        self.stdout.write(f"Removed {_said(done.bodies, done.rows, bodies_only)} older than {older_than}.")
+
+    def _ask(self, due: dict[str, int], bodies_only: bool, older_than: str) -> None:
+        what = _said(due[retention.BODIES], due[retention.ROWS], bodies_only)
+        question = f"Remove {what} older than {older_than} for good?"
+        if not sys.stdin.isatty():
+            raise CommandError(f"{question} Add --yes to do it without a terminal to answer at.")
+        if input(f"{question} Type yes: ").strip().lower() != "yes":
+            raise CommandError("Nothing was removed.")
+
+
+def _said(bodies: int, rows: int, bodies_only: bool) -> str:
+    return f"the bodies of {bodies} calls" if bodies_only else f"{rows} calls"

@@ -1,0 +1,160 @@
+"""Take old bodies and old rows out of the record, and leave what its verification needs.
+
+A body (arguments, result) is replaced by `pruned:sha256:...`, the digest that the chain covers. A row goes whole; its
+links stay. Every run is an administrative action itself, written before the first row is touched. Work is done in small
+transactions: the writer of new calls waits for one at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.core.cache import cache
+from django.db import connection, transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from audit import actions, actors, outcomes
+from audit.chain import PRUNED, body_digest
+from audit.identifiers import first_id_of
+from audit.models import Call
+from audit.times import to_ms
+
+logger = logging.getLogger(__name__)
+
+BATCH = 500
+BODIES, ROWS = "bodies", "rows"
+_ENDED = ~Q(outcome=outcomes.RUNNING)
+_DAY = 86_400
+
+
+@dataclass(slots=True)
+class Pruned:
+    """What a run took away."""
+
+    bodies: int = 0
+    rows: int = 0
+
+
+def due(before: datetime) -> dict[str, int]:
+    """How much a run would take away: for a person who asks before it happens."""
+    old = Call.objects.filter(_ENDED, pk__lt=first_id_of(to_ms(before)))
+    return {ROWS: old.count(), BODIES: old.filter(body_state="").count()}
+
+
+def prune(before: datetime, what: str, step: Callable[[Pruned], None] | None = None) -> Pruned:
+    """Remove the bodies, or the whole rows, of ended calls that began before that moment."""
+    limit = first_id_of(to_ms(before))
+    done = Pruned()
+    old = Call.objects.filter(_ENDED, pk__lt=limit)
+    if what == BODIES:
+        old = old.filter(body_state="")
+    if not old.exists():
+        return done
+    actions.record(
+        "pruned", "calls", f"{what} before {before:%Y-%m-%dT%H:%M:%S.%f%z}", None, {"what": what, "before": limit.hex}
+    )
+    last: UUID | None = None
+    while True:
+        part = old if last is None else old.filter(pk__gt=last)
+        if what == BODIES:
+            rows = list(part.order_by("pk").values_list("pk", "arguments", "result")[:BATCH])
+            if not rows:
+                return done
+            last = rows[-1][0]
+            done.bodies += _remove_bodies(rows)
+        else:
+            keys = list(part.order_by("pk").values_list("pk", flat=True)[:BATCH])
+            if not keys:
+                return done
+            last = keys[-1]
+            with transaction.atomic():
+                done.rows += Call.objects.filter(pk__in=keys)._raw_delete(using=connection.alias)
+        if step is not None:
+            step(done)
+
+
+def _remove_bodies(rows: list[tuple[UUID, str, str]]) -> int:
+    key = Call._meta.pk
+    values = [
+        (_digest(arguments), _digest(result), key.get_db_prep_value(pk, connection)) for pk, arguments, result in rows
+    ]
+    # The whole batch in one statement's round: the transaction is open for a few milliseconds.
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.executemany(
+            "UPDATE audit_call SET arguments = %s, result = %s, body_state = 'pruned'"
+            " WHERE id = %s AND body_state = ''",
+            values,
+        )
+    return len(values)
+
+
+def _digest(text: str) -> str:
+    return text if text.startswith(PRUNED) else f"{PRUNED}{body_digest(text)}"
+
+
+_thread: threading.Thread | None = None
+_lock = threading.Lock()
+
+
+def scheduled() -> bool:
+    """The chore: once a day, when a setting says how long to keep. One process of all does it."""
+    global _thread
+    if not settings.KEEP_BODIES_DAYS and not settings.KEEP_CALLS_DAYS:
+        return False
+    with _lock:
+        if _thread is not None and _thread.is_alive():
+            return False
+        if not cache.add("audit:retention", 1, timeout=_DAY):
+            return False
+        _thread = threading.Thread(target=_in_background, name="audit-retention", daemon=True)
+        _thread.start()
+    return True
+
+
+def wait(timeout: float) -> None:
+    if _thread is not None:
+        _thread.join(timeout)
+
+
+def by_settings(now: datetime | None = None) -> Pruned:
+    """What the settings ask for, now."""
+    done = Pruned()
+    now = now or timezone.now()
+    wanted: tuple[tuple[int, str], ...] = ((settings.KEEP_BODIES_DAYS, BODIES), (settings.KEEP_CALLS_DAYS, ROWS))
+    for days, what in wanted:
+        if days:
+            part = prune(now - timedelta(days=days), what)
+            done.bodies, done.rows = done.bodies + part.bodies, done.rows + part.rows
+    return done
+
+
+def _in_background() -> None:
+    try:
+        with actors.acting("retention"):
+            done = by_settings()
+        if done != Pruned():
+            logger.info("retention removed %d bodies and %d calls", done.bodies, done.rows)
+    except Exception:
+        cache.delete("audit:retention")
+        logger.exception("retention failed")
+    finally:
+        connection.close()
+
+
+def days(text: str) -> timedelta:
+    """`90d`, `12w` or a plain number of days."""
+    number, factor = (text[:-1], {"d": 1, "w": 7}[text[-1]]) if text[-1:] in {"d", "w"} else (text, 1)
+    if not number.isdecimal() or int(number) * factor > 36_500:
+        raise ValueError("say how old as in 90d or 12w")
+    return timedelta(days=int(number) * factor)
+
+
+__all__: Any = ["BODIES", "ROWS", "Pruned", "by_settings", "days", "due", "prune", "scheduled", "wait"]

@@ -1,0 +1,159 @@
+"""Where a JSON Schema says that a secret is: writeOnly, format: password, x-secret.
+
+The answer errs on the side of hiding: a field that any branch of allOf, anyOf, oneOf or if marks counts as marked, and
+so does one whose reference cannot be followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+from urllib.parse import unquote
+
+import re2
+
+_BRANCHES = ("allOf", "anyOf", "oneOf")
+_CONDITIONS = ("if", "then", "else", "not")
+_MARKED_FOR_REST = ("additionalProperties", "unevaluatedProperties")
+_MARKED_ITEMS = ("items", "additionalItems", "unevaluatedItems", "contains")
+
+Schemas = tuple[dict[str, Any], ...]
+
+
+def marked(schema: Any) -> bool:
+    """Whether this very schema, without those inside it, marks its value as secret."""
+    if schema.get("writeOnly") is True or schema.get("format") == "password":
+        return True
+    return schema.get("x-secret") not in (None, False)
+
+
+def has_marks(schema: Any) -> bool:
+    """Whether any mark is anywhere in a schema: without one, nothing of it need be looked at again."""
+    pending = [schema]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, dict):
+            if marked(node):
+                return True
+            pending.extend(node.values())
+        elif isinstance(node, list):
+            pending.extend(node)
+    return False
+
+
+class SecretFields:
+    """Walks a schema along with a value. Made once per schema, and only for one with marks."""
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self._root = schema
+        self._anchors: dict[str, dict[str, Any]] = {}
+        for node in _nodes(schema):
+            for name in ("$anchor", "$dynamicAnchor"):
+                if isinstance(node.get(name), str):
+                    self._anchors[node[name]] = node
+        self.start: Schemas = self._spread([schema])
+
+    def secret(self, schemas: Schemas) -> bool:
+        return any(marked(schema) for schema in schemas)
+
+    def member(self, schemas: Schemas, name: str) -> Schemas:
+        """The schemas of one member of an object."""
+        found: list[Any] = []
+        for schema in schemas:
+            named = False
+            properties = schema.get("properties")
+            if isinstance(properties, dict) and name in properties:
+                found.append(properties[name])
+                named = True
+            patterns = schema.get("patternProperties")
+            for pattern, inner in patterns.items() if isinstance(patterns, dict) else ():
+                if _matches(pattern, name):
+                    found.append(inner)
+                    named = True
+            if not named:
+                found.extend(schema[key] for key in _MARKED_FOR_REST if key in schema)
+        return self._spread(found)
+
+    def element(self, schemas: Schemas, index: int) -> Schemas:
+        """The schemas of one element of an array."""
+        found: list[Any] = []
+        for schema in schemas:
+            first = schema.get("prefixItems", schema.get("items"))
+            if isinstance(first, list) and index < len(first):
+                found.append(first[index])
+                found.append(schema.get("contains"))
+            else:
+                found.extend(schema.get(key) for key in _MARKED_ITEMS)
+        return self._spread(found)
+
+    def _spread(self, schemas: list[Any]) -> Schemas:
+        """With everything that applies at the same place: references, branches, conditions."""
+        result: list[dict[str, Any]] = []
+        seen: set[int] = set()
+        pending = [schema for schema in schemas if isinstance(schema, dict)]
+        while pending:
+            schema = pending.pop()
+            if id(schema) in seen:
+                continue
+            seen.add(id(schema))
+            result.append(schema)
+            for key in _BRANCHES:
+                if isinstance(schema.get(key), list):
+                    pending.extend(branch for branch in schema[key] if isinstance(branch, dict))
+            pending.extend(schema[key] for key in _CONDITIONS if isinstance(schema.get(key), dict))
+            for key in ("dependentSchemas", "dependencies"):
+                if isinstance(schema.get(key), dict):
+                    pending.extend(branch for branch in schema[key].values() if isinstance(branch, dict))
+            for key in ("$ref", "$dynamicRef", "$recursiveRef"):
+                if isinstance(schema.get(key), str):
+                    pending.append(self._follow(schema[key]))
+        return tuple(result)
+
+    def _follow(self, reference: str) -> dict[str, Any]:
+        hidden = {"writeOnly": True}
+        if not reference.startswith("#"):
+            return hidden
+        fragment = unquote(reference[1:])
+        if fragment and not fragment.startswith("/"):
+            return self._anchors.get(fragment, hidden)
+        node: Any = self._root
+        for part in fragment.split("/")[1:]:
+            part = part.replace("~1", "/").replace("~0", "~")
+            if isinstance(node, dict) and part in node:
+                node = node[part]
+            elif isinstance(node, list) and part.isdigit() and int(part) < len(node):
+                node = node[int(part)]
+            else:
+                return hidden
+        return node if isinstance(node, dict) else {}
+
+
+def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
+    pending = [schema]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, dict):
+            yield node
+            pending.extend(node.values())
+        elif isinstance(node, list):
+            pending.extend(node)
+
+
+@lru_cache(maxsize=1000)
+def _pattern(pattern: str) -> Any:
+    # A linear-time engine: schemas imported from elsewhere are hostile input.
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options)
+    except re2.error:
+        return None
+
+
+def _matches(pattern: str, name: str) -> bool:
+    compiled = _pattern(pattern)
+    try:
+        return compiled is None or compiled.search(name) is not None
+    except UnicodeEncodeError:
+        return True

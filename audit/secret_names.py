@@ -1,0 +1,78 @@
+"""Which names of fields hold secrets: a list of defaults that an operator can add to and take from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+ENDINGS = (
+    "password", "passwords", "passwd", "passphrase", "passcode", "secret", "secrets", "token", "apikey", "apikeys",
+    "authorization", "cookie", "credential", "credentials", "privatekey", "secretkey", "signingkey", "encryptionkey",
+    "accesskey", "accesskeyid", "masterkey", "sharedkey", "sessionkey", "accesstokens", "refreshtokens", "authtokens",
+    "clientsecrets", "connectionstring",
+)  # fmt: skip
+"""A name that ends with one of these, in any spelling: `db_password`, `X-Api-Key`, `clientSecret`."""
+WORDS = frozenset({"pwd", "pass", "jwt", "otp", "totp", "cvv", "cvc", "ssn", "auth", "bearer", "sessionid", "pin"})
+"""Too short to look for at the end of longer words; the whole name, or its last word after _ or -."""
+LATER_WORDS = frozenset(
+    {"hash", "value", "text", "again", "confirm", "confirmation", "repeat", "base64", "b64", "plain"}
+)
+"""Words that may follow: `password_confirmation`, `secret value`."""
+HARMLESS = frozenset({
+    "pagetoken", "nextpagetoken", "previouspagetoken", "prevpagetoken", "progresstoken", "continuationtoken",
+    "synctoken", "boardingpass", "nexttoken", "isauth", "requiresauth", "dependsonsecret", "haspassword", "hassecret",
+    "hastoken",
+})  # fmt: skip
+"""Names that end like a secret and are none: positions in a list, flags."""
+
+_SPLIT = re.compile(r"[^0-9A-Za-z]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_REMEMBERED = 20_000
+
+
+def squash(name: str) -> str:
+    """The name without case, blanks and marks: `X-Api-Key` and `x_apiKey` are both `xapikey`."""
+    return "".join(character for character in name.lower() if character.isalnum())
+
+
+class SecretNames:
+    """Answers from a dict after the first time: arguments repeat the same few names call after call."""
+
+    def __init__(self, configured: Iterable[str] = ()) -> None:
+        added = [entry.strip() for entry in configured if entry.strip()]
+        self._patterns = [
+            "".join(part if part == "*" else squash(part) for part in re.split(r"(\*)", entry))
+            for entry in added
+            if "*" in entry and not entry.startswith("-")
+        ]
+        self._names = frozenset(squash(entry) for entry in added if "*" not in entry and not entry.startswith("-"))
+        self._harmless = HARMLESS | {squash(entry[1:]) for entry in added if entry.startswith("-")}
+        self._endings = tuple(ending for ending in ENDINGS if ending not in self._harmless)
+        self._words = WORDS - self._harmless
+        self.known: dict[str, bool] = {}
+
+    def __call__(self, name: str) -> bool:
+        answer = self.known.get(name)
+        if answer is None:
+            if len(self.known) >= _REMEMBERED:
+                self.known.clear()
+            answer = self.known[name] = self._decide(name)
+        return answer
+
+    def _decide(self, name: str) -> bool:
+        words = [word.lower() for word in _SPLIT.split(name[:200]) if word]
+        while len(words) > 1 and (words[-1] in LATER_WORDS or words[-1].isdigit()):
+            words.pop()
+        if not words:
+            return False
+        last, whole = words[-1], "".join(words).rstrip("0123456789")
+        full = squash(name[:200])
+        if full in self._names or whole in self._names or any(fnmatchcase(full, pattern) for pattern in self._patterns):
+            return True
+        if full in self._harmless or whole in self._harmless:
+            return False
+        # A configured name counts as the last words of a longer one too: `ssn` in `customer_ssn`.
+        tails = {"".join(words[start:]) for start in range(len(words))}
+        if tails & self._names:
+            return True
+        return whole.endswith(self._endings) or last.rstrip("0123456789") in self._words

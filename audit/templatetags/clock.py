@@ -1,0 +1,26 @@
+"""Moments on the reader's clock in templates: `{{ at|told }}`, `{{ at|shown }}` below a title with `{% zone %}`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django import template
+
+from audit import clock
+
+register = template.Library()
+
+
+@register.filter
+def told(value: datetime | None, precision: str = "seconds") -> str:
+    return "" if value is None else clock.told(value, precision)
+
+
+@register.filter
+def shown(value: datetime | None, precision: str = "seconds") -> str:
+    return "" if value is None else clock.shown(value, precision)
+
+
+@register.simple_tag
+def zone() -> str:
+    return clock.zone()

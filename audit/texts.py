@@ -1,0 +1,113 @@
+"""How recorded text is shown: pretty-printed when it is JSON, cut when it is huge, and never as anything but text."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils.html import escape
+from django.utils.translation import gettext as _
+
+LONGEST = 100_000
+"""Bytes of one text, once it is escaped, that a page shows; exports have all of it."""
+DEEPEST = 60
+"""Levels of nesting that are indented."""
+MOST_NODES = 20_000
+"""Objects and lists in one text that is read as JSON: a million of them took two seconds."""
+_spread = json.JSONEncoder(indent=2, ensure_ascii=False).iterencode
+_PRUNED = re.compile(r"pruned:sha256:([0-9a-f]{64})")
+# Marks that turn the direction of what follows could make a recorded text look like another one.
+_INVISIBLE = re.compile(
+    "[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A recorded text as a page shows it."""
+
+    text: str
+    size: int
+    """Characters of the text as it is recorded."""
+    cut: bool = False
+    """Whether there is more of it than is shown."""
+    pruned: bool = False
+
+
+def body(text: str) -> Body:
+    """For a <pre>, through the template's escaping."""
+    if match := _PRUNED.fullmatch(text):
+        words = _("Removed by retention. SHA-256 of what was here: %(digest)s") % {"digest": match[1]}
+        return Body(words, len(words), pruned=True)
+    whole = spread(text)
+    kept = min(len(whole), LONGEST)
+    shown = visible(whole[:kept])
+    while (heavy := weight(shown)) > LONGEST:
+        kept = min(kept * LONGEST // heavy, kept - 1)
+        shown = visible(whole[:kept])
+    return Body(shown, len(text), kept < len(whole))
+
+
+def shown(text: str) -> str:
+    """The same in one piece, with a last line that says what is missing."""
+    found = body(text)
+    if not found.cut:
+        return found.text
+    more = _("... cut here: all of it is %(count)s characters, and more characters are in the export.")
+    return f"{found.text}\n{more % {'count': f'{found.size:,}'}}"
+
+
+def spread(text: str, room: int = 3 * LONGEST) -> str:
+    """JSON over many lines, cut after about `room` characters; anything else (and what is far too long) as it is.
+
+    Deep nesting would make the indented text a thousand times as long as the recorded one: it stays as it is.
+    """
+    if len(text) > 10 * LONGEST or text.count("[") + text.count("{") > MOST_NODES:
+        return text
+    parts = []
+    try:
+        value = json.loads(text)
+        if _is_deep(value):
+            return text
+        for part in _spread(value):
+            parts.append(part)
+            room -= len(part)
+            if room < 0:
+                break
+    except (ValueError, RecursionError):
+        return text
+    return "".join(parts)
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _depth in range(DEEPEST):
+        level = [
+            child
+            for item in level
+            if isinstance(item, dict | list)
+            for child in (item.values() if isinstance(item, dict) else item)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def weight(text: str) -> int:
+    """Bytes that the text takes in a page."""
+    return len(escape(text).encode("utf-8", "surrogatepass"))
+
+
+def visible(text: str) -> str:
+    """Characters that cannot be seen, spelled out."""
+    return _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def duration(microseconds: int | None) -> str:
+    if microseconds is None:
+        return ""
+    if microseconds < 1_000_000:
+        return f"{microseconds / 1000:.1f} ms"
+    return f"{microseconds / 1_000_000:.2f} s"

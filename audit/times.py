@@ -1,0 +1,32 @@
+"""Time as the record keeps it: whole milliseconds since 1970, in UTC."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def from_ms(ms: int) -> datetime:
+    return EPOCH + timedelta(milliseconds=ms)
+
+
+def to_ms(moment: datetime) -> int:
+    return (moment - EPOCH) // _MILLISECOND
+
+
+@lru_cache(maxsize=4)
+def _second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
+
+
+def sql_text(ms: int) -> str:
+    """As Django writes a datetime into SQLite, so that the two compare: `2026-01-02 03:04:05.678000`."""
+    return f"{_second(ms // 1000)}.{ms % 1000:03d}000"

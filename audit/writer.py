@@ -1,0 +1,324 @@
+"""Group commit: one thread takes everything that is queued, writes it as one transaction and wakes all who wait.
+
+The thread is the only one that touches the database. The guard (its own thread) may take waiting entries away from it
+when the database hangs (see `queueing`). After any failure the thread opens a new connection and reads where its chain
+ends: a batch is one transaction, so that alone tells whether it was committed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from threading import Thread
+
+from audit import identifiers, opening, outcomes, processes, statements, times
+from audit.attempts import Ending
+from audit.chain import Chain
+from audit.entries import FINISH, GIVEN_UP, PING, SETTLED, WAITING, Entry, rows
+from audit.logs import logger
+from audit.queueing import EntryQueue
+from audit.spool import Spool
+from audit.store import Overtaken, Store, StoreAway, open_store
+from audit.waking import wake
+
+BATCH = 1_000
+HEARTBEAT = 5.0
+
+
+class GroupWriter(EntryQueue):
+    def __init__(
+        self,
+        chores: Callable[[GroupWriter], None] | None = None,
+        last_rites: Callable[[GroupWriter], None] | None = None,
+    ) -> None:
+        super().__init__()
+        self.chain: Chain | None = None
+        self.store: Store | None = None
+        self.available_since = 0.0
+        """time.monotonic() when the database became writable."""
+        self.last_write = 0.0
+        self._chores, self._last_rites = chores, last_rites
+        self._hoped: tuple[tuple[int, str], list[Entry]] | None = None
+        """Where the chain ends if the transaction under way was committed, and what is in it."""
+        self._failures = 0
+        self._stopping = False
+        self._deadline = 0.0
+        self._next_heartbeat = 0.0
+        self._thread = Thread(target=self._run, name="record-writer", daemon=True)
+
+    @classmethod
+    def once(cls, work: Callable[[GroupWriter], None]) -> None:
+        """Opens a chain, does the work in this very thread and ends the chain: for commands."""
+        writer = cls()
+        try:
+            writer._connect()
+            work(writer)
+            writer._end()
+        finally:
+            writer._close_store()
+            writer._let_go()
+
+    # --- any thread ------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._guard.start()
+        self.decide()
+        self._thread.start()
+
+    def stop(self, timeout: float) -> None:
+        """Writes what is queued and ends the chain; after the timeout, what is left goes to the spool."""
+        self._deadline = time.monotonic() + timeout
+        self._stopping = True
+        self._ring()
+        self._thread.join(timeout + 0.5)
+        if self._thread.is_alive() or self.queue:
+            self._set_aside("the server stops")
+        self._guard.stop()
+        if not self._thread.is_alive():
+            self._let_go()
+
+    # --- the writer's thread ---------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self._connect()
+                if not self._cycle():
+                    break
+                continue
+            except StoreAway as error:
+                if not self.away:
+                    logger.warning("%s: %s", error, error.__cause__ or "see the settings of the database")
+                self._lost(str(error))
+            except Exception:  # noqa: BLE001
+                logger.exception("the record's writer failed; it opens a new connection")
+                self._lost("the record failed")
+            if self._stopping and (self.away or time.monotonic() > self._deadline):
+                break
+            # The first try after a failure comes at once: a server that was restarted is there again.
+            self._alarm.acquire(timeout=min(0.05 * self._failures, 0.5))
+        self._close_store()
+        self._let_go()
+
+    def _lost(self, why: str) -> None:
+        self._close_store()
+        self._failures += 1
+        if self._failures > 1 and not self.away:
+            self._set_aside(why)
+
+    def _close_store(self) -> None:
+        store, self.store = self.store, None
+        if store is not None:
+            with contextlib.suppress(Exception):
+                store.close()
+
+    def _let_go(self) -> None:
+        """The chain is this process's no more: what is in the spool, and what is still open, is for the next one."""
+        if self.spool is not None:
+            self.spool.close()
+        if self.chain is not None:
+            processes.living.discard(self.chain.writer)
+
+    def _connect(self) -> None:
+        if self.store is None:
+            store = open_store()
+            try:
+                if self.chain is None:
+                    self._register(store)
+                else:
+                    self._resume(store)
+            except BaseException:
+                store.close()
+                raise
+            self.store = store
+        if self.away or (self.spool is not None and not self.spool.empty):
+            self._return()
+
+    def _register(self, store: Store) -> None:
+        links = opening.open_chain(store)
+        self._let_go()
+        self.chain, self.spool = links, Spool(links.writer)
+        processes.living.add(links.writer)
+        # The chores of a beginning, as to close what a dead process left, come right after the first calls.
+        self._next_heartbeat = time.monotonic() + 0.2
+        self.available_since = time.monotonic()
+
+    def _resume(self, store: Store) -> None:
+        """Reads where the chain ends in the database, and with it whether the last transaction is there."""
+        links = self.chain
+        assert links is not None  # noqa: S101
+        head = opening.head_of(store, links.writer)
+        if self._hoped is not None and head == self._hoped[0]:
+            entries = self._hoped[1]
+            links.back_to(head)
+            self._settle(entries)
+        elif head != links.head:
+            # Somebody else's doing: a restored database, or emptied tables. A new chain begins.
+            logger.error("chain %d ends at %d and not at %d: a new one begins", links.writer, head[0], links.sequence)
+            self._register(store)
+        self._hoped = None
+
+    def _return(self) -> None:
+        """The database is back: first what was spooled, in order, then calls are accepted again."""
+        spool = self.spool
+        assert spool is not None  # noqa: S101
+        self._beat()
+        while True:
+            entries, size = spool.read()
+            for start in range(0, len(entries), BATCH):
+                self.commit(entries[start : start + BATCH])
+            spool.discard(size)
+            with self._mutex:
+                if not spool.empty:
+                    continue
+                now = time.monotonic()
+                if self.away:
+                    logger.warning("calls are accepted again; %d outcomes came from the spool", len(entries))
+                    self.available_since = now
+                for entry in self.queue:
+                    entry.since = now
+                self.away = ""
+                self.decide()
+                return
+
+    def _cycle(self) -> bool:
+        """One batch. False when there will never be another."""
+        now = time.monotonic()
+        if now >= self._next_heartbeat:
+            self._beat()
+            if self._chores is not None and not self._stopping:
+                self._chores(self)
+        queue = self.queue
+        if not self._batch:
+            if not queue:
+                if self._stopping:
+                    self._end()
+                    return False
+                self._sleep(self._next_heartbeat - now)
+                if not queue:
+                    return True
+            with self._mutex:
+                batch = self._batch
+                while queue and len(batch) < BATCH:
+                    batch.append(queue.popleft())
+        with self._mutex:
+            batch = self._batch = [entry for entry in self._batch if entry.state == WAITING]
+        if batch:
+            self.commit(batch)
+        with self._mutex:
+            self._batch = []
+        self._failures = 0
+        return True
+
+    def _sleep(self, seconds: float) -> None:
+        self._asleep = True
+        if not self.queue and not self._stopping and seconds > 0:
+            self._alarm.acquire(timeout=seconds)
+        self._asleep = False
+
+    def commit(self, entries: list[Entry]) -> None:
+        """Writes the entries as one transaction; those that make it fail are found and refused."""
+        for _ in range(2):
+            try:
+                self.transact(entries)
+                return
+            except Overtaken:
+                entries = self._without_ended(entries)
+            except StoreAway:
+                raise
+            except Exception:  # noqa: BLE001
+                logger.exception("%d entries cannot be written together; each is written alone", len(entries))
+                break
+        self._beat()  # raises when it is the database after all
+        for entry in entries:
+            try:
+                self.transact([entry])
+            except Overtaken:
+                self._without_ended([entry])
+            except StoreAway:
+                raise
+            except Exception:  # noqa: BLE001
+                logger.exception("call %s cannot be written", entry.id)
+                with self._mutex:
+                    refused, entry.state = entry.state == WAITING, GIVEN_UP
+                if refused:
+                    wake([entry], "what was to be recorded cannot be stored")
+
+    def transact(self, entries: list[Entry]) -> None:
+        """One transaction, whole or not at all."""
+        store, links = self.store, self.chain
+        assert store is not None and links is not None  # noqa: S101
+        head = links.head
+        try:
+            calls, ends = rows(entries, links, store.moment)
+            if len(calls) + len(ends) < len(entries):
+                # Somebody asked whether it can be written: the answer is a write.
+                ping = next(entry for entry in entries if entry.kind == PING)
+                store.execute(statements.HEARTBEAT, (store.moment(ping.ms), links.writer))
+            self._hoped = links.head, entries
+            if links.rows:
+                store.write(calls, ends, links.rows)
+        except BaseException:
+            links.back_to(head)
+            # When this fails as well, the connection is lost, and reading the chain's end decides.
+            store.rollback()
+            raise
+        self._hoped = None
+        links.rows = []
+        self.last_write = time.monotonic()
+        self._settle(entries)
+
+    def _without_ended(self, entries: list[Entry]) -> list[Entry]:
+        """Drops the ends of calls that have an outcome: exactly one is ever recorded."""
+        store = self.store
+        assert store is not None  # noqa: S101
+        ids = [entry.id.hex for entry in entries if entry.kind == FINISH]
+        running: set[str] = set()
+        for start in range(0, len(ids), 500):
+            part = ids[start : start + 500]
+            running.update(identifiers.as_hex(row[0]) for row in store.fetch(statements.still_running(len(part)), part))
+        kept, late = [], []
+        for entry in entries:
+            if entry.kind != FINISH:
+                kept.append(entry)
+            elif entry.id.hex in running:
+                running.discard(entry.id.hex)
+                kept.append(entry)
+            else:
+                late.append(entry)
+        with self._mutex:
+            waiting = [entry for entry in late if entry.state == WAITING]
+            for entry in waiting:
+                entry.state = SETTLED
+        for entry in waiting:
+            logger.warning(
+                "call %s has an outcome already: %s is not recorded", entry.id, entry.ending and entry.ending.outcome
+            )
+        wake(waiting)
+        return kept
+
+    def _beat(self) -> None:
+        """The heartbeat is a durable write: it renews the lease and proves that the database can be written."""
+        store, links = self.store, self.chain
+        assert store is not None and links is not None  # noqa: S101
+        if not store.execute(statements.HEARTBEAT, (store.moment(times.now_ms()), links.writer)):
+            logger.error("writer %d is not in the database any more: a new chain begins", links.writer)
+            self._register(store)
+        self.last_write = time.monotonic()
+        self._next_heartbeat = self.last_write + HEARTBEAT
+
+    def _end(self) -> None:
+        """Closes what is still open, signs a checkpoint and gives the lease back."""
+        store, links = self.store, self.chain
+        assert store is not None and links is not None  # noqa: S101
+        left = list(self.open.values())
+        self.open.clear()
+        for begun in left:
+            end = Entry(FINISH, begun.id, begun.intent, None, times.now_ms(), 0.0)
+            end.ending = Ending(outcomes.UNKNOWN, detail="the server stopped while it ran")
+            end.duration = int((time.monotonic() - begun.started) * 1_000_000)
+            self.commit([end])
+        store.execute(statements.END_WRITER, (store.moment(times.now_ms()), links.writer))
+        if self._last_rites is not None:
+            self._last_rites(self)

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+from django.db.models.signals import m2m_changed, post_delete, post_migrate, post_save
+from django.utils.translation import gettext_lazy as _
+
+
+class CatalogConfig(AppConfig):
+    name = "catalog"
+    label = "catalog"
+    verbose_name = _("Catalogue")
+
+    def ready(self) -> None:
+        from audit.watching import watch
+        from catalog import checks, models, revision, secrets, signals, snapshot  # noqa: F401 - registers the system checks
+        from catalog.upstreams import discovery
+
+        post_migrate.connect(revision.after_migrate, sender=self, dispatch_uid="catalog.revision")
+        for model in revision.watched():
+            for signal in (post_save, post_delete, m2m_changed):
+                signal.connect(signals.on_change, sender=model, dispatch_uid=f"catalog.{model._meta.label}")
+        signals.changed.connect(snapshot.on_changed, dispatch_uid="catalog.snapshot")
+        # What quarantine writes is put on record by catalog.quarantine, with the difference.
+        quarantine = ("pinned", "approved", "proposed", "rejected", "quarantined_since")
+        watch(models.Tool, ignore=("version", *quarantine), many=("toolsets",))
+        for offer in (models.Resource, models.Prompt):
+            watch(offer, ignore=("version",), many=("toolsets",))
+        for model in (models.Toolset, models.Grant, models.Limit):
+            watch(model)
+        watch(models.ImportedDocument, ignore=("pending", "pending_source"))
+        watch(models.Upstream, ignore=models.Upstream.HEALTH)
+        watch(models.Secret, secrets=("value",))
+        watch(models.PersonalSecret, secrets=("value",))
+        signals.changed.connect(secrets.forget, dispatch_uid="catalog.secrets")
+        secrets.also_used_by(discovery.secret_uses)

@@ -1,0 +1,3 @@
+"""The rules that stored definitions must keep, one topic a module; refusals name the field."""
+
+from __future__ import annotations

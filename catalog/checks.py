@@ -1,0 +1,99 @@
+"""System checks of the catalogue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.db import DatabaseError
+
+from catalog import encryption, functions
+from catalog.processes import allowed
+
+
+@register()
+def limits_have_a_store(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    problems: list[CheckMessage] = []
+    for alias in (settings.RATELIMIT_USE_CACHE, "local"):
+        if alias not in settings.CACHES:
+            problems.append(
+                Error(
+                    f'There is no cache "{alias}", which limits count in.',
+                    hint="Add it to CACHES; toolhub/settings.py has both.",
+                    id="catalog.E001",
+                )
+            )
+    return problems
+
+
+@register()
+def secrets_can_be_encrypted(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    try:
+        encryption.keys()
+    except encryption.NoKeys as problem:
+        return [Error(f"{problem}: secrets of tools cannot be kept.", hint=encryption.HINT, id="catalog.E003")]
+    if {settings.SECRET_KEY, settings.RECORD_KEY} & set(settings.ENCRYPTION_KEYS):
+        return [
+            Error(
+                "TOOLHUB_ENCRYPTION_KEYS has a key that is TOOLHUB_SECRET_KEY or TOOLHUB_RECORD_KEY as well.",
+                hint="Who can sign a session could read every secret: use a key of its own.",
+                id="catalog.E004",
+            )
+        ]
+    return []
+
+
+@register()
+def tool_modules_can_be_imported(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    return [
+        Error(
+            f'The tool module "{module}" cannot be imported: {why}',
+            hint="Correct the module, or take it out of TOOLHUB_TOOL_MODULES.",
+            id="catalog.E002",
+        )
+        for module, why in functions.problems().items()
+    ]
+
+
+@register(Tags.security)
+def commands_are_harmless_programs(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    problems: list[CheckMessage] = [
+        Warning(
+            f"TOOLHUB_COMMANDS lists {name}, which runs whatever its arguments say.",
+            hint="List programs that do one harmless thing; an argument for this one can be anybody's program.",
+            id="catalog.W002",
+        )
+        for name in allowed.risky()
+    ]
+    there = allowed.programs()
+    problems += [
+        Warning(
+            f"TOOLHUB_COMMANDS lists {name}, and there is no such program.",
+            hint=f"Give an absolute path, or a name that is on {allowed.PATH}.",
+            id="catalog.W003",
+        )
+        for name in settings.COMMANDS
+        if name not in there
+    ]
+    return problems
+
+
+@register(Tags.database)
+def command_tools_can_run(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
+    """Django runs this where a command checks databases, such as migrate and serve."""
+    if settings.COMMANDS or not databases:
+        return []
+    from catalog.models import Tool
+
+    try:
+        names = list(Tool.objects.filter(runner="command", enabled=True).values_list("name", flat=True)[:10])
+    except DatabaseError:
+        return []  # before the first migrate
+    return [
+        Warning(
+            f"The command runner is off, and these tools need it: {', '.join(names)}.",
+            hint="List the programs that they start in TOOLHUB_COMMANDS, or switch the tools off.",
+            id="catalog.W001",
+        )
+    ] * bool(names)

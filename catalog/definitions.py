@@ -1,0 +1,236 @@
+"""The catalogue as plain, frozen data: what the snapshot holds and what leaves `catalog` for the floors above.
+
+Pure: no ORM, no Django. Everything here is built once per catalogue revision and then only read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, TypeAlias
+
+Kind = Literal["tool", "resource", "prompt"]
+EMPTY: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ToolDefinition:
+    kind: ClassVar[Kind] = "tool"
+    id: int
+    name: str
+    title: str
+    description: str
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None
+    annotations: dict[str, Any]
+    icons: list[dict[str, Any]]
+    toolset_ids: frozenset[int]
+    runner: str
+    settings: dict[str, Any]
+    """Raw; a runner parses them once per `hash`."""
+    timeout: float
+    max_argument_bytes: int
+    max_result_bytes: int
+    record_bodies: str
+    """whole | redacted | digests"""
+    task_support: str
+    """forbidden | optional | required"""
+    requires_capabilities: tuple[str, ...]
+    hash: str
+    """SHA-256 over everything that decides what callers see and what runs."""
+    face: str
+    """SHA-256 over `wire`: lists that show the same have the same faces."""
+    wire: dict[str, Any]
+    """The entry of tools/list; absent members are absent."""
+    position: int = 100
+    quarantined: bool = False
+    """Its definition changed at its source and waits for review: nobody sees it."""
+    fill_defaults: bool = True
+    """Arguments that are not given get the default that the schema names."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResourceDefinition:
+    kind: ClassVar[Kind] = "resource"
+    quarantined: ClassVar[bool] = False
+    id: int
+    name: str
+    title: str
+    description: str
+    uri: str
+    """The address, or the RFC 6570 level-1 template when `is_template`."""
+    mime_type: str
+    is_template: bool
+    text: str | None
+    blob: str | None
+    """Base64."""
+    function: str | None
+    completions: dict[str, list[str]]
+    """Suggested values for the variables of a template."""
+    toolset_ids: frozenset[int]
+    hash: str
+    face: str
+    wire: dict[str, Any]
+    size: int | None
+    position: int = 100
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PromptDefinition:
+    kind: ClassVar[Kind] = "prompt"
+    quarantined: ClassVar[bool] = False
+    id: int
+    name: str
+    title: str
+    description: str
+    arguments: list[dict[str, Any]]
+    """name, description, required and, for completion, enum."""
+    messages: list[dict[str, Any]]
+    """Template messages (see `fill`); empty when a function makes them."""
+    function: str | None
+    toolset_ids: frozenset[int]
+    hash: str
+    face: str
+    wire: dict[str, Any]
+    position: int = 100
+
+
+Item: TypeAlias = ToolDefinition | ResourceDefinition | PromptDefinition
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GrantRule:
+    id: int
+    effect: str
+    """allow | deny"""
+    target_kind: str
+    """tool | toolset | resource | prompt"""
+    target_id: int
+    who_kind: str
+    """user | group | everyone"""
+    who_id: int | None
+    starts: float | None
+    ends: float | None
+    environments: frozenset[str]
+    """Empty: every environment."""
+    label: str
+    """The rule as a sentence: 'Grant 12: allow toolset Files to group analysts'."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LimitRule:
+    id: int
+    target_kind: str
+    """tool | toolset | all"""
+    target_id: int | None
+    scope: str
+    """user | each_user | each_member | everyone_together"""
+    who_id: int | None
+    """The user, or the group whose members are counted one by one."""
+    rate: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Member:
+    username: str
+    is_active: bool
+    group_ids: frozenset[int]
+
+
+def order(item: Item) -> tuple[int, str]:
+    """The one order of every list: position, then name (resources: then address)."""
+    return (item.position, f"{item.name}\0{item.uri}" if isinstance(item, ResourceDefinition) else item.name)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """The whole catalogue at one revision, with the indexes that decisions need. Make one with `Snapshot.of`."""
+
+    revision: int
+    tools: dict[str, ToolDefinition]
+    resources: dict[str, ResourceDefinition]
+    templates: tuple[ResourceDefinition, ...]
+    prompts: dict[str, PromptDefinition]
+    grants: tuple[GrantRule, ...]
+    limits: tuple[LimitRule, ...]
+    members: dict[int, Member]
+    items: dict[tuple[str, int], Item] = field(repr=False)
+    by_toolset: dict[int, tuple[Item, ...]] = field(repr=False)
+    grants_by_user: dict[int, tuple[GrantRule, ...]] = field(repr=False)
+    grants_by_group: dict[int, tuple[GrantRule, ...]] = field(repr=False)
+    grants_to_everyone: tuple[GrantRule, ...] = field(repr=False)
+    limits_by_tool: dict[int, tuple[LimitRule, ...]] = field(repr=False)
+    """Only tools that have any."""
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        revision: int = 0,
+        items: Iterable[Item] = (),
+        grants: Iterable[GrantRule] = (),
+        limits: Iterable[LimitRule] = (),
+        members: Mapping[int, Member] | None = None,
+    ) -> Snapshot:
+        ordered = sorted(items, key=order)
+        grants, limits = tuple(grants), tuple(limits)
+        by_toolset: dict[int, list[Item]] = {}
+        for item in ordered:
+            for toolset_id in item.toolset_ids:
+                by_toolset.setdefault(toolset_id, []).append(item)
+        by_user: dict[int, list[GrantRule]] = {}
+        by_group: dict[int, list[GrantRule]] = {}
+        for rule in grants:
+            if rule.who_id is not None:
+                (by_user if rule.who_kind == "user" else by_group).setdefault(rule.who_id, []).append(rule)
+        tools = [item for item in ordered if isinstance(item, ToolDefinition)]
+        resources = [item for item in ordered if isinstance(item, ResourceDefinition)]
+        return cls(
+            revision=revision,
+            tools={tool.name: tool for tool in tools},
+            resources={resource.uri: resource for resource in resources if not resource.is_template},
+            templates=tuple(resource for resource in resources if resource.is_template),
+            prompts={item.name: item for item in ordered if isinstance(item, PromptDefinition)},
+            grants=grants,
+            limits=limits,
+            members=dict(members or {}),
+            items={(item.kind, item.id): item for item in ordered},
+            by_toolset={key: tuple(found) for key, found in by_toolset.items()},
+            grants_by_user={key: tuple(rules) for key, rules in by_user.items()},
+            grants_by_group={key: tuple(rules) for key, rules in by_group.items()},
+            grants_to_everyone=tuple(rule for rule in grants if rule.who_kind == "everyone"),
+            limits_by_tool=_limits_by_tool(tools, by_toolset, limits),
+        )
+
+
+def _limits_by_tool(
+    tools: list[ToolDefinition], by_toolset: Mapping[int, list[Item]], limits: tuple[LimitRule, ...]
+) -> dict[int, tuple[LimitRule, ...]]:
+    found: dict[int, list[LimitRule]] = {}
+    for rule in limits:
+        targets: Iterable[int]
+        if rule.target_kind == "tool" and rule.target_id is not None:
+            targets = (rule.target_id,)
+        elif rule.target_kind == "toolset" and rule.target_id is not None:
+            targets = (item.id for item in by_toolset.get(rule.target_id, ()) if item.kind == "tool")
+        else:
+            targets = (tool.id for tool in tools)
+        for tool_id in targets:
+            found.setdefault(tool_id, []).append(rule)
+    return {tool_id: tuple(rules) for tool_id, rules in found.items()}
+
+
+def fill(text: str, values: Mapping[str, str]) -> str:
+    """A prompt's template text with `{name}` replaced for every argument in `values`; other braces stay as they are.
+
+    One pass, so that a value that contains `{other}` is never filled in again. No expressions, no attributes.
+    """
+    if "{" not in text:
+        return text
+    parts = text.split("{")
+    result = [parts[0]]
+    for part in parts[1:]:
+        name, brace, rest = part.partition("}")
+        result.append(values[name] + rest if brace and name in values else "{" + part)
+    return "".join(result)

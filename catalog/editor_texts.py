@@ -1,0 +1,93 @@
+"""The texts that the scripts of the tool editor show, in the language of the request."""
+
+from __future__ import annotations
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+TEXTS: dict[str, Promise] = {
+    # Sections and views
+    "sections": _("Sections of the tool"),
+    "next": _("Next: {name}"),
+    "table": _("Table"),
+    "form": _("Form"),
+    "json": _("As JSON"),
+    "view": _("View"),
+    "broken": _("This is not JSON (line {line}, column {column}): the table comes back when it is."),
+    "brokenForm": _("This is not a JSON object: the form comes back when it is."),
+    "noObject": _("This describes no object with properties: edit it as JSON."),
+    # The table of parameters
+    "parameters": _("Parameters"),
+    "name": _("Name"),
+    "type": _("Type"),
+    "required": _("Required"),
+    "description": _("Description"),
+    "more": _("More"),
+    "choices": _("Choices, one on each line"),
+    "default": _("Default"),
+    "format": _("Format"),
+    "least": _("Least"),
+    "most": _("Most"),
+    "shortest": _("Shortest (characters)"),
+    "longest": _("Longest (characters)"),
+    "fewest": _("Fewest items"),
+    "mostItems": _("Most items"),
+    "asJson": _("This parameter as JSON"),
+    "alsoSays": _("Also says: {names}. Edit that as JSON."),
+    "asJsonOnly": _("as JSON"),
+    "onlyJson": _("This cannot be shown here: edit it as JSON."),
+    "rootSays": _("The schema also says: {names}. It is kept; edit it as JSON."),
+    "strict": _("Refuse arguments that are not listed here"),
+    "add": _("Add a parameter"),
+    "remove": _("Remove"),
+    "up": _("Move up"),
+    "down": _("Move down"),
+    "none": _("No parameters yet: the tool is called without arguments."),
+    "nameMissing": _("A parameter needs a name; until then the schema stays as it was."),
+    "nameTaken": _("Another parameter has this name; until they differ the schema stays as it was."),
+    "notNumber": _("This is not a number."),
+    "notWhole": _("This must be a whole number, 0 or more."),
+    "notJson": _("This is not JSON."),
+    "notObject": _("This must be a JSON object."),
+    "duplicateChoice": _("Each choice may be there once."),
+    "unset": _("not set"),
+    "yes": _("yes"),
+    "no": _("no"),
+    "addSchema": _("Describe the result with a schema"),
+    "noSchema": _("No schema: the result is free text or any JSON."),
+    "dropSchema": _("Take the schema away"),
+    "typeString": _("text"),
+    "typeInteger": _("whole number"),
+    "typeNumber": _("number"),
+    "typeBoolean": _("yes or no"),
+    "typeObject": _("object"),
+    "typeArray": _("list"),
+    "typeArrayString": _("list of text"),
+    "typeArrayInteger": _("list of whole numbers"),
+    "typeArrayNumber": _("list of numbers"),
+    # The form of the settings
+    "moreSettings": _("More settings ({count})"),
+    "addItem": _("Add"),
+    "key": _("Name"),
+    "value": _("Value"),
+    "kindText": _("text"),
+    "kindNumber": _("number"),
+    "kindSwitch": _("yes or no"),
+    "kindSecret": _("a secret"),
+    "kindMap": _("names and values"),
+    "kindList": _("list"),
+    "kindJson": _("JSON"),
+    "kindNothing": _("nothing"),
+    "choose": _("Choose…"),
+    "keyTaken": _("This name is there twice; this one is not in the settings yet."),
+    "fill": _("Fill in name, description and schemas from the function"),
+    "filled": _("Filled in from the function."),
+    "noNames": _("There is nothing to choose from yet."),
+    # Looking
+    "looking": _("Looking…"),
+    "notLooked": _("The preview could not be brought up to date. What you typed is still here."),
+}
+
+
+def texts() -> dict[str, str]:
+    return {key: str(text) for key, text in TEXTS.items()}

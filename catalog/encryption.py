@@ -1,0 +1,59 @@
+"""Values at rest: encrypted with the first of TOOLHUB_ENCRYPTION_KEYS, readable with any of them.
+
+What is encrypted names the row it belongs to, so that a value moved to another row in the database is not taken there.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from django.conf import settings
+
+HINT = (
+    "Make one: python3 -c 'import base64, os; print(base64.urlsafe_b64encode(os.urandom(32)).decode())'. "
+    "Keep it apart from the database and its copies: without it no secret can be read."
+)
+
+
+class CannotDecrypt(Exception):
+    """No key of ours made this value, or it was made for something else."""
+
+
+class NoKeys(Exception):
+    """There is no usable key; the message says what is wrong with the setting."""
+
+
+@lru_cache(maxsize=4)
+def _keys(texts: tuple[str, ...]) -> MultiFernet:
+    if not texts:
+        raise NoKeys("TOOLHUB_ENCRYPTION_KEYS (or TOOLHUB_ENCRYPTION_KEYS_FILE) is not set")
+    made = []
+    for number, text in enumerate(texts, 1):
+        try:
+            made.append(Fernet(text))
+        except ValueError:
+            raise NoKeys(f"key {number} of TOOLHUB_ENCRYPTION_KEYS is not 32 bytes as url-safe base64") from None
+    return MultiFernet(made)
+
+
+def keys() -> MultiFernet:
+    """Raises NoKeys."""
+    return _keys(tuple(settings.ENCRYPTION_KEYS))
+
+
+def encrypt(value: str, owner: str) -> str:
+    """`value` for the column of the row that `owner` names."""
+    return keys().encrypt(json.dumps([owner, value]).encode()).decode("ascii")
+
+
+def decrypt(stored: str, owner: str) -> str:
+    """The value again. Raises CannotDecrypt, also when the value was encrypted for another row."""
+    try:
+        whose, value = json.loads(keys().decrypt(stored.encode()))
+    except (InvalidToken, ValueError, TypeError):
+        raise CannotDecrypt(owner) from None
+    if whose != owner:
+        raise CannotDecrypt(owner)
+    return str(value)

@@ -1,0 +1,142 @@
+"""What the door answers instead of a result. Each has exactly one form on the wire, chosen above this floor.
+
+    CatalogError
+    ├── UnknownTool, UnknownPrompt, UnknownResource    not there, or not the caller's: the same answer for both
+    ├── InvalidArguments                               the arguments do not fit the schema
+    ├── LimitReached                                   which limit, and how many seconds to wait
+    ├── MissingCapability                              the client did not declare what the tool needs
+    ├── RecordUnavailable                              nothing runs that cannot be recorded
+    ├── ProtocolError                                  a function wants this JSON-RPC error; ToolError is usual
+    └── InternalFailure                                our own fault; details are in the log, under the call's id
+    ToolError                                          a function says what went wrong, in words for the model
+    ├── ClientLacks                                    the client cannot be asked for this
+    └── ClientRefused                                  the client answered with an error
+    NeedsInput (BaseException)                         the call pauses until the client sends answers
+
+A tool that fails or runs out of time is not an exception here: it is a `ToolResult` with `is_error`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+# Why a running call was cancelled: pass one of these (or a sentence) to `task.cancel(reason)`; the record keeps it.
+CANCELLED_BY_CLIENT = "notifications/cancelled"
+CLIENT_GONE = "the client closed the stream"
+SERVER_STOPPING = "the server is stopping"
+ACCESS_REVOKED = "access was revoked"
+
+TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
+
+
+class CatalogError(Exception):
+    """The base of what the door raises."""
+
+
+class UnknownTool(CatalogError):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Unknown tool: {name}")
+        self.name = name
+
+
+class UnknownPrompt(CatalogError):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Unknown prompt: {name}")
+        self.name = name
+
+
+class UnknownResource(CatalogError):
+    def __init__(self, uri: str) -> None:
+        super().__init__(f"Unknown resource: {uri}")
+        self.uri = uri
+
+
+class InvalidArguments(CatalogError):
+    """`message` names the field and what was expected."""
+
+    def __init__(self, message: str, call_id: UUID | None = None) -> None:
+        super().__init__(message)
+        self.message, self.call_id = message, call_id
+
+
+class LimitReached(CatalogError):
+    def __init__(self, label: str, seconds: int, call_id: UUID | None = None) -> None:
+        super().__init__(f"Limit reached: {label}. Try again in {seconds} s.")
+        self.label, self.seconds, self.call_id = label, seconds, call_id
+
+
+class MissingCapability(CatalogError):
+    """`required` has the shape of client capabilities: {"sampling": {}}."""
+
+    def __init__(self, required: dict[str, Any], call_id: UUID | None = None) -> None:
+        super().__init__(f"This needs a client that declares: {', '.join(capability_names(required))}.")
+        self.required, self.call_id = required, call_id
+
+
+class RecordUnavailable(CatalogError):
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class ProtocolError(CatalogError):
+    """Raised by a function: the call ends with this JSON-RPC error instead of a result."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code, self.message, self.data = code, message, data
+
+
+class InternalFailure(CatalogError):
+    def __init__(self, call_id: UUID | None = None) -> None:
+        super().__init__("Internal error")
+        self.call_id = call_id
+
+
+class ToolError(Exception):
+    """Raised by a function: the call ends with `isError` and this sentence, which the model reads.
+
+    `on_record` is what the record keeps instead, where it may know more than the caller.
+    """
+
+    def __init__(self, *words: Any, on_record: str = "") -> None:
+        super().__init__(*words)
+        self.on_record = on_record
+
+
+class ClientLacks(ToolError):
+    def __init__(self, capability: str) -> None:
+        super().__init__(f"The client did not declare the capability '{capability}', so it cannot be asked.")
+        self.capability = capability
+
+
+class ClientRefused(ToolError):
+    def __init__(self, message: str) -> None:
+        super().__init__(f"The client did not answer the request: {message}")
+        self.message = message
+
+
+class NeedsInput(BaseException):
+    """The function needs answers that are not there yet: {key: (method, params)}.
+
+    It is a BaseException, so that the `except Exception` of a function does not swallow it.
+    """
+
+    def __init__(
+        self,
+        requests: Mapping[str, tuple[str, dict[str, Any]]],
+        answers_so_far: Mapping[str, dict[str, Any]] | None = None,
+    ) -> None:
+        super().__init__("the call needs input from the client")
+        self.requests = dict(requests)
+        self.answers_so_far = dict(answers_so_far or {})
+        self.call_id: UUID | None = None
+
+
+def capability_names(required: Mapping[str, Any]) -> list[str]:
+    """['sampling', 'io.modelcontextprotocol/tasks'] for {"sampling": {}, "extensions": {"io...tasks": {}}}."""
+    extensions = required.get("extensions")
+    names = [name for name in required if name != "extensions"]
+    return [*names, *(extensions if isinstance(extensions, dict) else {})]

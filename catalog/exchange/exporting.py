@@ -1,0 +1,48 @@
+"""The whole catalogue as plain values: only what differs from a column's default, in a stable order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from catalog.canonical import dumps
+from catalog.exchange import values
+from catalog.exchange.kinds import KINDS, Kind, Values
+
+FORMAT = 1
+
+
+def everything() -> dict[str, Any]:
+    content: dict[str, Any] = {"toolhub": FORMAT}
+    for kind in KINDS:
+        found = [short(kind, whole) for _, whole in rows(kind)]
+        if found:
+            content[kind.section] = found
+    return content
+
+
+def rows(kind: Kind) -> list[tuple[Any, Values]]:
+    """Every row with all its values, in the order of the file."""
+    columns = kind.columns()
+    related = [column.name for column in columns if column.is_relation]
+    query = kind.model._default_manager.select_related(*related) if related else kind.model._default_manager.all()
+    found = []
+    for row in query.prefetch_related(*kind.many):
+        whole: Values = {column.name: values.out(column, getattr(row, column.name)) for column in columns}
+        whole |= {name: sorted(values.name_of(other) for other in getattr(row, name).all()) for name in kind.many}
+        found.append((row, whole))
+    return sorted(found, key=lambda pair: (dumps(kind.key(pair[1])), dumps(pair[1])))
+
+
+def short(kind: Kind, whole: Values) -> Values:
+    """Without what a reader fills in by itself."""
+    made: Values = {}
+    for column in kind.columns():
+        value = whole[column.name]
+        if values.required(column) or not same(value, values.default(column)):
+            made[column.name] = value
+    return made | {name: whole[name] for name in kind.many if whole[name]}
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal as JSON: 1 is not true, and the order of names counts as it does to a reader."""
+    return dumps(one) == dumps(other)

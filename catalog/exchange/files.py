@@ -1,0 +1,58 @@
+"""Catalogue files: YAML or JSON, told apart by their content, written so that they read back the same."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import yaml
+
+from catalog.exchange.values import Wrong
+from catalog.openapi import document
+
+MAX_VALUES = 20_000_000
+_Base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+class _Dumper(_Base):  # type: ignore[misc]
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: Any, value: str) -> Any:
+    """Lines as lines; quoted wherever a reader could take it for something else than text."""
+    style = None
+    if "\n" in value:
+        style = "|"
+    elif document.plain(value) != value or value.lower() in {"yes", "no", "on", "off", "y", "n", "<<", "="}:
+        style = '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
+def _number(dumper: Any, value: float) -> Any:
+    return dumper.represent_scalar("tag:yaml.org,2002:float", json.dumps(value))
+
+
+_Dumper.add_representer(str, _text)
+_Dumper.add_representer(float, _number)
+
+
+def write(content: dict[str, Any], *, as_json: bool) -> str:
+    """The text of a file. ValueError when YAML cannot say it (a lone surrogate): JSON can."""
+    if as_json:
+        return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    text: str = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    try:
+        same = json.dumps(read(text)) == json.dumps(content)
+    except Wrong:
+        same = False
+    if not same:
+        raise ValueError("the catalogue holds text that YAML cannot say; export to a .json file")
+    return text
+
+
+def read(text: str) -> Any:
+    try:
+        return document.read(text, MAX_VALUES)
+    except document.BadDocument as error:
+        raise Wrong("the file", str(error).replace("The document", "It")) from None

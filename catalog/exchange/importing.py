@@ -1,0 +1,200 @@
+"""Reads a catalogue file into the database: all of it or nothing, and every difference named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import Error as DatabaseError
+from django.db import transaction
+
+from catalog.canonical import dumps
+from catalog.exchange import values
+from catalog.exchange.exporting import FORMAT, rows, same
+from catalog.exchange.kinds import KINDS, Kind, Values
+from catalog.exchange.values import Wrong
+
+
+@dataclass(slots=True)
+class Change:
+    mark: str
+    """+ made, ~ changed, - removed"""
+    what: str
+    differences: list[tuple[str, str, str]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Outcome:
+    changes: list[Change] = field(default_factory=list)
+    unchanged: int = 0
+
+
+class _Planned(Exception):
+    """Takes everything back."""
+
+
+def run(content: Any, *, plan: bool = False, prune: bool = False) -> Outcome:
+    """One transaction; a plan does everything and takes it back. Raises Wrong, and then nothing has changed."""
+    sections = _sections(content)
+    outcome = Outcome()
+    try:
+        with transaction.atomic():
+            for kind in KINDS:
+                if kind.section in sections:
+                    _section(kind, sections[kind.section], outcome, prune=prune)
+            if plan:
+                raise _Planned
+    except _Planned:
+        pass
+    return outcome
+
+
+def _sections(content: Any) -> dict[str, list[Any]]:
+    if not isinstance(content, dict):
+        raise Wrong("the file", "it must be an object.")
+    if content.get("toolhub") != FORMAT:
+        raise Wrong("toolhub", f"this must be {FORMAT}, the format of the file.")
+    known = {kind.section for kind in KINDS}
+    found = {}
+    for name, value in content.items():
+        if name == "toolhub":
+            continue
+        if name not in known:
+            raise Wrong(str(name), f"there is no such section; there are {', '.join(sorted(known))}.")
+        if not isinstance(value, list):
+            raise Wrong(str(name), "this must be a list.")
+        found[name] = value
+    return found
+
+
+def _section(kind: Kind, entries: list[Any], outcome: Outcome, *, prune: bool) -> None:
+    present = rows(kind)
+    wanted = [(f"{kind.section}[{number}]", entry) for number, entry in enumerate(entries)]
+    complete = [(place, _complete(kind, entry, place)) for place, entry in wanted]
+    _refuse_twins(kind, complete)
+    pairs, left = _matched(kind, complete, present)
+    if prune:  # first: what is removed may stand in the way of what is new
+        for row, whole in left:
+            outcome.changes.append(Change("-", f"{kind.word} {kind.label(whole)}"))
+            row.delete()
+    for (place, entry), match in pairs:
+        before = match[1] if match is not None else None
+        differences = list(_differences(before, entry)) if before is not None else []
+        if before is not None and not differences:
+            outcome.unchanged += 1
+            continue
+        label = kind.label(entry)
+        _save(kind, match[0] if match is not None else kind.model(), entry, f"{place} ({label})")
+        outcome.changes.append(Change("~" if before is not None else "+", f"{kind.word} {label}", differences))
+
+
+def _complete(kind: Kind, entry: Any, place: str) -> Values:
+    """With its defaults; every name known, every value of its kind. Relations are looked up when it is saved."""
+    if not isinstance(entry, dict):
+        raise Wrong(place, "this must be an object.")
+    columns = {column.name: column for column in kind.columns()}
+    for name in entry:
+        if name in kind.left_out:
+            raise Wrong(f"{place}.{name}", f"this is not part of a file. {kind.left_out[name]}")
+        if name not in columns and name not in kind.many:
+            raise Wrong(f"{place}.{name}", f"a {kind.word} has no such member.")
+    whole: Values = {}
+    for name, column in columns.items():
+        if name in entry:
+            whole[name] = entry[name]
+            if not column.is_relation and name != "origin":
+                whole[name] = values.out(column, values.into(column, entry[name], f"{place}.{name}"))
+        elif values.required(column):
+            raise Wrong(f"{place}.{name}", "this is missing.")
+        else:
+            whole[name] = values.out(column, values.default(column))
+    for name in kind.many:
+        listed = entry.get(name, [])
+        if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
+            raise Wrong(f"{place}.{name}", "this must be a list of names.")
+        whole[name] = sorted(set(listed))
+    return whole
+
+
+def _refuse_twins(kind: Kind, entries: list[tuple[str, Values]]) -> None:
+    """Where a name is the key, twice is a mistake; two grants may say the same."""
+    unique = any(column.unique for column in kind.columns()) or kind.section == "resources"
+    seen: dict[str, str] = {}
+    for place, entry in entries if unique else ():
+        key = dumps(kind.key(entry))
+        if key in seen:
+            raise Wrong(place, f"{kind.word} {kind.label(entry)} is there already, at {seen[key]}.")
+        seen[key] = place
+
+
+Match = tuple[Any, Values]
+
+
+def _matched(
+    kind: Kind, entries: list[tuple[str, Values]], present: list[Match]
+) -> tuple[list[tuple[tuple[str, Values], Match | None]], list[Match]]:
+    """Each entry with the row it is about: one that is the same already, else one with the same key."""
+    left = list(present)
+    by_content: dict[str, list[Match]] = {}
+    for match in left:
+        by_content.setdefault(dumps(match[1]), []).append(match)
+    found: dict[int, Match] = {}
+    taken: set[int] = set()
+    for number, (_, entry) in enumerate(entries):
+        same_ones = by_content.get(dumps(entry), [])
+        if same_ones:
+            found[number] = same_ones.pop(0)
+            taken.add(id(found[number]))
+    by_key: dict[str, list[Match]] = {}
+    for match in left:
+        if id(match) not in taken:
+            by_key.setdefault(dumps(kind.key(match[1])), []).append(match)
+    for number, (_, entry) in enumerate(entries):
+        candidates = by_key.get(dumps(kind.key(entry)), []) if number not in found else []
+        if candidates:
+            found[number] = candidates.pop(0)
+            taken.add(id(found[number]))
+    pairs = [(entry, found.get(number)) for number, entry in enumerate(entries)]
+    return pairs, [match for match in left if id(match) not in taken]
+
+
+def _save(kind: Kind, row: Any, entry: Values, place: str) -> None:
+    for column in kind.columns():
+        setattr(row, column.name, values.into(column, entry[column.name], f"{place}.{column.name}"))
+    try:
+        row.full_clean()
+        with transaction.atomic():
+            row.save()
+    except ValidationError as error:
+        named = error.message_dict if hasattr(error, "error_dict") else {"__all__": error.messages}
+        name, sentences = next(iter(named.items()))
+        where = place if name == "__all__" else f"{place}.{name}"
+        raise Wrong(where, " ".join(sentences)) from None
+    except (PermissionDenied, DatabaseError) as error:
+        raise Wrong(place, f"it cannot be saved: {error}") from None
+    for name in kind.many:
+        relation = getattr(row, name)
+        relation.set([values.related(relation.model, other, f"{place}.{name}") for other in entry[name]])
+
+
+def _differences(before: Any, after: Any, name: str = "") -> Iterator[tuple[str, str, str]]:
+    """(member, before, after), into objects as deep as they go."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        inner = [key for key in (*before, *after) if not same(before.get(key, _ABSENT), after.get(key, _ABSENT))]
+        if inner:
+            for key in dict.fromkeys(inner):
+                yield from _differences(
+                    before.get(key, _ABSENT), after.get(key, _ABSENT), f"{name}.{key}" if name else key
+                )
+            return
+    if not same(before, after):
+        yield name, _shown(before), _shown(after)
+
+
+_ABSENT = "\x00absent"
+
+
+def _shown(value: Any) -> str:
+    return "(absent)" if value == _ABSENT else dumps(value)

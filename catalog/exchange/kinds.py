@@ -1,0 +1,129 @@
+"""What a catalogue file holds: its sections in the order in which they are read, and what each leaves out and why.
+
+Every column of a model is in the file unless it is left out here with a reason; a new column is in it by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import models
+
+from catalog.models import (
+    Grant,
+    ImportedDocument,
+    Limit,
+    Prompt,
+    Resource,
+    Secret,
+    Tool,
+    Toolset,
+    Upstream,
+)
+
+Values = dict[str, Any]
+
+
+def _by_name(values: Values) -> tuple[Any, ...]:
+    return (values["name"],)
+
+
+@dataclass(frozen=True)
+class Kind:
+    section: str
+    model: type[models.Model]
+    word: str
+    """How a plan calls one of them."""
+    key: Callable[[Values], tuple[Any, ...]] = _by_name
+    """What makes two rows the same one; several rows may share it where nothing else does."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    many: tuple[str, ...] = ()
+    label: Callable[[Values], str] = lambda values: str(values["name"])
+
+    def columns(self) -> list[Any]:
+        concrete = self.model._meta.concrete_fields
+        found = [column for column in concrete if not column.primary_key and column.name not in self.left_out]
+        return sorted(found, key=lambda column: column.name != "name")  # a reader looks for the name first
+
+
+def _target(values: Values) -> tuple[Any, ...]:
+    names = ("tool", "toolset", "resource", "prompt", "all_tools")
+    return tuple((name, values[name]) for name in names if values.get(name))
+
+
+def _subject(values: Values) -> tuple[Any, ...]:
+    return tuple((name, values[name]) for name in ("user", "group", "everyone", "scope") if values.get(name))
+
+
+def _words(values: Values) -> str:
+    parts = (*_target(values), *_subject(values))
+    return ", ".join(name.replace("_", " ") if value is True else f"{name} {value}" for name, value in parts)
+
+
+KINDS: list[Kind] = []
+
+
+def register(kind: Kind) -> None:
+    """For models that come later; sections are read in the order of registration."""
+    KINDS.append(kind)
+
+
+VERSION = {"version": "Counted by this database."}
+register(
+    Kind(
+        "secrets",
+        Secret,
+        "secret",
+        left_out={"value": "Values never leave the database.", "changed_at": "When this database got its value."},
+    )
+)
+register(
+    Kind(
+        "upstreams",
+        Upstream,
+        "upstream",
+        left_out=dict.fromkeys(Upstream.HEALTH, "What this hub found out when it last connected."),
+    )
+)
+register(
+    Kind(
+        "openapi_documents",
+        ImportedDocument,
+        "OpenAPI document",
+        left_out=dict.fromkeys(("pending", "pending_source"), "It is being looked at and was not imported."),
+    )
+)
+register(Kind("toolsets", Toolset, "toolset"))
+register(Kind("tools", Tool, "tool", left_out=VERSION, many=("toolsets",)))
+register(
+    Kind(
+        "resources",
+        Resource,
+        "resource",
+        key=lambda values: (values["uri"], values["uri_template"]),
+        label=lambda values: str(values["uri"] or values["uri_template"]),
+        left_out=VERSION,
+        many=("toolsets",),
+    )
+)
+register(Kind("prompts", Prompt, "prompt", left_out=VERSION, many=("toolsets",)))
+register(
+    Kind(
+        "grants",
+        Grant,
+        "grant",
+        key=lambda values: (values["effect"], _target(values), _subject(values)),
+        label=lambda values: f"{values['effect']} {_words(values)}",
+    )
+)
+register(
+    Kind(
+        "limits",
+        Limit,
+        "limit",
+        key=lambda values: (_target(values), _subject(values)),
+        label=lambda values: f"{values['rate']} {_words(values)}",
+    )
+)

@@ -1,0 +1,131 @@
+"""Columns of the catalogue as values of a file, and back: relations by name, moments as text, nothing coerced."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.db import models
+from django.utils.dateparse import parse_datetime
+
+from catalog.models import ImportedDocument, Resource, Upstream
+from catalog.models.fields import JSONTextField
+
+ORIGINS: dict[str, type[models.Model]] = {"upstream": Upstream, "openapi": ImportedDocument}
+
+
+class Wrong(Exception):
+    """A sentence, and the place in the file it is about."""
+
+    def __init__(self, place: str, sentence: str) -> None:
+        super().__init__(f"{place}: {sentence}")
+
+
+def default(column: Any) -> Any:
+    """The value that a file need not mention."""
+    if column.has_default():
+        return column.get_default()
+    if column.null:
+        return None
+    return "" if isinstance(column, models.CharField | models.TextField) and column.blank else _NO_DEFAULT
+
+
+_NO_DEFAULT = object()
+
+
+def required(column: Any) -> bool:
+    return default(column) is _NO_DEFAULT
+
+
+def out(column: Any, value: Any) -> Any:
+    """A column's value (a related row for a relation) as the file has it."""
+    if value is None:
+        return None
+    if isinstance(column, models.ForeignKey):
+        return name_of(value)
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    if column.name == "origin":
+        return _origin_out(value)
+    return value
+
+
+def name_of(row: Any) -> str:
+    if isinstance(row, Resource):
+        return str(row.uri or row.uri_template)
+    return str(row.get_username() if isinstance(row, get_user_model()) else row.name)
+
+
+def into(column: Any, value: Any, place: str) -> Any:
+    """What to give the model. Raises Wrong."""
+    if value is None:
+        if not column.null:
+            raise Wrong(place, "this must not be null.")
+        return None
+    if isinstance(column, models.ForeignKey):
+        return related(column.related_model, value, place)
+    if isinstance(column, JSONTextField):
+        return value
+    if isinstance(column, models.DateTimeField):
+        return _moment(value, place)
+    wanted, words = _kind(column)
+    if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
+        raise Wrong(place, f"this must be {words}.")
+    if column.name == "origin":
+        return _origin_in(str(value), place)
+    return value
+
+
+def related(model: Any, value: Any, place: str) -> Any:
+    if not isinstance(value, str):
+        raise Wrong(place, "this must be a name.")
+    if model is Resource:
+        found = Resource.objects.filter(uri=value).first() or Resource.objects.filter(uri_template=value).first()
+    else:
+        by = {get_user_model(): get_user_model().USERNAME_FIELD, Group: "name"}.get(model, "name")
+        found = model._default_manager.filter(**{by: value}).first()
+    if found is None:
+        raise Wrong(place, f"there is no {model._meta.verbose_name} {value!r}.")
+    return found
+
+
+def _kind(column: Any) -> tuple[tuple[type, ...], str]:
+    if isinstance(column, models.BooleanField):
+        return (bool,), "true or false"
+    if isinstance(column, models.FloatField):
+        return (int, float), "a number"
+    if isinstance(column, models.IntegerField):
+        return (int,), "a whole number"
+    return (str,), "text"
+
+
+def _moment(value: Any, place: str) -> datetime:
+    try:
+        found = parse_datetime(value) if isinstance(value, str) else None
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        raise Wrong(place, "this must be a moment such as 2030-01-31T12:00:00Z.")
+    return found
+
+
+def _origin_out(value: str) -> str:
+    kind, _, number = value.partition(":")
+    model = ORIGINS.get(kind)
+    row = model._default_manager.filter(pk=number).first() if model is not None and number.isdigit() else None
+    # What it came from may be gone: the number alone, marked as one.
+    return f"{kind}:{name_of(row)}" if row is not None else value.replace(":", ":#", 1) if value else ""
+
+
+def _origin_in(value: str, place: str) -> str:
+    if not value:
+        return ""
+    kind, _, name = value.partition(":")
+    model = ORIGINS.get(kind)
+    if model is None:
+        raise Wrong(place, f"an origin starts with {' or '.join(f'{known}:' for known in ORIGINS)}")
+    if name.startswith("#") and name[1:].isdigit():
+        return f"{kind}:{name[1:]}"
+    return f"{kind}:{related(model, name, place).pk}"

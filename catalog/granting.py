@@ -1,0 +1,245 @@
+"""Change who is granted what, many at once: a plan that says what it will do, and the doing of exactly that.
+
+    plan = Plan.of(Wish("allow", targets, subjects, starts=..., ends=...))
+    plan.make, plan.there, plan.end    what will be granted, what is already so, what will end
+    carry_out(wish, plan.digest)       exactly that, in one transaction, each change on record
+
+A grant is ended and not deleted: it stays as what was once in force. One that has not begun yet is deleted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from catalog.models import Grant, Tool, Toolset
+
+MOST = 500
+"""Pairs of a target and a subject in one change."""
+ALLOW, DENY, END = "allow", "deny", "end"
+CHUNK = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a grant is about: a tool or a toolset."""
+
+    kind: str
+    id: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Whom a grant is for: a user, a group, or everyone (id 0)."""
+
+    kind: str
+    id: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    effect: str
+    """allow | deny | end"""
+    targets: Sequence[Target]
+    subjects: Sequence[Subject]
+    starts: datetime | None = None
+    ends: datetime | None = None
+    environments: tuple[str, ...] = ()
+    note: str = ""
+
+
+class TooMany(ValueError):
+    """More pairs than one change may touch."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """What would change. Nothing does before `carry_out`."""
+
+    wish: Wish
+    make: list[tuple[Target, Subject]] = field(default_factory=list)
+    there: list[Grant] = field(default_factory=list)
+    """Grants that already say what is wished."""
+    end: list[Grant] = field(default_factory=list)
+    against: list[Grant] = field(default_factory=list)
+    """Denials in force that beat what would be allowed."""
+
+    @classmethod
+    def of(cls, wish: Wish, now: datetime | None = None, *, locked: bool = False) -> Plan:
+        """`locked`: to be carried out in this transaction, so that its grants change no more. Raises TooMany."""
+        if len(wish.targets) * len(wish.subjects) > MOST:
+            raise TooMany
+        now = now or timezone.now()
+        plan = cls(wish)
+        found: dict[tuple[str, int, str, int], list[Grant]] = {}
+        for grant in _open(wish, now, locked=locked):
+            found.setdefault(_key(grant), []).append(grant)
+        for target in wish.targets:
+            for subject in wish.subjects:
+                grants = found.get((target.kind, target.id, subject.kind, subject.id), [])
+                if wish.effect == END:
+                    plan.end += grants
+                    continue
+                same = [grant for grant in grants if grant.effect == wish.effect and _covers(grant, wish, now)]
+                if same:
+                    plan.there.append(same[0])
+                else:
+                    plan.make.append((target, subject))
+                if wish.effect == ALLOW:
+                    plan.against += [grant for grant in grants if grant.effect == DENY]
+        return plan
+
+    @property
+    def changes(self) -> int:
+        return len(self.make) + len(self.end)
+
+    @property
+    def digest(self) -> str:
+        """Equal as long as carrying it out would do the same."""
+        wish = self.wish
+        parts: list[Any] = [wish.effect, wish.starts, wish.ends, wish.environments, wish.note]
+        parts += [(target.kind, target.id, subject.kind, subject.id) for target, subject in self.make]
+        parts += [grant.pk for grant in self.end]
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+    def _carry_out(self, now: datetime) -> None:
+        """Only in a transaction that holds the targets, and what was looked at in it."""
+        wish = self.wish
+        for target, subject in self.make:
+            values: dict[str, Any] = {f"{target.kind}_id": target.id}
+            values |= {"everyone": True} if subject.kind == "everyone" else {f"{subject.kind}_id": subject.id}
+            made = Grant(
+                effect=wish.effect,
+                starts=wish.starts,
+                ends=wish.ends,
+                environments=list(wish.environments),
+                note=wish.note,
+                **values,
+            )
+            made.full_clean()
+            made.save()  # one by one: each has a history
+        for grant in self.end:
+            end(grant, now)
+
+
+def carry_out(wish: Wish, digest: str) -> tuple[Plan, bool]:
+    """Do what was looked at, where that is still what would be done; the plan as it is now, and whether it was done.
+
+    Two that change grants of one target at the same moment take turns, so the second sees what the first did.
+    """
+    with transaction.atomic():
+        there = _hold(wish.targets)
+        plan = Plan.of(wish, locked=True)
+        done = there and plan.digest == digest
+        if done:
+            plan._carry_out(timezone.now())
+    return plan, done
+
+
+def end(grant: Grant, now: datetime | None = None) -> None:
+    """From now on it is over; one that has not begun yet is deleted."""
+    now = now or timezone.now()
+    if grant.starts is not None and grant.starts >= now:
+        grant.delete()
+    elif grant.ends is None or grant.ends > now:
+        grant.ends = now
+        grant.save(update_fields=["ends"])  # whatever else somebody changes meanwhile stays
+
+
+def set_cell(toolset: Toolset, group: Group | None, wanted: str, environment: str) -> Plan:
+    """Make a toolset allowed, denied or neither ("end") for a group, or for everyone (None), from now on.
+
+    What speaks against it in this environment is ended: an allow of what shall be denied as well as a denial of what
+    shall be allowed. Grants that hold only in other environments stay as they are. Returns what was done.
+    """
+    subject = Subject("everyone", 0, "") if group is None else Subject("group", group.pk, group.name)
+    target = Target("toolset", toolset.pk, toolset.name)
+    now = timezone.now()
+    with transaction.atomic():
+        _hold([target])
+        plan = Plan.of(Wish(wanted, [target], [subject]), now)
+        everything = Plan.of(Wish(END, [target], [subject]), now, locked=True).end
+        plan.end = [
+            grant
+            for grant in everything
+            if grant.effect != wanted and (not grant.environments or environment in grant.environments)
+        ]
+        plan.against = []
+        plan._carry_out(now)
+    return plan
+
+
+def targets(tools: Iterable[int], toolsets: Iterable[int]) -> list[Target]:
+    """Those that exist, toolsets first, by name."""
+    found = [Target("toolset", pk, name) for pk, name in _named(Toolset, toolsets)]
+    return found + [Target("tool", pk, name) for pk, name in _named(Tool, tools)]
+
+
+def subjects(
+    users: Iterable[int], groups: Iterable[int], *, everyone: bool = False, word: str = "everyone"
+) -> list[Subject]:
+    """Those that exist, groups first, by name. `word` is what everyone is called."""
+    found = [Subject("everyone", 0, word)] if everyone else []
+    found += [Subject("group", pk, name) for pk, name in _named(Group, groups)]
+    return found + [Subject("user", pk, name) for pk, name in _named(get_user_model(), users, "username")]
+
+
+def _named(model: Any, numbers: Iterable[int], name: str = "name") -> list[tuple[int, str]]:
+    wanted = sorted(set(numbers))
+    found: list[tuple[int, str]] = []
+    for start in range(0, len(wanted), CHUNK):
+        found += model.objects.filter(pk__in=wanted[start : start + CHUNK]).values_list("pk", name)
+    return sorted(found, key=lambda pair: (pair[1].lower(), pair[0]))
+
+
+def _hold(targets: Sequence[Target]) -> bool:
+    """Until the transaction ends nobody else changes grants of these by a plan. Whether all of them are still there."""
+    held = 0
+    for kind, model in (("toolset", Toolset), ("tool", Tool)):
+        numbers = sorted(target.id for target in targets if target.kind == kind)
+        rows: Any = model._default_manager.select_for_update().order_by("pk")
+        for start in range(0, len(numbers), CHUNK):
+            held += len(rows.filter(pk__in=numbers[start : start + CHUNK]).values_list("pk"))
+    return held == len(targets)
+
+
+def _open(wish: Wish, now: datetime, *, locked: bool) -> list[Grant]:
+    """Grants about these targets that are not over, oldest first."""
+    found: list[Grant] = []
+    for kind in ("tool", "toolset"):
+        numbers = [target.id for target in wish.targets if target.kind == kind]
+        for start in range(0, len(numbers), CHUNK):
+            chunk = Grant.objects.filter(**{f"{kind}__in": numbers[start : start + CHUNK]})
+            chunk = chunk.filter(Q(ends__isnull=True) | Q(ends__gt=now))
+            chunk = chunk.select_related("tool", "toolset", "user", "group").order_by("pk")
+            found += chunk.select_for_update(of=("self",)) if locked else chunk
+    return sorted(found, key=lambda grant: grant.pk)
+
+
+def _key(grant: Grant) -> tuple[str, int, str, int]:
+    kind = "toolset" if grant.toolset_id is not None else "tool"
+    target = grant.toolset_id or grant.tool_id or 0
+    if grant.everyone:
+        return kind, target, "everyone", 0
+    return kind, target, *(("group", grant.group_id) if grant.group_id is not None else ("user", grant.user_id or 0))
+
+
+def _covers(grant: Grant, wish: Wish, now: datetime) -> bool:
+    """Whether a grant of the same effect holds all the while that is wished, and wherever it is wished."""
+    begins = wish.starts or now
+    if grant.starts is not None and grant.starts > begins:
+        return False
+    if grant.ends is not None and (wish.ends is None or grant.ends < wish.ends):
+        return False
+    return not grant.environments or (bool(wish.environments) and set(wish.environments) <= set(grant.environments))

@@ -1,0 +1,60 @@
+"""Text of tools as it can be shown: without what moves a terminal's cursor, hides words or turns their order around.
+
+Escape sequences of terminals are taken out. Other control characters, Unicode tags, which spell sentences that nobody
+sees, and bidirectional controls are written as escapes. Pure; plain text costs one search.
+"""
+
+from __future__ import annotations
+
+import re
+
+# Line feed, tab and carriage return stay.
+_ASCII = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_SELECTORS = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
+_FLAGS = "|".join(
+    "\U000e0067\U000e0062" + "".join(chr(0xE0000 + ord(letter)) for letter in region) + "\U000e007f"
+    for region in ("eng", "sct", "wls")
+)
+"""The three flags that are spelt with tags: England, Scotland, Wales."""
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufff9-\ufffb\U000e0000-\U000e007f]"
+    f"|[{_SELECTORS}]{{2,}}"
+)
+_SEQUENCE = re.compile(
+    "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
+    "|(?:\x1b[\\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]{0,4096}(?:\x07|\x1b\\\\|\x9c)"  # OSC and other strings
+    "|\x1b[ -/]*[0-~]"
+)
+_FLAG = re.compile(f"\U0001f3f4(?:{_FLAGS})")
+
+
+def is_harmless(text: str) -> bool:
+    return (_ASCII if text.isascii() else _UNSAFE).search(text) is None
+
+
+def harmless(text: str) -> tuple[str, int]:
+    """(`text` made harmless, how many places were changed)."""
+    if is_harmless(text):
+        return text, 0
+    text, changed = _SEQUENCE.subn("", text)
+    kept = []
+    at = 0
+    for match in _FLAG.finditer(text):
+        part, count = _UNSAFE.subn(_escaped, text[at : match.start()])
+        kept += [part, match[0]]
+        at, changed = match.end(), changed + count
+    part, count = _UNSAFE.subn(_escaped, text[at:])
+    return "".join([*kept, part]), changed + count
+
+
+def note(changed: int) -> str:
+    things = "1 control or invisible character or sequence" if changed == 1 else (
+        f"{changed} control or invisible characters or sequences"
+    )  # fmt: skip
+    return f"[Note: {things} in this result were removed or are shown as escapes.]"
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return "".join(
+        f"\\x{ord(character):02x}" if ord(character) < 0x100 else f"\\u{{{ord(character):X}}}" for character in match[0]
+    )

@@ -1,0 +1,57 @@
+"""The little of JSONPath that selects from an answer: $.items[0].name, $.items[*].name, $["odd name"]. No filters."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+STEP = re.compile(r"""\.([A-Za-z_][A-Za-z0-9_-]*)|\[(-?\d{1,9})\]|\[(\*)\]|\.(\*)|\[("(?:[^"\\]|\\.)*")\]""")
+ALL = object()
+Path = tuple[Any, ...]
+
+
+def parse_path(text: str) -> Path:
+    """The steps: names, indexes, ALL. An empty text and `$` select everything. ValueError with a sentence."""
+    text = text.strip()
+    if not text or text == "$":
+        return ()
+    if not text.startswith("$"):
+        raise ValueError(_("a selection starts with $, as in $.items[0].name"))
+    steps: list[Any] = []
+    position = 1
+    while position < len(text):
+        match = STEP.match(text, position)
+        if match is None:
+            odd = _("the selection is not understood from %(part)s on")
+            raise ValueError(odd % {"part": repr(text[position : position + 20])})
+        name, index, star, dot_star, quoted = match.groups()
+        if name is not None:
+            steps.append(name)
+        elif index is not None:
+            steps.append(int(index))
+        elif quoted is not None:
+            steps.append(json.loads(quoted))
+        else:
+            assert star or dot_star  # noqa: S101 - the pattern has no other branch
+            steps.append(ALL)
+        position = match.end()
+    return tuple(steps)
+
+
+def select(value: Any, path: Path) -> Any:
+    """What is there; a list after a `*`, None where nothing is."""
+    for position, step in enumerate(path):
+        if step is ALL:
+            items = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+            found = [select(item, path[position + 1 :]) for item in items]
+            return [item for item in found if item is not None]
+        if isinstance(step, int) and isinstance(value, list):
+            value = value[step] if -len(value) <= step < len(value) else None
+        elif isinstance(step, str) and isinstance(value, dict):
+            value = value.get(step)
+        else:
+            return None
+    return value

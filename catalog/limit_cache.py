@@ -1,0 +1,98 @@
+"""The cache that limits count in when Redis is configured: Redis, or this process alone while Redis is away.
+
+A failing Redis is asked again after five seconds, so that calls do not wait for a time-out each; the log says once a
+minute that every process counts for itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from django.core.cache import caches
+from django.core.cache.backends.base import DEFAULT_TIMEOUT
+from django.core.cache.backends.redis import RedisCache
+from redis.exceptions import RedisError
+
+logger = logging.getLogger("toolhub.limits")
+OPEN_SECONDS = 5.0
+COMPLAIN_SECONDS = 60.0
+KEEP_SECONDS = 3600
+
+
+class Breaker:
+    """Closed: ask. Open: do not ask before the time has come, and then only with one thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._until = 0.0
+        self._complained = float("-inf")
+
+    def allows(self) -> bool:
+        if not self._until:
+            return True
+        with self._lock:
+            now = time.monotonic()
+            if now < self._until:
+                return False
+            self._until = now + OPEN_SECONDS
+            return True
+
+    def works(self) -> None:
+        if self._until:
+            self._until = 0.0
+            logger.warning("Redis answers again: limits are counted for all processes together.")
+
+    def fails(self, error: Exception) -> None:
+        with self._lock:
+            now = time.monotonic()
+            self._until = now + OPEN_SECONDS
+            complain, self._complained = (
+                (True, now) if now - self._complained >= COMPLAIN_SECONDS else (False, self._complained)
+            )
+        if complain:
+            logger.warning(
+                "Redis does not answer (%s): every process counts limits for itself until it does.",
+                type(error).__name__,
+            )
+
+
+breaker = Breaker()
+
+
+class LimitCache(RedisCache):
+    """`add`, `incr` and `get`, which is all that django-ratelimit uses, with the way out."""
+
+    def _ask(self, question: Callable[[], Any], otherwise: Callable[[Any], Any]) -> Any:
+        if breaker.allows():
+            try:
+                answer = question()
+            except (RedisError, OSError) as error:
+                breaker.fails(error)
+            else:
+                breaker.works()
+                return answer
+        return otherwise(caches["local"])
+
+    def add(self, key: Any, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> bool:
+        return bool(
+            self._ask(
+                lambda: super(LimitCache, self).add(key, value, timeout, version),
+                lambda local: local.add(key, value, timeout, version),
+            )
+        )
+
+    def incr(self, key: Any, delta: int = 1, version: int | None = None) -> int:
+        def alone(local: Any) -> int:
+            # Redis may have gone away between the add and this: then the counter starts here.
+            return delta if local.add(key, delta, KEEP_SECONDS, version) else local.incr(key, delta, version)
+
+        return int(self._ask(lambda: super(LimitCache, self).incr(key, delta, version), alone))
+
+    def get(self, key: Any, default: Any = None, version: int | None = None) -> Any:
+        return self._ask(
+            lambda: super(LimitCache, self).get(key, default, version), lambda local: local.get(key, default, version)
+        )

@@ -1,0 +1,245 @@
+"""Advice on definitions that are valid and could be better: what makes models choose a tool well and call it rightly.
+
+Pure: it reads plain attributes and asks nothing. Nothing here refuses; every sentence says why, in the language of who
+asks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import combinations
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+SHORT = 20
+LONG = 1_500
+LONGEST_NAME = 64
+LISTED = 8
+ALIKE = 0.8
+"""Share of words that two descriptions have in common from which on a model cannot tell them apart."""
+FIELD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
+_WORDS = {
+    "reads": """get list read search find fetch show count check lookup describe view analyze calculate""",
+    "destroys": """delete remove drop purge destroy erase wipe truncate""",
+    "changes": """add create write set update upsert insert put patch post send upload move rename edit replace append
+        merge""",
+    "others": """run execute call start stop cancel open close ask generate make convert translate render download
+        export import compare validate test try wait query browse summarize explain approve assign star enable disable
+        restart book order pay invite publish schedule subscribe sync tell echo return print extract parse format
+        resolve log sum compute estimate predict classify detect encode decode hash sign verify archive restore reset
+        trigger toggle sample simulate say greet give look do use retrieve lists gets returns submit select store save
+        load""",
+}
+READS, DESTROYS, CHANGES, OTHERS = (frozenset(words.split()) for words in _WORDS.values())
+VERBS = READS | DESTROYS | CHANGES | OTHERS
+WHEN = re.compile(r"\b(use|used|useful|when|whenever|before|after|instead|if|unless|for)\b", re.IGNORECASE)
+EFFECT = re.compile(
+    r"\b(chang|replac|delet|remov|add|creat|writ|updat|send|sent|mak|made|set|insert|overwrit|lost|los|stor|sav|post|"
+    r"publish|mov|renam|run|start|stop|cancel|nothing|effect|append|upload|edit|merge|clos|open|book|pay|star|drop)",
+    re.IGNORECASE,
+)
+CHOICES = re.compile(
+    r"\b(one of|either|allowed values|possible values|valid values|must be one)\b|"
+    r"(['\"`])[\w-]+\2(,? (or )?\2[\w-]+\2)+|\b[a-z_]+\|[a-z_]+\b",
+    re.IGNORECASE,
+)
+DEFAULT = re.compile(r"\b(by default|defaults? to|default is|default:|default value)\b", re.IGNORECASE)
+
+
+def tool(row: Any) -> list[str]:
+    """A row of the catalogue, or anything with its attributes."""
+    advice = [*_name(row.name), *_description(row)]
+    schema = row.input_schema if isinstance(row.input_schema, dict) else {}
+    properties = schema.get("properties")
+    found = properties if isinstance(properties, dict) else {}
+    advice += _parameters({name: part if isinstance(part, dict) else {} for name, part in found.items()}, schema)
+    advice += _annotations(row)
+    return advice
+
+
+def words_of(name: str) -> list[str]:
+    """The words of a name in snake_case, kebab-case, dots or camelCase."""
+    return (
+        re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).replace("-", "_").replace(".", "_").lower().strip("_").split("_")
+    )
+
+
+def _name(name: str) -> Iterator[str]:
+    words = words_of(name)
+    if len(name) > LONGEST_NAME:
+        longer = _("The name is longer than %(most)d characters: many clients refuse or cut it.")
+        yield longer % {"most": LONGEST_NAME}
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
+        yield _("The name holds a dot: some clients take only letters, digits, underscore and hyphen.")
+    if len(words) == 1:
+        alone = _('"%(name)s" is likely to collide with a tool of another server: say of what, as in %(name)s_orders.')
+        yield alone % {"name": name}
+    if {"and", "or"} & set(words):
+        yield _("The name joins several actions: a model chooses better between tools that each do one.")
+
+
+def _description(row: Any) -> Iterator[str]:
+    text = row.description.strip()
+    first = re.match(r"[A-Za-z]+", text)
+    if not VERBS & set(words_of(row.name)[:2]) and (first is None or first[0].lower() not in VERBS):
+        yield _("Neither the name nor the description starts with a verb: models match what they want to do by it.")
+    if len(text) < SHORT:
+        yield _("The description is very short: say what it does, when to use it, and its side effects.")
+        return
+    if len(text) > LONG:
+        long = _("The description has %(number)s characters: every model reads all of them in every conversation.")
+        yield long % {"number": f"{len(text):,}"}
+    if not WHEN.search(text):
+        yield _("The description does not say when to use it: models then guess, or choose another tool.")
+    if not row.read_only and not EFFECT.search(text):
+        yield _("The description does not say what it changes: models and people decide by the side effects.")
+
+
+def _parameters(properties: dict[str, dict[str, Any]], schema: dict[str, Any]) -> Iterator[str]:
+    if bare := [name for name, part in properties.items() if not part.get("description")]:
+        yield _("Arguments without a description: %(names)s. Models fill in what they can read about.") % _listed(bare)
+    if properties and "additionalProperties" not in schema:
+        yield _('Without "additionalProperties": false a misspelt argument is silently ignored.')
+    if listed := [name for name, part in properties.items() if _lists_choices(part)]:
+        yield _("The description lists the choices of %(names)s: as an enum they are held to.") % _listed(listed)
+    needed = schema.get("required") if isinstance(schema.get("required"), list) else []
+    told = [
+        name
+        for name, part in properties.items()
+        if "default" not in part and name not in (needed or []) and DEFAULT.search(str(part.get("description", "")))
+    ]
+    if told:
+        yield _("The description names a default of %(names)s: in the schema it is filled in by itself.") % _listed(
+            told
+        )
+    if nested := [name for name, part in properties.items() if _is_nested(part)]:
+        yield _("Objects inside arguments: %(names)s. Models fill flat parameters more reliably.") % _listed(nested)
+    if endless := [name for name, part in properties.items() if _is_endless(part)]:
+        unbound = _("Without a bound (maxLength, maxItems): %(names)s. A model in a loop sends whatever it has.")
+        yield unbound % _listed(endless)
+    action = next((name for name in ("action", "operation", "command", "mode") if name in properties), None)
+    if action is not None and len(VERBS & {str(value) for value in properties[action].get("enum") or []} - {"sum"}) > 2:
+        several = _(
+            '"%(name)s" chooses between several actions: a model chooses better between tools that each do one.'
+        )
+        yield several % {"name": action}
+
+
+def _listed(names: list[str]) -> dict[str, str]:
+    """For a sentence about `names`: the first few of them."""
+    few = ", ".join(names[:LISTED])
+    if len(names) > LISTED:
+        few = _("%(names)s and %(number)d more") % {"names": few, "number": len(names) - LISTED}
+    return {"names": few}
+
+
+def _kinds(part: dict[str, Any]) -> list[Any]:
+    kinds = part.get("type")
+    return kinds if isinstance(kinds, list) else [kinds]
+
+
+def _lists_choices(part: dict[str, Any]) -> bool:
+    if "string" not in _kinds(part) or "enum" in part or "pattern" in part or "const" in part:
+        return False
+    return CHOICES.search(str(part.get("description", ""))) is not None
+
+
+def _is_nested(part: dict[str, Any]) -> bool:
+    items = part.get("items")
+    return "properties" in part or (isinstance(items, dict) and "properties" in items)
+
+
+def _is_endless(part: dict[str, Any]) -> bool:
+    kinds = _kinds(part)
+    if "string" in kinds and not part.keys() & {"maxLength", "enum", "const", "pattern", "format", "contentEncoding"}:
+        return True
+    return "array" in kinds and "maxItems" not in part
+
+
+def _annotations(row: Any) -> Iterator[str]:
+    words = words_of(row.name)
+    verb = next((word for word in words[:2] if word in VERBS), "")
+    settings = row.settings if isinstance(row.settings, dict) else {}
+    method = str(settings.get("method", "GET")) if row.runner == "http_api" else ""
+    if row.read_only is None:
+        yield _("Say whether it only reads: clients ask before they run what may change something.")
+    elif row.read_only is False and row.destructive is None:
+        yield _("It changes something: say whether it may destroy.")
+    if row.read_only and (verb in DESTROYS | CHANGES or method in {"PUT", "PATCH", "DELETE"}):
+        reads = _("It says that it only reads, and %(word)s changes something: clients would run it unasked.")
+        yield reads % {"word": method or verb}
+    elif row.read_only is False and (verb in READS and method in {"", "GET", "HEAD"}):
+        changes = _(
+            "It says that it changes something, and %(word)s sounds like reading: clients ask before each call."
+        )
+        yield changes % {"word": verb}
+    if row.destructive is False and (verb in DESTROYS or method == "DELETE"):
+        yield _("It says that it destroys nothing, and it deletes: clients would not warn.")
+    if row.idempotent is False and method in {"PUT", "DELETE"}:
+        yield _("It says that it must not be repeated, and %(word)s may be.") % {"word": method}
+    if row.open_world is False and method:
+        yield _("It says that it stays inside, and it calls an API: clients treat what comes from outside with care.")
+
+
+def twins(rows: Iterable[tuple[str, str]]) -> list[tuple[str, str, str]]:
+    """(one, other, why) of all tools, given as (name, description), that a model can hardly tell apart. For commands:
+    in English."""
+    listed = sorted(set(rows))
+    names: dict[str, list[str]] = {}
+    sets: dict[str, frozenset[str]] = {}
+    at: dict[tuple[str, ...], list[str]] = {}
+    for name, description in listed:
+        names.setdefault("".join(words_of(name)).rstrip("s"), []).append(name)
+        words = re.findall(r"\w+", description.lower())
+        sets[name] = frozenset(words)
+        for start in range(len(words) - 2):
+            at.setdefault(tuple(words[start : start + 3]), []).append(name)
+    found: dict[tuple[str, str], str] = {}
+    for group in names.values():
+        for pair in combinations(group, 2):
+            found[pair] = "their names are spelt alike"
+    # Phrases that very many share say nothing; the others are few enough to look at pair by pair.
+    for group in at.values():
+        for pair in combinations(sorted(set(group))[:30], 2):
+            if pair not in found and _alike(sets[pair[0]], sets[pair[1]]):
+                found[pair] = "their descriptions say nearly the same"
+    return [(one, other, why) for (one, other), why in sorted(found.items())]
+
+
+def twins_of(row: Any, others: Iterable[tuple[str, str]]) -> list[str]:
+    """Sentences about one tool; `others` may hold itself."""
+    name, words = row.name, frozenset(re.findall(r"\w+", row.description.lower()))
+    spelt = "".join(words_of(name)).rstrip("s")
+    advice = []
+    for other, description in others:
+        if other == name:
+            continue
+        if "".join(words_of(other)).rstrip("s") == spelt:
+            advice.append(_("%(name)s is spelt nearly like it: models mix them up.") % {"name": other})
+        elif _alike(words, frozenset(re.findall(r"\w+", description.lower()))):
+            alike = _("Its description says nearly the same as that of %(name)s: say when to use which.")
+            advice.append(alike % {"name": other})
+    return advice
+
+
+def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
+    if min(len(one), len(other)) < 5:
+        return False
+    return len(one & other) / len(one | other) >= ALIKE
+
+
+def prompt(row: Any) -> list[str]:
+    advice = []
+    declared = {argument["name"] for argument in row.arguments}
+    used: set[str] = set()
+    for message in row.messages:
+        text = message.get("content", {}).get("text", "")
+        used.update(FIELD.findall(text) if isinstance(text, str) else ())
+    advice += [
+        _("{%(name)s} stays as it is: there is no such argument.") % {"name": name} for name in sorted(used - declared)
+    ]
+    if row.messages:
+        advice += [_('The argument "%(name)s" is never used.') % {"name": name} for name in sorted(declared - used)]
+    return advice

@@ -1,0 +1,37 @@
+"""`checktools [--json]`: advice on every tool and prompt of the catalogue. It never fails: advice is not an error."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser, no_translations
+
+from catalog import lint
+from catalog.invisible import show
+from catalog.models import Prompt, Tool
+
+
+class Command(BaseCommand):
+    help = "List what could be better about the definitions of tools and prompts, with the reason."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--json", action="store_true", help="one JSON object on one line")
+
+    @no_translations
+    def handle(self, *args: Any, **options: Any) -> None:
+        tools, prompts = list(Tool.objects.filter(enabled=True)), list(Prompt.objects.filter(enabled=True))
+        advice = [("tool", tool.name, sentence) for tool in tools for sentence in lint.tool(tool)]
+        advice += [("prompt", prompt.name, sentence) for prompt in prompts for sentence in lint.prompt(prompt)]
+        twins = lint.twins((tool.name, tool.description) for tool in tools)
+        if options["json"]:
+            listed = [{"kind": kind, "name": name, "advice": sentence} for kind, name, sentence in advice]
+            alike = [{"tools": [one, other], "advice": why} for one, other, why in twins]
+            self.stdout.write(json.dumps({"checked": len(tools) + len(prompts), "advice": listed, "twins": alike}))
+            return
+        for _, name, sentence in advice:
+            self.stdout.write(f"{name}: {show(sentence)}")
+        for one, other, why in twins:
+            self.stdout.write(f"{one} and {other}: {why}; say when to use which.")
+        count = len(advice) + len(twins)
+        self.stdout.write(f"{len(tools)} tools and {len(prompts)} prompts: {count or 'nothing'} to advise.")

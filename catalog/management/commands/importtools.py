@@ -1,0 +1,53 @@
+"""`importtools FILE [--plan]`: bring the catalogue to what a file says, all of it or nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser, no_translations
+
+from catalog.exchange import files, importing
+from catalog.exchange.values import Wrong
+from catalog.invisible import show
+
+LONGEST = 300
+
+
+class Command(BaseCommand):
+    help = "Read the catalogue from FILE (YAML or JSON). Run twice, the second time changes nothing."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("file", metavar="FILE", help="a file that exporttools wrote, or one like it")
+        parser.add_argument("--plan", action="store_true", help="show the difference and change nothing")
+        parser.add_argument(
+            "--prune", action="store_true", help="remove what the sections of the file do not hold (kept otherwise)"
+        )
+
+    @no_translations
+    def handle(self, *args: Any, **options: Any) -> None:
+        name = options["file"]
+        try:
+            content = files.read(Path(name).read_text(encoding="utf-8-sig"))
+            outcome = importing.run(content, plan=options["plan"], prune=options["prune"])
+        except OSError as error:
+            raise CommandError(f"{name} cannot be read: {error.strerror}.") from None
+        except UnicodeDecodeError:
+            raise CommandError(f"{name} is not text in UTF-8.") from None
+        except Wrong as wrong:
+            raise CommandError(f"{name}: {show(str(wrong))} Nothing was imported.") from None
+        for change in outcome.changes:
+            self.stdout.write(f"{change.mark} {show(change.what)}")
+            for member, before, after in change.differences:
+                self.stdout.write(f"    {show(member)}: {_cut(before)} -> {_cut(after)}")
+        counted = {mark: sum(change.mark == mark for change in outcome.changes) for mark in "+~-"}
+        will = "Would make" if options["plan"] else "Made"
+        self.stdout.write(
+            f"{will} {counted['+']}, change{'' if options['plan'] else 'd'} {counted['~']}, "
+            f"remove{'' if options['plan'] else 'd'} {counted['-']}; {outcome.unchanged} unchanged."
+        )
+
+
+def _cut(text: str) -> str:
+    text = show(text)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ... ({len(text)} characters)"

@@ -1,0 +1,41 @@
+"""`rotatesecrets`: encrypt every secret anew with the first of TOOLHUB_ENCRYPTION_KEYS, or change nothing at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import transaction
+
+from audit import actions
+from catalog import encryption
+from catalog.models import PersonalSecret, Secret
+
+
+class Command(BaseCommand):
+    help = "Encrypt every secret anew with the first of TOOLHUB_ENCRYPTION_KEYS; afterwards the others can go."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        with transaction.atomic():
+            # Not through the watched managers: it is one action on record, not one for each row.
+            shared = list(Secret._base_manager.select_for_update().exclude(value=""))
+            personal = list(
+                PersonalSecret._base_manager.select_related("secret", "user").select_for_update(of=("self",))
+            )
+            rows: list[Secret | PersonalSecret] = [*shared, *personal]
+            for row in rows:
+                try:
+                    value = encryption.decrypt(row.value, row.owner)
+                    fresh = encryption.encrypt(value, row.owner)
+                except encryption.CannotDecrypt:
+                    raise CommandError(
+                        f"The secret {row} cannot be decrypted with any of TOOLHUB_ENCRYPTION_KEYS. Nothing was "
+                        "changed. Add the key it was encrypted with, or enter or delete the secret."
+                    ) from None
+                except encryption.NoKeys as problem:
+                    raise CommandError(f"{problem}. Nothing was changed.") from None
+                type(row)._base_manager.filter(pk=row.pk).update(value=fresh)
+            counts = {"shared": len(shared), "personal": len(personal)}
+            actions.record("encrypted anew", "secret", "all secrets", None, counts)
+        what = f"{len(shared)} shared and {len(personal)} personal secrets"
+        self.stdout.write(f"{what} are encrypted with the first key.")

@@ -1,0 +1,27 @@
+"""The catalogue's tables."""
+
+from __future__ import annotations
+
+from catalog.models.imports import ImportedDocument
+from catalog.models.offers import Prompt, Resource
+from catalog.models.rules import CatalogueRevision, Grant, Limit
+from catalog.models.running import StoredResult, Task
+from catalog.models.secrets import PersonalSecret, Secret
+from catalog.models.tools import Tool, Toolset
+from catalog.models.upstreams import Upstream
+
+__all__ = [
+    "CatalogueRevision",
+    "Grant",
+    "ImportedDocument",
+    "Limit",
+    "PersonalSecret",
+    "Prompt",
+    "Resource",
+    "Secret",
+    "StoredResult",
+    "Task",
+    "Tool",
+    "Toolset",
+    "Upstream",
+]

@@ -1,0 +1,48 @@
+"""OpenAPI documents that tools were made from."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from catalog.models.fields import JSONTextField
+from catalog.querysets import CatalogueQuerySet
+
+
+class ImportedDocument(models.Model):
+    """What was imported, from where, when, by whom, and with which choices. Its tools say so in `Tool.origin`."""
+
+    name = models.CharField(max_length=200, unique=True, help_text=_("How exports refer to it."))
+    title = models.CharField(max_length=200)
+    document_version = models.CharField(_("version"), max_length=100, blank=True, help_text=_("As the document says."))
+    source = models.CharField(max_length=2000, help_text=_("The address, or the name of the uploaded file."))
+    sha256 = models.CharField(
+        _("SHA-256"), max_length=64, blank=True, help_text=_("Of the document that was imported last.")
+    )
+    choices = JSONTextField(
+        default=dict,
+        blank=True,
+        help_text=_("What was chosen: server, secrets by security scheme, prefix of the names, toolset."),
+    )
+    imported_at = models.DateTimeField(null=True, blank=True)
+    imported_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="catalog_imports"
+    )
+    pending = models.TextField(blank=True, default="", editable=False)
+    """The document that is being looked at and was not imported yet."""
+    pending_source = models.CharField(max_length=2000, blank=True, default="", editable=False)
+
+    objects = CatalogueQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = _("OpenAPI document")
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def origin(self) -> str:
+        """What `Tool.origin` says of the tools made from it."""
+        return f"openapi:{self.pk}"

@@ -1,0 +1,70 @@
+"""What outlives a connection: tasks, and results too large to send."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from catalog.models.fields import JSONTextField
+
+
+class Task(models.Model):
+    """A call that runs on without its connection. The id is the call's id; only its user can see it."""
+
+    class Status(models.TextChoices):
+        WORKING = "working", _("working")
+        INPUT_REQUIRED = "input_required", _("input required")
+        COMPLETED = "completed", _("completed")
+        FAILED = "failed", _("failed")
+        CANCELLED = "cancelled", _("cancelled")
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="catalog_tasks")
+    credential = models.CharField(max_length=100)
+    tool = models.CharField(max_length=128)
+    status = models.CharField(max_length=20, choices=Status.choices, default=Status.WORKING)
+    status_message = models.TextField(blank=True)
+    result = JSONTextField(null=True, blank=True)
+    error = JSONTextField(null=True, blank=True)
+    input_requests = JSONTextField(default=dict, blank=True)
+    input_responses = JSONTextField(default=dict, blank=True)
+    cancel_requested = models.BooleanField(default=False)
+    worker = models.CharField(max_length=100, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+    ttl_ms = models.BigIntegerField(null=True, blank=True)
+    expires_at = models.DateTimeField(null=True, blank=True, db_index=True)
+
+    class Meta:
+        ordering = ["-created_at"]
+        indexes = [
+            models.Index(fields=["status", "worker"], name="task_by_worker"),
+            models.Index(fields=["user", "-created_at"], name="task_by_user"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tool} {self.id} {self.status}"
+
+
+class StoredResult(models.Model):
+    """A result that an answer links to, readable by the same user until it expires."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="catalog_results")
+    call_id = models.UUIDField(null=True, blank=True)
+    name = models.CharField(max_length=200, blank=True)
+    mime_type = models.CharField(max_length=100, blank=True)
+    is_text = models.BooleanField(default=True)
+    body = models.BinaryField()
+    size = models.BigIntegerField(default=0)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        ordering = ["-created_at"]
+
+    def __str__(self) -> str:
+        return f"{self.mime_type} {self.id}".strip()

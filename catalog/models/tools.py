@@ -1,0 +1,172 @@
+"""Tools and the sets they are kept in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+from simple_history.models import HistoricalRecords
+
+from catalog import schemas
+from catalog.checking import offers as check
+from catalog.models.base import Offer, check_name, check_not_blank
+from catalog.models.fields import JSONTextField
+from catalog.querysets import CatalogueQuerySet
+
+
+def empty_schema() -> dict[str, Any]:
+    return {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+class Toolset(models.Model):
+    """A named set of tools, resources and prompts, to grant and to limit together."""
+
+    name = models.CharField(max_length=100, unique=True)
+    description = models.TextField(blank=True)
+
+    objects = CatalogueQuerySet.as_manager()
+    history = HistoricalRecords()
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Tool(Offer):
+    class Recording(models.TextChoices):
+        WHOLE = "whole", _("whole: arguments and results as they are")
+        REDACTED = "redacted", _("redacted: without what looks secret")
+        DIGESTS = "digests", _("digests: only their SHA-256")
+
+    class TaskSupport(models.TextChoices):
+        FORBIDDEN = "forbidden", _("forbidden")
+        OPTIONAL = "optional", _("optional")
+        REQUIRED = "required", _("required")
+
+    name = models.CharField(
+        max_length=128,
+        unique=True,
+        validators=[check_name],
+        help_text=_("What the client calls: letters, digits, underscore, hyphen and dot."),
+    )
+    description = models.TextField(
+        validators=[check_not_blank],
+        help_text=_("The model reads this: action and resource, when to use it, side effects."),
+    )
+    input_schema = JSONTextField(
+        default=empty_schema,
+        validators=[schemas.check],
+        help_text=_('JSON Schema (2020-12, or draft-07 when "$schema" says so) of the arguments.'),
+    )
+    output_schema = JSONTextField(
+        null=True,
+        blank=True,
+        validators=[schemas.check],
+        help_text=_("JSON Schema of the structured result, if the tool has one."),
+    )
+    annotation_title = models.CharField(max_length=200, blank=True)
+    read_only = models.BooleanField(null=True, blank=True, help_text=_("Changes nothing (readOnlyHint)."))
+    destructive = models.BooleanField(null=True, blank=True, help_text=_("May destroy something (destructiveHint)."))
+    idempotent = models.BooleanField(null=True, blank=True, help_text=_("Twice is the same as once (idempotentHint)."))
+    open_world = models.BooleanField(null=True, blank=True, help_text=_("Reaches the outside world (openWorldHint)."))
+    icons = JSONTextField(
+        default=list,
+        blank=True,
+        validators=[check.icons],
+        help_text=_('A list such as [{"src": "https://...", "mimeType": "image/png", "sizes": ["48x48"]}].'),
+    )
+    toolsets = models.ManyToManyField(Toolset, blank=True, related_name="tools")
+    runner = models.CharField(
+        max_length=40, default="python_function", help_text=_("The kind of thing that does the work.")
+    )
+    settings = JSONTextField(default=dict, blank=True, help_text=_("What the runner needs to know."))
+    fill_defaults = models.BooleanField(
+        default=True, help_text=_("Arguments that are not given get the default that the schema names.")
+    )
+    timeout = models.FloatField(
+        default=30.0,
+        validators=[MinValueValidator(0.1), MaxValueValidator(86_400)],
+        help_text=_("Seconds a call may take."),
+    )
+    max_argument_bytes = models.PositiveIntegerField(
+        default=262_144, validators=[MinValueValidator(2), MaxValueValidator(67_108_864)]
+    )
+    max_result_bytes = models.PositiveIntegerField(
+        default=1_048_576, validators=[MinValueValidator(64), MaxValueValidator(67_108_864)]
+    )
+    record_bodies = models.CharField(
+        max_length=10,
+        choices=Recording.choices,
+        default=Recording.REDACTED,
+        help_text=_("What the record keeps of arguments and results."),
+    )
+    task_support = models.CharField(
+        max_length=10,
+        choices=TaskSupport.choices,
+        default=TaskSupport.FORBIDDEN,
+        help_text=_("May, or must, a call run as a task that outlives the connection?"),
+    )
+    requires_capabilities = JSONTextField(
+        default=list,
+        blank=True,
+        validators=[check.capabilities],
+        help_text=_('What the client must be able to do, such as ["sampling"] or ["elicitation"].'),
+    )
+
+    # Where it comes from, and what of it was approved: written by catalog.quarantine only, never by a form.
+    origin = models.CharField(max_length=64, blank=True, default="", editable=False, db_index=True)
+    """Such as upstream:3 or openapi:7; empty for what was made here."""
+    pinned = models.CharField(max_length=64, blank=True, default="", editable=False)
+    """The hash of the source's definition as approved."""
+    approved = models.TextField(blank=True, default="", editable=False)
+    """That definition as JSON."""
+    proposed = models.TextField(blank=True, default="", editable=False)
+    """JSON of the changed definition that waits for review; "null": its source has it no more."""
+    rejected = models.CharField(max_length=64, blank=True, default="", editable=False)
+    """The hash of a proposal that was refused: it is not put forward again."""
+    quarantined_since = models.DateTimeField(null=True, blank=True, editable=False)
+
+    history = HistoricalRecords(
+        m2m_fields=[toolsets],
+        # Going back in history must not lift a quarantine.
+        excluded_fields=["version", "origin", "pinned", "approved", "proposed", "rejected", "quarantined_since"],
+    )
+
+    class Meta:
+        ordering = ["position", "name"]
+        permissions = [
+            ("review_tool", "Can review changed definitions of tools"),
+            ("use_command_runner", "Can save tools that run programs of the hub's machine"),
+            ("try_tool", "Can try tools from the admin"),
+            ("try_tool_as_other", "Can try tools from the admin as another user"),
+        ]
+        constraints = [
+            models.CheckConstraint(condition=~models.Q(description=""), name="tool_is_described"),
+            models.CheckConstraint(condition=models.Q(timeout__gt=0), name="tool_ends"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def clean(self) -> None:
+        super().clean()
+        problem = check.runner_settings(self.runner, self.settings)
+        if problem:
+            raise ValidationError(problem)
+        if not check.may_use(self.runner):
+            raise ValidationError({"runner": check.NOT_ALLOWED})
+        if self.enabled and (reason := check.not_ready(self.runner, self.settings)):
+            raise ValidationError({"settings": _("%s Until then it can only be saved switched off.") % reason})
+        if self.read_only and self.destructive:
+            raise ValidationError({"destructive": _("A tool that changes nothing cannot destroy anything.")})
+
+    def save(self, *args: Any, **options: Any) -> None:
+        """PermissionDenied where the person at hand may not save a tool with this runner."""
+        if not check.may_use(self.runner):
+            raise PermissionDenied(check.NOT_ALLOWED)
+        super().save(*args, **options)

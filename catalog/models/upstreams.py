@@ -1,0 +1,161 @@
+"""Other MCP servers whose tools the catalogue offers."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from catalog.checking import offers as check
+from catalog.models.fields import JSONTextField, check_kinds
+from catalog.processes import allowed
+from catalog.querysets import CatalogueQuerySet
+from catalog.upstreams import connection as reaching
+
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+PREFIX = re.compile(r"[A-Za-z0-9_.-]{0,40}")
+
+
+def check_upstream_name(value: str) -> None:
+    if not NAME.fullmatch(value):
+        raise ValidationError(
+            _("A name is up to 40 lower-case letters, digits, underscores and hyphens."), code="invalid_name"
+        )
+
+
+def check_prefix(value: str) -> None:
+    if not PREFIX.fullmatch(value):
+        raise ValidationError(
+            _("A prefix is up to 40 letters, digits, underscores, hyphens and dots."), code="invalid_prefix"
+        )
+
+
+class Upstream(models.Model):
+    class Transport(models.TextChoices):
+        STREAMABLE_HTTP = "streamable_http", _("Streamable HTTP")
+        SSE = "sse", _("SSE (older servers)")
+        STDIO = "stdio", _("stdio: a program on this machine")
+
+    class Separator(models.TextChoices):
+        UNDERSCORE = "_", "_"
+        DOUBLE = "__", "__"
+        HYPHEN = "-", "-"
+        DOT = ".", "."
+
+    name = models.CharField(
+        max_length=40,
+        unique=True,
+        validators=[check_upstream_name],
+        help_text=_("Settings of tools refer to it by this name."),
+    )
+    transport = models.CharField(max_length=20, choices=Transport.choices, default=Transport.STREAMABLE_HTTP)
+    url = models.CharField(_("URL"), max_length=2000, blank=True, help_text=_("Such as https://mcp.example.com/mcp."))
+    command = models.CharField(
+        max_length=500,
+        blank=True,
+        help_text=_("For stdio: a program that TOOLHUB_COMMANDS lists. It runs as the hub's own user."),
+    )
+    args = JSONTextField(
+        "arguments", default=list, blank=True, help_text=_('For stdio: a list such as ["server.js", "stdio"].')
+    )
+    env = JSONTextField(
+        "environment",
+        default=dict,
+        blank=True,
+        help_text=_(
+            'For stdio: {"API_TOKEN": {"secret": "name"}}. Nothing else of the hub\'s own environment is there.'
+        ),
+    )
+    headers = JSONTextField(
+        default=dict,
+        blank=True,
+        help_text=_(
+            'Sent with every request: {"Authorization": {"secret": "name", "prefix": "Bearer "}}. '
+            "A caller's own token is never sent."
+        ),
+    )
+    prefix = models.CharField(
+        max_length=40, blank=True, validators=[check_prefix], help_text=_("In front of the names of its tools.")
+    )
+    separator = models.CharField(max_length=2, choices=Separator.choices, default=Separator.UNDERSCORE)
+    allowed_networks = JSONTextField(
+        default=list,
+        blank=True,
+        help_text=_('Private networks that this upstream may be in, as CIDR or CIDR:port: ["10.1.2.0/24:8080"].'),
+    )
+    timeout = models.FloatField(
+        default=30.0,
+        validators=[MinValueValidator(1), MaxValueValidator(600)],
+        help_text=_("Seconds to connect in, and for a list of tools."),
+    )
+    refresh_seconds = models.PositiveIntegerField(
+        default=300,
+        validators=[MinValueValidator(5), MaxValueValidator(604_800)],
+        help_text=_("How often its definitions are compared with the approved ones."),
+    )
+    secrets_of = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        models.SET_NULL,
+        null=True,
+        blank=True,
+        related_name="+",
+        help_text=_("Whose personal secrets the scheduled comparison uses, where it needs some."),
+    )
+    enabled = models.BooleanField(default=True, help_text=_("Off: nobody sees its tools, and nothing connects to it."))
+
+    last_seen = models.DateTimeField(null=True, blank=True, editable=False)
+    last_error = models.CharField(max_length=1000, blank=True, default="", editable=False)
+    revision = models.CharField(_("protocol revision"), max_length=20, blank=True, default="", editable=False)
+    server = models.CharField(max_length=200, blank=True, default="", editable=False)
+    new_tools = JSONTextField(default=list, blank=True, editable=False)
+    """Names that were listed last and are not imported."""
+    next_refresh = models.DateTimeField(null=True, blank=True, editable=False, db_index=True)
+    """Also the lease: whoever moves it on does the work."""
+
+    objects = CatalogueQuerySet.as_manager()
+
+    HEALTH = ("last_seen", "last_error", "revision", "server", "new_tools", "next_refresh")
+    REACHED_BY = ("transport", "url", "command", "args", "env", "headers", "allowed_networks", "timeout")
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def save(self, *args: Any, **options: Any) -> None:
+        """PermissionDenied where the person at hand may not save what runs programs."""
+        if self.transport == self.Transport.STDIO and not check.may_use("command"):
+            raise PermissionDenied(check.NOT_ALLOWED)
+        super().save(*args, **options)
+
+    @property
+    def origin(self) -> str:
+        return f"upstream:{self.pk}"
+
+    def reached_by(self) -> dict[str, Any]:
+        """What `catalog.upstreams.connection.parse` reads."""
+        found = {name: getattr(self, name) for name in self.REACHED_BY}
+        return {"upstream": self.pk or 0, "name": self.name, **found}
+
+    def connection(self) -> reaching.Connection:
+        """ValueError with a sentence when it cannot be one."""
+        return reaching.parse(self.reached_by())
+
+    def clean(self) -> None:
+        super().clean()
+        check_kinds(self)
+        try:
+            self.connection()
+        except ValueError as error:
+            raise ValidationError(str(error), code="invalid_connection") from error
+        if self.transport == self.Transport.STDIO:
+            if not check.may_use("command"):
+                raise ValidationError({"transport": check.NOT_ALLOWED})
+            if self.enabled and (problem := allowed.problem(self.command)):
+                raise ValidationError({"command": _("%s Until then it can only be saved switched off.") % problem})

@@ -1,0 +1,169 @@
+"""OpenAPI documents in the admin: upload or fetch, look, choose, import; and again when the document changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+from unfold.admin import ModelAdmin
+
+from audit.deleting import BoundedDeletion
+from catalog.models import ImportedDocument, Tool
+from catalog.openapi import importing
+from catalog.openapi.forms import ChoicesForm, SourceForm
+from catalog.openapi.proposals import MAX_OPERATIONS
+from catalog.querysets import counted_by_origin
+
+SHOWN = 50
+"""Operations on one page, each with its schemas; the filter finds the others."""
+
+
+@admin.register(ImportedDocument)
+class ImportedDocumentAdmin(BoundedDeletion, ModelAdmin):  # type: ignore[misc]
+    list_per_page = 25
+    list_display = ("name", "title", "document_version", "source", "tool_count", "imported_at", "imported_by")
+    search_fields = ("name", "title", "source")
+    list_select_related = ("imported_by",)
+    fields: tuple[str, ...] = ("name", "title", "document_version", "source", "sha256", "choices", "tool_count")
+    fields += ("imported_at", "imported_by")
+    readonly_fields = fields
+    change_form_template = "admin/catalog/importeddocument_change.html"
+
+    @admin.display(description=_("tools"))
+    def tool_count(self, row: Any) -> int:
+        return int(getattr(row, "tools", 0))
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        tools = counted_by_origin(Tool.objects.all(), "openapi:")
+        found: QuerySet[Any] = super().get_queryset(request).annotate(tools=tools)
+        return found
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Importing makes tools."""
+        return bool(request.user.has_perm("catalog.add_tool"))
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return bool(super().has_view_permission(request, obj)) or self.has_add_permission(request)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Its tools would lose what they are reviewed against."""
+        if obj is not None and Tool.objects.filter(origin=obj.origin).exists():
+            return False
+        return bool(super().has_delete_permission(request, obj))
+
+    def get_urls(self) -> list[URLPattern]:
+        again = path(
+            "<int:number>/again/", self.admin_site.admin_view(self.source_view), name="catalog_importeddocument_again"
+        )
+        preview = path(
+            "<int:number>/preview/",
+            self.admin_site.admin_view(self.preview_view),
+            name="catalog_importeddocument_preview",
+        )
+        urls: list[URLPattern] = super().get_urls()
+        return [again, preview, *urls]
+
+    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
+        return self.source_view(request)
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        again = ""
+        if self.has_add_permission(request) and object_id.isdigit():
+            again = reverse("admin:catalog_importeddocument_again", args=[object_id])
+        context = {**(extra_context or {}), "again": again}
+        response: HttpResponse = super().change_view(request, object_id, form_url, context)
+        return response
+
+    def source_view(self, request: HttpRequest, number: int | None = None) -> HttpResponse:
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        row = get_object_or_404(ImportedDocument, pk=number) if number is not None else None
+        initial = {"url": row.source} if row is not None and row.source.startswith("http") else {}
+        form = SourceForm(request.POST or None, request.FILES or None, initial=initial)
+        if request.method == "POST" and form.is_valid():
+            try:
+                made = self._prepare(form.cleaned_data, row)
+                return HttpResponseRedirect(reverse("admin:catalog_importeddocument_preview", args=[made.pk]))
+            except importing.CannotImport as error:
+                form.add_error(None, str(error))
+            except ValidationError as error:
+                form.add_error(None, " ".join(error.messages))
+        title = (
+            gettext("Import %s again") % row if row is not None else gettext("Import tools from an OpenAPI document")
+        )
+        return self._page(request, "admin/catalog/openapi_source.html", title, {"form": form, "document": row})
+
+    @staticmethod
+    def _prepare(given: dict[str, Any], row: ImportedDocument | None) -> ImportedDocument:
+        if given["file"] is not None:
+            return importing.prepare(given["file"].read(), given["file"].name, again=row)
+        return importing.prepare(importing.fetch(given["url"]), given["url"], again=row)
+
+    def preview_view(self, request: HttpRequest, number: int) -> HttpResponse:
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        row = get_object_or_404(ImportedDocument, pk=number)
+        if not row.pending:
+            messages.info(request, _("It is imported: choose its file or address to import it again."))
+            return HttpResponseRedirect(reverse("admin:catalog_importeddocument_again", args=[row.pk]))
+        content = importing.read(row.pending.encode())
+        form = ChoicesForm(content, row.pending_source, request.POST or None)
+        form.start_with(row.choices)
+        wanted = request.POST.get("do", "")
+        chosen = set(request.POST.getlist("operation"))
+        valid = request.method == "POST" and form.is_valid()
+        choices = form.chosen() if valid else form.starting()
+        if valid and wanted == "import" and not chosen and row.imported_at is None:
+            form.add_error(None, _("Choose at least one operation."))
+        elif valid and wanted == "import":
+            try:
+                result = importing.apply(row, choices, chosen, form.cleaned_data["toolset"], request.user)
+            except importing.CannotImport as error:
+                form.add_error(None, str(error))
+            else:
+                return self._done(request, result)
+        found = importing.rows(row, choices)
+        sought = request.POST.get("filter", "").strip()[:200]
+        known = [line for line in found if not line.beyond]
+        matching = [line for line in known if line.matches(sought)]
+        those = {line.key for line in matching if line.choosable}
+        chosen = chosen | those if wanted == "all" else chosen - those if wanted == "none" else chosen
+        context: dict[str, Any] = {"form": form, "document": row, "chosen": chosen, "sought": sought}
+        context |= {"rows": matching[:SHOWN], "matching": len(matching), "known": len(known)}
+        context["beyond"], context["most"] = len(found) - len(known), MAX_OPERATIONS
+        seen = {line.key for line in matching[:SHOWN]}
+        context["kept"] = [line.key for line in known if line.key in chosen and line.key not in seen]
+        context["names"] = ", ".join(line.proposal.name for line in found if line.key in chosen and line.proposal)
+        return self._page(request, "admin/catalog/openapi_preview.html", gettext("Import %s") % row, context)
+
+    def _done(self, request: HttpRequest, result: importing.Result) -> HttpResponse:
+        made, changed = len(result.made), len(result.quarantined)
+        if made:
+            messages.success(request, gettext("%d imported. Nobody sees them until they are granted.") % made)
+        elif not changed:
+            messages.success(request, _("Every imported tool is as it was approved."))
+        if changed:
+            names = ", ".join(tool.name for tool in result.quarantined[:20])
+            messages.warning(
+                request,
+                gettext("%(number)d changed and wait in quarantine for review: %(names)s.")
+                % {"number": changed, "names": names},
+            )
+        return HttpResponseRedirect(reverse("admin:catalog_tool_changelist"))
+
+    def _page(self, request: HttpRequest, template: str, title: str, context: dict[str, Any]) -> HttpResponse:
+        base = self.admin_site.each_context(request)
+        return TemplateResponse(request, template, {**base, "title": title, "content_title": title, **context})

@@ -1,0 +1,143 @@
+"""The body of an operation: its members become arguments where it is a plain object, else it is one argument."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from catalog.openapi.parameters import Inputs
+from catalog.openapi.references import Refused
+from catalog.openapi.schemas import plain_text
+
+FORMS = {"application/x-www-form-urlencoded": "form", "multipart/form-data": "multipart"}
+COMBINED = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "$ref", "patternProperties", "dependentSchemas"})
+WITH_BODY = frozenset({"post", "put", "patch", "delete"})
+
+
+def is_json(media_type: str) -> bool:
+    plain = media_type.partition(";")[0].strip().lower()
+    return plain == "application/json" or (plain.startswith("application/") and plain.endswith("+json"))
+
+
+def add_body(inputs: Inputs, method: str, operation: dict[str, Any]) -> None:
+    if "requestBody" not in operation:
+        return
+    body = inputs.references.resolve(operation["requestBody"])
+    required = body.get("required") is True
+    if method not in WITH_BODY:
+        inputs.notes.append(_("Left out: a body, which %(method)s does not take.") % {"method": method.upper()})
+        return
+    content = body.get("content")
+    content = content if isinstance(content, dict) else {}
+    chosen = _choose(content)
+    if chosen is None:
+        if content and required:
+            unknown = _("Its body is written as %(type)s, which is not supported.")
+            raise Refused(unknown % {"type": plain_text(next(iter(content)), 100)})
+        return
+    media_type, form = chosen
+    holder = content[media_type]
+    value = holder.get("schema", {}) if isinstance(holder, dict) else {}
+    if form == "multipart":
+        _multipart(inputs, value, required=required)
+        return
+    if form in {"json", "form"}:
+        schema = inputs.converter.schema(value)
+        if _is_plain_object(schema):
+            inputs.settings |= {"body": _members(inputs, schema, required=required), "body_format": form}
+            if form == "json" and media_type != "application/json":
+                inputs.settings["content_type"] = media_type
+            return
+        if form == "form":
+            raise Refused(_("The form of its body is not a plain object."))
+    else:
+        schema = {"type": "string"}
+        if form == "base64":
+            schema |= {"contentEncoding": "base64", "description": f"The content, {media_type}, as Base64."}
+    if text := plain_text(body.get("description")):
+        schema = {**schema, "description": text}
+    inputs.settings |= {"body_argument": inputs.add("body", "body", schema, required=required), "body_format": form}
+    if media_type not in ("application/json", "text/plain"):
+        inputs.settings["content_type"] = media_type
+
+
+def _choose(content: dict[str, Any]) -> tuple[str, str] | None:
+    """The first in the order in which a model writes them well."""
+    for media_type in content:
+        if is_json(media_type):
+            return media_type, "json"
+    for wanted, form in FORMS.items():
+        for media_type in content:
+            if media_type.partition(";")[0].strip().lower() == wanted:
+                return media_type, form
+    for media_type in content:
+        if media_type.startswith("text/") and "*" not in media_type:
+            return media_type, "text"
+    for media_type in content:
+        if media_type == "application/octet-stream" or media_type.startswith(("image/", "audio/", "video/")):
+            return media_type if "*" not in media_type else "application/octet-stream", "base64"
+    return None
+
+
+def _is_plain_object(schema: dict[str, Any]) -> bool:
+    return (
+        schema.get("type") == "object"
+        and isinstance(schema.get("properties"), dict)
+        and bool(schema["properties"])
+        and not COMBINED & schema.keys()
+        and not isinstance(schema.get("additionalProperties"), dict)
+    )
+
+
+def _members(inputs: Inputs, schema: dict[str, Any], *, required: bool, skip: frozenset[str] = frozenset()) -> Any:
+    needed = schema.get("required", []) if required else []
+    if not required and schema.get("required"):
+        names = ", ".join(schema["required"])
+        note = _("The body may be left out; when it is sent, it needs %(names)s.")
+        inputs.notes.append(note % {"names": plain_text(names, 300)})
+    return {
+        name: inputs.add(name, "body", part if isinstance(part, dict) else {}, required=name in needed)
+        for name, part in schema["properties"].items()
+        if name not in skip
+    }
+
+
+def _multipart(inputs: Inputs, value: Any, *, required: bool) -> None:
+    schema = inputs.converter.schema(value)
+    if not _is_plain_object(schema):
+        raise Refused(_("The form of its body is not a plain object."))
+    files: dict[str, Any] = {}
+    needed = schema.get("required", []) if required else []
+    for name, part in schema["properties"].items():
+        kind = _file_type(part)
+        if kind is None:
+            continue
+        told = plain_text(part.get("description")) if isinstance(part, dict) else ""
+        described = {
+            "type": "string",
+            "contentEncoding": "base64",
+            "description": f"{told} The content as Base64.".strip(),
+        }
+        argument = inputs.add(name, "body", described, required=name in needed)
+        files[name] = {"argument": argument, "content_type": kind, "filename": "file"}
+    members = _members(inputs, schema, required=required, skip=frozenset(files))
+    inputs.settings |= {"body": members, "body_format": "multipart"}
+    if files:
+        inputs.settings["files"] = files
+
+
+def _file_type(part: Any) -> str | None:
+    """The MIME type when the part is a file."""
+    if not isinstance(part, dict):
+        return None
+    kinds = part.get("type")
+    if kinds == "array":
+        items = part.get("items")
+        if isinstance(items, dict) and _file_type(items) is not None:
+            raise Refused(_("Its body holds a list of files."))
+        return None
+    media_type = part.get("contentMediaType")
+    if part.get("format") == "binary" or (isinstance(media_type, str) and "contentEncoding" not in part):
+        return media_type if isinstance(media_type, str) and "/" in media_type else "application/octet-stream"
+    return None

@@ -1,0 +1,21 @@
+"""Schemas that somebody else wrote: what could not be saved is refused on import, with the operation named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.utils.translation import gettext as _
+
+from catalog import schemas
+from catalog.openapi.references import Refused
+
+
+def check(schema: dict[str, Any], sentence: str) -> None:
+    """Raise Refused with a sentence that says which schema it is and has a place for %(why)s."""
+    try:
+        schemas.check(schema)
+    except ValidationError as error:
+        raise Refused(sentence % {"why": error.messages[0]}) from None
+    except RecursionError:
+        raise Refused(sentence % {"why": _("It is nested too deeply.")}) from None

@@ -1,0 +1,209 @@
+"""Reads an OpenAPI document: JSON or YAML, bounded in size, depth and number of values, with nothing that runs.
+
+YAML is read node by node into what JSON can say: no tags, no merge keys, no dates, and only `true` and `false` are
+booleans, as YAML 1.2 has it (the country code NO stays text). Aliases share what they name, and count every time.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+from django.utils.translation import gettext as _
+
+from catalog.canonical import loads
+
+MAX_BYTES = 5 * 1024 * 1024
+MAX_DEPTH = 64
+MAX_VALUES = 400_000
+"""Counted as a reader of the expanded document would."""
+_PREFIX = "tag:yaml.org,2002:"
+_KINDS = ("str", "null", "bool", "int", "float", "timestamp")
+_WORDS: dict[str, Any] = {"": None, "~": None}
+_WORDS |= {
+    spelt: value
+    for word, value in (("null", None), ("true", True), ("false", False))
+    for spelt in (word, word.title(), word.upper())
+}
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,300})")
+_NUMBER = re.compile(r"[-+]?(0|[1-9][0-9]{0,300})?(\.[0-9]{1,300})?([eE][-+]?[0-9]{1,3})?")
+_VERSION = re.compile(r"3\.[01](\.[0-9]+)?([-+.].*)?")
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class BadDocument(Exception):
+    """A sentence that says what is wrong with the whole document."""
+
+
+def parse(data: bytes) -> dict[str, Any]:
+    """The document as plain JSON values. Raises BadDocument."""
+    if len(data) > MAX_BYTES:
+        raise BadDocument(_("The document is larger than %(most)d MB.") % {"most": MAX_BYTES // 1_048_576})
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise BadDocument(_("The document is not text in UTF-8.")) from None
+    value = read(text)
+    if not isinstance(value, dict):
+        raise BadDocument(_("The document is not an object."))
+    if "swagger" in value:
+        raise BadDocument(_("This is a Swagger 2.0 document: convert it to OpenAPI 3 first."))
+    version = value.get("openapi")
+    if not isinstance(version, str) or not _VERSION.fullmatch(version):
+        raise BadDocument(_('The document does not say that it is OpenAPI 3.0 or 3.1 ("openapi": "3.1.0").'))
+    if not isinstance(value.get("paths"), dict):
+        raise BadDocument(_('The document has no "paths".'))
+    return value
+
+
+def read(text: str, max_values: int = MAX_VALUES) -> Any:
+    """JSON, or YAML within the bounds. Raises BadDocument."""
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            value = loads(text)
+        except ValueError as error:
+            # A flow mapping of YAML begins like this too; real JSON errors are named as such.
+            if text.lstrip()[:2].strip() in ("{", "[") or '"' in text[:200]:
+                raise BadDocument(_("The document is not JSON: %(why)s.") % {"why": error}) from None
+            value = _yaml(text)
+    else:
+        value = _yaml(text)
+    _bound(value, max_values)
+    return value
+
+
+def _yaml(text: str) -> Any:
+    """Event by event: what composes whole nodes recurses, in C without a bound."""
+    builder = _Builder()
+    try:
+        for event in yaml.parse(text, Loader=_Loader):
+            builder.take(event)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or _("it cannot be read")
+        if mark is None:
+            raise BadDocument(_("The document is not YAML: %(why)s.") % {"why": problem}) from None
+        placed = _("The document is not YAML: %(why)s (line %(line)d, column %(column)d).")
+        raise BadDocument(placed % {"why": problem, "line": mark.line + 1, "column": mark.column + 1}) from None
+    except (RecursionError, ValueError):
+        raise BadDocument(_("The document holds characters that YAML forbids.")) from None
+    return builder.root
+
+
+class _Builder:
+    """From YAML events to JSON values; an alias gives the same value again."""
+
+    def __init__(self) -> None:
+        self.root: Any = None
+        self._open: list[tuple[Any, str | None]] = []
+        """Lists and objects that are being filled, with the name under which the next value goes."""
+        self._anchors: dict[str, Any] = {}
+        self._pending: list[str | None] = []
+        self._documents = 0
+
+    def take(self, event: Any) -> None:
+        if isinstance(event, yaml.DocumentStartEvent):
+            self._documents += 1
+            if self._documents > 1:
+                raise BadDocument(_("The file holds several YAML documents."))
+        elif isinstance(event, yaml.ScalarEvent):
+            self._put(_scalar(event, names=self._wants_name()), event)
+        elif isinstance(event, yaml.AliasEvent):
+            if event.anchor not in self._anchors:
+                nothing = _("The alias *%(name)s names nothing that was complete before")
+                raise _at(event, nothing % {"name": str(event.anchor)[:100]})
+            self._put(self._anchors[event.anchor], event, alias=True)
+        elif isinstance(event, yaml.SequenceStartEvent | yaml.MappingStartEvent):
+            self._begin(event)
+        elif isinstance(event, yaml.SequenceEndEvent | yaml.MappingEndEvent):
+            made = self._open.pop()[0]
+            anchor = self._pending.pop()
+            if anchor:
+                self._anchors[anchor] = made
+
+    def _wants_name(self) -> bool:
+        return bool(self._open) and isinstance(self._open[-1][0], dict) and self._open[-1][1] is None
+
+    def _begin(self, event: Any) -> None:
+        tag = event.tag
+        if tag is not None and tag not in (f"{_PREFIX}seq", f"{_PREFIX}map"):
+            raise _at(event, _("The tag %(name)s is not supported") % {"name": str(event.tag)[:100]})
+        if len(self._open) >= MAX_DEPTH:
+            raise BadDocument(_("The document is more than %(most)d levels deep.") % {"most": MAX_DEPTH})
+        made: Any = {} if isinstance(event, yaml.MappingStartEvent) else []
+        self._put(made, event, alias=True)
+        self._open.append((made, None))
+        self._pending.append(event.anchor)
+
+    def _put(self, value: Any, event: Any, *, alias: bool = False) -> None:
+        if not alias and event.anchor:
+            self._anchors[event.anchor] = value
+        if not self._open:
+            self.root = value
+            return
+        holder, name = self._open[-1]
+        if isinstance(holder, list):
+            holder.append(value)
+        elif name is not None:
+            holder[name] = value
+            self._open[-1] = (holder, None)
+        elif not isinstance(value, str):
+            raise _at(event, _("A name in the document is not text"))
+        elif value == "<<" and isinstance(event, yaml.ScalarEvent) and event.implicit[0]:
+            raise _at(event, _("Merge keys (<<) are not supported"))
+        elif value in holder:
+            raise _at(event, _('The name "%(name)s" appears twice in one object') % {"name": value[:100]})
+        else:
+            self._open[-1] = (holder, value)
+
+
+def _at(event: Any, sentence: str) -> BadDocument:
+    placed = _("%(sentence)s (line %(line)d).")
+    return BadDocument(placed % {"sentence": sentence, "line": event.start_mark.line + 1})
+
+
+def plain(text: str) -> Any:
+    """What an unquoted word of YAML says."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if _NUMBER.fullmatch(text) and any(character.isdigit() for character in text):
+        return float(text)
+    return text
+
+
+def _scalar(event: Any, *, names: bool) -> Any:
+    text = event.value
+    if event.tag is not None and event.tag not in ("!", *(f"{_PREFIX}{kind}" for kind in _KINDS)):
+        raise _at(event, _("The tag %(name)s is not supported") % {"name": str(event.tag)[:100]})
+    unquoted = event.implicit[0] if event.tag is None else event.tag not in ("!", f"{_PREFIX}str")
+    if names or not unquoted:
+        return text
+    value = plain(text)
+    if value in (float("inf"), float("-inf")):
+        raise _at(event, _("%(text)s is not a number that JSON can hold") % {"text": text[:50]})
+    return value
+
+
+def _bound(value: Any, max_values: int) -> None:
+    """Depth, and the number of values of the expanded document; shared parts are weighed once and counted each time."""
+    weights: dict[int, int] = {}
+
+    def weigh(part: Any, depth: int) -> int:
+        if depth > MAX_DEPTH:
+            raise BadDocument(_("The document is more than %(most)d levels deep.") % {"most": MAX_DEPTH})
+        if not isinstance(part, dict | list):
+            return 1
+        known = weights.get(id(part))
+        if known is not None:
+            return known
+        total = 1 + sum(weigh(child, depth + 1) for child in (part.values() if isinstance(part, dict) else part))
+        if total > max_values:
+            many = _("The document holds more than %(most)s values, those of aliases counted.")
+            raise BadDocument(many % {"most": f"{max_values:,}"})
+        weights[id(part)] = total
+        return total
+
+    weigh(value, 0)

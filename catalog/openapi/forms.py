@@ -1,0 +1,136 @@
+"""The two forms of an import: where the document is, and what is decided for all of its tools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+from unfold.widgets import (
+    UnfoldAdminFileFieldWidget,
+    UnfoldAdminSelectWidget,
+    UnfoldAdminTextInputWidget,
+    UnfoldBooleanWidget,
+)
+
+from catalog.models import Secret, Toolset
+from catalog.openapi import document, security, servers
+from catalog.openapi.proposals import Choices
+from toolhub import egress
+
+
+class SourceForm(forms.Form):
+    file = forms.FileField(
+        label=_("file"), required=False, widget=UnfoldAdminFileFieldWidget, help_text=_("JSON or YAML, up to 5 MB.")
+    )
+    url = forms.CharField(
+        required=False,
+        label=_("or address"),
+        max_length=2000,
+        widget=UnfoldAdminTextInputWidget,
+        help_text=_(
+            "Fetched once, now, by the hub; private addresses only where TOOLHUB_ALLOW_PRIVATE_NETWORKS says so."
+        ),
+    )
+
+    def clean_file(self) -> Any:
+        file = self.cleaned_data["file"]
+        if file is not None and file.size > document.MAX_BYTES:
+            raise forms.ValidationError(_("The document is larger than 5 MB."))
+        return file
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        if not self.errors and bool(cleaned.get("file")) == bool(cleaned.get("url")):
+            raise forms.ValidationError(_("Choose a file or enter an address."))
+        return cleaned
+
+
+class ChoicesForm(forms.Form):
+    """Made for one document: a choice of secret for each of its security schemes."""
+
+    server = forms.CharField(
+        label=_("server"),
+        max_length=500,
+        widget=UnfoldAdminTextInputWidget,
+        help_text=_("Where the tools send their requests."),
+    )
+    prefix = forms.RegexField(  # type: ignore[assignment]
+        r"^[A-Za-z0-9_.-]{0,32}\Z",
+        label=_("prefix"),
+        required=False,
+        widget=UnfoldAdminTextInputWidget,
+        help_text=_("In front of every name, such as shop_."),
+        error_messages={"invalid": _("Up to 32 letters, digits, underscores, hyphens and dots.")},
+    )
+    toolset = forms.ModelChoiceField(
+        Toolset.objects.all(),
+        label=_("toolset"),
+        required=False,
+        widget=UnfoldAdminSelectWidget,
+        help_text=_("Where new tools go."),
+    )
+    outputs = forms.BooleanField(
+        required=False,
+        widget=UnfoldBooleanWidget,
+        label=_("hold results to the document's schemas"),
+        help_text=_("A result that does not fit is an error. Off for an API that does not keep to its document."),
+    )
+
+    def __init__(self, content: dict[str, Any], source: str, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        known = servers.of(content, source)
+        self.fields["server"].initial = next(iter(known), "")
+        if len(known) > 1:
+            names = gettext("The document names %s.") % ", ".join(known[:10])
+            self.fields["server"].help_text = f"{self.fields['server'].help_text} {names}"
+        secrets = [("", "---------"), *((name, name) for name in Secret.objects.values_list("name", flat=True))]
+        self.schemes: dict[str, str] = {}
+        for number, (name, words) in enumerate(security.schemes(content).items()):
+            self.schemes[f"secret_{number}"] = name
+            self.fields[f"secret_{number}"] = forms.ChoiceField(
+                choices=secrets,
+                required=False,
+                label=gettext("secret for %s") % name,
+                help_text=words,
+                widget=UnfoldAdminSelectWidget,
+            )
+
+    def clean_server(self) -> str:
+        server = str(self.cleaned_data["server"]).rstrip("/")
+        try:
+            egress.parse_url(server)
+        except egress.DeniedAddress as error:
+            said = error.in_words[:1].upper() + error.in_words[1:]
+            raise forms.ValidationError(gettext("%(text)s.") % {"text": said}) from None
+        if any(character in server for character in "{}?#"):
+            raise forms.ValidationError(_("An address without braces, query and fragment."))
+        return server
+
+    def start_with(self, kept: dict[str, Any]) -> None:
+        """What was chosen the last time."""
+        self.fields["outputs"].initial = kept.get("outputs", True)
+        if not kept:
+            return
+        self.fields["server"].initial = kept.get("server") or self.fields["server"].initial
+        self.fields["prefix"].initial = kept.get("prefix", "")
+        self.fields["toolset"].initial = Toolset.objects.filter(name=kept.get("toolset", "")).first()
+        for field, name in self.schemes.items():
+            self.fields[field].initial = kept.get("secrets", {}).get(name, "")
+
+    def starting(self) -> Choices:
+        """The choices of a form that was not sent yet."""
+        initial = {name: field.initial for name, field in self.fields.items()}
+        return self._choices(initial)
+
+    def chosen(self) -> Choices:
+        return self._choices(self.cleaned_data)
+
+    def _choices(self, values: dict[str, Any]) -> Choices:
+        return Choices(
+            server=str(values.get("server") or ""),
+            prefix=str(values.get("prefix") or ""),
+            secrets={name: str(values[field]) for field, name in self.schemes.items() if values.get(field)},
+            outputs=bool(values.get("outputs")),
+        )

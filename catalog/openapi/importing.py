@@ -1,0 +1,243 @@
+"""Makes tools of chosen operations, and holds a document that is imported again against the tools it became before."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.utils import timezone
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from audit import actions
+from catalog import quarantine
+from catalog.invisible import show
+from catalog.models import ImportedDocument, Tool, Toolset
+from catalog.openapi import document as documents
+from catalog.openapi import proposals as proposing
+from catalog.openapi.proposals import Choices, Proposal
+from catalog.openapi.schemas import plain_text
+from catalog.outgoing import networks
+from toolhub import egress
+
+FETCH_SECONDS = 30.0
+NEW, SAME, CHANGED, WAITING, GONE = "new", "unchanged", "changed", "waiting for review", "gone"
+WORDS: dict[str, Promise] = {
+    NEW: gettext_lazy("new"),
+    SAME: gettext_lazy("unchanged"),
+    CHANGED: gettext_lazy("changed"),
+    WAITING: gettext_lazy("waiting for review"),
+    GONE: gettext_lazy("gone"),
+}
+
+
+class CannotImport(Exception):
+    """A sentence for the person who imports."""
+
+
+@dataclass(slots=True)
+class Row:
+    """One line of the preview."""
+
+    key: str
+    state: str
+    proposal: Proposal | None
+    tool: Tool | None = None
+    difference: list[tuple[str, str, str]] = field(default_factory=list)
+    problem: str = ""
+
+    @property
+    def choosable(self) -> bool:
+        return self.state == NEW and not self.problem
+
+    @property
+    def word(self) -> Promise:
+        """The state, as a page says it."""
+        return WORDS[self.state]
+
+    @property
+    def beyond(self) -> bool:
+        """Nothing can be said of it but that it is beyond what is imported of one document."""
+        return self.tool is None and self.proposal is not None and self.proposal.beyond
+
+    def matches(self, words: str) -> bool:
+        """Whether all of these words are in what is shown of it in one line."""
+        shown = [self.key, self.tool.name if self.tool is not None else ""]
+        shown += [self.proposal.name, self.proposal.title, self.proposal.description] if self.proposal else []
+        text = " ".join(shown).casefold()
+        return all(word in text for word in words.casefold().split())
+
+
+@dataclass(slots=True)
+class Result:
+    made: list[Tool] = field(default_factory=list)
+    quarantined: list[Tool] = field(default_factory=list)
+
+
+def fetch(url: str) -> bytes:
+    """The document at an address, through the one way out. Raises CannotImport."""
+    try:
+        reply = async_to_sync(egress.fetch)(
+            "GET",
+            url,
+            headers={"Accept": "application/json, application/yaml, text/yaml, */*;q=0.5"},
+            timeout=FETCH_SECONDS,
+            max_bytes=documents.MAX_BYTES,
+            allowed=networks.allowed(),
+        )
+    except egress.EgressError as error:
+        raise CannotImport(_("The document cannot be fetched: %(why)s.") % {"why": error.in_words}) from None
+    if 300 <= reply.status < 400:
+        moved = _(
+            "The document cannot be fetched: %(why)s: it answers with a redirect (status %(status)d); enter where that "
+            "leads to."
+        )
+        raise CannotImport(moved % {"why": _(egress.DeniedAddress.SENTENCE), "status": reply.status})
+    if reply.status != 200:
+        raise CannotImport(_("The address answers with status %(status)d.") % {"status": reply.status})
+    return reply.body
+
+
+def read(data: bytes) -> dict[str, Any]:
+    try:
+        return documents.parse(data)
+    except documents.BadDocument as error:
+        raise CannotImport(str(error)) from None
+
+
+def prepare(data: bytes, source: str, *, again: ImportedDocument | None = None) -> ImportedDocument:
+    """Keep a document to look at. What came from the same place before is imported again, not twice."""
+    content = read(data)
+    info = content.get("info")
+    info = info if isinstance(info, dict) else {}
+    title = " ".join(plain_text(info.get("title"), 200).split()) or "Untitled"
+    with transaction.atomic():
+        row = again or ImportedDocument.objects.filter(source=source).first() or ImportedDocument(source=source)
+        if row.pk is None:
+            row.name, row.title = _free_name(title), title
+            row.document_version = plain_text(str(info.get("version", "")), 100)
+        row.pending, row.pending_source = data.decode("utf-8-sig"), source
+        row.full_clean()
+        row.save()
+    return row
+
+
+def _free_name(title: str) -> str:
+    name, number = title[:190], 2
+    while ImportedDocument.objects.filter(name=name).exists():
+        name, number = f"{title[:190]} {number}", number + 1
+    return name
+
+
+def rows(row: ImportedDocument, choices: Choices) -> list[Row]:
+    """Every operation of the pending document, and every tool whose operation is there no more."""
+    content = read(row.pending.encode())
+    tools = {quarantine.approved(tool).get("name"): tool for tool in Tool.objects.filter(origin=row.origin)}
+    taken = dict(Tool.objects.values_list("name", "origin"))
+    found = []
+    for proposal in proposing.proposals(content, choices, row.pending_source or row.source):
+        tool = tools.pop(proposal.key, None)
+        if tool is None:
+            problem = proposal.problem
+            if not problem and proposal.name in taken:
+                taken_already = _("There is a tool %(name)s already: choose a prefix.")
+                problem = taken_already % {"name": proposal.name}
+            found.append(Row(proposal.key, NEW, proposal, problem=problem))
+        else:
+            found.append(_again(proposal, tool))
+    found += [Row(str(key), GONE, None, tool) for key, tool in tools.items() if tool.pinned != quarantine.GONE]
+    return found
+
+
+def _again(proposal: Proposal, tool: Tool) -> Row:
+    if proposal.problem:
+        return Row(proposal.key, CHANGED, proposal, tool, problem=proposal.problem)
+    if quarantine.pin(proposal.definition()) == tool.pinned:
+        state = SAME if tool.quarantined_since is None else WAITING
+        return Row(proposal.key, state, proposal, tool)
+    before, after = quarantine.approved(tool), quarantine.source_side(proposal.definition())
+    shown = [
+        (member, readable(before.get(member)), readable(after.get(member)))
+        for member in quarantine.MEMBERS
+        if before.get(member) != after.get(member)
+    ]
+    return Row(proposal.key, CHANGED, proposal, tool, shown)
+
+
+def readable(value: Any) -> str:
+    """A member of a definition as text in which nothing is invisible."""
+    if value is None:
+        return ""
+    return show(value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def apply(row: ImportedDocument, choices: Choices, chosen: Collection[str], toolset: Toolset | None, by: Any) -> Result:
+    """Make tools of the chosen operations; changed and vanished ones of earlier imports go into quarantine.
+
+    One transaction. Raises CannotImport, and then nothing was done.
+    """
+    result = Result()
+    with transaction.atomic():
+        for line in rows(row, choices):
+            if line.state == NEW and line.key in chosen:
+                if line.problem or line.proposal is None:
+                    raise CannotImport(f"{line.key}: {line.problem}")
+                result.made.append(_make(row, line.proposal, toolset))
+            elif line.tool is not None and line.state in (CHANGED, GONE, WAITING):
+                # What cannot be imported any more is as good as gone: it must not be called as it was.
+                usable = line.proposal is not None and not line.proposal.problem
+                if quarantine.propose(line.tool, line.proposal.definition() if usable and line.proposal else None):
+                    result.quarantined.append(line.tool)
+        _imported(row, choices, toolset, by)
+        actions.record(
+            "imported",
+            "OpenAPI document",
+            f"{row} (id {row.pk})",
+            None,
+            {
+                "source": row.source,
+                "sha256": row.sha256,
+                "made": [tool.name for tool in result.made],
+                "quarantined": [tool.name for tool in result.quarantined],
+            },
+        )
+    return result
+
+
+def _make(row: ImportedDocument, proposal: Proposal, toolset: Toolset | None) -> Tool:
+    tool = Tool(name=proposal.name, runner="http_api", origin=row.origin)
+    try:
+        quarantine.adopt(tool, proposal.definition())
+        tool.full_clean()
+    except ValidationError as error:
+        raise CannotImport(f"{proposal.key}: {' '.join(error.messages)}") from None
+    tool.save()
+    if toolset is not None:
+        tool.toolsets.add(toolset)
+    return tool
+
+
+def _imported(row: ImportedDocument, choices: Choices, toolset: Toolset | None, by: Any) -> None:
+    content = read(row.pending.encode())
+    info = content.get("info")
+    info = info if isinstance(info, dict) else {}
+    row.sha256 = hashlib.sha256(row.pending.encode()).hexdigest()
+    row.title = " ".join(plain_text(info.get("title"), 200).split()) or row.title
+    row.document_version = plain_text(str(info.get("version", "")), 100)
+    row.source, row.pending, row.pending_source = row.pending_source or row.source, "", ""
+    row.choices = {
+        "server": choices.server,
+        "prefix": choices.prefix,
+        "secrets": {name: secret for name, secret in choices.secrets.items() if secret},
+        "outputs": choices.outputs,
+        "toolset": toolset.name if toolset is not None else "",
+    }
+    row.imported_at, row.imported_by = timezone.now(), by if getattr(by, "pk", None) else None
+    row.save()

@@ -1,0 +1,171 @@
+"""The parameters of an operation as arguments of a tool, and where each of them is sent."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import pgettext_lazy
+
+from catalog.openapi.names import Arguments
+from catalog.openapi.references import References, Refused
+from catalog.openapi.schemas import Converter, plain_text
+
+PLACES = {"query": "query", "header": "headers", "cookie": "cookies"}
+WORDS: dict[str, Promise] = {
+    "path": pgettext_lazy("place of a parameter", "path"),
+    "query": pgettext_lazy("place of a parameter", "query"),
+    "header": pgettext_lazy("place of a parameter", "header"),
+    "cookie": pgettext_lazy("place of a parameter", "cookie"),
+    "body": pgettext_lazy("place of a parameter", "body"),
+}
+OWN_HEADERS = frozenset({"accept", "content-type", "authorization"})
+"""Header parameters that the specification says to ignore."""
+NOT_SENT = frozenset({"cookie", "host", "proxy-authorization", "content-length", "transfer-encoding", "connection"})
+NOT_SENT |= {"accept-encoding", "expect", "te", "trailer", "upgrade", "keep-alive"}
+_BRACES = re.compile(r"\{([^{}]*)\}")
+
+
+class Inputs:
+    """What one operation takes, as it is being put together."""
+
+    def __init__(self, references: References, version: str, notes: list[str]) -> None:
+        self.references = references
+        self.converter = Converter(references, for_input=True, version=version)
+        self.arguments = Arguments()
+        self.properties: dict[str, Any] = {}
+        self.required: list[str] = []
+        self.settings: dict[str, Any] = {}
+        self.notes = notes
+        self.path = ""
+
+    def add(self, name: str, place: str, schema: dict[str, Any], *, required: bool) -> str:
+        """The argument's name."""
+        argument = self.arguments.take(name, place)
+        if argument != name:
+            renamed = _("The %(place)s parameter %(name)s is the argument %(argument)s.")
+            said = {"place": WORDS[place], "name": plain_text(name, 100), "argument": argument}
+            self.notes.append(renamed % said)
+        self.properties[argument] = schema
+        if required:
+            self.required.append(argument)
+        return argument
+
+    def schema(self) -> dict[str, Any]:
+        made: dict[str, Any] = {"type": "object", "properties": self.properties}
+        if self.required:
+            made["required"] = self.required
+        made["additionalProperties"] = False
+        if self.converter.definitions:
+            made["$defs"] = self.converter.definitions
+        return made
+
+
+def add_parameters(inputs: Inputs, path: str, item: dict[str, Any], operation: dict[str, Any]) -> None:
+    if not path.startswith("/"):
+        raise Refused(_("Its path does not start with a slash."))
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for holder in (item, operation):
+        listed = holder.get("parameters", [])
+        if not isinstance(listed, list):
+            raise Refused(_('"parameters" is not a list.'))
+        for value in listed:
+            parameter = inputs.references.resolve(value)
+            name, place = parameter.get("name"), parameter.get("in")
+            if not isinstance(name, str) or not name or place not in {"path", *PLACES}:
+                raise Refused(_("A parameter has no name, or stands in no known place."))
+            found[place, name] = parameter  # an operation's own one replaces that of its path
+    in_path = {name: parameter for (place, name), parameter in found.items() if place == "path"}
+    inputs.path = _path(inputs, path, in_path)
+    for (place, _name), parameter in found.items():
+        if place != "path":
+            _add(inputs, place, parameter)
+
+
+def _path(inputs: Inputs, path: str, declared: dict[str, dict[str, Any]]) -> str:
+    arguments: dict[str, str] = {}
+
+    def argument(match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in arguments:
+            parameter = declared.get(name, {})
+            if parameter.get("style", "simple") != "simple":
+                styled = _("The path parameter %(name)s is written in the style %(style)s.")
+                raise Refused(styled % {"name": name[:100], "style": str(parameter["style"])[:100]})
+            schema = _schema(inputs, parameter)
+            if schema.get("type") in {"array", "object"}:
+                raise _nested("path", name)
+            if not schema:
+                schema = {"type": "string"}
+            arguments[name] = inputs.add(name, "path", schema, required=True)
+        return "{" + arguments[name] + "}"
+
+    written = _BRACES.sub(argument, path)
+    bare = _BRACES.sub("x", written)
+    if re.search(r"[{}?#\\\s]", bare) or "//" in bare or re.search(r"(^|/)\.{1,2}(/|$)", bare):
+        raise Refused(_("Its path holds characters that no address has."))
+    return written
+
+
+def _add(inputs: Inputs, place: str, parameter: dict[str, Any]) -> None:
+    name = parameter["name"]
+    if place == "header" and name.lower() in OWN_HEADERS:
+        return
+    required = parameter.get("required") is True
+    try:
+        if place == "header" and name.lower() in NOT_SENT:
+            raise Refused(_("The header %(name)s is not one that an argument may fill.") % {"name": name[:100]})
+        schema = _schema(inputs, parameter)
+        if place == "query":
+            _query_style(inputs, parameter, schema)
+        elif schema.get("type") in {"array", "object"}:
+            raise _nested(place, name)
+    except Refused as refused:
+        if required:
+            raise
+        inputs.notes.append(_("Left out: %(why)s") % {"why": refused})
+        return
+    argument = inputs.add(name, place, schema, required=required)
+    inputs.settings.setdefault(PLACES[place], {})[name] = argument
+
+
+def _nested(place: str, name: str) -> Refused:
+    sentence = _("The %(place)s parameter %(name)s is a list or an object.")
+    return Refused(sentence % {"place": WORDS[place], "name": name[:100]})
+
+
+def _schema(inputs: Inputs, parameter: dict[str, Any]) -> dict[str, Any]:
+    schema = parameter.get("schema")
+    content = parameter.get("content")
+    if schema is None and isinstance(content, dict) and content:
+        said = {"name": str(parameter.get("name"))[:100], "type": next(iter(content))[:100]}
+        raise Refused(_("The parameter %(name)s is written as %(type)s.") % said)
+    made = dict(inputs.converter.schema(schema)) if schema is not None else {}
+    if text := plain_text(parameter.get("description")):
+        made["description"] = text
+    if "examples" not in made and isinstance(parameter.get("example"), str | int | float):
+        made["examples"] = [parameter["example"]]
+    if parameter.get("deprecated") is True:
+        made["deprecated"] = True
+    return made
+
+
+def _query_style(inputs: Inputs, parameter: dict[str, Any], schema: dict[str, Any]) -> None:
+    style = parameter.get("style", "form")
+    said = {"name": parameter["name"][:100], "style": str(style)[:100]}
+    kinds = schema.get("type")
+    kinds = kinds if isinstance(kinds, list) else [kinds]
+    if "object" in kinds or style == "deepObject":
+        raise Refused(_("The query parameter %(name)s is an object.") % said)
+    if "array" not in kinds:
+        return
+    if style != "form":
+        raise Refused(_("The query parameter %(name)s is a list in the style %(style)s.") % said)
+    wanted = "repeat" if parameter.get("explode", True) else "comma"
+    present = inputs.settings.get("query_lists", wanted)
+    if present != wanted:
+        other = _("The query parameter %(name)s is a list that is written otherwise than the one before it.")
+        raise Refused(other % said)
+    inputs.settings["query_lists"] = wanted

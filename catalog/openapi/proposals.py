@@ -1,0 +1,165 @@
+"""From an OpenAPI document to proposed tools: one for each operation, or the sentence that says why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from catalog.checking.offers import runner_settings
+from catalog.openapi import bombs, names, security, servers
+from catalog.openapi.bodies import add_body
+from catalog.openapi.parameters import Inputs, add_parameters
+from catalog.openapi.references import References, Refused
+from catalog.openapi.responses import result_of
+
+METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
+MAX_OPERATIONS = 900
+"""Each is a field of the page on which they are chosen, and Django takes a thousand."""
+HINTS: dict[str, dict[str, bool]] = {
+    "get": {"readOnlyHint": True, "idempotentHint": True},
+    "head": {"readOnlyHint": True, "idempotentHint": True},
+    "options": {"readOnlyHint": True, "idempotentHint": True},
+    "put": {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": True},
+    "delete": {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": True},
+    "post": {"readOnlyHint": False},
+    "patch": {"readOnlyHint": False},
+}
+"""What a method says of itself. Whether a POST or PATCH destroys is not in the method: unsaid counts as yes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the administrator decides for the whole document."""
+
+    server: str = ""
+    prefix: str = ""
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """Security scheme: name of the secret that stands for it."""
+    outputs: bool = True
+    """Whether results are held to the document's schemas."""
+
+
+@dataclass(slots=True)
+class Proposal:
+    key: str
+    """Such as "GET /pets/{petId}": how the document calls it."""
+    name: str
+    title: str = ""
+    description: str = ""
+    input_schema: dict[str, Any] = field(default_factory=dict)
+    output_schema: dict[str, Any] | None = None
+    annotations: dict[str, bool] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    problem: str = ""
+    """Why it cannot be imported; "" when it can."""
+    beyond: bool = False
+    """It comes after as many operations as are imported of one document."""
+
+    def definition(self) -> dict[str, Any]:
+        """In the shape that `catalog.quarantine` pins; `name` is how the source calls it."""
+        return {
+            "name": self.key,
+            "title": self.title,
+            "description": self.description,
+            "inputSchema": self.input_schema,
+            "outputSchema": self.output_schema,
+            "annotations": dict(self.annotations),
+            "settings": self.settings,
+        }
+
+
+def proposals(document: dict[str, Any], choices: Choices, source: str = "") -> list[Proposal]:
+    """All operations, in the order of the document."""
+    references = References(document)
+    base = choices.server or next(iter(servers.of(document, source)), "")
+    found: list[Proposal] = []
+    seen: dict[str, str] = {}
+    for key, method, path, item, operation in _operations(document, references):
+        proposal = Proposal(key, choices.prefix + names.tool_name(operation, method, path))
+        try:
+            proposal.beyond = len(found) >= MAX_OPERATIONS
+            if proposal.beyond:
+                first = _("A document is imported up to its first %(most)s operations.")
+                raise Refused(first % {"most": f"{MAX_OPERATIONS:,}"})
+            _fill(proposal, document, references, (method, path, item, operation), base, choices, source)
+        except Refused as refused:
+            proposal.problem = str(refused)
+        except RecursionError:
+            proposal.problem = _("It is nested too deeply.")
+        _unique(proposal, seen)
+        found.append(proposal)
+    return found
+
+
+def _operations(
+    document: dict[str, Any], references: References
+) -> Iterator[tuple[str, str, str, dict[str, Any], dict[str, Any]]]:
+    for path, value in document["paths"].items():
+        if path.startswith("x-"):
+            continue
+        try:
+            item = references.resolve(value)
+        except Refused as refused:
+            # Of this path nothing is known but that it is there.
+            yield f"GET {path}", "get", path, {"$problem": str(refused)}, {}
+            continue
+        for method in METHODS:
+            if method in item:
+                operation = item[method]
+                yield f"{method.upper()} {path}", method, path, item, operation if isinstance(operation, dict) else {}
+
+
+def _fill(
+    proposal: Proposal,
+    document: dict[str, Any],
+    references: References,
+    where: tuple[str, str, dict[str, Any], dict[str, Any]],
+    base: str,
+    choices: Choices,
+    source: str,
+) -> None:
+    method, path, item, operation = where
+    if "$problem" in item:
+        raise Refused(str(item["$problem"]))
+    if method == "trace":
+        raise Refused(_("TRACE is not a method that a tool can send."))
+    if operation.get("deprecated") is True:
+        proposal.notes.append(_("The document calls it deprecated."))
+    proposal.title = names.title(operation)
+    proposal.description = names.description(operation, method, path)
+    proposal.annotations = {**HINTS[method], "openWorldHint": True}
+    version = str(document["openapi"])
+    inputs = Inputs(references, version, proposal.notes)
+    add_parameters(inputs, path, item, operation)
+    add_body(inputs, method, operation)
+    proposal.input_schema = inputs.schema()
+    bombs.check(proposal.input_schema, _("The schema of the arguments: %(why)s"))
+    settings = {"method": method.upper(), "url": servers.address(document, item, operation, base, source) + inputs.path}
+    settings |= inputs.settings
+    answer, proposal.output_schema = result_of(references, version, operation, method)
+    if proposal.output_schema is not None:
+        bombs.check(proposal.output_schema, _("The schema of the result: %(why)s"))
+        if not choices.outputs:
+            proposal.output_schema = None
+    settings |= answer
+    security.add(settings, document, references, operation, choices.secrets, proposal.notes)
+    problem = runner_settings("http_api", settings)
+    if problem:
+        raise Refused(_("The settings of the tool: %(why)s.") % {"why": next(iter(problem.values()))})
+    proposal.settings = settings
+
+
+def _unique(proposal: Proposal, seen: dict[str, str]) -> None:
+    name, number = proposal.name[: names.LONGEST], 2
+    while name in seen:
+        tail = f"_{number}"
+        name, number = proposal.name[: names.LONGEST - len(tail)] + tail, number + 1
+    if name != proposal.name and proposal.name in seen:
+        taken = _("%(operation)s is called %(name)s already.")
+        proposal.notes.append(taken % {"operation": seen[proposal.name], "name": proposal.name})
+    seen[name] = proposal.key
+    proposal.name = name

@@ -1,0 +1,58 @@
+"""`$ref` inside one document: nothing is ever fetched, nothing is followed for ever."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import unquote
+
+from django.utils.translation import gettext as _
+
+MAX_HOPS = 16
+MAX_WORK = 400_000
+"""Subschemas written out for all operations of a document together."""
+
+
+class Refused(Exception):
+    """A sentence that says why one operation cannot become a tool."""
+
+
+class References:
+    def __init__(self, document: dict[str, Any]) -> None:
+        self._document = document
+        self._work = 0
+
+    def spend(self) -> None:
+        self._work += 1
+        if self._work > MAX_WORK:
+            large = _("The document is too large: the schemas of the operations before this one used it up.")
+            raise Refused(large)
+
+    def target(self, reference: Any) -> Any:
+        """What a reference points to. Raises Refused unless it is inside the document."""
+        if not isinstance(reference, str):
+            raise Refused(_('A "$ref" is not text.'))
+        shown = {"reference": reference[:200]}
+        if not reference.startswith("#"):
+            raise Refused(_('"$ref": %(reference)s lies outside of the document and is not fetched.') % shown)
+        if not reference.startswith("#/"):
+            raise Refused(_('"$ref": %(reference)s is not a path such as #/components/schemas/Pet.') % shown)
+        found: Any = self._document
+        for step in reference[2:].split("/"):
+            name = unquote(step).replace("~1", "/").replace("~0", "~")
+            if isinstance(found, dict) and name in found:
+                found = found[name]
+            elif isinstance(found, list) and name.isascii() and name.isdigit() and int(name[:6]) < len(found):
+                found = found[int(name[:6])]
+            else:
+                raise Refused(_('"$ref": %(reference)s is not in the document.') % shown)
+        return found
+
+    def resolve(self, value: Any) -> dict[str, Any]:
+        """A parameter, body, response or path item itself, behind however many references there are."""
+        for _hop in range(MAX_HOPS):
+            if not isinstance(value, dict):
+                raise Refused(_("Something that must be an object is none."))
+            if "$ref" not in value:
+                return value
+            value = self.target(value["$ref"])
+        raise Refused(_('"$ref" leads over more than %(most)d others, or in a circle.') % {"most": MAX_HOPS})

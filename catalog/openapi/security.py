@@ -1,0 +1,82 @@
+"""Security schemes of a document as references to secrets; the document itself never holds one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from catalog.openapi.references import References, Refused
+from catalog.openapi.schemas import plain_text
+
+WHERE: dict[str, Promise] = {
+    "static_headers": gettext_lazy("%(kind)s in the header %(name)s"),
+    "static_query": gettext_lazy("%(kind)s in the query parameter %(name)s"),
+    "static_cookies": gettext_lazy("%(kind)s in the cookie %(name)s"),
+}
+
+
+def schemes(document: dict[str, Any]) -> dict[str, str]:
+    """Every scheme that a secret can stand for, with what it is in words."""
+    references = References(document)
+    components = document.get("components")
+    listed = components.get("securitySchemes") if isinstance(components, dict) else None
+    found = {}
+    for name, value in (listed if isinstance(listed, dict) else {}).items():
+        try:
+            place, key, reference = _placed(references.resolve(value), "x")
+        except Refused:
+            continue
+        words = str(WHERE[place]) % {"kind": reference.get("prefix", "").strip() or _("a key"), "name": key}
+        if reference.get("encoding"):
+            words = _("%(where)s; the secret holds user:password") % {"where": words}
+        found[name] = plain_text(words, 300)
+    return found
+
+
+def _placed(scheme: dict[str, Any], secret: str) -> tuple[str, str, dict[str, str]]:
+    """(setting, name in it, reference)."""
+    kind = scheme.get("type")
+    if kind == "apiKey" and isinstance(scheme.get("name"), str):
+        places = {"header": "static_headers", "query": "static_query", "cookie": "static_cookies"}
+        place = places.get(str(scheme.get("in")))
+        if place is not None:
+            return place, scheme["name"], {"secret": secret}
+    if kind == "http" and str(scheme.get("scheme")).lower() == "basic":
+        return "static_headers", "Authorization", {"secret": secret, "prefix": "Basic ", "encoding": "base64"}
+    if kind in {"oauth2", "openIdConnect"} or (kind == "http" and str(scheme.get("scheme")).lower() == "bearer"):
+        return "static_headers", "Authorization", {"secret": secret, "prefix": "Bearer "}
+    raise Refused(_("This kind of security scheme is not supported."))
+
+
+def add(
+    settings: dict[str, Any],
+    document: dict[str, Any],
+    references: References,
+    operation: dict[str, Any],
+    chosen: Mapping[str, str],
+    notes: list[str],
+) -> None:
+    """The first alternative for which every scheme has a secret; a note when there is none."""
+    wanted = operation.get("security", document.get("security"))
+    alternatives = [found for found in wanted if isinstance(found, dict)] if isinstance(wanted, list) else []
+    if not alternatives:
+        return
+    components = document.get("components")
+    listed = components.get("securitySchemes") if isinstance(components, dict) else None
+    known = listed if isinstance(listed, dict) else {}
+    for alternative in alternatives:
+        if alternative and all(chosen.get(name) and name in known for name in alternative):
+            try:
+                placed = [_placed(references.resolve(known[name]), chosen[name]) for name in alternative]
+            except Refused:
+                continue
+            for place, key, reference in placed:
+                settings.setdefault(place, {})[key] = reference
+            return
+    if {} not in alternatives:
+        names = " / ".join(" + ".join(alternative) for alternative in alternatives)
+        notes.append(_("It needs %(names)s: choose the secret for it.") % {"names": plain_text(names, 300)})

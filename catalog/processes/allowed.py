@@ -1,0 +1,53 @@
+"""The programs that tools may start: those that TOOLHUB_COMMANDS lists, each looked up once on a fixed path."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+
+from django.conf import settings
+from django.utils.translation import gettext as _
+
+PATH = "/usr/local/bin:/usr/bin:/bin"
+INTERPRETERS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "csh", "tcsh", "busybox", "env", "xargs", "find"})
+INTERPRETERS |= {"awk", "gawk", "mawk", "sed", "perl", "ruby", "node", "python", "php", "lua", "tclsh", "make", "vi"}
+INTERPRETERS |= {"vim", "ed", "ssh", "sudo", "su", "doas", "nice", "nohup", "setsid", "timeout", "watch", "strace"}
+INTERPRETERS |= {"gdb", "git", "tar", "rsync", "docker"}
+"""They run what they are told to, so that whoever may give them arguments may run anything."""
+
+
+def programs() -> dict[str, str]:
+    """{as the setting has it: absolute path}; what is not there is missing."""
+    return _resolved(tuple(settings.COMMANDS))
+
+
+def problem(program: str) -> str | None:
+    """Why this program may not be started, as a sentence."""
+    if not settings.COMMANDS:
+        return _("Commands are turned off: no program is listed in TOOLHUB_COMMANDS.")
+    if program not in settings.COMMANDS:
+        listed = ", ".join(settings.COMMANDS)
+        return _("%(program)s is not listed in TOOLHUB_COMMANDS: %(listed)s.") % {"program": program, "listed": listed}
+    if program not in programs():
+        missing = _("%(program)s is listed in TOOLHUB_COMMANDS, but there is no such program on %(path)s.")
+        return missing % {"program": program, "path": PATH}
+    return None
+
+
+def risky() -> list[str]:
+    """Those of the listed programs that would run others."""
+    return [name for name in settings.COMMANDS if os.path.basename(name).rstrip("0123456789.") in INTERPRETERS]
+
+
+@functools.lru_cache(maxsize=8)
+def _resolved(names: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for name in names:
+        if os.path.isabs(name):
+            path: str | None = name if os.path.isfile(name) and os.access(name, os.X_OK) else None
+        else:
+            path = shutil.which(name, path=PATH) if "/" not in name else None
+        if path is not None:
+            found[name] = path
+    return found

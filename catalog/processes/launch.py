@@ -1,0 +1,247 @@
+"""Starts a program under its supervisor and brings back what it wrote: no shell, a clean environment, limits, a cap.
+
+A cancelled awaiter leaves at once; the supervisor then ends the program (SIGTERM, a moment later SIGKILL) and all that
+it started. It also does so by itself when the hub is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+
+from catalog.errors import ToolError
+
+SUPERVISOR = Path(__file__).with_name("supervisor.py")
+CHUNK = 65_536
+GRACE_SECONDS = 2.0
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    cpu_seconds: int = 60
+    memory_bytes: int = 1_073_741_824
+    processes: int = 32
+    file_bytes: int = 67_108_864
+    open_files: int = 256
+    reserves: bool = False
+    """It reserves far more address space than it uses, as Node does: what it may write to is bounded instead."""
+
+    def of_kernel(self) -> dict[str, int]:
+        return {
+            "CPU": self.cpu_seconds,
+            "DATA" if self.reserves else "AS": self.memory_bytes,
+            "NPROC": self.processes,
+            "FSIZE": self.file_bytes,
+            "NOFILE": self.open_files,
+            "CORE": 0,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to run, and where."""
+
+    program: str
+    """An absolute path."""
+    arguments: Sequence[str]
+    """Without the program itself."""
+    environment: Mapping[str, str]
+    folder: str
+    folder_fd: int | None = None
+    """A folder that is open already, instead of `folder`."""
+    remove: bool = False
+    """Remove `folder` afterwards."""
+    limits: Limits = field(default_factory=Limits)
+    nice: int = 10
+    look_seconds: float = 0.0
+    """How seldom its processes may be counted while nothing happens; 0: as often as a short-lived program needs."""
+    name: str = ""
+    """What the program sees as its own name."""
+
+
+@dataclass(slots=True)
+class Report:
+    why: str
+    """ended, stopped, processes (there were too many), orphaned, or lost: the supervisor itself was killed."""
+    status: int | None
+    """Of the program: negative is the number of the signal that ended it."""
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+
+class Busy(ToolError):
+    def __init__(self) -> None:
+        super().__init__("Too many programs are running for tools already. Try again in a minute.")
+
+
+class Child:
+    """A program that runs; `report` once it has ended."""
+
+    def __init__(self, process: asyncio.subprocess.Process, order: Order, order_fd: int, counted: bool) -> None:
+        self.process, self._order, self._order_fd = process, order, order_fd
+        self.stdin, self.stdout, self.stderr = process.stdin, process.stdout, process.stderr
+        self._stopped = False
+        self._ended = asyncio.ensure_future(self._wait())
+        if counted:
+            self._ended.add_done_callback(_finished)
+            _running.add(self._ended)
+
+    def stop(self, *, at_once: bool = False) -> None:
+        self._stopped = True
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGINT if at_once else signal.SIGTERM)
+
+    async def report(self) -> Report:
+        return await asyncio.shield(self._ended)
+
+    async def _wait(self) -> Report:
+        try:
+            await self.process.wait()
+            data = os.pread(self._order_fd, CHUNK, 0)
+        finally:
+            os.close(self._order_fd)
+        with contextlib.suppress(ValueError, TypeError):
+            return Report(**json.loads(data))
+        if self._stopped and self.process.returncode in (-signal.SIGTERM, -signal.SIGINT):
+            _discard(self._order)  # so early that nothing was started
+            return Report("stopped", None)
+        log.error("the supervisor of a tool's program ended with status %s", self.process.returncode)
+        return Report("lost", None)
+
+
+_running: set[asyncio.Future[Report]] = set()
+_taken = 0
+
+
+def _finished(ended: asyncio.Future[Report]) -> None:
+    global _taken
+    _taken -= 1
+    _running.discard(ended)
+    if not ended.cancelled():
+        ended.exception()
+
+
+def running() -> int:
+    """How many programs run for tools in this process."""
+    return _taken
+
+
+@asynccontextmanager
+async def launched(
+    order: Order, *, stdin: int | None, most_line: int = CHUNK, counted: bool = True
+) -> AsyncIterator[Child]:
+    """The running program. Leaving the block by an exception stops it; what is left of it ends in the background.
+
+    One that is not `counted` among the programs of calls has bounds of its own.
+    """
+    global _taken
+    if counted and _taken >= settings.TOOL_PROCESSES:
+        _discard(order)
+        raise Busy
+    _taken += counted
+    try:
+        child = await _start(order, stdin, most_line, counted)
+    except BaseException:
+        _taken -= counted
+        _discard(order)
+        raise
+    try:
+        yield child
+    except BaseException:
+        child.stop()
+        let_go(child)
+        raise
+
+
+def _discard(order: Order) -> None:
+    """The folder of a program that never started, which is empty."""
+    if order.remove:
+        with contextlib.suppress(OSError):
+            os.rmdir(order.folder)
+
+
+def let_go(child: Child) -> None:
+    """Close our ends of the pipes: a program that goes on writing finds no reader."""
+    if child.stdin is not None:
+        child.stdin.close()
+    transport = child.process._transport  # type: ignore[attr-defined]
+    for number in (1, 2):
+        pipe = transport.get_pipe_transport(number)
+        if pipe is not None:
+            pipe.close()
+
+
+async def _start(order: Order, stdin: int | None, most_line: int, counted: bool) -> Child:
+    text = json.dumps(
+        {
+            "program": order.program,
+            "arguments": [order.name or order.program, *order.arguments],
+            "environment": dict(order.environment),
+            "folder": order.folder,
+            "folder_fd": order.folder_fd,
+            "remove": order.remove,
+            "limits": order.limits.of_kernel(),
+            "processes": order.limits.processes,
+            "nice": order.nice,
+            "look": order.look_seconds,
+            "grace": GRACE_SECONDS,
+        }
+    ).encode()
+    order_fd = os.memfd_create("order", os.MFD_CLOEXEC)
+    try:
+        os.write(order_fd, text)
+        os.lseek(order_fd, 0, os.SEEK_SET)
+        given = [order_fd] if order.folder_fd is None else [order_fd, order.folder_fd]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-I",
+            "-S",
+            str(SUPERVISOR),
+            str(order_fd),
+            stdin=asyncio.subprocess.DEVNULL if stdin is None else stdin,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={},
+            pass_fds=given,
+            start_new_session=True,
+            limit=most_line,
+        )
+    except BaseException:
+        os.close(order_fd)
+        raise
+    return Child(process, order, order_fd, counted)
+
+
+async def read(stream: asyncio.StreamReader | None, most: int) -> tuple[bytes, bool]:
+    """What comes, up to `most` bytes, and whether there was more."""
+    assert stream is not None  # noqa: S101 - every child has its pipes
+    found = bytearray()
+    while chunk := await stream.read(CHUNK):
+        found += chunk
+        if len(found) > most:
+            return bytes(found[:most]), True
+    return bytes(found), False
+
+
+async def feed(child: Child, data: bytes) -> None:
+    """Hand `data` to the program, which need not read it."""
+    stdin: Any = child.stdin
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        stdin.write(data)
+        await stdin.drain()
+    stdin.close()
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        await stdin.wait_closed()

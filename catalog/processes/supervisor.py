@@ -1,0 +1,212 @@
+"""Watches one program and everything that it starts. A script of its own, which imports nothing of the hub:
+
+    python -I -S supervisor.py FD        FD: an anonymous file with the order, in which the report is left
+
+It takes in every orphan below it (PR_SET_CHILD_SUBREAPER), so that a process cannot get away by a second fork, a new
+session or a new group. When the program has ended, when it is told to stop (SIGTERM: gently, SIGINT: at once), when
+there are too many processes or when the hub is gone, it ends all that are left, and removes the temporary folder.
+
+What bounds a fork bomb: the count of processes is looked at every few hundredths of a second, and above the limit the
+whole tree is stopped (SIGSTOP) and killed. In between, a bomb grows as fast as its reduced priority lets it: to some
+hundred processes. A supervisor of root is scheduled before it; where the hub does not run as root, RLIMIT_NPROC is
+a hard bound. In a container of root without CAP_SYS_NICE, a bomb of many sessions may take seconds to end: give such a
+container a limit of processes (`--pids-limit`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from typing import Any
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 36, 38
+LOOK_SECONDS = 0.02
+WATCHED = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGINT})
+
+
+def family(ancestor: int) -> dict[int, str]:
+    """All processes below `ancestor` that are not dead: their states."""
+    parents: dict[int, tuple[int, str]] = {}
+    for name in os.listdir("/proc"):
+        if name[0] in "0123456789":
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    state, parent = file.read().rpartition(b")")[2].split(None, 2)[:2]
+            except (OSError, ValueError):
+                continue
+            parents[int(name)] = (int(parent), state.decode())
+    found: dict[int, str] = {}
+    for pid in parents:
+        at = pid
+        chain: list[int] = []
+        while at in parents and at != ancestor and at not in found and len(chain) < 10_000:
+            chain.append(at)
+            at = parents[at][0]
+        if at == ancestor or at in found:
+            found.update((one, parents[one][1]) for one in chain)
+    return {pid: state for pid, state in found.items() if state not in "ZX"}
+
+
+def send(pids: Any, number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            os.kill(pid, number)
+
+
+def reap() -> dict[int, int]:
+    """Everything that has ended: {pid: its status}."""
+    ended: dict[int, int] = {}
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if pid == 0:
+            return ended
+        ended[pid] = status
+
+
+def end_all(group: int, status: dict[int, int]) -> None:
+    """Kill until nothing is left. First all are stopped, so that none starts another meanwhile."""
+    with contextlib.suppress(OSError):
+        os.killpg(group, signal.SIGKILL)
+    while True:
+        status.update(reap())
+        left = family(os.getpid())
+        if not left:
+            return
+        fresh = [pid for pid, state in left.items() if state != "T"]
+        if fresh and len(left) > 8:
+            send(fresh, signal.SIGSTOP)
+            left = family(os.getpid())
+        send(left, signal.SIGKILL)
+        signal.sigtimedwait({signal.SIGCHLD}, 0.005)
+
+
+def limit(order: dict[str, Any]) -> None:
+    """In the child, before the program takes its place."""
+    limits = dict(order["limits"])
+    processes = limits.pop("NPROC", None)
+    if processes is not None and os.getuid() != 0:
+        limits["NPROC"] = processes + _tasks_of_user()
+    for name, value in limits.items():
+        which = getattr(resource, f"RLIMIT_{name}")
+        hard = resource.getrlimit(which)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        # One more second from the signal that a program may catch to the one that it cannot.
+        top = value + 1 if name == "CPU" and (hard == resource.RLIM_INFINITY or hard > value) else value
+        resource.setrlimit(which, (value, top))
+    with contextlib.suppress(OSError):
+        os.nice(order["nice"])
+
+
+def _tasks_of_user() -> int:
+    count, user = 0, os.getuid()
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                if os.stat(f"/proc/{name}").st_uid == user:
+                    count += len(os.listdir(f"/proc/{name}/task"))
+    return count
+
+
+def start(order: dict[str, Any], libc: Any) -> int:
+    """The program, in a session of its own. Ends this copy with 126 or 127 when it cannot be started."""
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 126
+    try:
+        os.setsid()
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        if order["folder_fd"] is not None:
+            os.fchdir(order["folder_fd"])
+        else:
+            os.chdir(order["folder"])
+        limit(order)
+        for number in range(1, signal.NSIG):
+            if number not in (signal.SIGKILL, signal.SIGSTOP) and number not in range(32, 34):
+                with contextlib.suppress(OSError, ValueError):
+                    signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, set())
+        os.closerange(3, 4096)
+        os.umask(0o077)
+        os.execve(order["program"], order["arguments"], order["environment"])  # noqa: S606
+    except FileNotFoundError:
+        status = 127
+    finally:
+        os._exit(status)
+
+
+def main() -> None:
+    descriptor = int(sys.argv[1])
+    os.set_inheritable(descriptor, False)
+    with os.fdopen(descriptor, "r+b", buffering=0) as file:
+        order = json.loads(file.read())
+        signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
+        hub = os.getppid()
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        # Whoever must stop a fork bomb must not have to wait in line behind it. Needs a right; without it, see above.
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+        status: dict[int, int] = {}
+        began = time.monotonic()
+        pid = start(order, libc)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number in (0, 1, 2):  # or the readers would wait for this process too
+            os.dup2(nothing, number)
+        why = watch(pid, hub, order, status)
+        end_all(pid, status)
+        if order["remove"]:
+            import shutil
+
+            shutil.rmtree(order["folder"], ignore_errors=True)
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        report = {
+            "why": why,
+            "status": os.waitstatus_to_exitcode(status[pid]) if pid in status else None,
+            "seconds": time.monotonic() - began,
+            "cpu_seconds": used.ru_utime + used.ru_stime,
+        }
+        file.seek(0)
+        file.truncate()
+        file.write(json.dumps(report).encode())
+
+
+def watch(pid: int, hub: int, order: dict[str, Any], status: dict[int, int]) -> str:
+    """Until the program has ended or must end: why."""
+    most, wait, seldom, before = order["processes"], LOOK_SECONDS, order["look"], 0
+    ending_at = None
+    while True:
+        received = signal.sigtimedwait(WATCHED, wait)
+        status.update(reap())
+        if pid in status:
+            return "ended" if ending_at is None else "stopped"
+        if os.getppid() != hub:
+            return "orphaned"
+        if received is not None and received.si_signo == signal.SIGINT:
+            return "stopped"
+        if received is not None and received.si_signo == signal.SIGTERM and ending_at is None:
+            ending_at = time.monotonic() + order["grace"]
+            send(family(os.getpid()), signal.SIGTERM)
+            send([pid], signal.SIGCONT)
+        if ending_at is not None and time.monotonic() >= ending_at:
+            return "stopped"
+        looked = time.monotonic()
+        count = len(family(os.getpid()))
+        if count > most:
+            return "processes"
+        wait = max(LOOK_SECONDS, 25 * (time.monotonic() - looked), min(2 * wait, seldom) if count == before else 0.0)
+        before = count
+
+
+if __name__ == "__main__":
+    main()

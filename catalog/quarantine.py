@@ -1,0 +1,248 @@
+"""A definition that came from elsewhere (an upstream, a document) is served as it was approved, or not at all.
+
+The source's side of a definition is a dict in the shape of tools/list: name (as the source calls it), title,
+description, inputSchema, outputSchema, annotations; an importer that also makes the runner's settings adds `settings`.
+`Tool.pinned` is its hash as approved and `Tool.approved` its text, both untouched when an administrator edits the tool
+by hand. A definition with another hash is kept in `Tool.proposed` ("null": the source has it no more) and the tool is
+out of every list until somebody with the permission `catalog.review_tool` has looked at the difference.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from audit import actions
+from catalog.canonical import dumps, loads
+from catalog.invisible import show
+from catalog.models import Tool
+from catalog.results import clean_text
+
+PERMISSION = "catalog.review_tool"
+MEMBERS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "settings")
+"""What is pinned, in the order in which a review shows it."""
+HINTS = {
+    "readOnlyHint": "read_only",
+    "destructiveHint": "destructive",
+    "idempotentHint": "idempotent",
+    "openWorldHint": "open_world",
+}
+GONE = "gone"
+"""The pin of a tool whose disappearance was approved."""
+
+Definition = Mapping[str, Any]
+
+
+class Stale(Exception):
+    """What is to be decided on is not what the reviewer saw."""
+
+
+def source_side(definition: Definition) -> dict[str, Any]:
+    """Only what is pinned, without members that say nothing."""
+    return {key: definition[key] for key in MEMBERS if definition.get(key) not in (None, "", {})}
+
+
+def pin(definition: Definition | None) -> str:
+    """The hash of a source's definition; the order of members does not count."""
+    if definition is None:
+        return GONE
+    text = json.dumps(source_side(definition), sort_keys=True, ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def adopt(tool: Tool, definition: Definition) -> None:
+    """Fill a new tool from a definition that somebody chose to import, and pin it. The caller saves it."""
+    fill(tool, source_side(definition))
+    _pin(tool, definition)
+
+
+def fill(tool: Tool, definition: Definition, before: Definition | None = None) -> list[str]:
+    """Take over everything but the name; where `before` is given, only what still is as it was there.
+
+    Returns the members that were left alone, because an administrator had edited them by hand.
+    """
+    kept = []
+    for member in MEMBERS[1:]:
+        if before is not None and member in (*before, *definition) and not _same(_own(tool, member), before, member):
+            kept.append(member)
+        elif before is None or definition.get(member) != before.get(member):
+            _set(tool, member, definition.get(member))
+    return kept
+
+
+def propose(tool: Tool, definition: Definition | None) -> bool:
+    """The source has this definition now (None: it has the tool no more). Whether that changed anything here.
+
+    Nothing happens when it is the approved one; otherwise the tool is quarantined with this proposal.
+    """
+    wanted = pin(definition)
+    with transaction.atomic():
+        row = _locked(tool)
+        if row.quarantined_since is None and wanted == row.pinned:
+            return False
+        waiting = pin(proposal(row)) if row.proposed else row.rejected
+        if row.quarantined_since is not None and wanted == waiting:
+            return False
+        row.proposed = dumps(None if definition is None else source_side(definition))
+        row.rejected = ""
+        first = row.quarantined_since is None
+        row.quarantined_since = row.quarantined_since or timezone.now()
+        _save(row, tool)
+        before, after = _sides(row)
+        verb = "quarantined" if first else "changed in quarantine"
+        actions.record(verb, "tool", f"{row} (id {row.pk})", before, after)
+    return True
+
+
+def proposal(tool: Tool) -> dict[str, Any] | None:
+    """What waits for review; None when the source has the tool no more (and when nothing waits)."""
+    found: dict[str, Any] | None = loads(tool.proposed) if tool.proposed else None
+    return found
+
+
+def approved(tool: Tool) -> dict[str, Any]:
+    found: dict[str, Any] = loads(tool.approved) if tool.approved else {}
+    return found
+
+
+def seen(tool: Tool) -> str:
+    """What a reviewer's form carries, so that only what was looked at can be approved."""
+    return hashlib.sha256(f"{tool.pinned}:{tool.proposed}".encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def approve(tool: Tool, by: str, looked_at: str = "") -> list[str]:
+    """Serve the proposed definition. For one that is gone: switch the tool off. On record as done by `by`.
+
+    What an administrator edited by hand stays as edited; the names of those members are returned. Raises Stale when
+    the proposal is another one than `looked_at` (see `seen`), ValidationError when the definition breaks a rule.
+    """
+    with transaction.atomic():
+        row = _reviewed(tool, looked_at)
+        wanted = proposal(row)
+        before, after = _sides(row)
+        kept: list[str] = []
+        if wanted is None:
+            row.enabled = False
+            row.pinned = GONE
+        else:
+            kept = fill(row, wanted, approved(row))
+            _pin(row, wanted)
+            row.full_clean()
+        row.proposed, row.rejected, row.quarantined_since = "", "", None
+        _save(row, tool)
+        actions.record("approved", "tool", f"{row} (id {row.pk})", before, after, actor=by)
+    return kept
+
+
+def reject(tool: Tool, by: str, looked_at: str = "") -> None:
+    """The proposal is refused: the tool stays in quarantine until its source comes with another definition."""
+    with transaction.atomic():
+        row = _reviewed(tool, looked_at)
+        before, after = _sides(row)
+        row.rejected, row.proposed = pin(proposal(row)), ""
+        _save(row, tool)
+        actions.record("rejected", "tool", f"{row} (id {row.pk})", after, before, actor=by)
+
+
+def difference(tool: Tool) -> list[tuple[str, str, str]]:
+    """(member, approved, proposed) of every member that differs, as text in which nothing is invisible."""
+    before, after = approved(tool), proposal(tool) or {}
+    if not tool.proposed:
+        return []
+    return [
+        (member, _text(before.get(member)), _text(after.get(member)))
+        for member in MEMBERS
+        if before.get(member) != after.get(member)
+    ]
+
+
+def edited(tool: Tool) -> list[tuple[str, str]]:
+    """(member, text) of what an administrator wrote in the place of the source's words."""
+    before = approved(tool)
+    return [
+        (member, _text(_own(tool, member)))
+        for member in MEMBERS[1:]
+        if member in before and not _same(_own(tool, member), before, member)
+    ]
+
+
+def _locked(tool: Tool) -> Tool:
+    row: Tool = Tool.objects.select_for_update().get(pk=tool.pk)
+    return row
+
+
+def _reviewed(tool: Tool, looked_at: str) -> Tool:
+    row = _locked(tool)
+    if row.quarantined_since is None or not row.proposed:
+        raise Stale(_("Nothing waits for review here any more."))
+    if looked_at and looked_at != seen(row):
+        raise Stale(_("The definition changed again after you opened the page: look at it once more."))
+    return row
+
+
+def _pin(tool: Tool, definition: Definition) -> None:
+    tool.pinned, tool.approved = pin(definition), dumps(source_side(definition))
+
+
+def _save(row: Tool, tool: Tool) -> None:
+    row.save()
+    tool.refresh_from_db()
+
+
+def _sides(row: Tool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What differs, for the record."""
+    before, after = approved(row), proposal(row)
+    if after is None:
+        return {"pinned": row.pinned}, {"gone": True}
+    names = [member for member in MEMBERS if before.get(member) != after.get(member)]
+    return {name: before.get(name) for name in names}, {name: after.get(name) for name in names}
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return show(value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def _same(own: Any, before: Definition, member: str) -> bool:
+    other = before.get(member)
+    return bool(own == (_default(member) if other is None else other))
+
+
+def _default(member: str) -> Any:
+    return {"title": "", "description": "", "outputSchema": None, "annotations": {}, "settings": None}.get(member)
+
+
+def _own(tool: Tool, member: str) -> Any:
+    """The tool's own value in the shape of a definition."""
+    if member == "annotations":
+        hints = {hint: getattr(tool, column) for hint, column in HINTS.items() if getattr(tool, column) is not None}
+        return {**({"title": tool.annotation_title} if tool.annotation_title else {}), **hints}
+    return getattr(tool, {"inputSchema": "input_schema", "outputSchema": "output_schema"}.get(member, member))
+
+
+def _set(tool: Tool, member: str, value: Any) -> None:
+    if member == "annotations":
+        hints = value if isinstance(value, dict) else {}
+        tool.annotation_title = clean_text(str(hints.get("title") or "")).replace("\0", "\ufffd")[:200]
+        for hint, column in HINTS.items():
+            given = hints.get(hint)
+            setattr(tool, column, given if isinstance(given, bool) else None)
+    elif member == "inputSchema":
+        if not isinstance(value, dict):
+            raise ValidationError({"input_schema": _("The definition has no input schema.")})
+        tool.input_schema = value
+    elif member == "outputSchema":
+        tool.output_schema = value
+    elif member == "settings":
+        if isinstance(value, dict):
+            tool.settings = value
+    else:
+        setattr(tool, member, clean_text(str(value or "")).replace("\0", "\ufffd"))

@@ -1,0 +1,36 @@
+"""Many rows at once: changes that send no signal are on record all the same, and wake the snapshot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import CharField, Count, OuterRef, QuerySet, Subquery, Value
+from django.db.models.functions import Cast, Coalesce, Concat
+
+from audit.watching import RecordsBulkChanges
+from catalog.signals import announce
+
+
+class CatalogueQuerySet(RecordsBulkChanges):
+    """The database itself bumps the revision (see catalog.revision); this tells the running process at once."""
+
+    def update(self, **kwargs: Any) -> int:
+        rows = super().update(**kwargs)
+        announce(self.db)
+        return rows
+
+    update.alters_data = True  # type: ignore[attr-defined]
+
+    def bulk_create(self, *args: Any, **kwargs: Any) -> list[Any]:
+        made = super().bulk_create(*args, **kwargs)
+        announce(self.db)
+        return made
+
+    bulk_create.alters_data = True  # type: ignore[attr-defined]
+
+
+def counted_by_origin(tools: QuerySet[Any], scheme: str) -> Coalesce:
+    """To annotate what tools come from: how many of these have the origin `scheme` and the row's key."""
+    origin = Concat(Value(scheme), Cast(OuterRef("pk"), CharField()))
+    numbers = tools.filter(origin=origin).order_by().values("origin").annotate(number=Count("pk"))
+    return Coalesce(Subquery(numbers.values("number")), 0)

@@ -1,0 +1,88 @@
+"""What pydantic finds wrong with settings, as a sentence in the language of the page; in English, its own words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext_noop as _
+from pydantic import ValidationError
+
+MOST = 5
+SENTENCES = {
+    "missing": _("Field required"),
+    "extra_forbidden": _("Extra inputs are not permitted"),
+    "string_type": _("Input should be a valid string"),
+    "string_pattern_mismatch": _("String should match pattern '%(pattern)s'"),
+    "int_type": _("Input should be a valid integer"),
+    "int_parsing": _("Input should be a valid integer, unable to parse string as an integer"),
+    "int_from_float": _("Input should be a valid integer, got a number with a fractional part"),
+    "float_type": _("Input should be a valid number"),
+    "float_parsing": _("Input should be a valid number, unable to parse string as a number"),
+    "finite_number": _("Input should be a finite number"),
+    "bool_type": _("Input should be a valid boolean"),
+    "bool_parsing": _("Input should be a valid boolean, unable to interpret input"),
+    "dict_type": _("Input should be a valid dictionary"),
+    "list_type": _("Input should be a valid list"),
+    "tuple_type": _("Input should be a valid tuple"),
+    "model_type": _("Input should be a valid dictionary or instance of %(class_name)s"),
+    "literal_error": _("Input should be %(expected)s"),
+    "greater_than": _("Input should be greater than %(gt)s"),
+    "greater_than_equal": _("Input should be greater than or equal to %(ge)s"),
+    "less_than": _("Input should be less than %(lt)s"),
+    "less_than_equal": _("Input should be less than or equal to %(le)s"),
+}
+"""By the type of the error; what is not here stays as pydantic says it."""
+
+
+def sentence(error: ValidationError) -> str:
+    """The first few, each with the field that it is about."""
+    said = ""
+    for entry in error.errors(include_url=False, include_input=False)[:MOST]:
+        found, where = words(entry), ".".join(str(part) for part in entry["loc"])
+        if where:
+            found = gettext("%(what)s: %(why)s") % {"what": where, "why": found}
+        said = gettext("%(first)s; %(next)s") % {"first": said, "next": found} if said else found
+    return said
+
+
+def words(entry: Mapping[str, Any]) -> str:
+    """What one of pydantic's errors says."""
+    own = str(entry["msg"]).removeprefix("Value error, ")
+    context = {name: _shown(name, value) for name, value in entry.get("ctx", {}).items()}
+    original = SENTENCES.get(entry["type"])
+    if original is not None:
+        translated = gettext(original)
+        return own if translated == original else translated % context
+    counted = _counted(str(entry["type"]), context)
+    return own if counted is None else counted % context
+
+
+def _counted(kind: str, context: Mapping[str, Any]) -> str | None:
+    match kind:
+        case "string_too_short":
+            return ngettext(
+                "String should have at least %(min_length)d character",
+                "String should have at least %(min_length)d characters",
+                context["min_length"],
+            )
+        case "string_too_long":
+            return ngettext(
+                "String should have at most %(max_length)d character",
+                "String should have at most %(max_length)d characters",
+                context["max_length"],
+            )
+        case "too_long" if context["field_type"] == "List":
+            return ngettext(
+                "List should have at most %(max_length)d item after validation, not %(actual_length)s",
+                "List should have at most %(max_length)d items after validation, not %(actual_length)s",
+                context["max_length"],
+            )
+    return None
+
+
+def _shown(name: str, value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value.replace(" or ", ", ") if name == "expected" else value

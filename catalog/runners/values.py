@@ -1,0 +1,81 @@
+"""Values in a runner's settings that may be a secret by its name instead of the text itself.
+
+Wherever a text may stand for a credential, `{"secret": "github_token", "prefix": "Bearer "}` may stand instead of it.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+NAME = r"[a-z0-9_]{1,64}"
+
+
+class SecretRef(BaseModel):
+    """A secret by its name; what it says is filled in when the request is built."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    secret: str = Field(pattern=f"^{NAME}$", description="The name of a secret, shared or personal.")
+    prefix: str = Field(default="", max_length=200, description='Text in front of it, such as "Bearer ".')
+    encoding: Literal["plain", "base64"] = Field(
+        default="plain", description="base64 for HTTP Basic: the secret then holds user:password."
+    )
+
+
+Text = str | SecretRef
+
+
+def _with_references(value: Any) -> Any:
+    if isinstance(value, dict):
+        if isinstance(value.get("secret"), str) and value.keys() <= SecretRef.model_fields.keys():
+            return SecretRef.model_validate(value)
+        return {name: _with_references(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_with_references(inner) for inner in value]
+    return value
+
+
+Value = Annotated[Any, BeforeValidator(_with_references)]
+"""Any JSON value; an object {"secret": ...} anywhere in it is a reference."""
+
+
+def names(settings: Any) -> frozenset[str]:
+    """The names of all secrets that settings (a model, or plain values out of one) refer to."""
+    found: set[str] = set()
+    pending = [settings]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, SecretRef):
+            found.add(item.secret)
+        elif isinstance(item, BaseModel):
+            pending.extend(getattr(item, name) for name in type(item).model_fields)
+        elif isinstance(item, Mapping):
+            pending.extend(item.values())
+        elif isinstance(item, (list, tuple, set, frozenset)):
+            pending.extend(item)
+    return frozenset(found)
+
+
+def reveal(value: Text, secrets: Mapping[str, str]) -> str:
+    """The text itself. KeyError when the secret is not among `secrets`."""
+    if isinstance(value, str):
+        return value
+    text = secrets[value.secret]
+    if value.encoding == "base64":
+        text = base64.b64encode(text.encode()).decode()
+    return value.prefix + text
+
+
+def reveal_all(value: Any, secrets: Mapping[str, str]) -> Any:
+    """The same value with every reference in it revealed."""
+    if isinstance(value, SecretRef):
+        return reveal(value, secrets)
+    if isinstance(value, dict):
+        return {name: reveal_all(inner, secrets) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [reveal_all(inner, secrets) for inner in value]
+    return value

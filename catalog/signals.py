@@ -1,0 +1,34 @@
+"""News of the catalogue: `changed` is sent after the commit of anything that decides what people see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import DEFAULT_DB_ALIAS, connections, transaction
+from django.dispatch import Signal
+
+changed = Signal()
+"""Sent without arguments, in the thread that committed. Handlers must be quick and thread-safe."""
+
+
+def _tell() -> None:
+    changed.send(sender=None)
+
+
+def announce(using: str | None = None) -> None:
+    """Send `changed` once after the current transaction commits, however often this is called in it."""
+    using = using or DEFAULT_DB_ALIAS
+    # Django drops the entries of a savepoint that is rolled back, so an entry found here is one that will run.
+    if not any(entry[1] is _tell for entry in connections[using].run_on_commit):
+        transaction.on_commit(_tell, using=using)
+
+
+def on_change(sender: type[Any], using: str | None = None, **kwargs: Any) -> None:
+    """Handler of post_save, post_delete and m2m_changed for every model that the snapshot reads."""
+    if kwargs.get("raw"):
+        return
+    action = kwargs.get("action", "")
+    fields = kwargs.get("update_fields")
+    if action.startswith("pre_") or (fields is not None and set(fields) <= {"last_login", "password"}):
+        return
+    announce(using)

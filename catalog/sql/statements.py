@@ -1,0 +1,83 @@
+"""A statement with named parameters: where they are, that it is one, and that it reads. Pure.
+
+This catches mistakes when a tool is saved. What makes sure that nothing is written is the read-only connection.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from django.utils.translation import gettext as _
+
+_TOKEN = re.compile(
+    r"(?P<text>'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\[[A-Za-z_][\w ]*\]"
+    r"|(?P<tag>\$(?:[A-Za-z_]\w*)?\$).*?(?P=tag)"
+    r"|--[^\n]*|/\*.*?\*/)"
+    r"|(?P<cast>::)"
+    r"|:(?P<name>[A-Za-z_]\w*)"
+    r"|(?P<end>;)"
+    r"|(?P<word>[A-Za-z_]\w*)"
+    r"|(?P<open>['\"]|/\*)",
+    re.DOTALL,
+)
+READS = frozenset({"select", "with", "values"})
+WRITES = frozenset({"insert", "update", "delete", "replace", "merge", "truncate", "create", "alter", "drop", "grant"})
+WRITES |= {"revoke", "attach", "detach", "vacuum", "reindex", "pragma", "copy", "call", "do", "lock", "begin", "into"}
+WRITES |= {"commit", "rollback", "savepoint", "set", "reset"}
+_FUNCTIONS = frozenset({"replace", "truncate", "insert"})
+"""Names of writes that are functions too: `replace(x, 'a', 'b')`."""
+
+
+class NotOne(ValueError):
+    """The statement cannot be used, with the reason."""
+
+
+def names(statement: str) -> list[str]:
+    """The parameters, each once, in order. Raises NotOne."""
+    found: dict[str, None] = {}
+    first = ""
+    ended = False
+    for match in _TOKEN.finditer(statement):
+        if match["open"]:
+            raise NotOne(_("a quote or comment is not closed"))
+        if match["text"] and match["text"].startswith(("--", "/*")):
+            continue
+        if ended:
+            raise NotOne(_("there is more than one statement"))
+        if match["end"]:
+            ended = True
+        if match["name"]:
+            found[match["name"]] = None
+        if match["word"]:
+            word = match["word"].lower()
+            first = first or word
+            if word in WRITES and not _is_name(statement, match, word):
+                raise NotOne(_("it must only read: %(word)s is refused") % {"word": match["word"].upper()})
+    if first not in READS:
+        raise NotOne(_("it must begin with SELECT, WITH or VALUES"))
+    return list(found)
+
+
+def _is_name(statement: str, match: re.Match[str], word: str) -> bool:
+    """Whether a word that would write is a column (`t.set`) or a function (`replace(...)`) instead."""
+    before = statement[: match.start()].rstrip()[-1:]
+    after = statement[match.end() :].lstrip()[:1]
+    return before == "." or after == "." or (word in _FUNCTIONS and after == "(")
+
+
+def for_psycopg(statement: str) -> str:
+    """With %(name)s in the place of :name, and without a final semicolon."""
+    return "".join(_pieces(statement)).rstrip()
+
+
+def _pieces(statement: str) -> Iterator[str]:
+    at = 0
+    for match in _TOKEN.finditer(statement):
+        yield statement[at : match.start()].replace("%", "%%")
+        if match["name"]:
+            yield f"%({match['name']})s"
+        elif not match["end"]:
+            yield match[0].replace("%", "%%")
+        at = match.end()
+    yield statement[at:].replace("%", "%%")

@@ -1,0 +1,85 @@
+"""Results kept behind an address because they were too large to send: one user's, for an hour."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.utils import timezone
+
+from catalog import threads
+from catalog.models import StoredResult
+
+KEEP_SECONDS = 3600
+PREFIX = "toolhub://results/"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    uri: str
+    mime_type: str
+    body: bytes
+    is_text: bool
+
+    def content(self) -> dict[str, Any]:
+        """As an entry of `contents`."""
+        found: dict[str, Any] = {"uri": self.uri, "mimeType": self.mime_type}
+        if self.is_text:
+            return found | {"text": self.body.decode("utf-8", "replace")}
+        return found | {"blob": base64.b64encode(self.body).decode("ascii")}
+
+
+async def put(
+    user_id: int,
+    body: bytes,
+    mime_type: str,
+    *,
+    is_text: bool = True,
+    name: str = "",
+    call_id: UUID | None = None,
+    seconds: float = KEEP_SECONDS,
+) -> str:
+    """Keep `body` for this user; its address."""
+
+    def write() -> str:
+        row = StoredResult.objects.create(
+            user_id=user_id,
+            call_id=call_id,
+            name=name[:200],
+            mime_type=mime_type[:100],
+            is_text=is_text,
+            body=body,
+            size=len(body),
+            expires_at=timezone.now() + timedelta(seconds=seconds),
+        )
+        return f"{PREFIX}{row.id}"
+
+    return await threads.store().run(write)
+
+
+async def get(user_id: int, uri: str) -> Stored | None:
+    """None when there is no such result, when it is another user's, and when it has expired."""
+    try:
+        number = UUID(uri.removeprefix(PREFIX))
+    except ValueError:
+        return None
+    if uri != f"{PREFIX}{number}":
+        return None
+
+    def read() -> Stored | None:
+        row = StoredResult.objects.filter(id=number, user_id=user_id, expires_at__gt=timezone.now()).first()
+        return None if row is None else Stored(uri, row.mime_type, bytes(row.body), row.is_text)
+
+    return await threads.store().run(read)
+
+
+async def remove_expired() -> int:
+    """A chore: how many rows went."""
+
+    def remove() -> int:
+        return StoredResult.objects.filter(expires_at__lte=timezone.now()).delete()[0]
+
+    return await threads.store().run(remove)

@@ -1,0 +1,259 @@
+"""The rows of calls that run on without their connection. Every change is one conditional UPDATE: its row count says
+whether it happened, whichever process comes first.
+
+A task is the recorded call with the same id. A task ends once; what comes later changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+from uuid import UUID
+
+from django.db.models import Q
+from django.utils import timezone
+
+from audit import outcomes
+from audit.models import Call
+from catalog import threads
+from catalog.models import Task
+
+WORKING, INPUT_REQUIRED = Task.Status.WORKING.value, Task.Status.INPUT_REQUIRED.value
+COMPLETED, FAILED, CANCELLED = Task.Status.COMPLETED.value, Task.Status.FAILED.value, Task.Status.CANCELLED.value
+OPEN = (WORKING, INPUT_REQUIRED)
+T = TypeVar("T")
+DEFAULT_TTL_MS = 3_600_000
+MAX_TTL_MS = 86_400_000
+INTERNAL_ERROR = -32603
+GRACE = timedelta(seconds=10)
+"""Between the end of a call on record and the end of its task lie two writes of a living worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One task as it stands."""
+
+    id: UUID
+    user_id: int
+    tool: str
+    status: str
+    status_message: str
+    result: dict[str, Any] | None
+    error: dict[str, Any] | None
+    input_requests: dict[str, Any]
+    """{key: {"method", "params"}}: what is still asked."""
+    input_responses: dict[str, Any]
+    cancel_requested: bool
+    worker: str
+    created_at: datetime
+    updated_at: datetime
+    ttl_ms: int | None
+
+    @property
+    def is_open(self) -> bool:
+        return self.status in OPEN
+
+
+async def create(
+    task_id: UUID, user_id: int, credential_id: str, tool: str, worker: str, ttl_ms: int | None = None
+) -> State:
+    """A new working task. It can be read for `ttl_ms` (an hour by default, a day at most), and until it has ended."""
+    ttl = min(max(ttl_ms or DEFAULT_TTL_MS, 1000), MAX_TTL_MS)
+
+    def write() -> State:
+        row = Task.objects.create(
+            id=task_id,
+            user_id=user_id,
+            credential=credential_id[:100],
+            tool=tool,
+            worker=worker[:100],
+            ttl_ms=ttl,
+            expires_at=timezone.now() + timedelta(milliseconds=ttl),
+        )
+        return _state(row)
+
+    return await _run(write)
+
+
+async def get(user_id: int, task_id: str | UUID) -> State | None:
+    """None when there is no such task, when it is another user's, and when it has expired."""
+    number = _number(task_id)
+    if number is None:
+        return None
+
+    def read() -> State | None:
+        row = Task.objects.filter(id=number, user_id=user_id).first()
+        if row is None or (row.status not in OPEN and row.expires_at and row.expires_at <= timezone.now()):
+            return None
+        return _state(row)
+
+    return await _run(read)
+
+
+async def complete(task_id: UUID, result: dict[str, Any]) -> bool:
+    """It ended with a result, `isError` included."""
+    return await _end(task_id, COMPLETED, result=result)
+
+
+async def fail(task_id: UUID, error: dict[str, Any], message: str = "") -> bool:
+    """It ended with a JSON-RPC error: {"code", "message"}."""
+    return await _end(task_id, FAILED, error=error, status_message=message or str(error.get("message", "")))
+
+
+async def cancelled(task_id: UUID, message: str = "") -> bool:
+    """It ended because somebody cancelled it."""
+    return await _end(task_id, CANCELLED, status_message=message)
+
+
+async def say(task_id: UUID, message: str) -> bool:
+    """What it is doing, for whoever asks."""
+    return await _update(Q(id=task_id, status__in=OPEN), status_message=message[:1000])
+
+
+async def ask(task_id: UUID, requests: Mapping[str, Any]) -> bool:
+    """It waits for answers to `requests`: {key: {"method", "params"}}."""
+    return await _update(Q(id=task_id, status__in=OPEN), status=INPUT_REQUIRED, input_requests=dict(requests))
+
+
+async def resume(task_id: UUID) -> bool:
+    """It has what it waited for (or no longer waits), and works again."""
+    return await _update(Q(id=task_id, status=INPUT_REQUIRED), status=WORKING, input_requests={}, input_responses={})
+
+
+async def answer(user_id: int, task_id: str | UUID, responses: Mapping[str, Any]) -> State | None:
+    """Take the answers to what is still asked; unknown keys are ignored. None for a task that is not this user's.
+
+    With the last answer the task works again. Two updates at once both count: each is applied to what the other left.
+    """
+    number = _number(task_id)
+    if number is None:
+        return None
+
+    def merge() -> bool:
+        row = Task.objects.filter(id=number, user_id=user_id, status=INPUT_REQUIRED).first()
+        if row is None:
+            return True
+        taken = {key: value for key, value in responses.items() if key in row.input_requests}
+        if not taken:
+            return True
+        left = {key: value for key, value in row.input_requests.items() if key not in taken}
+        changed = Task.objects.filter(
+            id=number, status=INPUT_REQUIRED, input_requests=row.input_requests, input_responses=row.input_responses
+        ).update(
+            input_requests=left,
+            input_responses={**row.input_responses, **taken},
+            status=INPUT_REQUIRED if left else WORKING,
+            updated_at=timezone.now(),
+        )
+        return changed == 1
+
+    def write() -> None:
+        while not merge():
+            pass  # somebody else's answer came first: apply this one to what is there now
+
+    await _run(write)
+    return await get(user_id, number)
+
+
+async def responses(task_id: UUID) -> dict[str, Any]:
+    """The answers that have come in since it last asked."""
+
+    def read() -> dict[str, Any]:
+        found: Any = Task.objects.filter(id=task_id).values_list("input_responses", flat=True).first()
+        return found or {}
+
+    return await _run(read)
+
+
+async def request_cancel(user_id: int, task_id: str | UUID) -> State | None:
+    """Note that it is to stop. None for a task that is not this user's; one that has ended stays as it is."""
+    number = _number(task_id)
+    if number is None:
+        return None
+    await _update(Q(id=number, user_id=user_id, status__in=OPEN), cancel_requested=True)
+    return await get(user_id, number)
+
+
+async def to_cancel(worker: str) -> list[UUID]:
+    """Tasks of this worker that somebody wants to stop: what a worker asks now and then, lest news were lost."""
+
+    def read() -> list[UUID]:
+        found = Task.objects.filter(worker=worker, status__in=OPEN, cancel_requested=True)
+        return list(found.values_list("id", flat=True))
+
+    return await _run(read)
+
+
+async def end_abandoned() -> int:
+    """A chore: fail the open tasks whose recorded call has ended without them, as when their worker died."""
+
+    def write() -> int:
+        before = timezone.now() - GRACE
+        still_running = Call.objects.filter(outcome=outcomes.RUNNING).values("id")
+        abandoned = Q(status__in=OPEN, updated_at__lt=before) & ~Q(id__in=still_running)
+        sentence = "The hub stopped while this ran: whether it took effect is unknown."
+        return Task.objects.filter(abandoned).update(
+            status=FAILED,
+            error={"code": INTERNAL_ERROR, "message": sentence},
+            status_message=sentence,
+            input_requests={},
+            updated_at=timezone.now(),
+        )
+
+    return await _run(write)
+
+
+async def remove_expired() -> int:
+    """A chore: how many rows went. An open task stays until it has ended."""
+
+    def remove() -> int:
+        return Task.objects.exclude(status__in=OPEN).filter(expires_at__lte=timezone.now()).delete()[0]
+
+    return await _run(remove)
+
+
+async def _end(task_id: UUID, status: str, **values: Any) -> bool:
+    return await _update(Q(id=task_id, status__in=OPEN), status=status, input_requests={}, **values)
+
+
+async def _update(which: Q, **values: Any) -> bool:
+    def write() -> bool:
+        return Task.objects.filter(which).update(**values, updated_at=timezone.now()) == 1
+
+    return await _run(write)
+
+
+async def _run(work: Callable[[], T]) -> T:
+    return await threads.store().run(work, wait=30.0)
+
+
+def _number(task_id: str | UUID) -> UUID | None:
+    if isinstance(task_id, UUID):
+        return task_id
+    try:
+        number = UUID(task_id)
+    except (ValueError, AttributeError, TypeError):
+        return None
+    return number if str(number) == task_id else None
+
+
+def _state(row: Any) -> State:
+    """`row` is a Task; its JSON columns are typed as the text they are stored as."""
+    return State(
+        id=row.id,
+        user_id=row.user_id,
+        tool=row.tool,
+        status=row.status,
+        status_message=row.status_message,
+        result=row.result,
+        error=row.error,
+        input_requests=row.input_requests,
+        input_responses=row.input_responses,
+        cancel_requested=row.cancel_requested,
+        worker=row.worker,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        ttl_ms=row.ttl_ms,
+    )

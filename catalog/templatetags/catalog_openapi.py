@@ -1,0 +1,22 @@
+"""How a page shows what somebody else wrote: indented, with nothing invisible."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import template
+
+from catalog.invisible import show
+from catalog.openapi.importing import readable as _readable
+
+register = template.Library()
+
+
+@register.filter
+def visible(value: Any) -> str:
+    return show(str(value))
+
+
+@register.filter
+def readable(value: Any) -> str:
+    return _readable(value)

@@ -1,0 +1,168 @@
+"""A bounded pool of threads for functions that are not async.
+
+A thread cannot be killed: a function that ignores `ctx.cancelled` goes on after its call has ended and keeps its slot
+until it returns. When every slot is taken, a new call waits a moment and is then told that the hub is busy. The
+threads are daemons, so that one that never returns does not keep the process from stopping.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from django.conf import settings
+from django.db import connections
+
+from catalog.errors import ToolError
+
+WAIT_SECONDS = 5.0
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+
+class Busy(ToolError):
+    def __init__(self) -> None:
+        super().__init__("All threads for tools are busy. Try again in a minute.")
+
+
+class Pool:
+    def __init__(self, name: str, size: int) -> None:
+        self.name, self.size = name, size
+        self._lock = threading.Lock()
+        self._taken = 0
+        self._started = 0
+        self._jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
+
+    async def run(self, call: Callable[[], T], wait: float | None = None) -> T:
+        """The result of `call()`. A cancelled awaiter leaves at once; the slot is free when the thread is done."""
+        loop = asyncio.get_running_loop()
+        if not self._take():
+            await self._wait_for_slot(loop, WAIT_SECONDS if wait is None else wait)
+        answer: asyncio.Future[T] = loop.create_future()
+
+        def job() -> None:
+            result, error = None, None
+            try:
+                result = call()
+            except BaseException as raised:  # noqa: BLE001 - a thread's end belongs to the call that waits for it
+                # A future refuses StopIteration.
+                error = RuntimeError("StopIteration") if isinstance(raised, StopIteration) else raised
+            finally:
+                connections.close_all()
+                self._give()
+            try:
+                loop.call_soon_threadsafe(_settle, answer, result, error)
+            except RuntimeError:
+                log.debug("a tool thread ended after its event loop was closed")
+
+        self._jobs.put(job)
+        return await answer
+
+    @property
+    def taken(self) -> int:
+        return self._taken
+
+    def _take(self) -> bool:
+        with self._lock:
+            if self._taken >= self.size:
+                return False
+            self._taken += 1
+            if self._taken <= self._started:
+                return True
+            self._started += 1
+            number = self._started
+        threading.Thread(target=self._work, name=f"{self.name}-{number}", daemon=True).start()
+        return True
+
+    def _give(self) -> None:
+        """Hand the slot to whoever waits longest, or free it."""
+        with self._lock:
+            while self._waiting:
+                loop, waiter = self._waiting.popleft()
+                try:
+                    loop.call_soon_threadsafe(self._hand_over, waiter)
+                except RuntimeError:
+                    continue
+                return
+            self._taken -= 1
+
+    def _hand_over(self, waiter: asyncio.Future[None]) -> None:
+        if waiter.done():
+            self._give()
+        else:
+            waiter.set_result(None)
+
+    async def _wait_for_slot(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        waiter: asyncio.Future[None] = loop.create_future()
+        with self._lock:
+            self._waiting.append((loop, waiter))
+        timer = loop.call_later(seconds, _settle, waiter, None, Busy())
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+                self._give()
+            raise
+        finally:
+            timer.cancel()
+            with self._lock, contextlib.suppress(ValueError):
+                self._waiting.remove((loop, waiter))
+
+    def _work(self) -> None:
+        while True:
+            self._jobs.get()()
+
+
+def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
+
+
+_pools: dict[str, Pool] = {}
+_making = threading.Lock()
+
+
+def tools() -> Pool:
+    """The threads that run functions of tools, prompts and resources."""
+    return _pool("tool", settings.TOOL_THREADS)
+
+
+def store() -> Pool:
+    """The threads that read and write tasks and stored results; apart from the tools', which may all be busy."""
+    return _pool("store", 4)
+
+
+def looking() -> Pool:
+    """The threads that look things up for pages which are kept up to date while they are open."""
+    return _pool("look", 2)
+
+
+def presence() -> Pool:
+    """The thread that says who is connected."""
+    return _pool("presence", 1)
+
+
+def checking() -> Pool:
+    """The thread for checks against a schema that may take long."""
+    return _pool("check", 1)
+
+
+def _pool(name: str, size: int) -> Pool:
+    pool = _pools.get(name)
+    if pool is None or pool.size != size:
+        with _making:
+            pool = _pools.get(name)
+            if pool is None or pool.size != size:
+                pool = _pools[name] = Pool(name, size)
+    return pool

@@ -1,0 +1,326 @@
+"""What an upstream offers: listed, imported under names of ours, and compared with what was approved."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop, override
+
+from audit import actions, actors
+from catalog import quarantine, secrets
+from catalog.canonical import dumps
+from catalog.english import ENGLISH
+from catalog.invisible import show
+from catalog.models import Tool, Upstream
+from catalog.upstreams.connection import Connection
+from catalog.upstreams.failures import UpstreamError, failure, refusal, too_late
+from catalog.upstreams.link import Link
+
+RUNNER = "upstream_mcp"
+MAX_TOOLS, MAX_PAGES, MAX_DEFINITION = 1000, 100, 262_144
+HINTS = ("title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+NAME_LENGTH = 128
+CAPABILITIES: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
+"""Servers show some tools only to clients that can be asked. Whatever is asked meanwhile is refused."""
+UNREACHED = (ValueError, secrets.MissingSecret)
+"""Why it cannot even be tried, as a sentence in the language at hand."""
+T = TypeVar("T")
+Way = tuple[Connection, Mapping[str, str]]
+
+
+@dataclass(slots=True)
+class Found:
+    """What a server says it has."""
+
+    revision: str
+    server: str
+    tools: list[dict[str, Any]] = field(default_factory=list)
+    """Definitions in the shape that `catalog.quarantine` pins."""
+
+
+@dataclass(slots=True)
+class Candidate:
+    """One listed tool, and whether it can be imported."""
+
+    definition: dict[str, Any]
+    name: str
+    """What it would be called here."""
+    problem: str = ""
+    tool: Tool | None = None
+    """The one that was imported from it."""
+
+    @property
+    def pin(self) -> str:
+        return quarantine.pin(self.definition)
+
+    @property
+    def description(self) -> str:
+        return show(str(self.definition.get("description", "")))
+
+    @property
+    def shown_name(self) -> str:
+        return show(str(self.definition["name"]))
+
+    @property
+    def value(self) -> str:
+        """For a form: what is imported is what was looked at. The name is in the pin, too."""
+        return self.pin
+
+
+class Refusal(NamedTuple):
+    name: str
+    """Of the tool at its source; "" when it is not there as it was looked at."""
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.why}" if self.name else self.why
+
+
+@dataclass(slots=True)
+class Outcome:
+    imported: list[str] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Comparison:
+    changed: list[str] = field(default_factory=list)
+    """Names of our tools that are, or stay, in quarantine because of it."""
+    new: list[str] = field(default_factory=list)
+    problem: str = ""
+
+
+def definition_of(tool: Any) -> dict[str, Any]:
+    """The pinned side of a tool as the official client read it."""
+    listed = tool.model_dump(by_alias=True, mode="json", exclude_none=True)
+    hints = {name: listed["annotations"][name] for name in HINTS if name in listed.get("annotations", {})}
+    if hints.get("readOnlyHint") is True:
+        hints.pop("destructiveHint", None)  # it means something only where the tool writes
+    found = quarantine.source_side({**listed, "annotations": hints})
+    found.pop("settings", None)
+    if len(dumps(found)) > MAX_DEFINITION:
+        digest = quarantine.pin(found)
+        return {"name": found["name"], "description": f"The definition is too large to be shown. SHA-256: {digest}"}
+    return found
+
+
+async def list_tools(connection: Connection, values: Mapping[str, str]) -> Found:
+    """Ask the server itself, on a connection of its own. Raises UpstreamError."""
+    from mcp_types import PaginatedRequestParams
+
+    link = Link(connection, {name: values[name] for name in connection.secret_names}, CAPABILITIES)
+    try:
+        async with asyncio.timeout(connection.timeout):
+            await link.open()
+            server = link.client.server_info if link.client is not None else None
+            found = Found(link.revision, f"{server.name} {server.version}"[:200] if server else "")
+            cursor = None
+            for _page in range(MAX_PAGES):
+                page = await link.session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
+                found.tools += [definition_of(tool) for tool in page.tools]
+                cursor = page.next_cursor
+                if len(found.tools) > MAX_TOOLS:
+                    raise refusal(connection, gettext_noop("lists more than %(most)d tools."), most=MAX_TOOLS)
+                if cursor is None:
+                    return found
+            raise refusal(connection, gettext_noop("lists its tools on more than %(most)d pages."), most=MAX_PAGES)
+    except TimeoutError:
+        raise too_late(connection) from None
+    except UpstreamError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the boundary to a foreign library
+        raise failure(connection, error) from None
+    finally:
+        await link.closed()
+
+
+def run_now(work: Coroutine[Any, Any, T]) -> T:
+    """From a page: in a thread with a loop of its own, whatever thread the page runs in."""
+    with ThreadPoolExecutor(1, "upstream") as executor:
+        return executor.submit(asyncio.run, work).result()
+
+
+def reach(upstream: Upstream, user_id: int | None) -> Way:
+    """How to connect, with the secrets of this user where personal ones are needed. Raises UpstreamError."""
+
+    def way() -> Way:
+        connection = upstream.connection()
+        return connection, secrets.resolve_now(connection.secret_names, user_id)
+
+    def words() -> str:
+        try:
+            way()
+        except UNREACHED as error:
+            return str(error)
+        return ""
+
+    try:
+        with override(ENGLISH):
+            return way()
+    except UNREACHED as error:
+        raise UpstreamError(str(error), in_words=words) from None
+
+
+def look(upstream: Upstream, user_id: int | None, verb: str) -> Found:
+    """Connect and list, on record, and note the health. Raises UpstreamError."""
+    try:
+        found = run_now(list_tools(*reach(upstream, user_id)))
+    except UpstreamError as error:
+        note(upstream, problem=error.on_record)
+        actions.record(verb, "upstream", _name(upstream), None, {"problem": error.on_record})
+        raise
+    note(upstream, found)
+    actions.record(verb, "upstream", _name(upstream), None, {"revision": found.revision, "tools": len(found.tools)})
+    return found
+
+
+def candidates(upstream: Upstream, found: Found) -> list[Candidate]:
+    """Every listed tool with the name that it would get, and why it cannot be imported."""
+    imported = {str(quarantine.approved(tool).get("name")): tool for tool in _tools(upstream)}
+    result = [
+        Candidate(definition, _kept_name(upstream, definition, imported), tool=imported.get(definition["name"]))
+        for definition in found.tools
+    ]
+    by_name: dict[str, list[Candidate]] = {}
+    for one in result:
+        by_name.setdefault(one.name.lower(), []).append(one)
+    taken = {name.lower(): (name, pk) for name, pk in Tool.objects.values_list("name", "pk")}
+    for same in by_name.values():
+        for one in same:
+            others = [other.shown_name for other in same if other is not one]
+            holder = taken.get(one.name.lower())
+            if others:
+                both = _("%(tool)s and %(others)s would both be called %(name)s.")
+                one.problem = both % {"tool": one.shown_name, "others": ", ".join(others[:5]), "name": one.name}
+            elif holder is not None and (one.tool is None or one.tool.pk != holder[1]):
+                there = _("%(tool)s would be called %(name)s, and the tool %(other)s is there already.")
+                one.problem = there % {"tool": one.shown_name, "name": one.name, "other": holder[0]}
+    return result
+
+
+def import_tools(upstream: Upstream, found: Found, wanted: Iterable[str]) -> Outcome:
+    """Import the chosen ones (values of `Candidate.value`); one that cannot be is refused with the reason."""
+    outcome = Outcome()
+    choices = {one.value: one for one in candidates(upstream, found)}
+    for value in wanted:
+        one = choices.get(value)
+        if one is None:
+            outcome.refused.append(
+                Refusal("", _("One of those you chose changed after you looked at it: look once more."))
+            )
+        elif one.problem or one.tool is not None:
+            there_already = _("It is imported already, as %(name)s.") % {"name": one.tool}
+            outcome.refused.append(Refusal(one.shown_name, one.problem or there_already))
+        else:
+            try:
+                with transaction.atomic():
+                    tool = _new_tool(upstream, one)
+            except ValidationError as error:
+                outcome.refused.append(Refusal(one.shown_name, " ".join(error.messages)))
+            else:
+                outcome.imported.append(tool.name)
+    if outcome.imported or outcome.refused:
+        refused = [refusal.name or "one that changed after it was looked at" for refusal in outcome.refused]
+        after = {"imported": outcome.imported, "refused": refused}
+        actions.record("imported from", "upstream", _name(upstream), None, after)
+        note(upstream, found)
+    return outcome
+
+
+def compare(upstream: Upstream, found: Found) -> Comparison:
+    """Quarantine every imported tool whose definition is not the approved one, or is not there any more."""
+    listed: dict[str, list[dict[str, Any]]] = {}
+    for definition in found.tools:
+        listed.setdefault(definition["name"], []).append(definition)
+    result = Comparison()
+    with actors.acting(f"comparison with upstream {upstream.name}"):
+        for tool in _tools(upstream):
+            definitions = listed.pop(str(quarantine.approved(tool).get("name")), [])
+            # Listed twice: whichever is another one counts.
+            changed = [one for one in definitions if quarantine.pin(one) != tool.pinned]
+            quarantine.propose(tool, changed[0] if changed else definitions[0] if definitions else None)
+            if tool.quarantined_since is not None:
+                result.changed.append(tool.name)
+    result.new = sorted(listed)
+    note(upstream, found)
+    return result
+
+
+def refresh(upstream: Upstream, user_id: int | None = None) -> Comparison:
+    """List and compare, now. A server that cannot be reached changes nothing but its health."""
+    try:
+        found = run_now(list_tools(*reach(upstream, user_id)))
+    except UpstreamError as error:
+        note(upstream, problem=error.on_record)
+        return Comparison(problem=error.on_record)
+    return compare(upstream, found)
+
+
+def note(upstream: Upstream, found: Found | None = None, problem: str = "") -> None:
+    """Health, which is neither on record nor a change of the catalogue."""
+    rows = Upstream.objects.filter(pk=upstream.pk)
+    if found is None:
+        rows.update(last_error=problem[:1000])
+    else:
+        imported = {quarantine.approved(tool).get("name") for tool in _tools(upstream)}
+        new = sorted({tool["name"] for tool in found.tools} - imported)
+        rows.update(
+            last_seen=timezone.now(), last_error="", revision=found.revision, server=found.server, new_tools=new
+        )
+    upstream.refresh_from_db()
+
+
+def secret_uses() -> Iterator[tuple[str, str]]:
+    """(name of a secret, what uses it in words), for `catalog.secrets.uses`."""
+    for upstream in Upstream.objects.all():
+        with suppress(ValueError):
+            for name in upstream.connection().secret_names:
+                yield name, _("upstream %s") % upstream.name
+
+
+def local_name(upstream: Upstream, name: str) -> str:
+    """A valid name under the upstream's prefix; one that had to be cut ends with a hash of the whole."""
+    clean = re.sub(r"[^A-Za-z0-9_.-]+", "_", name) or "tool"
+    whole = f"{upstream.prefix}{upstream.separator}{clean}" if upstream.prefix else clean
+    if len(whole) <= NAME_LENGTH:
+        return whole
+    return f"{whole[: NAME_LENGTH - 9]}_{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+
+
+def _kept_name(upstream: Upstream, definition: Mapping[str, Any], imported: Mapping[str, Tool]) -> str:
+    tool = imported.get(str(definition["name"]))
+    return local_name(upstream, definition["name"]) if tool is None else tool.name
+
+
+def _new_tool(upstream: Upstream, one: Candidate) -> Tool:
+    tool = Tool(
+        name=one.name,
+        runner=RUNNER,
+        settings={"upstream": upstream.name, "tool": one.definition["name"]},
+        origin=upstream.origin,
+    )
+    quarantine.adopt(tool, one.definition)
+    if not tool.description.strip():
+        tool.description = f"The tool {one.definition['name']} of {upstream.name}, which does not describe it."
+    tool.full_clean()
+    tool.save()
+    return tool
+
+
+def _tools(upstream: Upstream) -> list[Tool]:
+    return list(Tool.objects.filter(origin=upstream.origin))
+
+
+def _name(upstream: Upstream) -> str:
+    return f"{upstream} (id {upstream.pk})"

@@ -1,0 +1,253 @@
+"""The one folder that file tools may touch. Every step of a path is opened relative to the one before, and no link is
+followed, so that nothing that is swapped in meanwhile leads out of it.
+"""
+
+from __future__ import annotations
+
+import errno
+import heapq
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from django.conf import settings
+
+from catalog.errors import ToolError
+
+MAX_READ_BYTES = 1_000_000
+MAX_WRITE_BYTES = 1_000_000
+MAX_FILE_BYTES = 20_000_000
+MAX_ENTRIES = 1000
+MAX_DEPTH = 32
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# O_NONBLOCK: opening a FIFO would wait for its other end.
+_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    path: str
+    type: str
+    """file, folder, or other (links, devices: named, never opened)."""
+    size: int
+    modified: str
+
+
+def root() -> Path:
+    """The folder, made if it is not there."""
+    folder = Path(settings.WORKSPACE_DIR)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder
+
+
+def parts(path: str) -> list[str]:
+    """The steps of a path below the workspace; refuses what could lead anywhere else."""
+    if "\0" in path or len(path) > 1000:
+        raise ToolError("The path is too long or holds a NUL character.")
+    if path.startswith(("/", "~")) or "\\" in path or (len(path) > 1 and path[1] == ":"):
+        raise ToolError(f"{_shown(path)} is not relative to the workspace: give a path such as reports/2026.csv.")
+    steps = [step for step in path.split("/") if step not in ("", ".")]
+    if ".." in steps:
+        raise ToolError(f"{_shown(path)} leaves the workspace: '..' is not allowed.")
+    if len(steps) > MAX_DEPTH:
+        raise ToolError("The path has too many folders.")
+    return steps
+
+
+def read(path: str, max_bytes: int = MAX_READ_BYTES) -> bytes:
+    """The whole file, if it is at most `max_bytes` long."""
+    with _file(path, os.O_RDONLY) as descriptor:
+        size = os.fstat(descriptor).st_size
+        if size > max_bytes:
+            raise ToolError(f"{_shown(path)} has {size} bytes, more than the {max_bytes} that can be read at once.")
+        data = b""
+        while chunk := os.read(descriptor, max_bytes + 1 - len(data)):
+            data += chunk
+            if len(data) > max_bytes:
+                raise ToolError(f"{_shown(path)} has more than the {max_bytes} bytes that can be read at once.")
+        return data
+
+
+def write(path: str, data: bytes, *, append: bool = False) -> int:
+    """Replace the file, or add to its end; its folders are made. The size it has then."""
+    if len(data) > MAX_WRITE_BYTES:
+        raise ToolError(f"{len(data)} bytes are more than the {MAX_WRITE_BYTES} that can be written at once.")
+    steps = _file_steps(path)
+    with _folder(steps[:-1], path, make=True) as folder:
+        name = steps[-1]
+        if append:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+            with _opened(name, flags, folder, path) as descriptor:
+                size = os.fstat(descriptor).st_size + len(data)
+                if size > MAX_FILE_BYTES:
+                    raise ToolError(f"{_shown(path)} would grow beyond {MAX_FILE_BYTES} bytes.")
+                with _explained(path):
+                    _write_all(descriptor, data)
+                return size
+        _refuse_irregular(name, folder, path)
+        # Written beside and moved into place: a reader sees the old file or the new one.
+        draft = f".{name[:100]}.{secrets.token_hex(8)}"
+        try:
+            with _explained(path):  # the folder may be swapped for another or taken away, the disk may be full
+                descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE, 0o600, dir_fd=folder)
+                try:
+                    _write_all(descriptor, data)
+                finally:
+                    os.close(descriptor)
+                os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(draft, dir_fd=folder)
+            raise
+        return len(data)
+
+
+@contextmanager
+def opened(path: str) -> Iterator[int]:
+    """A descriptor of an ordinary file, to read from: for a program that gets it as its input."""
+    with _file(path, os.O_RDONLY) as descriptor:
+        os.set_blocking(descriptor, True)
+        yield descriptor
+
+
+@contextmanager
+def opened_folder(path: str = "") -> Iterator[int]:
+    """A descriptor of a folder: for a program that runs in it."""
+    with _folder(parts(path), path or ".") as descriptor:
+        yield descriptor
+
+
+def delete(path: str) -> None:
+    """Remove one file; folders and links are refused."""
+    steps = _file_steps(path)
+    with _folder(steps[:-1], path) as folder:
+        if not _refuse_irregular(steps[-1], folder, path):
+            raise ToolError(f"There is no file {_shown(path)}.")
+        with _explained(path):
+            os.unlink(steps[-1], dir_fd=folder)
+
+
+def entries(path: str = "", *, recursive: bool = False) -> tuple[list[Entry], bool]:
+    """What a folder holds, sorted by path, and whether there is more than fits."""
+    steps = parts(path)
+    found: list[Entry] = []
+    with _folder(steps, path or ".") as folder:
+        complete = _collect(folder, "/".join(steps), recursive, found, len(steps))
+    return sorted(found, key=lambda entry: entry.path), not complete
+
+
+def _collect(folder: int, prefix: str, recursive: bool, found: list[Entry], depth: int) -> bool:
+    with os.scandir(folder) as scanned:
+        # No more than can be shown is held: a folder may have millions.
+        inside = heapq.nsmallest(MAX_ENTRIES + 1 - len(found), scanned, key=lambda entry: entry.name)
+    for entry in inside:
+        if len(found) >= MAX_ENTRIES:
+            return False
+        try:
+            facts = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        path = f"{prefix}/{entry.name}" if prefix else entry.name
+        kind = "file" if stat.S_ISREG(facts.st_mode) else "folder" if stat.S_ISDIR(facts.st_mode) else "other"
+        modified = datetime.fromtimestamp(int(facts.st_mtime), UTC).isoformat().replace("+00:00", "Z")
+        shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        found.append(Entry(shown, kind, facts.st_size if kind == "file" else 0, modified))
+        if recursive and kind == "folder" and depth < MAX_DEPTH:
+            try:
+                inner = os.open(entry.name, _FOLDER, dir_fd=folder)
+            except OSError:
+                continue  # swapped or taken away meanwhile
+            try:
+                if not _collect(inner, path, True, found, depth + 1):
+                    return False
+            finally:
+                os.close(inner)
+    return True
+
+
+@contextmanager
+def _file(path: str, flags: int) -> Iterator[int]:
+    steps = _file_steps(path)
+    with _folder(steps[:-1], path) as folder, _opened(steps[-1], flags, folder, path) as descriptor:
+        yield descriptor
+
+
+@contextmanager
+def _opened(name: str, flags: int, folder: int, path: str) -> Iterator[int]:
+    with _explained(path):
+        descriptor = os.open(name, flags | _FILE, 0o600, dir_fd=folder)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ToolError(f"{_shown(path)} is not an ordinary file.")
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _folder(steps: list[str], path: str, *, make: bool = False) -> Iterator[int]:
+    """A descriptor of the folder that `steps` lead to."""
+    descriptor = os.open(root(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for step in steps:
+            with _explained(path):
+                if make:
+                    with suppress(FileExistsError):
+                        os.mkdir(step, 0o700, dir_fd=descriptor)
+                inner = os.open(step, _FOLDER, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = inner
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _file_steps(path: str) -> list[str]:
+    steps = parts(path)
+    if not steps or path.endswith("/"):
+        raise ToolError(f"{_shown(path)} names a folder, not a file.")
+    return steps
+
+
+def _refuse_irregular(name: str, folder: int, path: str) -> bool:
+    """Whether there is such a file; anything but an ordinary one is refused."""
+    try:
+        facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise ToolError(f"{_shown(path)} cannot be used: {os.strerror(error.errno or 0)}.") from None
+    if not stat.S_ISREG(facts.st_mode):
+        raise ToolError(f"{_shown(path)} is not an ordinary file.")
+    return True
+
+
+@contextmanager
+def _explained(path: str) -> Iterator[None]:
+    """What the system says, as a sentence without the place of the workspace in it."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise ToolError(f"There is no {_shown(path)}.") from None
+    except (NotADirectoryError, IsADirectoryError):
+        raise ToolError(f"{_shown(path)}: a folder and a file are mixed up, or a link stands in the way.") from None
+    except OSError as error:
+        # ELOOP is what O_NOFOLLOW says about a link, ENXIO what O_NONBLOCK says about a FIFO nobody reads.
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG):
+            raise ToolError(f"{_shown(path)} cannot be used: {os.strerror(error.errno)}.") from error
+        raise ToolError(f"{_shown(path)} cannot be opened: links and special files are refused.") from error
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _shown(path: str) -> str:
+    return repr(path[:200])

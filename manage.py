@@ -1,0 +1,22 @@
+#!/usr/bin/env python
+"""Run a command of toolhub: `python manage.py quickstart` is the first one."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "toolhub.settings")
+    try:
+        from django.core.management import execute_from_command_line
+    except ImportError:
+        sys.exit(
+            "Django is not installed here. In the project's folder: python3 -m venv .venv && .venv/bin/pip install ."
+        )
+    execute_from_command_line(sys.argv)
+
+
+if __name__ == "__main__":
+    main()

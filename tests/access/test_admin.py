@@ -1,0 +1,177 @@
+"""The admin of accounts and tokens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+from django.contrib.auth.models import Permission, User
+
+from tests import factories
+from toolhub.access.models import AccessToken, digest_of
+
+if TYPE_CHECKING:
+    from django.test import Client
+
+Browser = Callable[..., "Client"]
+TOKENS = "/admin/access/accesstoken/"
+TOKEN = re.compile(r"thp_[A-Za-z0-9_-]{43}")
+
+
+@pytest.fixture
+def viewer(db: None) -> User:
+    """Staff who may look at tokens and nothing else."""
+    user = User.objects.create_user("viewer", is_staff=True)
+    user.user_permissions.add(Permission.objects.get(codename="view_accesstoken"))
+    return user
+
+
+def test_somebody_without_staff_status_does_not_get_in(alice: User, browser: Browser) -> None:
+    assert browser(alice).get(TOKENS)["Location"].startswith("/admin/login/")
+
+
+def test_looking_at_tokens_is_not_making_or_ending_them(alice: User, viewer: User, browser: Browser) -> None:
+    token, _ = AccessToken.objects.issue(alice, "laptop")
+    client = browser(viewer)
+    assert client.get(TOKENS).status_code == 200
+    assert client.get(f"{TOKENS}add/").status_code == 403
+    client.post(TOKENS, {"action": "revoke_chosen", "_selected_action": [str(token.pk)]})
+    assert (
+        client.post(f"{TOKENS}{token.pk}/change/", {"name": "x", "access_accesstoken_revoke_this": "1"}).status_code
+        == 403
+    )
+    token.refresh_from_db()
+    assert (token.revoked, token.name) == (None, "laptop")
+
+
+def test_no_page_shows_a_token_or_its_digest_and_no_search_finds_one(alice: User, root: User, browser: Browser) -> None:
+    token, text = AccessToken.objects.issue(alice, "laptop")
+    client = browser(root)
+    for path in (
+        TOKENS,
+        f"{TOKENS}{token.pk}/change/",
+        f"{TOKENS}{token.pk}/history/",
+        f"/admin/auth/user/{alice.pk}/change/",
+    ):
+        page = client.get(path).content.decode()
+        assert text not in page
+        assert token.digest not in page
+    for secret in (text, token.digest, token.prefix):
+        assert "0 results" in client.get(TOKENS, {"q": secret}).content.decode()
+
+
+def test_tokens_are_revoked_and_not_deleted(alice: User, root: User, browser: Browser) -> None:
+    token, _ = AccessToken.objects.issue(alice, "laptop")
+    assert browser(root).post(f"{TOKENS}{token.pk}/delete/", {"post": "yes"}).status_code == 403
+    client = browser(root)
+    client.post(TOKENS, {"action": "delete_selected", "_selected_action": [str(token.pk)], "post": "yes"})
+    assert AccessToken.objects.filter(pk=token.pk).exists()
+
+
+def test_a_person_is_deleted_together_with_their_tokens(alice: User, root: User, browser: Browser) -> None:
+    AccessToken.objects.issue(alice, "laptop")
+    browser(root).post(f"/admin/auth/user/{alice.pk}/delete/", {"post": "yes"})
+    assert not User.objects.filter(username="alice").exists()
+    assert not AccessToken.objects.exists()
+
+
+def test_a_token_made_for_somebody_is_shown_once(alice: User, root: User, browser: Browser) -> None:
+    toolset = factories.make_toolset("Numbers")
+    client = browser(root)
+    sent = {"user": alice.pk, "name": "robot", "days": "10", "restricted": "on", "toolsets": [toolset.pk]}
+    answer = client.post(f"{TOKENS}add/", sent)
+    (text,) = set(TOKEN.findall(answer.content.decode()))
+    assert "no-store" in answer["Cache-Control"]
+    token = AccessToken.objects.get()
+    assert (token.user, token.name, token.digest, token.restricted) == (alice, "robot", digest_of(text), True)
+    assert (token.expires - token.created).days == 10
+    assert list(token.toolsets.all()) == [toolset]
+    for path in (TOKENS, f"{TOKENS}{token.pk}/change/", f"{TOKENS}{token.pk}/history/"):
+        assert text not in client.get(path).content.decode()
+
+
+def test_chosen_tokens_are_revoked(alice: User, root: User, browser: Browser) -> None:
+    chosen = [AccessToken.objects.issue(alice, str(number))[0] for number in range(2)]
+    other, _ = AccessToken.objects.issue(alice, "other")
+    client = browser(root)
+    sent = {"action": "revoke_chosen", "_selected_action": [token.pk for token in chosen]}
+    assert "2 tokens were revoked" in client.post(TOKENS, sent, follow=True).content.decode()
+    assert set(AccessToken.objects.filter(revoked=None)) == {other}
+
+
+def test_a_token_is_revoked_from_its_page(alice: User, root: User, browser: Browser) -> None:
+    token, _ = AccessToken.objects.issue(alice, "laptop")
+    day, hour = token.expires.strftime("%Y-%m-%d %H:%M:%S").split()
+    sent = {"name": "laptop", "expires_0": day, "expires_1": hour, "access_accesstoken_revoke_this": "1"}
+    browser(root).post(f"{TOKENS}{token.pk}/change/", sent)
+    token.refresh_from_db()
+    assert token.revoked is not None
+
+
+def test_toolsets_restrict_a_token_although_the_switch_was_forgotten(alice: User, root: User, browser: Browser) -> None:
+    toolset = factories.make_toolset("Numbers")
+    client = browser(root)
+    client.post(f"{TOKENS}add/", {"user": alice.pk, "name": "robot", "days": "10", "toolsets": [toolset.pk]})
+    token = AccessToken.objects.get()
+    assert token.restricted
+    token.toolsets.clear()
+    AccessToken.objects.update(restricted=False)
+    day, hour = token.expires.strftime("%Y-%m-%d %H:%M:%S").split()
+    sent = {"name": "robot", "expires_0": day, "expires_1": hour, "toolsets": [toolset.pk]}
+    client.post(f"{TOKENS}{token.pk}/change/", sent)
+    token.refresh_from_db()
+    assert token.restricted
+
+
+@pytest.mark.parametrize("state", ["usable", "expired", "revoked", "nonsense"])
+def test_the_list_filters_by_state(alice: User, root: User, browser: Browser, state: str) -> None:
+    token, _ = AccessToken.objects.issue(alice, "laptop")
+    page = browser(root).get(TOKENS, {"state": state}).content.decode()
+    assert (f"{TOKENS}{token.pk}/change/" in page) == (state in {"usable", "nonsense"})
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/admin/",
+        "/admin/auth/user/",
+        "/admin/auth/user/add/",
+        "/admin/auth/group/",
+        "/admin/auth/group/add/",
+        f"{TOKENS}add/",
+    ],
+)
+def test_the_pages_of_people_work(root: User, browser: Browser, path: str) -> None:
+    answer = browser(root).get(path)
+    assert answer.status_code == 200
+    assert "style-src 'self' 'unsafe-inline'" in answer["Content-Security-Policy"]
+
+
+def test_the_sidebar_holds_only_what_the_person_may_see(viewer: User, browser: Browser) -> None:
+    page = browser(viewer).get("/admin/").content.decode()
+    assert TOKENS in page
+    assert "/admin/auth/user/" not in page
+
+
+def test_a_person_is_made_and_changed_in_the_admin(root: User, browser: Browser) -> None:
+    client = browser(root)
+    password = "correct horse battery staple"
+    made = client.post(
+        "/admin/auth/user/add/",
+        {"username": "dora", "usable_password": "true", "password1": password, "password2": password},
+    )
+    assert made.status_code == 302
+    assert User.objects.get(username="dora").check_password(password)
+
+
+def test_permissions_are_found_by_whoever_changes_people_and_by_nobody_else(
+    root: User, viewer: User, browser: Browser
+) -> None:
+    path = "/admin/autocomplete/"
+    asked = {"app_label": "auth", "model_name": "user", "field_name": "user_permissions", "term": "view_call"}
+    assert browser(viewer).get(path, asked).status_code == 403
+    found = browser(root).get(path, asked).json()["results"]
+    assert [row["text"].rpartition(" | ")[2] for row in found] == ["Can view call"]
+    assert browser(root).get("/admin/auth/permission/add/").status_code == 403

@@ -1,0 +1,51 @@
+"""The clients as data: every text is complete, and what is JSON parses."""
+
+from __future__ import annotations
+
+import base64
+import json
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import pytest
+
+from toolhub.access import clients
+
+PUBLIC = "https://tools.example.com"
+TOKEN = "thp_" + "a" * 43
+
+
+@pytest.mark.parametrize("client", clients.CLIENTS, ids=lambda client: client.key)
+def test_nothing_is_left_to_fill_in_and_json_is_json(client: clients.Client) -> None:
+    parts = clients.fill(client, PUBLIC, TOKEN)
+    whole = "\n".join(part.text for part in parts)
+    assert "@URL@" not in whole
+    assert "@NAME@" not in whole
+    assert "@HTTP@" not in whole
+    assert TOKEN in whole
+    assert f"{PUBLIC}/mcp" in whole
+    for part in parts:
+        if str(part.where).endswith(".json"):
+            json.loads(part.text)
+
+
+def test_keys_are_unique() -> None:
+    assert len(clients.BY_KEY) == len(clients.CLIENTS)
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [("http://tools.lan:8000", True), ("http://localhost:8000", False), ("https://tools.example.com", False)],
+)
+@pytest.mark.parametrize("key", ["mcp-remote", "claude-desktop"])
+def test_the_bridge_is_told_when_the_address_has_no_tls(key: str, url: str, told: bool) -> None:
+    parts = clients.fill(clients.BY_KEY[key], url)
+    assert ("--allow-http" in parts[0].text) == told
+
+
+def test_deeplinks_carry_the_settings() -> None:
+    cursor = clients.deeplink(clients.BY_KEY["cursor"], PUBLIC, TOKEN)
+    packed = parse_qs(urlsplit(cursor).query)["config"][0]
+    assert json.loads(base64.b64decode(packed))["headers"] == {"Authorization": f"Bearer {TOKEN}"}
+    vscode = clients.deeplink(clients.BY_KEY["vscode"], PUBLIC, TOKEN)
+    assert json.loads(unquote(urlsplit(vscode).query))["url"] == f"{PUBLIC}/mcp"
+    assert clients.deeplink(clients.BY_KEY["curl"], PUBLIC, TOKEN) == ""

@@ -1,0 +1,143 @@
+"""Signing in, in the user area and in the admin, with one throttle."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import factories
+from toolhub.access import forms
+from toolhub.access.models import AccessToken
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+    from django.test import Client
+
+Browser = Callable[..., "Client"]
+PASSWORD = "correct horse battery"
+
+
+def sign_in(client: Client, name: str, password: str, path: str = "/sign-in/") -> tuple[int, str]:
+    answer = client.post(path, {"username": name, "password": password})
+    return answer.status_code, answer.content.decode()
+
+
+def without_csrf(page: str, name: str) -> str:
+    """The page as it reads: the token of the form and the name that was typed are the sender's own."""
+    return "".join(line for line in page.splitlines() if "csrfmiddlewaretoken" not in line).replace(name, "NAME")
+
+
+def test_an_unknown_account_and_a_wrong_password_get_the_same_page(alice: User, browser: Browser) -> None:
+    pages = {without_csrf(sign_in(browser(), name, "wrong")[1], name) for name in ("alice", "nobody")}
+    assert len(pages) == 1
+
+
+def test_an_inactive_account_reads_like_a_wrong_password(alice: User, browser: Browser) -> None:
+    wrong = without_csrf(sign_in(browser(), "alice", "wrong")[1], "alice")
+    alice.is_active = False
+    alice.save()
+    assert without_csrf(sign_in(browser(), "alice", PASSWORD)[1], "alice") == wrong
+
+
+@pytest.mark.parametrize("name", ["alice", "nobody"])
+def test_after_too_many_failures_the_right_password_has_to_wait_too(
+    alice: User, browser: Browser, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forms, "NAME_RATE", "3/10h")
+    client = browser()
+    for _ in range(3):
+        assert "Too many failed attempts" not in sign_in(client, name, "wrong")[1]
+    status, page = sign_in(client, name, PASSWORD)
+    assert status == 200
+    assert "Too many failed attempts" in page
+    assert "_auth_user_id" not in client.session
+
+
+def test_the_admin_counts_the_same_failures(root: User, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forms, "NAME_RATE", "3/10h")
+    client = browser()
+    for _ in range(3):
+        sign_in(client, "root", "wrong")
+    status, page = sign_in(client, "root", PASSWORD, "/admin/login/")
+    assert status == 200
+    assert "Too many failed attempts" in page
+
+
+def test_who_signs_in_at_the_door_of_the_admin_is_led_into_it(root: User, browser: Browser) -> None:
+    for address, wanted in (("/admin/login/", "/admin/"), ("/admin/login/?next=/admin/auth/", "/admin/auth/")):
+        client = browser()
+        action = re.search(r'<form action="([^"]*)"', client.get(address).content.decode())
+        assert action is not None
+        answer = client.post(action[1], {"username": "root", "password": PASSWORD})
+        assert (answer.status_code, answer["Location"]) == (302, wanted)
+
+
+def test_one_address_cannot_try_one_password_on_every_account(
+    alice: User, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forms, "ADDRESS_RATE", "5/10h")
+    client = browser()
+    for number in range(5):
+        sign_in(client, f"guess{number}", "letmein")
+    assert "Too many failed attempts" in sign_in(client, "alice", PASSWORD)[1]
+
+
+def test_signing_in_does_not_lead_to_another_site(alice: User, browser: Browser) -> None:
+    client = browser()
+    answer = client.post("/sign-in/", {"username": "alice", "password": PASSWORD, "next": "https://elsewhere.example/"})
+    assert answer["Location"] == "/"
+
+
+def test_signing_out_needs_a_post(alice: User, browser: Browser) -> None:
+    client = browser(alice)
+    assert client.get("/sign-out/").status_code == 405
+    assert client.post("/sign-out/")["Location"] == "/sign-in/"
+    assert client.get("/tools/")["Location"].startswith("/sign-in/")
+
+
+def test_the_right_password_leads_to_the_page_that_was_wanted(alice: User, browser: Browser) -> None:
+    client = browser()
+    wanted = client.get("/tokens/")
+    assert wanted["Location"] == "/sign-in/?next=/tokens/"
+    answer = client.post("/sign-in/", {"username": "alice", "password": PASSWORD, "next": "/tokens/"})
+    assert answer["Location"] == "/tokens/"
+    assert client.get("/")["Location"] == "/tools/"
+
+
+def lands(client: Client, name: str = "alice") -> str:
+    """Where somebody gets to who signs in at the front door."""
+    door = client.get("/")["Location"]
+    answer = client.post(door, {"username": name, "password": PASSWORD}, follow=True)
+    return str(answer.redirect_chain[-1][0])
+
+
+def test_who_has_tools_and_no_token_that_works_lands_where_a_client_is_connected(alice: User, browser: Browser) -> None:
+    factories.grant(alice, factories.make_tool("hers"))
+    assert lands(browser()) == "/connect/"
+    token, _ = AccessToken.objects.issue(alice, "laptop")
+    assert lands(browser()) == "/tools/"
+    token.revoke()
+    assert lands(browser()) == "/connect/"
+
+
+def test_who_was_granted_nothing_lands_on_the_page_that_says_whom_to_ask(
+    alice: User, bob: User, browser: Browser
+) -> None:
+    factories.grant(bob, factories.make_tool("his"))
+    client = browser()
+    assert lands(client) == "/tools/"
+    assert "Ask whoever runs this server" in client.get("/tools/").content.decode()
+
+
+def test_a_new_password_needs_the_old_one_and_ends_other_sessions(alice: User, browser: Browser) -> None:
+    here, elsewhere = browser(alice), browser(alice)
+    new = {"new_password1": "a different long phrase", "new_password2": "a different long phrase"}
+    assert here.post("/password/", {"old_password": "wrong", **new}).status_code == 200
+    alice.refresh_from_db()
+    assert alice.check_password(PASSWORD)
+    assert here.post("/password/", {"old_password": PASSWORD, **new}).status_code == 302
+    assert here.get("/tools/").status_code == 200
+    assert elsewhere.get("/tools/")["Location"].startswith("/sign-in/")

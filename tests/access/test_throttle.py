@@ -1,0 +1,53 @@
+"""Counting failures: with Redis away guessing stays slow, and a bad rate is named before anything starts."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from typing import Any
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+
+from toolhub import env
+from toolhub.access import throttle
+
+
+@pytest.mark.parametrize("value", ["60", "60/", "/m", "60/w", "sixty/m", "60/0m", "-1/m", "60/m/m"])
+def test_a_rate_that_is_none_is_named(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLHUB_BAD_TOKENS_RATE", value)
+    with pytest.raises(ImproperlyConfigured, match="TOOLHUB_BAD_TOKENS_RATE must be a rate"):
+        env.rate("TOOLHUB_BAD_TOKENS_RATE", "60/m")
+
+
+@pytest.mark.parametrize("value", ["60/m", "100/10s", "0/d"])
+def test_a_rate_is_taken(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLHUB_BAD_TOKENS_RATE", value)
+    assert env.rate("TOOLHUB_BAD_TOKENS_RATE", "60/m") == value
+
+
+def test_looking_counts_nothing_and_each_key_has_its_own_count() -> None:
+    key, other = secrets.token_hex(), secrets.token_hex()
+    assert [throttle.wait("test", key, "2/d", count=False) for _ in range(5)] == [0] * 5
+    assert throttle.wait("test", key, "2/d", count=True) == 0
+    assert throttle.wait("test", key, "2/d", count=True) > 0
+    assert throttle.wait("test", key, "2/d", count=False) > 0
+    assert throttle.wait("test", other, "2/d", count=False) == 0
+    assert throttle.wait("other", key, "2/d", count=False) == 0
+
+
+def test_while_redis_is_away_this_process_counts(settings: Any) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        nobody = f"redis://127.0.0.1:{taken.getsockname()[1]}/0"
+        settings.CACHES = {
+            **settings.CACHES,
+            "limits": {
+                "BACKEND": "catalog.limit_cache.LimitCache",
+                "LOCATION": nobody,
+                "OPTIONS": {"socket_timeout": 2},
+            },
+        }
+        key = secrets.token_hex()
+        assert throttle.wait("test", key, "2/d", count=True) == 0
+        assert throttle.wait("test", key, "2/d", count=True) > 0

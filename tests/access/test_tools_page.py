@@ -1,0 +1,98 @@
+"""`/tools/`: nobody else's, bounded whatever the tools say, and all about each one on its own page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests import factories
+from tests.access.test_pages import HOSTILE
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+    from django.test import Client
+
+Browser = Callable[..., "Client"]
+MOST_BYTES = 300_000
+
+
+def wordy(count: int) -> dict[str, Any]:
+    """A schema with parameters that say a lot."""
+    one = {"type": "string", "description": HOSTILE * 20, "enum": [HOSTILE + str(n) for n in range(5)]}
+    return {"type": "object", "properties": {f"parameter_{number}": one for number in range(count)}}
+
+
+def test_a_tool_that_is_not_mine_reads_like_one_that_never_was(alice: User, bob: User, browser: Browser) -> None:
+    factories.grant(alice, factories.make_tool("hers"))
+    client = browser(bob)
+    not_his, nowhere = client.get("/tools/hers/"), client.get("/tools/never_was/")
+    assert (not_his.status_code, nowhere.status_code) == (404, 404)
+    assert not_his.content == nowhere.content
+    assert browser(None).get("/tools/hers/").status_code == 302
+
+
+@pytest.mark.parametrize("parameters", [1, 90])
+def test_a_page_is_bounded_whatever_its_tools_say(alice: User, browser: Browser, parameters: int) -> None:
+    toolset = factories.make_toolset("Wordy")
+    schema = wordy(parameters)
+    for number in range(60):
+        factories.make_tool(
+            f"wordy_{number:02}", toolset=toolset, title=HOSTILE, description=HOSTILE * 200, input_schema=schema
+        )
+    for number in range(40):
+        factories.make_resource(f"docs://{number}", toolset=toolset, description=HOSTILE * 200)
+        factories.make_prompt(f"prompt_{number}", toolset=toolset, description=HOSTILE * 200)
+    factories.grant(alice, toolset)
+    client = browser(alice)
+    for path in ("/tools/", "/tools/?page=2", "/tools/?q=wordy", "/tools/wordy_00/"):
+        answer = client.get(path)
+        assert answer.status_code == 200
+        assert len(answer.content) < MOST_BYTES, path
+        assert "<script>alert" not in answer.content.decode()
+
+
+def test_parameters_that_do_not_fit_are_on_the_tools_own_page(
+    alice: User, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("catalog.views.PARAMETER_BYTES", 10)
+    factories.grant(alice, factories.make_tool("add", input_schema=wordy(2)))
+    client = browser(alice)
+    page = client.get("/tools/").content.decode()
+    assert "parameter_1" not in page
+    assert 'href="/tools/add/"' in page
+    assert "parameter_1" in client.get("/tools/add/").content.decode()
+
+
+def test_a_tools_own_page_says_what_it_does_and_what_is_left(alice: User, browser: Browser) -> None:
+    tool = factories.make_tool("add", title="Add", description="Adds.\n\nTwo numbers.", read_only=True)
+    factories.grant(alice, tool)
+    factories.limit("7/h", tool)
+    page = browser(alice).get("/tools/add/").content.decode()
+    for text in (
+        "Add",
+        "Two numbers.",
+        "only reads",
+        "7 of 7 left",
+        "at most 7 calls an hour",
+        "The first number.",
+        "/calls/?tool=add",
+        "Schema",
+    ):
+        assert text in page
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_number_of_queries_does_not_grow_with_the_tools(
+    alice: User, browser: Browser, django_assert_max_num_queries: Any
+) -> None:
+    toolset = factories.make_toolset("Many")
+    for number in range(60):
+        factories.make_tool(f"tool_{number}", toolset=toolset)
+    factories.grant(alice, toolset)
+    factories.load()
+    client = browser(alice)
+    for path in ("/tools/", "/tools/?page=2", "/tools/?q=tool_5&kind=changes", "/tools/tool_1/"):
+        with django_assert_max_num_queries(4):
+            client.get(path)

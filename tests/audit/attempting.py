@@ -1,0 +1,33 @@
+"""Attempts for tests: alice, from her laptop."""
+
+from __future__ import annotations
+
+import asyncio
+
+from audit import recorder
+from audit.caller import Caller, Credential
+
+ALICE = Caller(
+    Credential(7, "alice", "token:1", "laptop", None, None), "http", "2025-11-25", "192.0.2.7", "inspector", "1.0"
+)
+
+
+def intent(name: str = "calculate_sum", arguments: str = '{"a":1,"b":2}') -> recorder.Intent:
+    return recorder.Intent(ALICE, "tools/call", name, 3, "d" * 64, "grant 1", arguments, "17")
+
+
+def ending(outcome: str = "ok", result: str = '{"content":[{"type":"text","text":"3"}]}') -> recorder.Ending:
+    return recorder.Ending(outcome, result=result, result_bytes=len(result), result_sha256="e" * 64)
+
+
+async def call(name: str = "calculate_sum", outcome: str = "ok") -> str:
+    begun = await recorder.begin(intent(name))
+    await recorder.finish(begun, ending(outcome))
+    return begun.id.hex
+
+
+async def until_ready() -> None:
+    """Returns when calls can be recorded again."""
+    async with asyncio.timeout(60):
+        while await recorder.ready() is not None:
+            await asyncio.sleep(0.02)

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from audit import heads, keys, recorder
+from audit.models import Checkpoint, Link, Writer
+from tests.audit.attempting import call
+from tests.audit.stores import RecordStore
+from tests.waiting import until
+
+
+def test_a_line_that_was_changed_is_not_signed(sqlite_store: RecordStore, settings: Any) -> None:
+    settings.CHECKPOINT_FILE = str(sqlite_store.folder / "heads.jsonl")
+    asyncio.run(call())
+    recorder.stop_now(30)
+    head = heads.read_file(sqlite_store.folder / "heads.jsonl")[-1]
+    assert head.signed
+    for field, value in {"number": 9, "at": 1, "previous": "0", "heads": "{}", "hash": "0", "signature": "zz"}.items():
+        data = {name: getattr(head, name) for name in heads.Head.__slots__} | {field: value}
+        assert not heads.Head(**data).signed, field
+
+
+def test_a_stop_signs_the_heads_of_all_chains(record_store: RecordStore) -> None:
+    recorder.action("root", "added", "tool", "1", None, None)
+    asyncio.run(call())
+    recorder.stop_now(30)
+    signed: dict[int, tuple[int, str]] = {}
+    for row in Checkpoint.objects.order_by("number"):
+        signed.update(heads.read_heads(row.heads))
+    expected = {
+        writer: Link.objects.filter(writer=writer).order_by("-sequence").values_list("sequence", "hash")[0]
+        for writer in Writer.objects.values_list("id", flat=True)
+    }
+    assert signed == expected
+    assert list(Writer.objects.filter(id__gt=100).values_list("sealed", flat=True)) == [True]
+
+
+def test_checkpoints_come_while_calls_are_recorded(
+    sqlite_store: RecordStore, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.CHECKPOINT_SECONDS = 0
+    settings.CHECKPOINT_FILE = str(sqlite_store.folder / "kept" / "heads.jsonl")
+    caplog.set_level("INFO", "audit")
+
+    async def scenario() -> None:
+        await call()
+        writer = recorder._writer
+        assert writer is not None
+        writer._next_heartbeat = 0.0
+        await call()
+
+    asyncio.run(scenario())
+    until(Checkpoint.objects.exists)
+    recorder.stop_now(30)
+    kept = heads.read_file(sqlite_store.folder / "kept" / "heads.jsonl")
+    assert [head.number for head in kept] == list(range(1, Checkpoint.objects.count() + 1))
+    assert all(head.line() in caplog.text for head in kept)
+    assert heads.Head.parse(json.dumps(json.loads(kept[0].line()))) == kept[0]
+
+
+def test_the_key_is_not_in_what_it_signs(settings: Any) -> None:
+    head = heads.Head.sign(1, 2, "{}", "0" * 64)
+    assert settings.RECORD_KEY not in head.line()
+    assert keys.name() == head.key
+    settings.RECORD_KEY = ""
+    assert heads.Head.sign(1, 2, "{}", "0" * 64).key != head.key

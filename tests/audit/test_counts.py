@@ -1,0 +1,97 @@
+"""The numbers of a page are those of one moment, although calls move into the tallies while they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection, connections
+
+from audit import counts, tallies, times
+from audit.models import Tallied, Tally
+from audit.moments import one_moment
+from tests.audit.rows import call, save
+from tests.audit.stores import RecordStore
+
+QUERIES = 8
+"""Of a report, and one more: what happens before that never happens."""
+
+
+@pytest.fixture
+def tables(record_store: RecordStore) -> None:
+    with connections["default"].schema_editor() as editor:
+        editor.create_model(Tally)
+        editor.create_model(Tallied)
+
+
+def elsewhere(work: Callable[[], Any]) -> None:
+    """In a thread with a connection of its own, as another process would."""
+
+    def within() -> None:
+        try:
+            work()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(within).result(60)
+
+
+class Before:
+    """Has `work` done elsewhere just before the query of that number."""
+
+    def __init__(self, number: int, work: Callable[[], Any]) -> None:
+        self.number, self.work, self.seen = number, work, 0
+
+    def __call__(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if sql.startswith("SELECT"):
+            if self.seen == self.number:
+                elsewhere(self.work)
+            self.seen += 1
+        return execute(sql, params, many, context)
+
+
+def save_calls(number: int) -> None:
+    """Three calls that nobody counted yet, of a tool and a person each time."""
+    started = times.from_ms(times.now_ms()) - timedelta(seconds=90)
+    values = {"target_id": 1, "name": "tool", "user_id": 7}
+    save(*(call(10 * number + each, started_at=started, **values) for each in range(3)))
+
+
+def count() -> None:
+    assert tallies.catch_up()
+
+
+@pytest.mark.usefixtures("tables")
+@pytest.mark.parametrize("before", range(QUERIES))
+def test_no_call_is_counted_twice_or_missed_when_it_is_tallied_while_a_page_counts(before: int) -> None:
+    save_calls(1)
+    with connection.execute_wrapper(Before(before, count)):
+        report = counts.report("7d")
+    assert (report.calls, report.tools, report.users) == (3, [("tool", 3, 0)], [(7, 3, 0)])
+
+
+@pytest.mark.usefixtures("tables")
+@pytest.mark.parametrize("before", range(4))
+def test_neither_are_the_calls_of_tools_that_are_looked_through_for_unused_ones(before: int) -> None:
+    save_calls(1)
+    with connection.execute_wrapper(Before(before, count)):
+        found, _, live = counts.called_since(times.from_ms(times.now_ms()) - timedelta(days=3))
+    assert (found, live) == ({"tool": (3, 0)}, True)
+
+
+@pytest.mark.usefixtures("tables")
+def test_what_is_read_at_one_moment_holds_up_nobody_who_writes() -> None:
+    save_calls(1)
+    with one_moment():
+        assert counts.report("24h").calls == 3
+        elsewhere(lambda: save_calls(2))
+        elsewhere(count)
+        assert not Tally.objects.exists()
+    assert Tally.objects.exists()
+    with connection.cursor() as cursor:  # the next transaction may write as ever
+        cursor.execute("DELETE FROM audit_call")
+    assert counts.report("7d").calls == 6

@@ -1,0 +1,191 @@
+"""The record as JSON Lines and CSV: complete, filtered, safe to open, streamed, and itself on record."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.core.management import CommandError, call_command
+from django.test import AsyncClient
+from django.urls import reverse
+
+from audit import checking, export, verify
+from audit.models import Action, Call, Verification
+from audit.searches import Question
+from tests.audit.rows import NOON, call, save
+
+pytestmark = pytest.mark.django_db
+FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", '=HYPERLINK("http://x")']
+
+
+@pytest.fixture
+def auditor(db):
+    user = User.objects.create_user("audrey", is_staff=True)
+    user.groups.add(Group.objects.get(name="auditor"))
+    return user
+
+
+def body(response) -> str:
+    return b"".join(response.streaming_content).decode()
+
+
+def test_a_table_of_calls_holds_no_formulas():
+    save(
+        *(
+            call(number, name=text, username=text, arguments=text, rule=f"x{text}")
+            for number, text in enumerate(FORMULAS)
+        )
+    )
+    rows = list(csv.DictReader(io.StringIO(b"".join(export.chunks(Question(), "csv")).decode(), newline="")))
+    assert [row["name"] for row in rows] == [f"'{text}" for text in reversed(FORMULAS)]
+    assert [row["rule"] for row in rows] == [f"x{text}" for text in reversed(FORMULAS)]
+    for row in rows:
+        assert not any(value.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) for value in row.values())
+
+
+def test_json_lines_hold_every_column_exactly(alice):
+    row = save(call(1, user=alice, arguments='{"a":"=1+1 \\u2028 M\\u00fcller"}', result="\u2028\u0085 line\nbreaks"))[
+        0
+    ]
+    text = b"".join(export.chunks(Question(), "jsonl")).decode()
+    assert text.count("\n") == 1
+    line = json.loads(text)
+    assert line.keys() == {field.attname for field in Call._meta.concrete_fields}
+    assert all(line[name] == getattr(row, name) for name in ("user_id", "username", "rule", "duration_us", "end_link"))
+    assert line["id"] == str(row.pk) and line["started_at"] == "2026-03-01T12:00:01.000+00:00"
+    assert line["arguments"] == row.arguments and line["result"] == row.result
+
+
+def test_the_download_is_what_the_list_was_filtered_to_and_is_on_record(client, auditor, alice, bob):
+    mine = save(*(call(number, user=alice, outcome="refused") for number in range(3)))
+    save(call(10, user=bob, outcome="refused"), call(11, user=alice))
+    client.force_login(auditor)
+    page = client.get(reverse("admin:audit_call_changelist"), {"user": "alice", "outcome": "refused"})
+    for _, address in page.context["exports"]:
+        response = client.get(address)
+        assert response.status_code == 200 and "attachment" in response["Content-Disposition"]
+        text = body(response)
+        assert all(str(row.pk) in text for row in mine) and "bob" not in text and len(text.splitlines()) in {3, 4}
+    first, second = Action.objects.filter(verb="exported")
+    assert first.actor == second.actor == "audrey"
+    assert json.loads(second.after) == {"format": "jsonl", "filters": {"user": "alice", "outcome": "refused"}}
+
+
+def test_an_export_is_on_record_before_its_first_line(client, auditor):
+    client.force_login(auditor)
+    response = client.get(reverse("admin:audit_call_export"))
+    assert Action.objects.filter(verb="exported").count() == 1
+    response.close()
+
+
+def test_a_format_that_is_none_is_refused(client, auditor):
+    client.force_login(auditor)
+    assert client.get(reverse("admin:audit_call_export"), {"format": "exe"}).status_code == 400
+    assert not Action.objects.filter(verb="exported").exists()
+
+
+def test_an_export_reads_small_batches_whatever_the_size(alice, monkeypatch, django_assert_num_queries):
+    monkeypatch.setattr(export, "BATCH", 100)
+    save(*(call(number, user=alice) for number in range(250)))
+    with django_assert_num_queries(11):  # where a batch ends, the keys of its rows, and the rows: few of them at first
+        chunks = export.chunks(Question(), "jsonl")
+        assert [chunk.count(b"\n") for chunk in chunks] == [20, 40, 40, 100, 50]
+
+
+def test_an_export_of_large_results_loads_few_at_a_time(alice):
+    large, small = "x" * 1_000_000, "y"
+    texts = [large if 10 <= number < 30 else small for number in range(130)]
+    save(*(call(n, user=alice, result=text, result_bytes=len(text)) for n, text in enumerate(texts)))
+    sizes = [len(chunk) for chunk in export.chunks(Question(), "jsonl")]
+    assert sum(sizes) > 20_000_000
+    assert max(sizes) < 3_000_000
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_under_asgi_the_download_streams_from_a_thread(monkeypatch):
+    from asgiref.sync import sync_to_async
+
+    def prepare():
+        user = User.objects.create_user("audrey", is_staff=True, is_superuser=True)
+        save(*(call(number) for number in range(210)))
+        return user
+
+    monkeypatch.setattr(export, "BATCH", 100)
+    client = AsyncClient()
+    await client.aforce_login(await sync_to_async(prepare)())
+    response: Any = await client.get(reverse("admin:audit_call_export"), {"format": "csv"})
+    assert response.is_async
+    chunks = [chunk async for chunk in response.streaming_content]
+    assert len(chunks) == 1 + 5 and sum(chunk.count(b"\r\n") for chunk in chunks) == 211
+
+
+def test_the_command_writes_a_new_file_that_only_its_owner_reads(tmp_path, alice, capsys):
+    save(*(call(number, user=alice, outcome=("ok", "timeout")[number % 2]) for number in range(10)))
+    path = tmp_path / "calls.jsonl"
+    call_command(
+        "exportcalls",
+        "--output",
+        str(path),
+        "--user",
+        "alice",
+        "--outcome",
+        "timeout",
+        "--until",
+        "2026-03-01T12:00:08",
+    )
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [row["request_id"] for row in rows] == ["7", "5", "3", "1"]
+    assert os.stat(path).st_mode & 0o077 == 0
+    with pytest.raises(CommandError, match="exists"):
+        call_command("exportcalls", "--output", str(path))
+    call_command("exportcalls", "--format", "csv")
+    assert len(capsys.readouterr().out.splitlines()) == 11
+    assert Action.objects.filter(verb="exported").count() == 3
+
+
+# --- checking the chain from the admin ---------------------------------------------------------------------------
+
+
+@pytest.mark.django_db(transaction=True)
+def test_verify_now_checks_in_the_background_and_the_list_shows_the_result(client):
+    client.force_login(User.objects.create_superuser("root"))
+    response = client.post(reverse("admin:audit_verification_now"))
+    assert response.status_code == 302
+    assert checking.wait(60)
+    found = Verification.objects.get()
+    assert found.ok and found.links > 0
+    assert "Intact; no calls yet" in client.get(reverse("admin:audit_call_changelist")).content.decode()
+    assert Action.objects.filter(verb="checked", actor="root").count() == 1
+    assert verify.run(keep=False).ok
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_check_comes_round_when_the_last_one_is_old(settings):
+    from django.core.cache import cache
+    from django.utils import timezone
+
+    cache.delete("audit:check")
+    settings.VERIFY_SECONDS = 0
+    assert not checking.scheduled()
+    settings.VERIFY_SECONDS = 3600
+    fresh = Verification.objects.create(
+        id=call(1).pk,
+        at=timezone.now() - timedelta(seconds=60),
+        ok=True,
+        through="",
+        problem="",
+        links=0,
+        outside_head=False,
+    )
+    assert not checking.scheduled()
+    Verification.objects.filter(pk=fresh.pk).update(at=NOON - timedelta(days=300))
+    assert checking.scheduled()
+    assert checking.wait(60)
+    assert Verification.objects.count() == 2
+    cache.delete("audit:check")

@@ -1,0 +1,230 @@
+"""Finding calls in a big record: filters that combine, pages that meet without gap or overlap, bounded searches."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+
+from audit import call_list
+from audit.models import Call
+from audit.searches import Question, page
+from tests.audit.rows import NOON, call, save
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch):
+    """Only the number of rows bounds a search here: a slow machine must not change what is found."""
+    monkeypatch.setattr("audit.searches.SECONDS", 600)
+
+
+@pytest.fixture
+def record(alice, bob):
+    """120 calls: alice and bob in turn, three tools, four outcomes."""
+    outcomes = ("ok", "ok", "ok", "refused", "timeout")
+    return save(
+        *(
+            call(
+                number,
+                user=(alice, bob)[number % 2],
+                name=("calculate_sum", "read_file", "get_weather")[number % 3],
+                outcome=outcomes[number % 5],
+                transport=("http", "websocket")[number % 7 == 0],
+                client_name=("claude-code", "Cursor")[number % 4 == 0],
+                arguments=f'{{"note":"number {number} M\\u00fcller"}}',
+            )
+            for number in range(120)
+        )
+    )
+
+
+def found(**parts):
+    return [row.pk for row in Question(**parts).page(size=500).rows]
+
+
+def newest_first(calls, wanted):
+    return [row.pk for row in reversed(calls) if wanted(row)]
+
+
+CONDITIONS = {
+    "user": ("alice", lambda row: row.username == "alice"),
+    "outcome": ("timeout", lambda row: row.outcome == "timeout"),
+    "tool": ("read_file", lambda row: row.name == "read_file"),
+    "transport": ("websocket", lambda row: row.transport == "websocket"),
+    "client": ("curs", lambda row: row.client_name == "Cursor"),
+    "method": ("tools/call", lambda row: True),
+    "credential": ("laptop", lambda row: True),
+    "since": ("2026-03-01T12:00:30", lambda row: row.started_at >= NOON + timedelta(seconds=30)),
+    "until": ("2026-03-01T12:01:40", lambda row: row.started_at < NOON + timedelta(seconds=100)),
+    "q": ("NUMBER 1", lambda row: "number 1" in row.arguments),
+}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [*itertools.combinations(CONDITIONS, 1), *itertools.combinations(CONDITIONS, 2), ("user", "outcome", "tool", "q")],
+)
+def test_filters_combine(record, names):
+    parts = {name: CONDITIONS[name][0] for name in names}
+    assert found(**parts) == newest_first(record, lambda row: all(CONDITIONS[name][1](row) for name in names))
+
+
+def test_outcomes_other_than_ok_are_one_choice_and_ok_with_a_tool_another(record):
+    assert found(outcome="not_ok") == newest_first(record, lambda row: row.outcome != "ok")
+    assert found(outcome="ok", tool="read_file") == newest_first(
+        record, lambda row: row.outcome == "ok" and row.name == "read_file"
+    )
+
+
+@pytest.mark.parametrize(
+    "since, until", [("2026-03-01", "2026-03-01"), ("2026-03-01T13:00:00+01:00", ""), ("", "2026-03-02")]
+)
+def test_days_and_time_zones_are_understood(record, since, until):
+    assert len(found(since=since, until=until)) == 120
+
+
+@pytest.mark.parametrize("text", ["2026-13-45", "yesterday", "2026-02-30T99:00", "0000-00-00"])
+def test_a_date_that_is_none_is_ignored(record, text):
+    assert len(found(since=text)) == 120
+
+
+def test_a_call_is_found_by_its_id_in_every_spelling(record):
+    wanted = record[17]
+    for text in (str(wanted.pk), wanted.pk.hex, str(wanted.pk).upper()):
+        assert found(q=text) == [wanted.pk]
+    assert found(q="0198c0de-0000-7000-8000-000000000000") == []
+
+
+@pytest.mark.parametrize("text", ["Müller", "read_FILE", "bob", "cursor", "lapt"])
+def test_text_is_found_in_arguments_tool_user_client_and_credential(record, text):
+    assert found(q=text)
+
+
+@pytest.mark.parametrize("text", ["%", "\\", '"', "'", "'; DROP TABLE audit_call; --", "read%file", "read?file"])
+def test_text_is_taken_literally(record, text):
+    assert found(q=text) == []
+    assert found(q="read_f") and not found(q="readxf")
+
+
+def test_characters_that_no_text_has_are_left_out_of_the_question(record):
+    assert found(q="read\x00_file\ud800") == found(q="read_file")
+
+
+def test_an_account_that_is_gone_still_has_its_calls(record, alice):
+    User.objects.filter(pk=alice.pk).delete()
+    assert len(found(user="alice")) == 60
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {},
+        {"user": "alice"},
+        {"q": "number"},
+        {"outcome": "not_ok", "transport": "http"},
+        {"user": "alice", "tool": "read_file"},
+        {"user": "bob", "tool": "calculate_sum", "outcome": "ok", "since": "2026-03-01T12:00:20"},
+    ],
+)
+def test_pages_forward_and_back_hold_every_call_once(record, parts, monkeypatch):
+    whole = found(**parts)
+    assert whole
+    monkeypatch.setattr("audit.searches._FIRST_SLICE", 5)
+    forward, cursor = [], ""
+    while True:
+        part = Question(**parts).page(before=cursor, size=7)
+        forward += [row.pk for row in part.rows]
+        if not part.older:
+            break
+        cursor = part.older
+    assert forward == whole
+    back: list[Any] = []
+    cursor = part.newer
+    last = [row.pk for row in part.rows]
+    while cursor:
+        part = Question(**parts).page(after=cursor, size=7)
+        back = [row.pk for row in part.rows] + back
+        cursor = part.newer
+    assert back + last == whole
+
+
+def test_a_new_call_does_not_shift_the_page_that_somebody_reads(record, alice):
+    cursor = Question().page(size=10).older
+    before = [row.pk for row in Question().page(before=cursor, size=10).rows]
+    save(call(500, user=alice))
+    assert [row.pk for row in Question().page(before=cursor, size=10).rows] == before
+
+
+def test_a_search_that_uses_up_its_budget_says_so_and_goes_on_from_there(record, monkeypatch):
+    monkeypatch.setattr("audit.searches._FIRST_SLICE", 10)
+    first = Question(q="number 5 M").page(budget=50)
+    assert first.rows == [] and first.older and first.looked_through is not None
+    assert first.looked_through == record[70].started_at
+    second = Question(q="number 5 m").page(before=first.older, budget=100)
+    assert [row.pk for row in second.rows] == [record[5].pk]
+    assert second.looked_through is None and not second.older
+
+
+def test_a_search_looks_through_no_more_rows_than_it_needs(record, django_assert_num_queries):
+    with django_assert_num_queries(2):
+        Question(q="number").page(size=5)
+    with django_assert_num_queries(1):
+        Question(outcome="timeout").page()
+    with django_assert_num_queries(2):  # the account, the page
+        Question(user="alice", outcome="refused").page()
+
+
+@pytest.mark.parametrize("cursor", ["x", "1", "'", "before-x", "g" * 32])
+def test_a_cursor_that_is_none_is_refused(record, cursor):
+    with pytest.raises(ValueError):
+        Question().page(before=cursor)
+    with pytest.raises(ValueError):
+        call_list.page_for_user(1, {}, cursor)
+
+
+def test_a_person_sees_their_own_calls_only_whatever_they_ask_for(record, alice, bob, charlie):
+    for filters in ({}, {"user": "bob"}, {"q": "bob"}, {"q": str(record[1].pk)}, {"user_id": bob.pk}):
+        rows = call_list.page_for_user(alice.pk, filters, size=500).rows
+        assert {row.username for row in rows} <= {"alice"}
+    assert len(call_list.page_for_user(alice.pk, {}, size=500).rows) == 60
+    assert call_list.page_for_user(charlie.pk, {}).rows == []
+    assert call_list.one_for_user(bob.pk, record[0].pk) is None
+    assert call_list.one_for_user(alice.pk, str(record[0].pk)) == record[0]
+    assert call_list.one_for_user(alice.pk, "nonsense") is None
+
+
+def test_a_persons_pages_go_both_ways(record, alice):
+    first = call_list.page_for_user(alice.pk, {"outcome": "ok"}, size=10)
+    second = call_list.page_for_user(alice.pk, {"outcome": "ok"}, first.older, size=10)
+    again = call_list.page_for_user(alice.pk, {"outcome": "ok"}, second.newer, size=10)
+    assert [row.pk for row in again.rows] == [row.pk for row in first.rows]
+    assert not first.newer and not again.newer and second.newer
+
+
+def test_a_persons_page_is_one_query(record, alice, django_assert_num_queries):
+    for filters in ({}, {"outcome": "ok"}):
+        with django_assert_num_queries(1):
+            call_list.page_for_user(alice.pk, filters)
+
+
+def test_lists_do_not_read_bodies(record, django_assert_num_queries):
+    row = Question().page().rows[0]
+    with django_assert_num_queries(2):
+        assert row.arguments and row.result
+
+
+def test_every_row_is_read_in_batches(record, django_assert_num_queries):
+    with django_assert_num_queries(3 * 13 - 1):  # where a batch ends, the keys of its rows, the rows
+        batches = list(Question().every(10))
+    assert [row.pk for batch in batches for row in batch] == [row.pk for row in reversed(record)]
+    assert [row.pk for batch in Question(q="number 11").every(7) for row in batch] == found(q="number 11")
+
+
+def test_any_model_can_be_paged_by_its_key(record):
+    rows = page(Call.objects.all(), None, size=3)
+    assert len(rows.rows) == 3 and rows.older

@@ -1,0 +1,62 @@
+"""What the page of a call says about the chain is computed from it, then and there."""
+
+from __future__ import annotations
+
+import asyncio
+
+from audit import proof, recorder, verify
+from audit.models import Call
+from tests.audit.attempting import call, intent
+from tests.audit.stores import RecordStore
+
+
+def recorded() -> None:
+    async def calls() -> None:
+        for number in range(3):
+            await call(f"tool_{number}")
+        await recorder.refuse(intent("nowhere"), recorder.Ending("unknown_tool"))
+        await recorder.stop(30)
+
+    asyncio.run(calls())
+
+
+def test_a_call_that_is_what_was_recorded_is_covered_by_a_checkpoint(record_store: RecordStore) -> None:
+    recorded()
+    verify.run()
+    for row in Call.objects.all():
+        found = proof.of(row)
+        assert (found.tone, found.words) == ("success", "It is what was recorded, and a signed checkpoint covers it.")
+        assert found.checkpoint is not None and found.verified is not None
+        assert len(found.places) == (1 if row.outcome == "unknown_tool" else 2)
+        assert all(place.hash and not place.problem for place in found.places)
+
+
+def test_a_call_that_was_edited_is_named_before_any_check_ran(record_store: RecordStore) -> None:
+    recorded()
+    row = Call.objects.order_by("pk")[1]
+    record_store.sql("UPDATE audit_call SET arguments = '{}', detail = 'nothing' WHERE name = 'tool_1'")
+    found = proof.of(Call.objects.get(pk=row.pk))
+    assert found.tone == "danger"
+    assert [place.problem for place in found.places] == [
+        "how it began was edited after it was recorded",
+        "how it ended was edited after it was recorded",
+    ]
+    assert proof.of(Call.objects.order_by("pk")[0]).tone == "success"
+
+
+def test_a_link_that_was_edited_moved_or_deleted_shows(record_store: RecordStore) -> None:
+    recorded()
+    rows = list(Call.objects.order_by("pk")[:3])
+    record_store.sql(f"UPDATE audit_link SET hash = 'x' WHERE id = {rows[0].link}")
+    record_store.sql(f"DELETE FROM audit_link WHERE id = {rows[1].end_link}")
+    record_store.sql(f"UPDATE audit_link SET subject = '{rows[0].pk.hex}' WHERE id = {rows[2].link}")
+    assert "does not hold on" in proof.of(rows[0]).places[0].problem
+    assert proof.of(rows[1]).places[1].problem == "the link is missing"
+    assert proof.of(rows[2]).places[0].problem == "the link belongs to another record"
+
+
+def test_without_a_checkpoint_it_is_said_that_nothing_signed_it(record_store: RecordStore) -> None:
+    recorded()
+    record_store.sql("DELETE FROM audit_checkpoint")
+    found = proof.of(Call.objects.order_by("pk")[0])
+    assert found.tone == "warning" and found.checkpoint is None and found.verified is None

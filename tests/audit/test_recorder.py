@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+from uuid import UUID
+
+import pytest
+
+from audit import queueing, recorder
+from audit.models import Call
+from tests.audit.attempting import call, ending, intent, until_ready
+from tests.audit.stores import RecordStore
+from tests.waiting import eventually
+
+
+async def test_nothing_is_accepted_when_too_much_waits(
+    sqlite_store: RecordStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await call()
+    monkeypatch.setattr(queueing, "QUEUE", 0)
+    with pytest.raises(recorder.RecordBusy, match="too many calls are waiting"):
+        await recorder.begin(intent())
+    with pytest.raises(recorder.RecordBusy):
+        await recorder.refuse(intent(), ending("refused"))
+    assert recorder.running() == 0
+
+
+async def test_a_call_is_refused_when_there_is_no_room_on_the_disk(sqlite_store: RecordStore, settings) -> None:
+    settings.MIN_FREE_MB = 10**9
+    with pytest.raises(recorder.CannotRecord, match="cannot record calls now: the disk is almost full"):
+        await recorder.begin(intent())
+    assert "almost full" in (await recorder.ready() or "")
+    settings.MIN_FREE_MB = 1
+
+    await until_ready()
+    await call()
+
+
+async def test_an_identifier_that_is_taken_refuses_that_call_and_no_other(record_store: RecordStore) -> None:
+    first = await recorder.begin(intent())
+    again, other = await asyncio.gather(
+        recorder.begin(intent("again"), first.id), recorder.begin(intent("other")), return_exceptions=True
+    )
+    assert isinstance(again, recorder.CannotRecord)
+    assert isinstance(other, recorder.Begun)
+    await asyncio.gather(recorder.finish(first, ending()), recorder.finish(other, ending()))
+    assert set(record_store.outcomes().values()) == {"ok"}
+
+
+async def test_a_call_is_on_record_before_begin_returns(record_store: RecordStore) -> None:
+    begun = await recorder.begin(intent())
+    assert record_store.outcomes() == {begun.id.hex: "running"}
+    assert recorder.running() == 1
+    await recorder.finish(begun, ending())
+    assert record_store.outcomes() == {begun.id.hex: "ok"}
+    assert recorder.running() == 0
+
+
+def test_everything_about_a_call_is_kept(record_store: RecordStore) -> None:
+    row = Call.objects.get(id=UUID(asyncio.run(call())))
+    assert (row.user_id, row.username, row.credential_id, row.credential) == (7, "alice", "token:1", "laptop")
+    assert (row.client_name, row.client_version, row.transport, row.revision) == (
+        "inspector",
+        "1.0",
+        "http",
+        "2025-11-25",
+    )
+    assert (row.address, row.method, row.name, row.target_id) == ("192.0.2.7", "tools/call", "calculate_sum", 3)
+    assert (row.definition, row.rule, row.request_id) == ("d" * 64, "grant 1", "17")
+    assert json.loads(row.arguments) == {"a": 1, "b": 2}
+    assert json.loads(row.result)["content"][0]["text"] == "3"
+    assert (row.result_bytes, row.result_sha256) == (len(row.result), "e" * 64)
+    assert row.ended_at is not None
+    assert row.ended_at >= row.started_at
+    assert row.started_at.microsecond % 1000 == 0
+    assert row.duration_us is not None
+    assert row.duration_us >= 0
+
+
+async def test_a_refusal_is_one_record_with_its_reason(record_store: RecordStore) -> None:
+    id = await recorder.refuse(intent("no_such_tool"), recorder.Ending("unknown_tool", detail="there is no such tool"))
+    assert record_store.outcomes() == {id.hex: "unknown_tool"}
+    assert record_store.sql("SELECT kind FROM audit_link WHERE kind <> 'opened'") == [("refused",)]
+    assert recorder.running() == 0
+
+
+async def test_what_no_database_can_store_is_replaced_and_never_stops_the_record(record_store: RecordStore) -> None:
+    begun = await recorder.begin(intent("nul \x00 and half a pair \ud800", '{"a":"\ud800"}'))
+    await recorder.finish(begun, recorder.Ending("tool_error", detail="\x00", result='{"x":"\udfff"}'))
+    assert record_store.sql("SELECT name, arguments, detail, result FROM audit_call") == [
+        ("nul \ufffd and half a pair ?", '{"a":"?"}', "\ufffd", '{"x":"?"}')
+    ]
+
+
+async def test_what_is_longer_than_its_column_is_cut(record_store: RecordStore) -> None:
+    await call("n" * 5000)
+    assert record_store.sql("SELECT length(name) FROM audit_call") == [(500,)]
+
+
+async def test_an_outcome_is_queued_before_anything_is_awaited(sqlite_store: RecordStore) -> None:
+    begun = await recorder.begin(intent())
+    recorder.finish(begun, ending()).cancel()
+    await eventually(lambda: sqlite_store.outcomes() == {begun.id.hex: "ok"})
+
+
+async def test_a_call_whose_caller_leaves_while_it_is_recorded_does_not_stay_open(record_store: RecordStore) -> None:
+    await call()
+    tasks = [asyncio.create_task(recorder.begin(intent())) for _ in range(20)]
+    await asyncio.sleep(0)
+    for task in tasks:
+        task.cancel()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(isinstance(result, asyncio.CancelledError) for result in results)
+    await recorder.stop(30)
+    assert set(record_store.outcomes().values()) <= {"ok", "cancelled"}
+    assert recorder.running() == 0
+
+
+async def test_calls_at_the_same_time_share_commits(record_store: RecordStore) -> None:
+    ids = await asyncio.gather(*(call() for _ in range(200)))
+    assert record_store.outcomes() == dict.fromkeys(ids, "ok")
+    assert record_store.sql("SELECT count(*) FROM audit_link WHERE kind IN ('begin', 'finish')") == [(400,)]
+
+
+async def test_an_outcome_is_recorded_once(record_store: RecordStore) -> None:
+    begun = await recorder.begin(intent())
+    await asyncio.gather(recorder.finish(begun, ending("timeout")), recorder.finish(begun, ending("ok")))
+    await recorder.finish(begun, ending("cancelled"))
+    assert record_store.outcomes() == {begun.id.hex: "timeout"}
+    assert record_store.sql("SELECT count(*) FROM audit_link WHERE kind = 'finish'") == [(1,)]
+
+
+async def test_a_stop_ends_what_is_still_open_and_the_next_call_opens_a_new_chain(record_store: RecordStore) -> None:
+    begun = await recorder.begin(intent())
+    await recorder.stop(30)
+    assert record_store.outcomes() == {begun.id.hex: "unknown"}
+    assert record_store.sql("SELECT count(*) FROM audit_writer WHERE ended IS NULL") == [(0,)]
+    await call()
+    assert len(record_store.sql("SELECT DISTINCT writer FROM audit_link")) == 2
+
+
+def test_loops_come_and_go(sqlite_store: RecordStore) -> None:
+    first = asyncio.run(call())
+    second = asyncio.run(call())
+    gc.collect()
+    assert sqlite_store.outcomes() == {first: "ok", second: "ok"}
+    assert len(sqlite_store.sql("SELECT DISTINCT writer FROM audit_link")) == 1
+
+
+def test_identifiers_are_versioned_ordered_and_different() -> None:
+    ids = [recorder.new_call_id() for _ in range(10_000)]
+    assert ids == sorted(ids)
+    assert len(set(ids)) == len(ids)
+    assert {(id.version, id.variant) for id in ids} == {(7, "specified in RFC 4122")}
+
+
+async def test_ready_writes_to_know(record_store: RecordStore) -> None:
+    assert await recorder.ready() is None
+
+
+async def test_what_listens_hears_of_every_end_after_its_commit(sqlite_store: RecordStore) -> None:
+    heard: list[tuple[str, str]] = []
+
+    def listen(ended) -> None:
+        there = sqlite_store.outcomes()
+        heard.extend((entry.id.hex, there[entry.id.hex]) for entry in ended)
+
+    recorder.on_finished(listen)
+    try:
+        id = await call()
+        refused = await recorder.refuse(intent(), ending("refused"))
+        await eventually(lambda: heard == [(id, "ok"), (refused.hex, "refused")])
+    finally:
+        recorder.off_finished(listen)

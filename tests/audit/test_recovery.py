@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import StringIO
+from pathlib import Path
+from threading import Barrier, Thread
+
+import pytest
+from django.core.management import call_command
+from django.db import connections
+
+from audit import processes, recorder, recovery, verify
+from audit.writer import GroupWriter
+from tests.audit.attempting import call, ending, intent
+from tests.audit.stores import RecordStore
+from tests.waiting import eventually, until
+
+HOLDER = """
+import asyncio, sys, django
+django.setup()
+from django.conf import settings
+from audit import recorder
+from tests.audit.attempting import intent, ending
+settings.RECORD_SECONDS = 30.0
+async def main():
+    begun = await recorder.begin(intent("held"))
+    print(begun.id.hex, flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    await recorder.finish(begun, ending())
+    print("finished", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+asyncio.run(main())
+"""
+
+
+@contextmanager
+def holder(store: RecordStore) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A process with a call under way."""
+    environment = {**store.environment(), "PYTHONPATH": str(Path(__file__).parents[2])}
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        yield process, process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def closecalls() -> str:
+    out = StringIO()
+    call_command("closecalls", stdout=out)
+    return out.getvalue()
+
+
+def test_a_call_of_a_process_that_lives_is_never_closed(record_store: RecordStore) -> None:
+    with holder(record_store) as (process, id):
+        assert closecalls() == "0 calls became unknown.\n"
+        assert record_store.outcomes()[id] == "running"
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "finished\n"
+    assert closecalls() == "0 calls became unknown.\n"
+    assert record_store.outcomes()[id] == "ok"
+    assert verify.run(keep=False).problems == []
+
+
+def test_a_call_of_a_process_that_was_killed_becomes_unknown_by_itself(record_store: RecordStore) -> None:
+    with holder(record_store) as (process, id):
+        asyncio.run(call("in another process"))
+        process.kill()
+        process.wait()
+        until(lambda: record_store.outcomes()[id] == "unknown", 60)
+    assert record_store.sql("SELECT kind FROM audit_link WHERE kind = 'closed'") == [("closed",)]
+    recorder.stop_now(30)
+    assert record_store.sql("SELECT count(*) FROM audit_writer WHERE ended IS NULL") == [(0,)]
+    assert verify.run(keep=False).problems == []
+
+
+def test_a_process_of_another_machine_is_dead_when_its_heartbeat_stands_still(
+    record_store: RecordStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asyncio.run(begun_elsewhere(record_store))
+    id = next(iter(record_store.outcomes()))
+    assert "--wait tells whether they live" in closecalls()
+    assert record_store.outcomes()[id] == "running"
+    monkeypatch.setattr(recovery, "LEASE", 1.0)
+    monkeypatch.setattr("audit.management.commands.closecalls.LEASE", 1.0)
+    out = StringIO()
+    call_command("closecalls", wait=True, stdout=out)
+    assert out.getvalue() == "1 calls became unknown.\n"
+    assert record_store.outcomes()[id] == "unknown"
+
+
+async def begun_elsewhere(store: RecordStore) -> None:
+    await recorder.begin(intent())
+    writer = recorder._writer
+    assert writer is not None
+    # Its last act is no stop: the lease is not given back.
+    writer.open.clear()
+    await recorder.stop(30)
+    store.sql("UPDATE audit_call SET outcome = 'running'")
+    store.sql("UPDATE audit_writer SET ended = NULL, host = 'another machine' WHERE id > 100")
+
+
+def test_a_chain_that_vanished_beneath_a_process_is_replaced(sqlite_store: RecordStore) -> None:
+    """As in a database that was restored while the server ran."""
+
+    async def scenario() -> None:
+        await call()
+        for table in ("call", "link", "writer", "checkpoint"):
+            sqlite_store.sql(f"DELETE FROM audit_{table}")
+        # The next heartbeat finds that the writer is gone.
+        writer = recorder._writer
+        assert writer is not None
+        before = writer.chain
+        writer._next_heartbeat = 0.0
+        writer._ring()
+        await eventually(lambda: writer.chain is not before)
+        await call()
+
+    asyncio.run(scenario())
+    recorder.stop_now(30)
+    assert verify.run(keep=False).problems == []
+
+
+async def test_a_child_process_shares_nothing_with_its_parent(sqlite_store: RecordStore) -> None:
+    await call()
+    begun = await recorder.begin(intent("the parent's"))
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if recorder._writer is None and recorder.running() == 0 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    await recorder.finish(begun, ending())
+    assert set(sqlite_store.outcomes().values()) == {"ok"}
+
+
+def test_whether_a_process_lives() -> None:
+    process = subprocess.Popen(["sleep", "600"])
+    try:
+        since = processes.born(process.pid)
+        assert processes.lives(process.pid, since)
+        assert not processes.lives(process.pid, since - 1), "another process has its id"
+    finally:
+        process.kill()
+    until(lambda: not processes.lives(process.pid, since), 30, "a process that nobody waited for is dead as well")
+    process.wait()
+    assert not processes.lives(process.pid, since)
+
+
+@pytest.mark.postgres
+def test_processes_that_start_together_get_chains_of_their_own(postgres_store: RecordStore) -> None:
+    together, chains = Barrier(6, timeout=60), list[int]()
+
+    def start() -> None:
+        together.wait()
+        try:
+            GroupWriter.once(lambda writer: chains.append(writer.chain.writer if writer.chain else 0))
+        finally:
+            connections["default"].close()
+
+    threads = [Thread(target=start) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(set(chains)) == 6
+    assert verify.run(keep=False).problems == []

@@ -1,0 +1,342 @@
+"""Secrets do not reach the record: by schema, by name, by value, in every type and spelling."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import re
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from audit import checks, redaction
+from audit.secret_fields import SecretFields
+from audit.secret_names import SecretNames
+
+SECRET = 'canary-"Sécrët"-4711/x+y'
+
+
+def stored(value, schema=None, mode=redaction.REDACTED, **options):
+    return redaction.redactor(schema, mode).text(value, **options)
+
+
+@pytest.fixture
+def configured(settings):
+    settings.REDACT_VALUES = [SECRET]
+    return SECRET
+
+
+@pytest.mark.parametrize("mark", [{"writeOnly": True}, {"format": "password"}, {"x-secret": True}, {"x-secret": "yes"}])
+@pytest.mark.parametrize(
+    "value", ["s3cr3t-value", 815_4711, 1.25, True, None, ["s3cr3t-value"], {"a": {"b": "s3cr3t-value"}}]
+)
+def test_a_field_that_the_schema_marks_is_hidden_whatever_its_type(mark, value):
+    text = stored({"field": value, "other": 1}, {"type": "object", "properties": {"field": mark}})
+    hidden = json.loads(text)["field"]
+    assert hidden.keys() == {"$redacted", "length"}
+    assert "s3cr3t-value" not in text and "8154711" not in text
+    assert json.loads(text)["other"] == 1
+
+
+@pytest.mark.parametrize(
+    "schema, value",
+    [
+        ({"properties": {"a": {"properties": {"b": {"writeOnly": True}}}}}, {"a": {"b": "hide-me"}}),
+        ({"properties": {"a": {"items": {"writeOnly": True}}}}, {"a": ["hide-me", "hide-me"]}),
+        ({"properties": {"a": {"prefixItems": [{}, {"writeOnly": True}]}}}, {"a": ["x", "hide-me"]}),
+        ({"properties": {"a": {"prefixItems": [{}], "items": {"writeOnly": True}}}}, {"a": ["x", "hide-me"]}),
+        ({"properties": {"a": {"items": [{}, {"writeOnly": True}]}}}, {"a": ["x", "hide-me"]}),
+        ({"properties": {"a": {"contains": {"writeOnly": True}}}}, {"a": ["hide-me"]}),
+        ({"additionalProperties": {"writeOnly": True}}, {"anything": "hide-me"}),
+        ({"patternProperties": {"^x_": {"writeOnly": True}}}, {"x_1": "hide-me"}),
+        ({"patternProperties": {"(?=x)": {"writeOnly": True}}}, {"a pattern that cannot be read hides": "hide-me"}),
+        ({"properties": {"a": {"$ref": "#/$defs/S"}}, "$defs": {"S": {"format": "password"}}}, {"a": "hide-me"}),
+        ({"properties": {"a": {"$ref": "#s"}}, "$defs": {"S": {"$anchor": "s", "x-secret": True}}}, {"a": "hide-me"}),
+        ({"$ref": "#/$defs/T", "$defs": {"T": {"properties": {"a": {"writeOnly": True}}}}}, {"a": "hide-me"}),
+        ({"properties": {"a": {"$ref": "elsewhere.json"}}, "x": {"writeOnly": True}}, {"a": "hide-me"}),
+        ({"allOf": [{"properties": {"a": {"writeOnly": True}}}]}, {"a": "hide-me"}),
+        ({"anyOf": [{}, {"properties": {"a": {"writeOnly": True}}}]}, {"a": "hide-me"}),
+        ({"oneOf": [{"properties": {"a": {"writeOnly": True}}}, {}]}, {"a": "hide-me"}),
+        ({"if": {}, "then": {"properties": {"a": {"writeOnly": True}}}}, {"a": "hide-me"}),
+        ({"if": {}, "else": {"properties": {"a": {"writeOnly": True}}}}, {"a": "hide-me"}),
+        ({"dependentSchemas": {"b": {"properties": {"a": {"writeOnly": True}}}}}, {"a": "hide-me"}),
+        ({"properties": {"a": {"anyOf": [{"type": "null"}, {"writeOnly": True}]}}}, {"a": "hide-me"}),
+    ],
+)
+def test_marks_are_found_wherever_a_schema_can_put_them(schema, value):
+    assert "hide-me" not in stored(value, schema)
+
+
+def test_a_schema_that_refers_to_itself_ends_and_hides_at_every_depth():
+    schema = {
+        "$ref": "#/$defs/node",
+        "$defs": {
+            "node": {"properties": {"next": {"$ref": "#/$defs/node"}, "pass_phrase": {"writeOnly": True}, "n": {}}},
+            "loop": {"$ref": "#/$defs/loop"},
+        },
+    }
+    text = stored({"next": {"next": {"pass_phrase": "hide-me", "n": 1}}}, schema)
+    assert "hide-me" not in text and '"n":1' in text
+    assert SecretFields({"$ref": "#", "writeOnly": True}).start
+
+
+def test_a_secret_that_stands_in_another_field_too_is_hidden_there():
+    schema = {"properties": {"key": {"writeOnly": True}}}
+    found: list[str] = []
+    text = stored({"key": "hide-me-4711", "url": "https://x/?k=hide-me-4711"}, schema, found=found)
+    assert "hide-me-4711" not in text
+    assert found == ["hide-me-4711"]
+    result = redaction.result_redactor(None).text(
+        {"content": [{"type": "text", "text": "used hide-me-4711"}]}, extra=found
+    )
+    assert "hide-me-4711" not in result
+    assert "hide-me-4711" not in redaction.detail("cannot log in with hide-me-4711", extra=found)
+
+
+def test_the_output_schema_speaks_of_the_structured_content_and_hides_its_copy_in_the_text():
+    schema = {"properties": {"pin_code_of_door": {"$ref": "#/$defs/p"}}, "$defs": {"p": {"format": "password"}}}
+    structured = {"pin_code_of_door": "hide-me-4711", "floor": 3}
+    result = {"content": [{"type": "text", "text": json.dumps(structured)}], "structuredContent": structured}
+    text = redaction.result_redactor(schema).text(result)
+    assert "hide-me-4711" not in text
+    assert json.loads(text)["structuredContent"]["floor"] == 3
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "password", "PASSWORD", "user_password", "userPassword", "db-passwd", "X-Api-Key", "apiKey", "APIKEY",
+        "api key",        "client_secret", "clientSecret", "access_token", "accessToken",
+        "refresh-token", "Authorization", "Set-Cookie",
+        "aws_secret_access_key", "private_key", "password2", "password_confirmation", "PasswordHash", "pwd", "otp",
+        "credentials", "passphrase", "smtp.password",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("value", ["hide-me", 4711_4711, ["hide-me"], {"deep": "hide-me"}, None])
+def test_names_that_hold_secrets_are_hidden_in_every_spelling(name, value):
+    text = stored({"headers": [{name: value}]})
+    assert "hide-me" not in text and "47114711" not in text
+    assert json.loads(text)["headers"][0][name].keys() == {"$redacted", "length"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["max_tokens", "total_tokens", "nextPageToken", "progressToken", "bypass", "compass", "author", "secretary", "key",
+     "keyword", "path", "monkey", "spin", "tokenizer", "passed", "passenger", "has_password", "description"],
+)  # fmt: skip
+def test_names_that_only_look_like_it_are_kept(name):
+    assert json.loads(stored({name: "kept"})) == {name: "kept"}
+
+
+def test_an_operator_adds_names_and_takes_defaults_away(settings):
+    settings.REDACT_NAMES = ["customer number", "x_internal_*", "-token"]
+    kept = json.loads(stored({"customerNumber": "a", "my_customer_number": "b", "X-Internal-Id": "c", "token": "d"}))
+    assert kept["token"] == "d"
+    assert [type(kept[name]) for name in ("customerNumber", "my_customer_number", "X-Internal-Id")] == [dict] * 3
+
+
+def test_json_inside_a_string_is_looked_through():
+    inner = json.dumps({"user": "u", "password": "hide-me", "again": json.dumps({"api_key": "hide-me"})})
+    text = stored({"body": inner, "content": [{"text": "  " + inner}]})
+    assert "hide-me" not in text
+    assert json.loads(json.loads(text)["body"])["user"] == "u"
+    nested = "hide-me"
+    for _ in range(9):
+        nested = json.dumps({"password": nested})
+    assert "hide-me" not in stored([nested])
+
+
+def spellings():
+    raw = SECRET.encode()
+    return {
+        "whole": SECRET,
+        "inside": f"before {SECRET} after",
+        "json": json.dumps({"a": SECRET}),
+        "json, not ascii": json.dumps({"a": SECRET}, ensure_ascii=False),
+        "json in json": json.dumps(json.dumps({"a": SECRET})),
+        "url": "https://x/?k=" + quote(SECRET, safe=""),
+        "url, small hexadecimals": "https://x/?k=" + re.sub("%..", lambda m: m[0].lower(), quote(SECRET, safe="")),
+        "base64": base64.b64encode(raw).decode(),
+        "base64 after 1": base64.b64encode(b"u:" + raw + b"!").decode(),
+        "base64 after 2": base64.b64encode(b"ux:" + raw).decode(),
+        "base64 for urls": base64.urlsafe_b64encode(b"user:" + raw).decode(),
+        "hexadecimal": raw.hex(),
+        "upper hexadecimal": raw.hex().upper(),
+        "repr": repr({"a": SECRET}),
+        "html": "canary-&quot;Sécrët&quot;-4711/x+y",
+    }
+
+
+def betrayed(text: str) -> bool:
+    raw = SECRET.encode()
+    core = base64.b64encode(raw).decode()[4:-6]
+    return any(
+        sign in text.lower()
+        for sign in ("crët", "cr\\u00ebt", "cr%c3%abt", "4711", raw.hex()[10:30], core.lower(), "cr\\\\u00ebt")
+    )
+
+
+@pytest.mark.parametrize("spelling", list(spellings()))
+@pytest.mark.parametrize("mode", [redaction.REDACTED, redaction.WHOLE])
+def test_a_configured_value_is_hidden_in_every_spelling(configured, spelling, mode):
+    value = spellings()[spelling]
+    for place in ({"note": value}, {"list": [[value]]}, {value: 1}, value):
+        assert not betrayed(stored(place, mode=mode)), place
+    assert not betrayed(redaction.detail(f"failed: {value}"))
+
+
+def test_a_number_that_is_a_configured_value_is_hidden(settings):
+    settings.REDACT_VALUES = ["815471112"]
+    text = stored({"a": 815471112, "b": [815471112.0, -815471112], "c": 815})
+    assert "815471112" not in text
+    assert json.loads(text)["c"] == 815
+
+
+def test_values_that_other_parts_hold_are_hidden_once_they_said_so(monkeypatch):
+    monkeypatch.setattr(redaction, "_also", dict(redaction._also))
+    monkeypatch.setattr(redaction, "_rules", None)
+    assert "upstream-pass-1" in stored({"a": "upstream-pass-1"})
+    redaction.also(["upstream-pass-1"])
+    assert "upstream-pass-1" not in stored({"a": "upstream-pass-1"})
+
+
+def test_an_access_token_of_this_hub_is_hidden_without_any_setting():
+    token = "thp_" + "Ab3_-" * 8 + "xyz"
+    for mode in (redaction.WHOLE, redaction.REDACTED):
+        assert token not in stored({"a": f"Bearer {token}", token: 1}, mode=mode)
+    assert token not in redaction.detail(f"bad token {token}")
+
+
+def test_digests_only_keeps_nothing_but_a_digest_and_the_length():
+    kept = json.loads(stored({"a": "public"}, mode=redaction.DIGESTS))
+    assert kept.keys() == {"$redacted", "length"} and kept["length"] == len('{"a":"public"}')
+    assert kept == json.loads(stored({"a": "public"}, mode=redaction.DIGESTS))
+
+
+def test_whole_keeps_what_only_names_and_schemas_mark():
+    text = stored({"password": "kept"}, {"properties": {"password": {"writeOnly": True}}}, redaction.WHOLE)
+    assert json.loads(text) == {"password": "kept"}
+
+
+def test_equal_secrets_have_equal_digests_and_another_key_gives_others(settings):
+    first, second = (json.loads(stored({"password": value}))["password"] for value in ("one-secret", "one-secret"))
+    assert first == second
+    settings.RECORD_KEY = "another key of the record"
+    assert json.loads(stored({"password": "one-secret"}))["password"] != first
+
+
+def test_what_cannot_be_looked_through_is_not_kept():
+    deep: object = "hide-me"
+    for _ in range(100_000):
+        deep = [deep]
+    assert "hide-me" not in stored({"a": deep})
+    assert "hide-me" not in stored({1: "hide-me", "a": 2})
+
+
+def test_the_stored_text_is_ascii_without_zero_bytes_and_lone_surrogates(configured):
+    text = stored({"a": "\x00 \ud800 é \U0001f600", "b": f"\ud800{SECRET}\udfff"})
+    assert text.isascii() and "\x00" not in text and not betrayed(text)
+    assert json.loads(text)["a"] == "\x00 \ud800 é \U0001f600"
+
+
+def test_a_client_cannot_pass_a_secret_off_as_hidden():
+    text = stored({"password": {"$redacted": "my-real-secret", "length": 3}})
+    assert "my-real-secret" not in text
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@hypothesis_settings(max_examples=150, deadline=None)
+@given(json_values)
+def test_what_holds_no_secret_is_kept_exactly(value):
+    names = SecretNames()
+
+    def clean(item):
+        if isinstance(item, dict):
+            return {name: clean(inner) for name, inner in item.items() if not names(name)}
+        return [clean(inner) for inner in item] if isinstance(item, list) else item
+
+    kept = clean(value)
+    assert json.loads(stored(kept)) == kept
+    assert stored(kept) == redaction.canonical(kept)
+
+
+@hypothesis_settings(max_examples=100, deadline=None)
+@given(json_values, st.lists(st.sampled_from(["a", "b", 0]), max_size=4))
+def test_a_secret_anywhere_in_any_value_is_hidden(value, way):
+    canary = "zq-canary-zq"
+    hidden: object = {"password": [value, canary], "rest": value}
+    for step in way:
+        hidden = [value, hidden] if step == 0 else {step: hidden, "x": value}
+    assert canary not in stored(hidden)
+
+
+def test_the_first_part_of_a_secret_is_hidden_from_sentences_that_cut_it():
+    secret = "hide-me-" * 20
+    text = redaction.detail(f'argument "key" is "{secret[:60]}"... of 160 characters, {secret[:15]}', extra=[secret])
+    assert "hide-me" not in text and "of 160 characters" in text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "GET https://user:hide-me-1@host/path",
+        "Authorization: Bearer hide-me-1.abc",
+        "authorization: basic aGlkZS1tZS0xOmFiYw==hide-me-1",
+        "GET /x?a=1&access_token=hide-me-1&b=2",
+        "postgresql://toolhub:hide-me-1@db:5432/toolhub",
+    ],
+)
+def test_error_texts_lose_what_their_place_says_is_secret(line):
+    assert "hide-me-1" not in redaction.detail(line)
+
+
+def test_a_long_hostile_text_is_masked_in_linear_time():
+    for text in ("a" * 300_000 + "=", "a://" * 50_000, "bearer " * 50_000, "?a=" * 80_000):
+        assert redaction.detail(text)
+
+
+def test_log_lines_and_tracebacks_lose_secrets(configured):
+    lines: list[str] = []
+
+    class Keeps(logging.Handler):
+        def emit(self, record):
+            lines.append(self.format(record))
+
+    handler = Keeps()
+    handler.addFilter(redaction.LogFilter())
+    logger = logging.getLogger("test.redaction")
+    logger.setLevel(logging.DEBUG)
+    logger.propagate = False
+    logger.addHandler(handler)
+    logger.debug("calling with %s and %r", SECRET, {"a": SECRET})
+    try:
+        raise ValueError(f"cannot use {SECRET}")
+    except ValueError:
+        logger.exception("failed with thp_%s", "x" * 43)
+    logger.removeHandler(handler)
+    assert len(lines) == 2
+    assert not any(betrayed(line) for line in lines)
+    assert "x" * 43 not in lines[1] and "Traceback" in lines[1]
+
+
+def test_the_console_of_the_settings_uses_the_filter(settings):
+    assert settings.LOGGING["handlers"]["console"]["filters"] == ["secrets"]
+
+
+def test_values_too_short_to_hide_are_reported_by_a_system_check(settings):
+    settings.REDACT_VALUES = ["abc", "long enough"]
+    settings.KEEP_BODIES_DAYS, settings.KEEP_CALLS_DAYS = 90, 30
+    assert [message.id for message in (*checks.short_secrets(), *checks.keeping())] == ["audit.W001", "audit.W002"]
+    assert "abc" not in str(checks.short_secrets())
+    settings.REDACT_VALUES, settings.KEEP_CALLS_DAYS = ["long enough"], 0
+    assert not checks.short_secrets() and not checks.keeping()

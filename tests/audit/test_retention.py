@@ -1,0 +1,187 @@
+"""Retention: bodies and rows go, the chain still verifies, and the run itself is on record."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from hashlib import sha256
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.utils import timezone
+
+from audit import recorder, retention, upkeep, verify
+from audit.models import Action, Call, Link
+from tests.audit import attempting
+from tests.audit.rows import call, save
+
+LATER = timedelta(minutes=5)
+
+
+async def recorded(count: int = 6) -> list[str]:
+    keys = [await attempting.call() for _ in range(count)]
+    await recorder.refuse(attempting.intent(), attempting.ending("refused", ""))
+    await recorder.stop(10)
+    return keys
+
+
+def find_problem() -> str:
+    return verify.run().first
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_bodies_are_replaced_by_their_digests_and_the_chain_verifies():
+    await recorded()
+    await _sync(_bodies_only)
+
+
+def _bodies_only():
+    texts = dict(Call.objects.values_list("pk", "arguments"))
+    done = retention.prune(timezone.now() + LATER, retention.BODIES)
+    assert done.bodies == 7 and Call.objects.count() == 7
+    for row in Call.objects.all():
+        assert row.arguments == f"pruned:sha256:{sha256(texts[row.pk].encode()).hexdigest()}"
+        assert row.result.startswith("pruned:sha256:") and row.body_state == "pruned"
+        assert (row.username, row.name) == ("alice", "calculate_sum")
+    assert find_problem() == ""
+    action = Action.objects.get(verb="pruned")
+    assert (action.kind, json.loads(action.after)["what"]) == ("calls", "bodies")
+    # Again: nothing is left to do, and nothing is written about it.
+    assert retention.prune(timezone.now() + LATER, retention.BODIES).bodies == 0
+    assert Action.objects.filter(verb="pruned").count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_rows_go_links_stay_and_the_chain_verifies(monkeypatch):
+    monkeypatch.setattr(retention, "BATCH", 3)
+    await recorded()
+    await _sync(_rows)
+
+
+def _rows():
+    links = Link.objects.count()
+    assert retention.prune(timezone.now() + LATER, retention.ROWS).rows == 7
+    assert Call.objects.count() == 0 and Link.objects.count() >= links
+    assert find_problem() == ""
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_what_no_recorded_run_took_away_is_found_missing():
+    await recorded()
+    await _sync(_forged)
+
+
+def _forged():
+    retention.prune(timezone.now() - LATER, retention.ROWS)
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM audit_call WHERE id = (SELECT id FROM audit_call ORDER BY id LIMIT 1)")
+    assert find_problem() != ""
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_body_that_somebody_replaced_by_a_digest_is_found():
+    await recorded()
+    await _sync(_forged_body)
+
+
+def _forged_body():
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE audit_call SET result = %s, body_state = 'pruned'", ["pruned:sha256:" + "0" * 64])
+    assert find_problem() != ""
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_call_that_runs_and_one_that_is_young_are_left_alone():
+    begun = await recorder.begin(attempting.intent())
+    await attempting.call()
+    await _sync(lambda: retention.prune(timezone.now() - LATER, retention.ROWS))
+    assert await Call.objects.acount() == 2
+    await _sync(lambda: retention.prune(timezone.now() + LATER, retention.ROWS))
+    assert [row.pk async for row in Call.objects.all()] == [begun.id]
+    await recorder.finish(begun, attempting.ending())
+    await recorder.stop(10)
+    assert await _sync(find_problem) == ""
+
+
+async def _sync(work):
+    from asgiref.sync import sync_to_async
+
+    return await sync_to_async(work)()
+
+
+def old(count, days):
+    return save(
+        *(call(number, started_at=timezone.now() - timedelta(days=days, seconds=number)) for number in range(count))
+    )
+
+
+@pytest.mark.django_db
+def test_the_command_needs_an_age_and_an_answer(capsys, monkeypatch):
+    old(3, days=100)
+    for age in ("", "x", "-1d", "10y", "9999999999d"):
+        with pytest.raises(CommandError):
+            call_command("prunecalls", "--older-than", age, "--yes")
+    with pytest.raises(CommandError, match="--yes"):
+        call_command("prunecalls", "--older-than", "90d")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda question: "no")
+    with pytest.raises(CommandError, match="Nothing was removed"):
+        call_command("prunecalls", "--older-than", "90d")
+    assert Call.objects.count() == 3
+
+
+@pytest.mark.django_db
+def test_the_command_removes_what_is_older_and_says_how_much(capsys):
+    old(3, days=100)
+    young = old(2, days=10)
+    call_command("prunecalls", "--older-than", "90d", "--bodies-only", "--yes")
+    assert "the bodies of 3 calls older than 90d" in capsys.readouterr().out
+    assert Call.objects.filter(body_state="pruned").count() == 3
+    call_command("prunecalls", "--older-than", "12w", "--yes")
+    assert "Removed 3 calls older than 12w" in capsys.readouterr().out
+    assert set(Call.objects.values_list("pk", flat=True)) == {row.pk for row in young}
+    assert Action.objects.filter(verb="pruned").count() == 2
+
+
+@pytest.mark.django_db
+def test_the_settings_keep_bodies_shorter_than_rows(settings):
+    settings.KEEP_BODIES_DAYS, settings.KEEP_CALLS_DAYS = 30, 365
+    gone, bare, whole = old(1, days=400)[0], old(1, days=60)[0], old(1, days=5)[0]
+    done = retention.by_settings()
+    assert (done.bodies, done.rows) == (2, 1)
+    assert not Call.objects.filter(pk=gone.pk).exists()
+    assert Call.objects.get(pk=bare.pk).body_state == "pruned" and Call.objects.get(pk=whole.pk).body_state == ""
+    settings.KEEP_BODIES_DAYS = settings.KEEP_CALLS_DAYS = 0
+    assert not retention.scheduled()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_retention_by_the_settings_runs_once_a_day_in_one_process(settings):
+    from django.core.cache import cache
+
+    settings.KEEP_CALLS_DAYS = 30
+    cache.delete("audit:retention")
+    old(2, days=60)
+    assert retention.scheduled()
+    retention.wait(30)
+    assert Call.objects.count() == 0
+    assert Action.objects.get(verb="pruned").actor == "retention"
+    assert not retention.scheduled()
+    cache.delete("audit:retention")
+
+
+def test_upkeep_looks_once_a_minute(monkeypatch):
+    looks = []
+    monkeypatch.setattr(upkeep, "look", lambda: looks.append(1))
+    monkeypatch.setattr(upkeep, "_next", 0.0)
+    assert upkeep.now_and_then() and not upkeep.now_and_then()
+
+
+@pytest.mark.django_db
+def test_pruning_works_in_small_batches(monkeypatch):
+    monkeypatch.setattr(retention, "BATCH", 10)
+    old(25, days=100)
+    steps = []
+    retention.prune(timezone.now() - timedelta(days=90), retention.ROWS, lambda done: steps.append(done.rows))
+    assert steps == [10, 20, 25]

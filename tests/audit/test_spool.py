@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from audit import identifiers, spool
+from audit.attempts import Ending
+from audit.entries import FINISH, Entry
+
+
+def entry(detail: str = "") -> Entry:
+    made = Entry(FINISH, identifiers.new_id(), None, Ending("ok", detail=detail), 1_700_000_000_123, time.monotonic())
+    made.duration = 5
+    return made
+
+
+def test_a_spool_that_is_full_takes_nothing_more(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool, "MAX_BYTES", 1000)
+    mine = spool.Spool(101)
+    mine.append([entry()])
+    with pytest.raises(spool.SpoolFailed, match="full"):
+        mine.append([entry("x" * 1000)])
+    assert len(mine.read()[0]) == 1
+
+
+def test_a_folder_that_cannot_be_written_is_a_failure_and_no_loss(data_folder: Path) -> None:
+    (data_folder / "spool").write_text("a file where the folder should be")
+    with pytest.raises(spool.SpoolFailed, match="cannot be written"):
+        spool.Spool(101).append([entry()])
+
+
+def test_lines_that_were_changed_or_torn_are_reported_and_not_replayed(
+    data_folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mine = spool.Spool(101)
+    entries = [entry("first"), entry("second"), entry("third")]
+    mine.append(entries)
+    lines = mine.path.read_text().splitlines(keepends=True)
+    mine.path.write_text(lines[0] + lines[1].replace("second", "edited") + lines[2][:-10])
+    assert [one.id for one in spool.read(mine.path)] == [entries[0].id]
+    assert "line 2 of" in caplog.text
+    assert "line 3 of" in caplog.text
+
+
+def test_what_is_spooled_comes_back_in_order_and_whole(data_folder: Path) -> None:
+    mine = spool.Spool(101)
+    entries = [entry(f"ü {number} \n") for number in range(20)]
+    mine.append(entries[:10])
+    mine.append(entries[10:])
+    back, size = mine.read()
+    assert [(one.id, one.ms, one.duration, one.ending) for one in back] == [
+        (one.id, one.ms, one.duration, one.ending) for one in entries
+    ]
+    assert size == mine.path.stat().st_size
+
+
+def test_what_came_after_the_reading_stays(data_folder: Path) -> None:
+    mine = spool.Spool(101)
+    mine.append([entry()])
+    _, size = mine.read()
+    later = entry("later")
+    mine.append([later])
+    mine.discard(size)
+    assert [one.id for one in mine.read()[0]] == [later.id]
+    mine.discard(mine.read()[1])
+    assert mine.empty
+    mine.close()
+    assert not mine.path.exists()
+
+
+def test_a_file_of_a_process_that_lives_is_not_taken(data_folder: Path) -> None:
+    mine = spool.Spool(101)
+    mine.append([entry()])
+    with spool.abandoned(mine.path) as free:
+        assert not free
+    mine.close()
+    with spool.abandoned(mine.path) as free:
+        assert free
+    with spool.abandoned(spool.path_of(999)) as free:
+        assert not free
+
+
+def test_only_its_owner_may_read_a_spool(data_folder: Path) -> None:
+    mine = spool.Spool(101)
+    mine.append([entry()])
+    assert mine.path.stat().st_mode & 0o077 == 0
+    assert mine.path.parent.stat().st_mode & 0o077 == 0

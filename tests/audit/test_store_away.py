@@ -1,0 +1,375 @@
+"""The database is down, locked, full, hanging, or not durable: real ones, really so."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connections
+from django.test import override_settings
+
+from audit import recorder, verify
+from audit.spool import path_of
+from audit.store import NotDurable
+from audit.store_sqlite import SqliteStore
+from tests.audit.attempting import call, ending, intent, until_ready
+from tests.audit.stores import Cluster, RecordStore, opened
+from tests.waiting import until
+
+NO_LATER_THAN = 3.0
+"""The promise. A stopwatch is the only way to test it; the machine is given a little more."""
+SLOW_MACHINE = 4.0
+LOCKED = ("the database is locked", "the database does not answer")
+
+
+@contextmanager
+def as_in_production() -> Iterator[None]:
+    """Tests are patient with slow machines; here the guard is as quick as it is for users."""
+    with override_settings(RECORD_SECONDS=NO_LATER_THAN):
+        yield
+
+
+async def refused() -> str:
+    """The reason why a call is refused now; fails when it is not, or when that takes long."""
+    began = time.monotonic()
+    with pytest.raises(recorder.CannotRecord) as caught:
+        await recorder.begin(intent("must_not_run"))
+    assert time.monotonic() - began < NO_LATER_THAN + SLOW_MACHINE
+    return caught.value.reason
+
+
+async def accepted_again() -> None:
+    await until_ready()
+    await call("afterwards")
+
+
+def nothing_is_left_open(store: RecordStore) -> None:
+    recorder.stop_now(30)
+    outcomes = store.outcomes()
+    assert "running" not in outcomes.values()
+    ran = [name for (name,) in store.sql("SELECT name FROM audit_call WHERE outcome NOT IN ('refused', 'cancelled')")]
+    assert "must_not_run" not in ran
+    connections["default"].close()  # its server may be another one now
+    assert verify.run(keep=False).first == ""
+
+
+def locked(store: RecordStore) -> AbstractContextManager[None]:
+    return locked_file(Path(store.url.removeprefix("sqlite:///")))
+
+
+@contextmanager
+def locked_file(path: Path) -> Iterator[None]:
+    """Another process holds the write lock of the SQLite file."""
+    code = (
+        "import sqlite3,sys; c=sqlite3.connect(sys.argv[1], isolation_level=None, timeout=30);"
+        "c.execute('BEGIN IMMEDIATE'); print('locked', flush=True); sys.stdin.read()"
+    )
+    process = subprocess.Popen(
+        ["python3", "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "locked\n"
+        yield
+    finally:
+        process.communicate()
+
+
+def test_while_sqlite_is_locked_calls_are_refused_and_outcomes_are_spooled(sqlite_store: RecordStore) -> None:
+    async def scenario() -> tuple[str, str]:
+        first, second = await recorder.begin(intent()), await recorder.begin(intent())
+        with as_in_production(), locked(sqlite_store):
+            reason, _ = await asyncio.gather(refused(), recorder.finish(first, ending()))
+            # A slow machine needs so long for the second try that the guard is the first to speak.
+            assert reason.removeprefix("cannot record calls now: ") in LOCKED
+            assert await recorder.ready() in LOCKED
+            # From now on nobody waits, neither for a refusal nor for an outcome.
+            await asyncio.gather(*(refused() for _ in range(50)))
+            await recorder.finish(second, ending("tool_error"))
+            assert set(sqlite_store.outcomes().values()) == {"running"}
+            assert len((sqlite_store.folder / "spool").glob("*.jsonl").__next__().read_text().splitlines()) == 2
+        await accepted_again()
+        return first.id.hex, second.id.hex
+
+    first, second = asyncio.run(scenario())
+    assert sqlite_store.outcomes()[first] == "ok"
+    assert sqlite_store.outcomes()[second] == "tool_error"
+    nothing_is_left_open(sqlite_store)
+    assert not list((sqlite_store.folder / "spool").iterdir())
+
+
+@pytest.mark.postgres
+def test_while_postgresql_is_stopped_calls_are_refused_and_recovery_needs_no_restart(
+    postgres_store: RecordStore, cluster: Cluster
+) -> None:
+    async def scenario() -> str:
+        running = await recorder.begin(intent())
+        cluster.stop("immediate")
+        try:
+            assert "cannot record calls now" in await refused()
+            assert await recorder.ready() is not None
+            await recorder.finish(running, ending())
+            await asyncio.gather(*(refused() for _ in range(20)))
+        finally:
+            cluster.start()
+        await accepted_again()
+        return running.id.hex
+
+    running = asyncio.run(scenario())
+    assert postgres_store.outcomes()[running] == "ok"
+    nothing_is_left_open(postgres_store)
+
+
+@pytest.mark.postgres
+def test_a_connection_that_was_cut_between_two_calls_refuses_none(postgres_store: RecordStore) -> None:
+    async def scenario() -> None:
+        await call()
+        others = "pid <> pg_backend_pid() AND datname = current_database()"
+        postgres_store.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")
+        await call()
+
+    asyncio.run(scenario())
+    assert list(postgres_store.outcomes().values()) == ["ok", "ok"]
+    nothing_is_left_open(postgres_store)
+
+
+@pytest.mark.postgres
+def test_while_postgresql_hangs_calls_are_refused_and_what_was_under_way_never_runs(
+    postgres_store: RecordStore, cluster: Cluster
+) -> None:
+    async def scenario() -> str:
+        running = await recorder.begin(intent())
+        with as_in_production(), cluster.frozen():
+            # All at once: some are in the transaction that hangs, and the others wait behind it.
+            await asyncio.gather(*(refused() for _ in range(30)), recorder.finish(running, ending()))
+            assert await recorder.ready() == "the database does not answer"
+            await asyncio.gather(*(refused() for _ in range(30)))
+        await accepted_again()
+        return running.id.hex
+
+    running = asyncio.run(scenario())
+    assert postgres_store.outcomes()[running] == "ok"
+    nothing_is_left_open(postgres_store)
+
+
+@pytest.mark.postgres
+def test_a_beginning_whose_commit_was_under_way_is_closed_and_never_ran(
+    postgres_store: RecordStore, cluster: Cluster
+) -> None:
+    """Another session holds a lock, so that the commit is stuck for certain when the caller is refused."""
+
+    async def scenario() -> None:
+        await call()
+        stuck = False
+        while not stuck:  # a slow machine may refuse them before the writer has come to them
+            with as_in_production(), postgres_store.connection() as other:
+                other.execute("BEGIN")
+                other.execute("LOCK TABLE audit_link IN ACCESS EXCLUSIVE MODE")
+                beginning = asyncio.gather(*(refused() for _ in range(5)))
+                while not stuck and not beginning.done():
+                    await asyncio.sleep(0.02)
+                    stuck = bool(postgres_store.sql("SELECT 1 FROM pg_locks WHERE NOT granted"))
+                await beginning
+                other.execute("ROLLBACK")
+            await until_ready()
+        await call("afterwards")
+
+    asyncio.run(scenario())
+    nothing_is_left_open(postgres_store)
+    # Those that were in the transaction are on record as refused; the others never came so far.
+    outcomes = sorted(postgres_store.outcomes().values())
+    assert outcomes[:2] == ["ok", "ok"] and set(outcomes[2:]) == {"refused"}
+
+
+@pytest.mark.postgres
+def test_a_server_that_does_not_sync_is_refused(
+    data_folder: Path, cluster: Cluster, postgres_store: RecordStore
+) -> None:
+    name = postgres_store.url.rpartition("/")[2]
+    cluster.sql(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    reason = asyncio.run(refused())
+    assert reason == "cannot record calls now: PostgreSQL must not run with default_transaction_read_only=on"
+
+
+@pytest.mark.postgres
+def test_asynchronous_commits_are_refused(cluster: Cluster, postgres_store: RecordStore) -> None:
+    connections.settings["default"]["OPTIONS"]["options"] = "-c synchronous_commit=off"
+    assert "must not run with synchronous_commit=off" in asyncio.run(refused())
+
+
+def test_a_database_in_memory_is_refused() -> None:
+    with pytest.raises(NotDurable, match="must keep a write-ahead log in a file"):
+        SqliteStore(":memory:")
+
+
+def test_a_database_without_tables_is_refused_and_used_when_they_are_there(
+    sqlite_store: RecordStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The caller hears that the database failed, the log how."""
+    sqlite_store.sql("ALTER TABLE audit_writer RENAME TO elsewhere")
+
+    async def scenario() -> None:
+        assert await refused() == "cannot record calls now: the database failed"
+        sqlite_store.sql("ALTER TABLE elsewhere RENAME TO audit_writer")
+        await accepted_again()
+
+    asyncio.run(scenario())
+    assert "no such table" in caplog.text
+    nothing_is_left_open(sqlite_store)
+
+
+def test_on_a_full_disk_calls_are_refused_and_go_on_when_there_is_room(
+    sqlite_store: RecordStore, tmp_path: Path
+) -> None:
+    """A tmpfs of the test's own; where none may be mounted, a limit on the size of files stands in."""
+    with small_disk(tmp_path / "disk") as (folder, fill, free), opened_in(folder) as store:
+
+        async def scenario() -> tuple[str, str]:
+            done = await call()
+            running = await recorder.begin(intent())
+            fill()
+            # Large arguments do not fit any more, whatever is left in the last blocks.
+            large = '{"a":"' + "x" * 200_000 + '"}'
+            with pytest.raises(recorder.CannotRecord):
+                await asyncio.gather(*(recorder.begin(intent("large", large)) for _ in range(100)))
+            free()
+            await accepted_again()
+            await recorder.finish(running, ending())
+            return done, running.id.hex
+
+        done, running = asyncio.run(scenario())
+        assert store.outcomes()[done] == "ok"
+        assert store.outcomes()[running] == "ok"
+        recorder.stop_now(30)
+        assert verify.run(keep=False).first == ""
+
+
+@contextmanager
+def opened_in(folder: Path) -> Iterator[RecordStore]:
+    with opened(f"sqlite:///{folder}/record.sqlite3", folder) as store:
+        yield store
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[tuple[Path, Any, Any]]:
+    folder.mkdir()
+    mounted = (
+        os.geteuid() == 0
+        and subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)], check=False, capture_output=True
+        ).returncode
+        == 0
+    )
+    stuffing = folder / "stuffing"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill() -> None:
+        if not mounted:
+            largest = max(path.stat().st_size for path in folder.iterdir())
+            resource.setrlimit(resource.RLIMIT_FSIZE, (largest, limits[1]))
+            return
+        with stuffing.open("wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(b"\0" * 65536)
+            except OSError:
+                pass
+
+    def free() -> None:
+        if not mounted:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        else:
+            stuffing.unlink()
+
+    try:
+        yield folder, fill, free
+    finally:
+        if mounted:
+            recorder.stop_now(10)
+            subprocess.run(["umount", "-l", str(folder)], check=True)
+        else:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_the_next_process_replays_what_a_dead_one_spooled(sqlite_store: RecordStore) -> None:
+    code = """
+import asyncio, os, sys, django
+django.setup()
+from django.conf import settings
+from audit import recorder
+from tests.audit.attempting import intent, ending
+async def main():
+    settings.RECORD_SECONDS = 30.0
+    known, lost = await recorder.begin(intent("known")), await recorder.begin(intent("lost"))
+    settings.RECORD_SECONDS = 3.0
+    print("begun", flush=True)
+    sys.stdin.readline()
+    await recorder.finish(known, ending("tool_error"))
+    print("spooled", flush=True)
+    sys.stdin.readline()
+    os._exit(9)
+asyncio.run(main())
+"""
+    environment = {**sqlite_store.environment(), "PYTHONPATH": str(Path(__file__).parents[2])}
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    with locked(sqlite_store):
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "spooled\n"
+        process.communicate("\n")
+    asyncio.run(call("of the next process"))
+    until(lambda: "running" not in sqlite_store.outcomes().values(), 60)
+    by_name = dict(sqlite_store.sql("SELECT name, outcome FROM audit_call"))
+    assert by_name == {"known": "tool_error", "lost": "unknown", "of the next process": "ok"}
+    assert not [path for path in (sqlite_store.folder / "spool").iterdir() if path != path_of(0)]
+    nothing_is_left_open(sqlite_store)
+
+
+def test_a_stop_while_the_database_is_locked_spools_and_does_not_wait_for_ever(sqlite_store: RecordStore) -> None:
+    async def scenario() -> str:
+        running = await recorder.begin(intent())
+        with locked(sqlite_store):
+            outcome = recorder.finish(running, ending())
+            await recorder.stop(0.5)
+            await outcome
+            assert sqlite_store.outcomes() == {running.id.hex: "running"}
+            assert sum(len(path.read_text().splitlines()) for path in (sqlite_store.folder / "spool").iterdir()) == 1
+        return running.id.hex
+
+    running = asyncio.run(scenario())
+    asyncio.run(call())
+    until(lambda: sqlite_store.outcomes()[running] == "ok", 60)
+
+
+def test_a_lock_held_for_a_moment_refuses_nobody(sqlite_store: RecordStore) -> None:
+    async def scenario() -> None:
+        await call()
+        connection = sqlite3.connect(sqlite_store.url.removeprefix("sqlite:///"), isolation_level=None)
+        connection.execute("BEGIN IMMEDIATE")
+        beginning = asyncio.ensure_future(recorder.begin(intent()))
+        await asyncio.sleep(0)
+        connection.execute("ROLLBACK")
+        connection.close()
+        await recorder.finish(await beginning, ending())
+
+    asyncio.run(scenario())
+    assert list(sqlite_store.outcomes().values()) == ["ok", "ok"]

@@ -1,0 +1,364 @@
+"""Tampering by SQL: every kind of it is found and named, on both databases."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core import serializers
+from django.core.management import CommandError, call_command
+from django.db import connections
+
+from audit import chain, recorder, verify
+from audit.identifiers import new_id
+from audit.models import Action, Call, Checkpoint, Link, Verification, Writer
+from tests.audit.attempting import call, ending, intent
+from tests.audit.stores import Cluster, RecordStore, opened, postgres_database
+
+MODELS = (Call, Action, Writer, Link, Checkpoint, Verification)
+STRING, NUMBER, TIME = "'tampered'", "987654321", "'2020-01-02 03:04:05.678'"
+COLUMNS = {
+    **dict.fromkeys(
+        (
+            *("username", "credential_id", "credential", "client_name", "client_version", "transport", "revision"),
+            *("address", "method", "name", "definition", "rule", "request_id", "arguments", "outcome"),
+            *("error_class", "detail", "result", "result_sha256"),
+        ),
+        STRING,
+    ),
+    **dict.fromkeys(("user_id", "target_id", "result_bytes", "duration_us", "link", "end_link"), NUMBER),
+    **dict.fromkeys(("started_at", "ended_at"), TIME),
+    "body_state": "'pruned'",
+}
+
+
+@pytest.fixture
+def record(record_store: RecordStore, settings: Any) -> RecordStore:
+    """Some calls, a refusal, an action and two checkpoints."""
+    settings.CHECKPOINT_FILE = str(record_store.folder / "heads.jsonl")
+    settings.CHECKPOINT_SECONDS = 10**6
+
+    async def calls(count: int) -> None:
+        for number in range(count):
+            await call(f"tool_{number}", "ok" if number % 2 else "tool_error")
+        await recorder.refuse(intent("nowhere"), recorder.Ending("unknown_tool"))
+        await recorder.stop(30)
+
+    asyncio.run(calls(6))
+    recorder.action("root", "changed", "tool", "calculate_sum", {"title": "Sum"}, {"title": "Total"})
+    recorder.action("root", "deleted", "grant", "4", {"who": "alice"}, None)
+    asyncio.run(calls(4))
+    assert verify.run(keep=False).problems == []
+    return record_store
+
+
+def first() -> str:
+    return verify.run(keep=False).first
+
+
+def at(store: RecordStore, position: int) -> str:
+    """The id of a call, as SQL has it."""
+    return str(store.sql("SELECT id FROM audit_call ORDER BY id")[position][0])
+
+
+def canonical(id: str) -> str:
+    return f"{id[:8]}-{id[8:12]}-{id[12:16]}-{id[16:20]}-{id[20:]}" if "-" not in id else id
+
+
+@contextmanager
+def edited(store: RecordStore, table: str, key: str, column: str, value: str) -> Iterator[None]:
+    """One value in one row is another, and then what it was."""
+    mark = "?" if store.vendor == "sqlite" else "%s"
+    with store.connection() as connection:
+        before = connection.execute(f"SELECT {column} FROM {table} WHERE {key}").fetchone()[0]
+        assert connection.execute(f"UPDATE {table} SET {column} = {value} WHERE {key}").rowcount == 1
+        try:
+            yield
+        finally:
+            renamed = key if column not in key else f"{column} = {value}"
+            connection.execute(f"UPDATE {table} SET {column} = {mark} WHERE {renamed}", (before,))
+
+
+def test_an_edit_of_any_column_of_a_call_is_found(record: RecordStore) -> None:
+    id = at(record, 2)
+    for column, value in COLUMNS.items():
+        with edited(record, "audit_call", f"id = '{id}'", column, value):
+            assert f"call {canonical(id)}" in first(), column
+    assert first() == ""
+
+
+def test_no_column_of_a_call_is_left_out() -> None:
+    # `writer` is only an index into the chain: the link says the same, and decides.
+    assert {field.attname for field in Call._meta.fields} - set(COLUMNS) == {"id", "writer"}
+
+
+def test_a_call_under_another_id_is_found(record: RecordStore) -> None:
+    id, new = at(record, 2), new_id()
+    record.sql(f"UPDATE audit_call SET id = '{new.hex}' WHERE id = '{id}'")
+    found = "\n".join(map(str, verify.run(keep=False).problems))
+    assert f"call {canonical(id)}" in found
+    assert f"call {new}: inserted" in found
+
+
+def test_an_edit_of_any_column_of_an_action_a_link_a_writer_or_a_checkpoint_is_found(record: RecordStore) -> None:
+    action = record.sql("SELECT id FROM audit_action WHERE target = '4'")[0][0]
+    link = record.sql("SELECT id FROM audit_link WHERE kind = 'finish' ORDER BY id")[2][0]
+    writer, sequence = chain.where(link)
+    rows = {
+        ("audit_action", f"id = '{action}'", f"action {canonical(str(action))}"): {
+            **dict.fromkeys(("actor", "verb", "kind", "target", "before", "after"), STRING),
+            "at": TIME,
+            "link": NUMBER,
+        },
+        ("audit_link", f"id = {link}", f"{writer}:{sequence}"): {
+            **dict.fromkeys(("kind", "subject", "content", "hash"), STRING),
+            "writer": NUMBER,
+            "sequence": NUMBER,
+        },
+        ("audit_writer", f"id = {writer}", "its writer was edited"): {
+            "host": STRING,
+            "pid": NUMBER,
+            "born": NUMBER,
+            "started": TIME,
+        },
+        ("audit_checkpoint", "number = 1", "checkpoint 1"): {
+            **dict.fromkeys(("previous", "hash", "key", "signature"), STRING),
+            "at": TIME,
+            "heads": "'{}'",
+        },
+    }
+    for (table, key, named), columns in rows.items():
+        for column, value in columns.items():
+            with edited(record, table, key, column, value):
+                assert named in first(), (table, column)
+    assert first() == ""
+
+
+def test_a_call_that_is_deleted_in_the_middle_is_named(record: RecordStore) -> None:
+    id = at(record, 3)
+    record.sql(f"DELETE FROM audit_call WHERE id = '{id}'")
+    assert f"call {canonical(id)}" in first()
+    assert "missing: deleted" in first()
+
+
+def test_a_call_that_is_deleted_with_its_links_leaves_a_gap(record: RecordStore) -> None:
+    id = at(record, 3).replace("-", "")
+    link = record.sql(f"SELECT min(id) FROM audit_link WHERE subject = '{id}'")[0][0]
+    record.sql(f"DELETE FROM audit_call WHERE id = '{id}'")
+    record.sql(f"DELETE FROM audit_link WHERE subject = '{id}'")
+    assert "link {}:{} to".format(*chain.where(link)) in first()
+    assert "missing: deleted" in first()
+
+
+def test_a_call_that_is_inserted_beside_the_chain_is_named(record: RecordStore) -> None:
+    names = ", ".join(str(field.column) for field in Call._meta.fields if field.name != "id")
+    new = new_id()
+    copied = f"SELECT '{new.hex}', {names} FROM audit_call WHERE name = 'nowhere' LIMIT 1"
+    record.sql(f"INSERT INTO audit_call (id, {names}) {copied}")
+    assert first().startswith(f"call {new}: inserted")
+
+
+def test_an_action_that_is_inserted_is_named(record: RecordStore) -> None:
+    new = new_id()
+    rest = "at, actor, verb, kind, target, before, after, link"
+    record.sql(f"INSERT INTO audit_action (id, {rest}) SELECT '{new.hex}', {rest} FROM audit_action LIMIT 1")
+    assert first().startswith(f"action {new}: inserted")
+
+
+def test_a_link_that_is_inserted_is_found(record: RecordStore) -> None:
+    writer, sequence = record.sql("SELECT writer, max(sequence) FROM audit_link WHERE writer > 100 GROUP BY writer")[0]
+    record.sql(
+        "INSERT INTO audit_link (id, writer, sequence, kind, subject, content, hash)"
+        f" SELECT {chain.place(writer, sequence + 1)}, writer, {sequence + 1}, kind, subject, content, hash"
+        f" FROM audit_link WHERE id = {chain.place(writer, sequence)}"
+    )
+    assert f"{writer}:{sequence + 1}" in first()
+
+
+def test_two_calls_that_changed_places_are_found(record: RecordStore) -> None:
+    """The links are swapped as well as the calls' references to them."""
+    one, two = (row[0] for row in record.sql("SELECT id FROM audit_link WHERE kind = 'refused' ORDER BY id"))
+    spare = chain.place(999, 1)
+    for old, new in ((one, spare), (two, one), (spare, two)):
+        writer, sequence = chain.where(new)
+        record.sql(f"UPDATE audit_link SET id = {new}, writer = {writer}, sequence = {sequence} WHERE id = {old}")
+        record.sql(f"UPDATE audit_call SET link = {new}, end_link = {new} WHERE link = {old}")
+    assert "changed, replaced or moved" in first()
+
+
+def test_a_call_that_is_replaced_with_its_digests_made_to_fit_is_found(record: RecordStore) -> None:
+    """Whoever knows how the chain is computed can compute it: the checkpoint's signature is what remains."""
+    row = Call.objects.filter(outcome="unknown_tool").order_by("id")[0]
+    Call.objects.filter(pk=row.pk).update(name="another")
+    writer, sequence = chain.where(row.link)
+    previous = Link.objects.get(id=chain.place(writer, sequence - 1)).hash
+    for link in Link.objects.filter(id__gte=row.link, id__lt=chain.place(writer + 1, 0)).order_by("id"):
+        if link.id == row.link:
+            link.content = _content(row.pk)
+        link.hash = previous = chain.link_hash(writer, link.sequence, previous, link.kind, link.subject, link.content)
+        link.save()
+    report = verify.run(keep=False)
+    assert f"link {writer}:" in report.first
+    assert "is another than the one that checkpoint" in report.first
+
+
+def _content(pk: Any) -> str:
+    from audit import times
+
+    row = Call.objects.values_list(*chain.BEGIN_COLUMNS, *chain.END_COLUMNS).get(pk=pk)
+    values = list(row)
+    values[0], values[16], values[17] = values[0].hex, times.to_ms(values[16]), chain.body_digest(values[17])
+    values[23], values[25] = times.to_ms(values[23]), chain.body_digest(values[25])
+    return chain.content(values)
+
+
+def cut(store: RecordStore, count: int) -> str:
+    """The newest calls go, with their links and every checkpoint that knows them. The newest link that went."""
+    newest = store.sql(f"SELECT id, link, end_link FROM audit_call ORDER BY id DESC LIMIT {count}")
+    oldest = min(row[1] for row in newest)
+    writer, sequence = chain.where(max(row[2] for row in newest))
+    store.sql(f"DELETE FROM audit_call WHERE link >= {oldest}")
+    store.sql(f"DELETE FROM audit_link WHERE id >= {oldest}")
+    store.sql("DELETE FROM audit_checkpoint WHERE number > 1")
+    return f"link {writer}:{sequence}"
+
+
+def test_the_newest_records_cut_off_with_their_checkpoints_are_missed_by_an_outside_head(record: RecordStore) -> None:
+    head = record.folder / "heads.jsonl"
+    missing = cut(record, 3)
+    out = StringIO()
+    with pytest.raises(SystemExit) as exit:
+        call_command("verifycalls", head=head, stdout=out)
+    assert exit.value.code == 1
+    assert out.getvalue().startswith(f"BROKEN {missing}: missing: the newest records were removed")
+
+
+def test_without_an_outside_head_the_command_says_what_it_cannot_see(record: RecordStore) -> None:
+    cut(record, 3)
+    out = StringIO()
+    call_command("verifycalls", stdout=out)
+    assert "OK" not in out.getvalue()
+    assert "There was no outside head to compare with" in out.getvalue()
+
+
+def test_a_checkpoint_that_is_deleted_is_found(record: RecordStore) -> None:
+    record.sql("DELETE FROM audit_checkpoint WHERE number = 1")
+    assert first() == "checkpoint 1: missing: deleted"
+
+
+def test_another_key_does_not_sign_for_this_one(record: RecordStore, settings: Any) -> None:
+    settings.RECORD_KEY = "another-key-" * 5
+    assert "is signed with key" in first()
+
+
+def test_a_whole_chain_that_is_removed_is_found(record: RecordStore) -> None:
+    record.sql("DELETE FROM audit_checkpoint")
+    record.sql("DELETE FROM audit_link WHERE writer = 101")
+    record.sql("DELETE FROM audit_call WHERE writer = 101")
+    assert first().startswith("link 101:1: missing")
+
+
+def test_a_file_without_a_checkpoint_is_no_head(record: RecordStore, tmp_path: Path) -> None:
+    file = tmp_path / "nothing"
+    file.write_text("no head\n")
+    with pytest.raises(CommandError, match="holds no checkpoint"):
+        call_command("verifycalls", head=file)
+    with pytest.raises(CommandError, match="No such file"):
+        call_command("verifycalls", head=tmp_path / "nowhere")
+
+
+def test_an_intact_record_is_ok_against_its_head_and_the_result_is_kept(record: RecordStore) -> None:
+    out = StringIO()
+    call_command("verifycalls", head=record.folder / "heads.jsonl", json=True, stdout=out)
+    result = json.loads(out.getvalue())
+    assert result | {"links": 0} == {
+        "ok": True,
+        "first": None,
+        "problems": [],
+        "outside_head": True,
+        "through": str(Call.objects.latest("id").pk),
+        "links": 0,
+        "calls": 12,
+        "chains": 3,
+        "checkpoints": Checkpoint.objects.count(),
+    }
+    kept = Verification.objects.get()
+    assert (kept.ok, kept.problem, kept.through, kept.outside_head) == (True, "", result["through"], True)
+    out = StringIO()
+    call_command("verifycalls", head=record.folder / "heads.jsonl", recent=True, stdout=out)
+    assert out.getvalue().startswith("OK ")
+
+
+def test_what_came_after_the_last_checkpoint_is_checked_alone(record: RecordStore) -> None:
+    async def more() -> None:
+        await call("newest")
+
+    asyncio.run(more())
+    assert verify.run(recent=True, keep=False).problems == []
+    record.sql("UPDATE audit_call SET outcome = 'timeout' WHERE name = 'newest'")
+    assert "how it ended was edited" in verify.run(recent=True, keep=False).first
+
+
+def test_what_retention_took_is_not_missed_and_what_somebody_else_took_is(record: RecordStore) -> None:
+    ids = [row.hex for row in Call.objects.order_by("id").values_list("id", flat=True)]
+    recorder.action("retention", "pruned", "calls", "bodies", None, {"what": "bodies", "before": ids[4]})
+    recorder.action("retention", "pruned", "calls", "rows", None, {"what": "rows", "before": ids[2]})
+    Call.objects.filter(id__lt=ids[2]).delete()
+    for row in Call.objects.filter(id__lt=ids[4]):
+        row.arguments = chain.PRUNED + chain.body_digest(row.arguments)
+        row.result = chain.PRUNED + chain.body_digest(row.result)
+        row.body_state = "pruned"
+        row.save()
+    assert verify.run(keep=False).problems == []
+    Call.objects.filter(id=ids[4]).update(body_state="pruned", arguments=chain.PRUNED + "0" * 64)
+    assert "no recorded prune did it" in first()
+    Call.objects.filter(id__in=ids[4:6]).delete()
+    assert "the call is missing: deleted" in first()
+
+
+def test_a_record_under_way_is_intact(record: RecordStore) -> None:
+    async def scenario() -> None:
+        begun = [await recorder.begin(intent()) for _ in range(3)]
+        report = await asyncio.to_thread(_in_a_thread)
+        assert report.problems == []
+        await asyncio.gather(*(recorder.finish(one, ending()) for one in begun))
+
+    asyncio.run(scenario())
+
+
+def _in_a_thread() -> verify.Report:
+    try:
+        return verify.run(keep=False)
+    finally:
+        connections["default"].close()
+
+
+@pytest.mark.postgres
+def test_a_dump_of_sqlite_verifies_in_postgresql(
+    sqlite_store: RecordStore, cluster: Cluster, settings: Any, tmp_path: Path
+) -> None:
+    settings.CHECKPOINT_FILE = str(tmp_path / "heads.jsonl")
+
+    async def calls() -> None:
+        for number in range(5):
+            await call(f"Zahl {number} – ‚ü‘ \\ \t \n \u0001")
+        await recorder.refuse(intent("nowhere"), recorder.Ending("unknown_tool"))
+        await recorder.stop(30)
+
+    recorder.action("root", "changed", "tool", "calculate_sum", {"title": "Sum"}, {"title": "Total"})
+    asyncio.run(calls())
+    dump = serializers.serialize("json", [row for model in MODELS for row in model.objects.all()])
+    with postgres_database(cluster) as url, opened(url, tmp_path):
+        for row in serializers.deserialize("json", dump):
+            row.save()
+        out = StringIO()
+        call_command("verifycalls", head=tmp_path / "heads.jsonl", stdout=out)
+        assert out.getvalue().startswith("OK ")
+        asyncio.run(calls())
+        assert verify.run(keep=False).problems == []

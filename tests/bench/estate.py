@@ -1,0 +1,417 @@
+"""A large installation in bulk: tools, people, who may use what, and what years leave in every other table.
+
+`grow(10_000, 1_000)` adds what is missing up to so many tools and users, with everything else in proportion. Numbers 0
+are the ones that have most of everything: user 0 is in every group and sees every tool, group 0 holds everybody,
+toolset 0 holds every tool, tool 0 has grants, limits and versions without end. The calls come from `seed_calls`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import time
+import uuid
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+BATCH = 2_000
+WORDS = (
+    "invoice", "customer", "quarter", "weather", "forecast", "budget", "shipment", "report", "contract", "meeting",
+    "summary", "draft",
+)  # fmt: skip
+VERBS = ("find", "list", "get", "create", "update", "remove", "send", "count")
+
+
+def tool_name(number: int) -> str:
+    return f"tool_{number:05d}"
+
+
+def user_name(number: int) -> str:
+    return f"seed{number:04d}"
+
+
+def id_at(ms: int, number: int) -> uuid.UUID:
+    """A UUIDv7 of that millisecond."""
+    return uuid.UUID(int=(ms << 80) | (0x7 << 76) | (0x8 << 60) | (number & ((1 << 60) - 1)))
+
+
+def schema_of(number: int) -> dict[str, Any]:
+    """Eight parameters as a rule, forty now and then."""
+    count = 40 if number % 97 == 0 else 3 + number % 10
+    properties: dict[str, Any] = {}
+    for place in range(count):
+        word = WORDS[(number + place) % len(WORDS)]
+        name = f"{word}_{place}"
+        text = f"The {word} that is meant, as the books of the quarter name it; see the handbook, part {place}."
+        if place % 4 == 3:
+            properties[name] = {"type": "string", "enum": [f"{word}-{one}" for one in range(6)], "description": text}
+        else:
+            kind = ("string", "integer", "boolean")[place % 3]
+            properties[name] = {"type": kind, "description": text}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties)[:2],
+        "additionalProperties": False,
+    }
+
+
+def describe(number: int) -> str:
+    verb, word = VERBS[number % len(VERBS)], WORDS[number % len(WORDS)]
+    other = WORDS[(number // 12) % len(WORDS)]
+    return (
+        f"{verb.capitalize()} the {word} of number {number} with what is known about its {other}. Use it when somebody "
+        f"asks for the {word}; it reads the {other} first and says what is missing."
+    )
+
+
+def _save(model: Any, rows: Iterable[Any], **options: Any) -> list[Any]:
+    made: list[Any] = model._base_manager.bulk_create(list(rows), batch_size=BATCH, **options)
+    return made
+
+
+def _join(through: Any, pairs: Iterable[dict[str, int]]) -> None:
+    _save(through, (through(**pair) for pair in pairs), ignore_conflicts=True)
+
+
+def grow(tools: int, users: int) -> None:
+    """Up to so many; what is there already stays. Nothing of it is in the chain of the record."""
+    from django.contrib.auth.models import User
+    from django.db import transaction
+
+    from catalog.models import Tool
+
+    first_tool = Tool.objects.filter(name__startswith="tool_").count()
+    first_user = User.objects.filter(username__startswith="seed").count()
+    with transaction.atomic():
+        people = _people(range(first_user, users))
+        made = _tools(range(first_tool, tools))
+        _rules(made, people)
+        _others(made, people, tools, users)
+        _record(max(0, tools - first_tool))
+
+
+def _people(numbers: range) -> list[Any]:
+    from django.contrib.auth.models import Group, User
+    from django.utils import timezone
+
+    from toolhub.access.models import AccessToken
+
+    made = _save(
+        User,
+        (
+            User(
+                username=user_name(number),
+                email=f"{user_name(number)}@example.com",
+                password="!",
+                first_name=WORDS[number % len(WORDS)].capitalize(),
+                is_staff=number % 50 == 49,
+            )
+            for number in numbers
+        ),
+    )
+    size = max(2, numbers.stop // 20)
+    there = set(Group.objects.values_list("name", flat=True))
+    names = [name for name in (f"team {number:03d}" for number in range(size)) if name not in there]
+    _save(Group, (Group(name=name) for name in names))
+    groups = list(Group.objects.filter(name__startswith="team ").order_by("name"))
+    zero = User.objects.get(username=user_name(0))
+    member = User.groups.through
+    _join(member, ({"user_id": zero.pk, "group_id": group.pk} for group in groups))
+    for place, user in zip(numbers, made, strict=True):
+        user.place = place
+    _join(member, ({"user_id": user.pk, "group_id": groups[0].pk} for user in made))
+    _join(member, ({"user_id": user.pk, "group_id": groups[user.place % len(groups)].pk} for user in made))
+    now = timezone.now()
+    owners = [user for user in made for _ in range(2)] + [zero] * min(len(made) // 2, 90)
+    _save(
+        AccessToken,
+        (
+            AccessToken(
+                user=owner,
+                name=f"laptop {number}",
+                digest=hashlib.sha256(uuid.uuid4().bytes).hexdigest(),
+                prefix="thp_abcd",
+                expires=now + timedelta(days=90 if number % 5 else -1),
+            )
+            for number, owner in enumerate(owners)
+        ),
+    )
+    return made
+
+
+def _tools(numbers: range) -> list[Any]:
+    from django.utils import timezone
+
+    from catalog.models import Tool, Toolset
+
+    now = timezone.now()
+    made: list[Any] = []
+    for number in numbers:
+        upstream = f"upstream{number % 10}" if number % 5 == 1 else ""
+        tool = Tool(
+            name=tool_name(number),
+            title=f"{VERBS[number % len(VERBS)].capitalize()} {WORDS[number % len(WORDS)]} {number}",
+            description=describe(number),
+            input_schema=schema_of(number),
+            read_only=number % 2 == 0,
+            enabled=number % 40 != 39,
+            runner="upstream_mcp" if upstream else "python_function",
+            settings={"upstream": upstream, "tool": f"remote_{number}"} if upstream else {"function": "calculate_sum"},
+        )
+        if number % 50 == 26:
+            tool.approved = json.dumps({"description": describe(number - 1), "inputSchema": schema_of(number - 1)})
+            tool.proposed = json.dumps({"description": describe(number), "inputSchema": schema_of(number)})
+            tool.quarantined_since = now
+        made.append(tool)
+    made = _save(Tool, made)
+    for number, tool in zip(numbers, made, strict=True):
+        tool.place = number
+    size = max(3, numbers.stop // 50)
+    there = set(Toolset.objects.values_list("name", flat=True))
+    names = [f"set {number:03d}" for number in range(size)]
+    _save(Toolset, (Toolset(name=name, description=f"Tools of {name}.") for name in names if name not in there))
+    sets = list(Toolset.objects.filter(name__startswith="set ").order_by("name"))
+    _join(Tool.toolsets.through, ({"tool_id": tool.pk, "toolset_id": sets[0].pk} for tool in made))
+    _join(
+        Tool.toolsets.through,
+        ({"tool_id": tool.pk, "toolset_id": sets[tool.place % len(sets)].pk} for tool in made),
+    )
+    history = Tool.history.model
+    zero = Tool.objects.get(name=tool_name(0))
+    versioned = [*made, *[zero] * (len(made) // 20)]
+    fields = [field.attname for field in history.tracked_fields]
+    _save(
+        history,
+        (
+            history(
+                history_date=now - timedelta(minutes=number),
+                history_type="+" if number < len(made) else "~",
+                **{name: getattr(tool, name) for name in fields},
+            )
+            for number, tool in enumerate(versioned)
+        ),
+    )
+    return made
+
+
+def _rules(tools: list[Any], people: list[Any]) -> None:
+    from django.contrib.auth.models import Group, User
+
+    from catalog.models import Grant, Limit, Tool, Toolset
+
+    zero, first = User.objects.get(username=user_name(0)), Tool.objects.get(name=tool_name(0))
+    groups = list(Group.objects.filter(name__startswith="team ").order_by("name"))
+    sets = list(Toolset.objects.filter(name__startswith="set ").order_by("name"))
+    chance = random.Random(3)
+    grants = [Grant(toolset=one, group=groups[place % len(groups)]) for place, one in enumerate(sets)]
+    grants += [Grant(toolset=sets[0], user=zero)]
+    grants += [Grant(toolset=chance.choice(sets), group=chance.choice(groups)) for _ in people]
+    grants += [Grant(toolset=chance.choice(sets), user=user, note=f"Asked for in {user.pk}") for user in people]
+    grants += [Grant(tool=first, user=user, effect="deny" if user.place % 9 == 8 else "allow") for user in people]
+    grants += [Grant(tool=tool, user=zero) for tool in tools[::5]]
+    _save(Grant, grants)
+    limits = [Limit(tool=tool, rate="60/m") for tool in tools[::20]]
+    limits += [Limit(tool=first, scope="user", user=user, rate="600/h") for user in people[::10]]
+    limits += [Limit(toolset=one, scope="each_member", group=groups[0], rate="1000/d") for one in sets[::4]]
+    limits += [Limit(all_tools=True, scope="user", user=user, rate="5000/d") for user in people[::4]]
+    _save(Limit, limits)
+
+
+def _others(tools: list[Any], people: list[Any], all_tools: int, all_users: int) -> None:
+    from django.contrib.auth.models import User
+    from django.utils import timezone
+
+    from catalog.models import (
+        ImportedDocument,
+        PersonalSecret,
+        Prompt,
+        Resource,
+        Secret,
+        StoredResult,
+        Task,
+        Tool,
+        Upstream,
+    )
+    from toolhub.access.models import ServingProcess
+
+    now = timezone.now()
+    zero = User.objects.get(username=user_name(0))
+    numbers = [tool.place for tool in tools]
+    _save(
+        Resource,
+        (
+            Resource(uri=f"docs://part/{number}", name=f"Part {number}", mime_type="text/plain", text=describe(number))
+            for number in numbers[::10]
+        ),
+    )
+    _save(
+        Prompt,
+        (
+            Prompt(
+                name=f"prompt_{number:05d}",
+                description=describe(number),
+                messages=[{"role": "user", "content": {"type": "text", "text": "Summarise it."}}],
+            )
+            for number in numbers[::10]
+        ),
+    )
+    secrets = _save(
+        Secret,
+        (
+            Secret(
+                name=f"secret_{number:05d}", kind="personal" if number % 100 == 0 else "shared", description="A key."
+            )
+            for number in numbers[::50]
+        ),
+    )
+    if secrets:
+        _save(PersonalSecret, (PersonalSecret(user=user, secret=secrets[0]) for user in people))
+    there = set(Upstream.objects.values_list("name", flat=True))
+    wanted = [f"upstream{number}" for number in range(max(10, all_tools // 200))]
+    _save(
+        Upstream,
+        (
+            Upstream(name=name, url=f"https://{name}.example.com/mcp", last_seen=now)
+            for name in wanted
+            if name not in there
+        ),
+    )
+    one = Upstream.objects.get(name="upstream0")
+    theirs = [tool.pk for tool in tools if tool.settings.get("upstream") == one.name][:900]
+    Tool.objects.filter(pk__in=theirs).update(origin=one.origin)
+    _save(
+        ImportedDocument,
+        (
+            ImportedDocument(
+                name=f"document {number}", title=f"API {number}", source=f"api{number}.json", imported_at=now
+            )
+            for number in numbers[::200]
+        ),
+    )
+    owners = people + [zero] * len(people)
+    _save(
+        Task,
+        (
+            Task(user=owner, credential="token:1", tool=tool_name(place % all_tools), status="completed")
+            for place, owner in enumerate(owners)
+        ),
+    )
+    _save(
+        StoredResult,
+        (
+            StoredResult(user=owner, name=f"result {place}", body=b"x" * 200, size=200, expires_at=now)
+            for place, owner in enumerate(owners)
+        ),
+    )
+    ServingProcess.objects.filter(pk="estate").delete()
+    if all_users:
+        beat(all_users)
+
+
+def beat(clients: int) -> None:
+    """A process that says it serves so many clients just now."""
+    from django.contrib.auth.models import User
+    from django.utils import timezone
+
+    from toolhub.access.models import AccessToken, ServingProcess
+
+    now = timezone.now()
+    people = list(User.objects.filter(username__startswith="seed").values_list("pk", "username")[:clients])
+    tokens = dict(AccessToken.objects.filter(user__username__startswith="seed").values_list("user_id", "pk"))
+    peers = [
+        {
+            "kind": ("session", "websocket", "stateless")[number % 3],
+            "key": f"session-{number}",
+            "user_id": pk,
+            "user": name,
+            "credential": f"token:{tokens.get(pk)}",
+            "token": "laptop",
+            "client": "claude-code",
+            "version": "2.1",
+            "revision": "2025-11-25",
+            "address": "192.0.2.1",
+            "streams": number % 2,
+            "since": now.timestamp() - 3600,
+            "seen": now.timestamp() - number,
+            "called": now.timestamp() - number,
+        }
+        for number, (pk, name) in enumerate(people)
+    ]
+    ServingProcess.objects.update_or_create(
+        pk="estate", defaults={"host": "here", "pid": 1, "started": now, "beat": now, "peers": json.dumps(peers)}
+    )
+
+
+def _record(size: int) -> None:
+    """Actions, checkpoints, verifications and saved views, as years leave them: past the recorder, in no chain."""
+    from django.contrib.admin.models import LogEntry
+    from django.contrib.auth.models import User
+    from django.utils import timezone
+
+    from audit.models import Action, Checkpoint, SavedView, Verification
+
+    now = timezone.now()
+    ms = time.time_ns() // 1_000_000
+    before, after = json.dumps({"description": describe(1)}), json.dumps({"description": describe(2)})
+    _save(
+        Action,
+        (
+            Action(
+                id=id_at(ms - number * 60_000, number),
+                at=now - timedelta(minutes=number),
+                actor=user_name(0),
+                verb=("change", "add", "delete")[number % 3],
+                kind=("tool", "grant", "user")[number % 3],
+                target=tool_name(number % max(1, size)),
+                before=before,
+                after=after,
+                link=number,
+            )
+            for number in range(size * 3)
+        ),
+    )
+    last = Checkpoint.objects.values_list("number", flat=True).first() or 0
+    heads = json.dumps({str(writer): [writer, "a" * 64] for writer in range(20)})
+    _save(
+        Checkpoint,
+        (
+            Checkpoint(
+                number=last + number + 1,
+                at=now,
+                heads=heads,
+                previous="a" * 64,
+                hash="b" * 64,
+                key="key",
+                signature="c" * 128,
+            )
+            for number in range(size)
+        ),
+    )
+    _save(
+        Verification,
+        (
+            Verification(
+                id=id_at(ms - number, number), at=now, ok=True, through="", problem="", links=9, outside_head=False
+            )
+            for number in range(size // 10)
+        ),
+    )
+    zero = User.objects.get(username=user_name(0))
+    there = SavedView.objects.count()
+    _save(
+        SavedView,
+        (
+            SavedView(owner=zero, name=f"view {there + number}", filters='{"outcome": "ok"}', shared=True)
+            for number in range(max(2, size // 50))
+        ),
+    )
+    _save(
+        LogEntry,
+        (
+            LogEntry(user=zero, action_flag=2, object_repr=tool_name(number), object_id="1", change_message="[]")
+            for number in range(size // 4)
+        ),
+    )

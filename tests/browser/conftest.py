@@ -1,0 +1,124 @@
+"""One real server and one real browser for each module; every page's console is watched."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.browser import seed
+from tests.conftest import missing
+from tests.serving import Hub
+
+CHROMIUM = os.environ.get("TOOLHUB_TEST_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser") or ""
+TIMEOUT = 60_000
+
+
+@pytest.fixture(scope="module")
+def hub() -> Iterator[Hub]:
+    with Hub(seed=seed.people) as hub:
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    # For the module and not the session: while it is open, the thread has a running event loop, which async tests mind.
+    sync_api = pytest.importorskip("playwright.sync_api")
+    if not CHROMIUM:
+        missing("chromium", "no chromium in PATH; TOOLHUB_TEST_CHROMIUM may name one")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        )
+        yield browser
+        browser.close()
+
+
+class Window:
+    """A browser window of one person, and everything its console complained about."""
+
+    def __init__(self, page: Any, url: str) -> None:
+        self.page, self.url = page, url
+        self.complaints: list[str] = []
+        page.set_default_timeout(TIMEOUT)
+        page.on("console", lambda message: self._complain(message.type, message.text))
+        page.on("pageerror", lambda error: self.complaints.append(f"{page.url}: {error}"))
+        page.on("dialog", self._no_dialog)
+        page.on("request", self._stays_here)
+        self._click, page.click = page.click, self._clicked
+
+    def _clicked(self, *args: Any, **options: Any) -> None:
+        """A click may lead to another page, whose elements are there before its scripts listen to them."""
+        self._click(*args, **options)
+        self.page.wait_for_load_state()
+
+    def _complain(self, kind: str, text: str) -> None:
+        if kind in {"error", "warning"}:
+            self.complaints.append(f"{self.page.url}: {text}")
+
+    def _no_dialog(self, dialog: Any) -> None:
+        self.complaints.append(f"{self.page.url}: a dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def _stays_here(self, request: Any) -> None:
+        if not request.url.startswith((self.url, "data:", "blob:")):
+            self.complaints.append(f"{self.page.url}: asks {request.url}")
+
+    def open(self, path: str) -> Any:
+        self.page.goto(self.url + path)
+        return self.page
+
+    def sign_in(self, name: str, path: str = "/sign-in/") -> None:
+        page = self.open(path)
+        page.fill("#id_username", name)
+        page.fill("#id_password", seed.PASSWORD)
+        page.click("form button[type=submit], form button.primary")
+        page.wait_for_url(lambda url: "sign-in" not in url and "login" not in url)
+
+    def too_wide(self) -> str:
+        wide = self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        return f"{self.page.url} is {wide} px wider than the window" if wide > 0 else ""
+
+
+@pytest.fixture
+def window(hub: Hub, chromium: Any) -> Iterator[Callable[..., Window]]:
+    opened: list[tuple[Any, Window]] = []
+
+    def make(**options: Any) -> Window:
+        context = chromium.new_context(**options)
+        made = Window(context.new_page(), hub.url)
+        opened.append((context, made))
+        return made
+
+    yield make
+    for context, _ in opened:
+        context.close()
+    assert [complaint for _, made in opened for complaint in made.complaints] == []
+
+
+def calling(hub: Hub, token: str, tool: str, arguments: dict[str, Any], client: str, version: str) -> str:
+    """What a client that calls itself so is answered when it calls a tool."""
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": client, "version": version},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    params = {"name": tool, "arguments": arguments, "_meta": meta}
+    answer = httpx2.post(
+        hub.mcp_url,
+        json={"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params},
+        headers={
+            "Authorization": f"Bearer {token}",
+            "Accept": "application/json, text/event-stream",
+            "MCP-Protocol-Version": "2026-07-28",
+            "Mcp-Method": "tools/call",
+            "Mcp-Name": tool,
+        },
+        timeout=60,
+        trust_env=False,
+    )
+    return str(answer.text)

@@ -1,0 +1,164 @@
+"""A demo installation that has something on every page, and which pages there are: for pictures and for axe.
+
+`fill` runs inside a hub by `Hub.call`. What it returns is what `tests.census` puts into addresses.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import uuid
+from datetime import timedelta
+from typing import Any
+
+from tests.browser.seed import PASSWORD
+
+CLIENTS = (("claude-code", "2.1.0"), ("Claude Desktop", "1.4.2"), ("cursor-vscode", "1.9.0"), ("inspector", "2.12.0"))
+OUTCOMES = ("ok",) * 40 + ("tool_error",) * 2 + ("invalid_arguments", "refused", "limited", "timeout", "cancelled")
+EXAMPLES: dict[str, tuple[dict[str, Any], str]] = {
+    "calculate_sum": ({"a": 1250.5, "b": 349}, "1599.5"),
+    "get_weather": ({"latitude": 46.95, "longitude": 7.44}, "12 °C, light rain"),
+    "run_sql_query": ({"region": "north", "year": 2025}, "32 orders, 48 210 in total"),
+    "read_file": ({"path": "reports/2026.csv"}, "month,amount\n1,1200\n2,990"),
+    "web_search": ({"query": "model context protocol"}, "Three results"),
+}
+
+
+def fill() -> dict[str, Any]:
+    """People, the example catalogue, a week of calls; one of everything that an address may name."""
+    from django.contrib.auth.models import Group, User
+
+    from audit import actions
+    from catalog import catalogue_example
+    from catalog.models import Tool, Toolset
+    from tests import census, factories
+    from toolhub.access.models import AccessToken
+
+    people = {
+        name: User.objects.create_user(name, password=PASSWORD, email=f"{name}@example.com", first_name=first)
+        for name, first in (("alice", "Alice"), ("bob", "Bob"), ("charlie", "Charlie"))
+    }
+    User.objects.create_superuser("root", password=PASSWORD)
+    auditor = User.objects.create_user("auditor", password=PASSWORD, is_staff=True)
+    auditor.groups.add(Group.objects.get(name="auditor"))
+    things = census.things(people["alice"])
+    User.objects.create_user("demo")
+    catalogue_example.load()
+    analysts = factories.make_group("Analysts", [people["alice"], people["bob"]])
+    factories.make_group("Support", [people["charlie"]])
+    for toolset in Toolset.objects.exclude(name="Census"):
+        factories.grant(analysts, toolset)
+    tool = Tool.objects.get(name="calculate_sum")
+    factories.limit("60/h", tool, note="Agreed with the data team.")
+    factories.deny(people["bob"], tool, note="Uses the new one.")
+    tool.title = "Calculate a sum"
+    tool.save()
+    for name in ("Claude Code on my laptop", "Cursor"):
+        AccessToken.objects.issue(people["alice"], name)
+    newest = calls(people["alice"], people["bob"])
+    actions.record("enabled", "tool", "calculate_sum")
+    things |= {"tool": tool.pk, "catalog_tool": tool.pk, "call": newest, "audit_call": newest}
+    things["catalog_tool_version"] = tool.history.first().pk
+    return {name: str(value) for name, value in things.items()}
+
+
+def calls(*users: Any) -> uuid.UUID:
+    """A week of calls, most of them fine; the id of the newest."""
+    from django.utils import timezone
+
+    from audit.searches import id_at
+    from catalog.models import Tool
+    from tests.audit import rows
+
+    chance, now, made = random.Random(4), timezone.now(), []
+    tools = dict(Tool.objects.values_list("name", "pk"))
+    for number in range(420):
+        name, (arguments, said) = chance.choice(list(EXAMPLES.items()))
+        outcome = chance.choice(OUTCOMES) if number else "ok"
+        client, version = CLIENTS[number % len(CLIENTS)]
+        started = now - timedelta(minutes=number * 24 + 3)
+        content = {"content": [{"type": "text", "text": said}], "isError": outcome == "tool_error"}
+        made.append(
+            rows.call(
+                id=uuid.UUID(int=id_at(started).int | 0x7000_8000_0000_0000_0000 | number),
+                user=users[number % 5 == 4],
+                credential="Claude Code on my laptop",
+                client_name=client,
+                client_version=version,
+                name=name,
+                target_id=tools.get(name),
+                arguments=json.dumps(arguments),
+                result=json.dumps(content) if outcome in {"ok", "tool_error"} else "",
+                outcome=outcome,
+                started_at=started,
+                ended_at=started + timedelta(milliseconds=40),
+                duration_us=int(chance.lognormvariate(10.5, 1)),
+            )
+        )
+    rows.save(*made)
+    found: uuid.UUID = made[0].pk
+    return found
+
+
+NO_PAGES = {
+    "admin/autocomplete/",
+    "admin/jsi18n/",
+    "admin/search/",
+    "admin/audit/call/export/",
+    "admin/catalog/tool/function/",
+    "admin/access/people/",
+    "admin/access/pick/",
+    "admin/logout/",
+    "",
+}
+"""Addresses that answer with something else than a page to look at."""
+
+
+def addresses() -> list[tuple[str, str]]:
+    """(whose browser, the address with names in braces) of every page that the census knows; one that answers with
+    something else than a page, such as a redirect, is found when it is opened."""
+    from tests import census
+
+    found = []
+    for rule in census.every_rule():
+        offered = census.verb_of(rule.route)
+        if "GET" not in rule.methods.split() or rule.route in NO_PAGES or rule.route.endswith("<path:object_id>/"):
+            continue
+        if (rule.empty and "no-such" not in rule.at) or (offered and offered[1] not in offered[0].verbs.split()):
+            continue
+        whose = "root" if rule.who.is_staff else "" if rule.who is census.ANYONE else "alice"
+        found.append((whose, "/" + (rule.at or rule.route)))
+    return sorted(set(found))
+
+
+def opened(window: Any, path: str) -> bool:
+    """Whether this is a page; a redirect, a download and an answer for scripts are none."""
+    from playwright.sync_api import Error
+
+    try:
+        response = window.page.goto(window.url + path)
+    except Error as error:
+        if "Download is starting" in str(error):
+            return False
+        raise
+    kind = response.headers.get("content-type", "")
+    return response.url == window.url + path and kind.startswith("text/html")
+
+
+STILL = """() => {
+  const sheet = new CSSStyleSheet();
+  sheet.replaceSync("*, *::before, *::after { transition: none !important; animation: none !important }");
+  document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
+}"""
+
+
+def still(page: Any) -> None:
+    """Nothing moves any more: colours that are on their way are nobody's choice."""
+    page.evaluate(STILL)
+
+
+def shade(page: Any, *, dark: bool) -> None:
+    """Light or dark: the user's area follows the system, the admin's theme a class."""
+    page.emulate_media(color_scheme="dark" if dark else "light")
+    if "/admin/" in page.url:
+        page.evaluate("dark => document.documentElement.classList.toggle('dark', dark)", dark)

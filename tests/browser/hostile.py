@@ -1,0 +1,270 @@
+"""A database in which every text that can be stored is an attack: run inside the server's settings by `Hub.call`.
+
+Nothing here names the pages, and little names the columns: whatever model or column is new is made hostile as well,
+unless SPECIAL says what it has to hold instead (JSON of some shape, an address) or that it stays (KEEP).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+from urllib.parse import quote
+
+KEEP = object()
+PIECES = (
+    '"><script>p()</script>',
+    "<img src=x onerror=p()>",
+    "'\"><svg onload=p()>",
+    "</script><script>p()</script>",
+    "</textarea></title></style></noscript><script>p()</script>",
+    '" x-data x-init="p()" onmouseover="p()" y="',
+    "<div x-data x-init=p()>",
+    "javascript:p()",
+    "{{1333*1333}}{% now 'Y' %}{{ request.user }}${p()}",
+    "`+p()+`'+p()+'",
+    "\u202etxt.exe\u2066\u200b\u0007",
+    "<iframe src=javascript:p()></iframe><base href=//evil.example.com/>",
+    "<a href=javascript:p()>x</a><form action=//evil.example.com/><button formaction=javascript:p()>",
+)
+FORMULA = '=HYPERLINK("http://evil.example.com")'
+WHOLE = FORMULA + "".join(PIECES)
+SHORTEST = "<svg onload=p()>"
+LINK = "javascript:p()//" + PIECES[0]
+ICONS = [
+    {"src": "javascript:p()", "mimeType": WHOLE, "sizes": [WHOLE]},
+    {"src": "data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' onload='p()'/>", "mimeType": "image/svg+xml"},
+    {"src": "https://evil.example.com/icon.png"},
+    {"src": f'https://evil.example.com/"{PIECES[1]}'},
+]
+SCHEMA = {
+    "type": "object",
+    "title": WHOLE,
+    "description": WHOLE,
+    "properties": {
+        WHOLE: {"type": "string", "title": WHOLE, "description": WHOLE, "default": WHOLE, "enum": [WHOLE, PIECES[3]]},
+        PIECES[0]: {"type": "array", "items": {"type": "string", "examples": [WHOLE]}, "$comment": WHOLE},
+        "plain": {"type": "object", "description": WHOLE, "properties": {PIECES[1]: {"const": WHOLE}}},
+        "pattern": {"type": "string", "format": WHOLE, "x-hostile": WHOLE},
+    },
+    "required": [WHOLE],
+}
+CONTENT = {
+    "content": [
+        {"type": "text", "text": WHOLE},
+        {"type": "resource_link", "uri": "javascript:p()", "name": WHOLE, "title": WHOLE, "description": WHOLE},
+        {"type": "image", "data": '"><script>p()</script>', "mimeType": 'image/svg+xml"' + PIECES[1]},
+        {"type": "audio", "data": "AAAA", "mimeType": PIECES[0]},
+        {"type": "resource", "resource": {"uri": "javascript:p()", "mimeType": "text/html", "text": WHOLE}},
+    ],
+    "structuredContent": {WHOLE: WHOLE},
+    "_meta": {WHOLE: [WHOLE]},
+}
+DEFINITION = {"name": WHOLE, "title": WHOLE, "description": WHOLE, "inputSchema": SCHEMA, "icons": ICONS}
+DOCUMENT = {
+    "openapi": "3.0.3",
+    "info": {"title": WHOLE, "version": WHOLE, "description": WHOLE},
+    "servers": [{"url": "https://example.com/", "description": WHOLE}],
+    "paths": {
+        "/things": {
+            "get": {
+                "operationId": PIECES[0],
+                "summary": WHOLE,
+                "description": WHOLE,
+                "tags": [WHOLE],
+                "parameters": [{"name": "q", "in": "query", "description": WHOLE, "schema": {"type": "string"}}],
+                "responses": {"200": {"description": WHOLE}},
+            }
+        }
+    },
+}
+PAIR = json.dumps({WHOLE: WHOLE, "name": PIECES[0], "list": [WHOLE], "nested": {PIECES[1]: WHOLE}})
+SPECIAL: dict[str, Any] = {
+    # What the framework and the theme keep for themselves, and what is a key, a digest or a cipher.
+    "auth.Permission": KEEP,
+    "contenttypes.ContentType": KEEP,
+    "sessions.Session": KEEP,
+    "auth.User.password": KEEP,
+    # No form lets a user's name turn the direction of the line, and one's own full name is for nobody else.
+    "auth.User.username": lambda number: f"{FORMULA}{PIECES[0]}{PIECES[5]}{PIECES[2]}{number}",
+    "auth.User.first_name": FORMULA + PIECES[0],
+    "auth.User.email": lambda number: f"{PIECES[0]}{PIECES[5]}{number}@example.com",
+    "auth.User.last_name": PIECES[5] + PIECES[2],
+    "audit.Call.username": f"{FORMULA}{PIECES[0]}{PIECES[1]}{PIECES[10]}",
+    "access.AccessToken.digest": KEEP,
+    "access.ServingProcess": KEEP,
+    "access.Preference": KEEP,
+    "audit.Link": KEEP,
+    "audit.Writer": KEEP,
+    "audit.Tallied": KEEP,
+    "audit.Tally.span": KEEP,
+    "audit.Tally.what": KEEP,
+    "catalog.Secret.value": KEEP,
+    "catalog.PersonalSecret": KEEP,
+    # What the server itself parses.
+    # Stands in addresses, where a slash would make it another one.
+    "catalog.Tool.name": lambda number: f"{PIECES[1]}{PIECES[5]}{PIECES[8]}{number}",
+    "catalog.Tool.runner": KEEP,
+    "catalog.Tool.settings": KEEP,
+    "catalog.Tool.requires_capabilities": KEEP,
+    "catalog.Tool.origin": KEEP,
+    "catalog.Tool.input_schema": SCHEMA,
+    "catalog.Tool.output_schema": SCHEMA,
+    "catalog.Tool.icons": ICONS,
+    "catalog.Tool.approved": json.dumps(DEFINITION),
+    "catalog.Tool.proposed": json.dumps({**DEFINITION, "description": WHOLE + "!"}),
+    "catalog.Resource.uri": lambda number: f"{LINK}{number}",
+    "catalog.Resource.uri_template": KEEP,
+    "catalog.Resource.blob": KEEP,
+    "catalog.Resource.function": KEEP,
+    "catalog.Resource.completions": KEEP,
+    "catalog.Prompt.function": KEEP,
+    "catalog.Prompt.arguments": [{"name": WHOLE, "title": WHOLE, "description": WHOLE, "required": True}],
+    "catalog.Prompt.messages": [{"role": "user", "content": {"type": "text", "text": WHOLE}}],
+    "catalog.Grant.environments": lambda number: [WHOLE] if number == 2 else [],
+    "catalog.Limit.rate": KEEP,
+    "catalog.Task.credential": KEEP,
+    "catalog.Task.worker": KEEP,
+    "catalog.Task.result": CONTENT,
+    "catalog.Task.error": {"code": -32603, "message": WHOLE, "data": {WHOLE: WHOLE}},
+    "catalog.Task.input_requests": {},
+    "catalog.Task.input_responses": {},
+    "catalog.Upstream.url": "javascript:p()",
+    "catalog.Upstream.args": [WHOLE, PIECES[0]],
+    "catalog.Upstream.env": KEEP,
+    "catalog.Upstream.headers": KEEP,
+    "catalog.Upstream.allowed_networks": KEEP,
+    "catalog.Upstream.new_tools": KEEP,
+    "catalog.ImportedDocument.choices": KEEP,
+    "catalog.ImportedDocument.pending": json.dumps(DOCUMENT),
+    # Written by the server about itself, whatever clients and tools say.
+    **{f"audit.Checkpoint.{name}": PIECES[0] for name in ("heads", "previous", "hash", "signature")},
+    "audit.Checkpoint.key": SHORTEST,
+    "audit.Verification": PIECES[0] + PIECES[1],
+    "audit.Call.credential_id": KEEP,
+    "audit.Call.transport": SHORTEST,
+    "audit.Call.revision": SHORTEST,
+    "audit.Call.address": PIECES[0],
+    "audit.Call.method": KEEP,
+    "audit.Call.arguments": PAIR,
+    "audit.Call.result": json.dumps(CONTENT),
+    "audit.Action.before": json.dumps({WHOLE: "before " + WHOLE, "gone": PIECES[0]}),
+    "audit.Action.after": PAIR,
+    "audit.SavedView.filters": json.dumps({"q": WHOLE, "tool": WHOLE, "user": PIECES[0]}),
+}
+"""By "app.Model" or "app.Model.field"; a function makes another value for each number of a row. What is written for a
+model counts for its history as well."""
+
+_turn = itertools.count()
+
+
+def text(room: int | None, unique: str = "") -> str:
+    """As much of the attack as fits, another part of it each time, with a mark that makes it unlike any other."""
+    if room is None or room >= len(WHOLE) + len(unique):
+        return WHOLE + unique
+    room -= len(unique)
+    start = next(_turn) % len(PIECES)
+    made = FORMULA if room > 2 * len(FORMULA) else ""
+    for piece in (*PIECES[start:], *PIECES[:start]):
+        if len(made) + len(piece) <= room:
+            made += piece
+    return (made or SHORTEST[:room]) + unique
+
+
+def special(model: Any, field: Any) -> Any:
+    label = model._meta.label.replace("Historical", "")
+    return SPECIAL.get(f"{label}.{field.name}", SPECIAL.get(label))
+
+
+def poison() -> int:
+    """Every row of every model; the number of values that are attacks now."""
+    from django.apps import apps
+    from django.db import models
+
+    count = 0
+    for model in apps.get_models(include_auto_created=True):
+        fields = [
+            field
+            for field in model._meta.concrete_fields
+            if isinstance(field, models.CharField | models.TextField)
+            and not (field.choices or field.primary_key or isinstance(field, models.SlugField))
+            and special(model, field) is not KEEP
+        ]
+        for number, pk in enumerate(model._base_manager.values_list("pk", flat=True) if fields else ()):
+            values = {}
+            for field in fields:
+                wanted = special(model, field)
+                if wanted is None:
+                    wanted = text(field.max_length, str(number))
+                elif callable(wanted):
+                    wanted = wanted(number)
+                values[field.name] = wanted
+            model._base_manager.filter(pk=pk).update(**values)
+            count += len(values)
+    return count
+
+
+def everything() -> dict[str, Any]:
+    """One of everything and calls of every outcome, all of it hostile; and the sessions of two people."""
+    from django.contrib.admin.models import CHANGE, LogEntry
+    from django.contrib.auth.models import Group, User
+    from django.contrib.contenttypes.models import ContentType
+    from django.test import Client
+    from django.utils import timezone
+
+    from audit import outcomes
+    from audit.identifiers import new_id
+    from audit.models import Checkpoint, SavedView, Verification
+    from catalog.models import Tool, Upstream
+    from tests import census, factories
+    from tests.audit import rows
+    from toolhub.access.models import AccessToken
+
+    alice = User.objects.create_user("alice", first_name="A", last_name="B", email="a@example.com")
+    root = User.objects.create_superuser("root")
+    now = timezone.now()
+    Checkpoint.objects.create(number=1, at=now, heads="{}", previous="0", hash="0", key="k", signature="s")
+    Verification.objects.create(id=new_id(), at=now, ok=False, through="", problem="x", links=1, outside_head=False)
+    things = census.things(alice)
+    Upstream.objects.update(enabled=False, last_error="x")
+    toolset = factories.make_toolset("Poisoned")
+    factories.grant(alice, toolset)
+    factories.make_tool("sum_with_everything", toolset=toolset, output_schema={"type": "object"}, read_only=True)
+    factories.make_resource("docs://poisoned", toolset=toolset)
+    factories.make_prompt("poisoned", toolset=toolset)
+    factories.make_group("staff", [alice, root])
+    group = Group.objects.get(name="staff")
+    factories.grant(group, toolset)
+    factories.deny(None, factories.make_tool("hidden"))
+    calls = rows.save(
+        *(
+            rows.call(number, user=alice, outcome=value, target_id=things["tool"], started_at=now)
+            for number, (value, _label) in enumerate(outcomes.CHOICES, 1)
+        ),
+        *(rows.call(number, user=alice, started_at=now) for number in (50, 51)),
+    )
+    SavedView.objects.create(owner=alice, name="other", shared=True, filters="{}")
+    SavedView.objects.create(owner=root, name="own", filters="{}")
+    LogEntry.objects.create(
+        user=root,
+        content_type=ContentType.objects.get_for_model(User),
+        object_id=str(alice.pk),
+        object_repr="x",
+        action_flag=CHANGE,
+        change_message="x",
+    )
+    token = AccessToken.objects.issue(alice, "client")[1]
+    count = poison()
+    things["tool_name"] = quote(Tool.objects.get(pk=things["tool"]).name, safe="")
+    sessions = {}
+    for name, pk in (("alice", alice.pk), ("root", root.pk)):
+        browser = Client()
+        browser.force_login(User.objects.get(pk=pk))
+        sessions[name] = browser.cookies["toolhub_session"].value
+    return {
+        "things": {name: str(value) for name, value in things.items()},
+        "calls": [str(call.pk) for call in calls],
+        "sessions": sessions,
+        "token": token,
+        "count": count,
+    }

@@ -1,0 +1,167 @@
+"""Whatever is stored, no page and no export runs it: every address of the resolver, in a browser, full of attacks."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests import census
+from tests.browser import hostile
+from tests.browser.conftest import Window, calling
+from tests.serving import Hub
+
+pytestmark = pytest.mark.chromium
+Windows = Callable[..., Window]
+WATCH = """
+window.p = () => { window.pwned = true; };
+window.broken = [];
+document.addEventListener("securitypolicyviolation", (event) => {
+  window.broken.push(`${event.violatedDirective} ${event.blockedURI} ${event.sample}`);
+});
+"""
+LOOK = """(record) => {
+  const found = [...window.broken];
+  if (window.pwned) found.push("a stored text was run");
+  for (const element of document.querySelectorAll("*")) {
+    for (const { name, value } of element.attributes) {
+      if (/^(on|x-|@|:)/.test(name) && value.includes("p()")) found.push(`<${element.localName} ${name}=${value}>`);
+      const leads = /^(href|src|action|formaction|data|xlink:href)$/.test(name);
+      if (leads && /^\\s*(javascript|vbscript|data:text)/i.test(value)) {
+        found.push(`<${element.localName} ${name}=${value}>`);
+      }
+    }
+    if (/^(script|style|iframe|object|embed|base)$/.test(element.localName) && element.outerHTML.includes("p()")) {
+      found.push(`<${element.localName}> holds a stored text`);
+    }
+  }
+  const words = document.body.innerText;
+  const turned = words.match(/.{0,40}[\\u202a-\\u202e\\u2066-\\u2069]/);
+  if (words.includes("1776889")) found.push("a template in a stored text was filled in");
+  if (record && turned) found.push(`marks that turn the direction of the line: ${JSON.stringify(turned[0])}`);
+  return found;
+}"""
+NO_PAGES = ("sign-out/", "logout/", "<path:object_id>/")
+"""Routes that end the session, or lead to a page that has a route of its own."""
+
+
+@pytest.fixture(scope="module")
+def hub() -> Iterator[Hub]:
+    with Hub(seed=hostile.everything) as hub:
+        yield hub
+
+
+@pytest.fixture
+def person(hub: Hub, window: Windows) -> Callable[[str], Window]:
+    """A window of somebody whose own name is hostile too, so that nobody types it."""
+
+    def make(name: str) -> Window:
+        mine = window(viewport={"width": 1280, "height": 900})
+        value = hub.seeded["sessions"][name]
+        mine.page.context.add_cookies([{"name": "toolhub_session", "value": value, "url": hub.url}])
+        mine.page.add_init_script(WATCH)
+        return mine
+
+    return make
+
+
+def addresses(hub: Hub, *, staff: bool) -> list[str]:
+    """Of every route that answers a GET with a page, as the census knows to fill it in."""
+    paths = []
+    for rule in census.every_rule():
+        offered = census.verb_of(rule.route)
+        nobody_may = offered is not None and offered[1] not in offered[0].verbs.split()
+        if "GET" not in rule.methods or rule.who.is_staff != staff or nobody_may or rule.empty:
+            continue
+        if not rule.route.endswith(NO_PAGES):
+            paths.append(rule.path(hub.seeded["things"]))
+    return list(dict.fromkeys(paths))
+
+
+def look(mine: Window, path: str) -> list[str]:
+    """What is wrong with the page, or with the file that the address gives instead of one."""
+    from playwright.sync_api import Error
+
+    try:
+        answer = mine.page.goto(mine.url + path, wait_until="domcontentloaded")
+    except Error as error:
+        if "Download is starting" not in str(error) and "ERR_ABORTED" not in str(error):
+            raise
+        return file(mine, path)
+    kind = answer.headers.get("content-type", "") if answer else ""
+    if not kind.startswith("text/html"):
+        # A browser that shows JSON asks for an icon of the site, which only pages name.
+        icon = f"{mine.url}{path}: Failed to load resource"
+        mine.page.wait_for_load_state("networkidle")
+        mine.complaints[:] = [one for one in mine.complaints if not one.startswith(icon)]
+        safe = (
+            kind.startswith(("application/json", "text/javascript"))
+            and answer.headers.get("x-content-type-options") == "nosniff"
+        )
+        return [] if safe else [f"{path}: neither a page, data, a script of ours nor a download: {kind}"]
+    # Texts of the record come from anybody, past every form and every import.
+    record = path.startswith(("/calls/", "/admin/audit/"))
+    return [f"{path}: {problem}" for problem in mine.page.evaluate(LOOK, record)]
+
+
+def file(mine: Window, path: str) -> list[str]:
+    answer = mine.page.context.request.get(mine.url + path)
+    kind = answer.headers["content-type"]
+    wrong = []
+    if not answer.headers.get("content-disposition", "").startswith("attachment"):
+        wrong.append(f"{path}: neither a page nor a download")
+    if answer.headers.get("x-content-type-options") != "nosniff" or "html" in kind or "svg" in kind:
+        wrong.append(f"{path}: a browser could take the download for a page: {kind}")
+    return wrong
+
+
+@pytest.mark.parametrize(("name", "staff"), [("alice", False), ("root", True)], ids=["user", "admin"])
+def test_no_page_runs_what_is_stored(hub: Hub, person: Callable[[str], Window], name: str, staff: bool) -> None:
+    assert hub.seeded["count"] > 300
+    mine = person(name)
+    wrong = [problem for path in addresses(hub, staff=staff) for problem in look(mine, path)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_kind_of_call_and_every_difference_is_text(hub: Hub, person: Callable[[str], Window]) -> None:
+    mine, calls = person("root"), hub.seeded["calls"]
+    paths = [f"/admin/audit/call/{call}/change/" for call in calls[:4]]
+    paths += [f"/admin/audit/call/compare/?call={calls[0]}&call={calls[-1]}"]
+    paths += [f"/admin/audit/call/{calls[0]}/copy/{what}/" for what in ("json", "curl", "arguments", "result")]
+    wrong = [problem for path in paths for problem in look(mine, path)]
+    alice = person("alice")
+    wrong += [problem for call in calls[:4] for problem in look(alice, f"/calls/{call}/")]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_an_export_for_a_spreadsheet_holds_no_formula(hub: Hub, person: Callable[[str], Window]) -> None:
+    client = person("root").page.context.request
+    answer = client.get(f"{hub.url}/admin/audit/call/export/?format=csv")
+    rows = list(csv.reader(io.StringIO(answer.body().decode(), newline="")))
+    assert len(rows) > 10
+    assert [cell for row in rows for cell in row if re.match(r"[=+\-@\t\r\n]", cell)] == []
+    answer = client.get(f"{hub.url}/admin/audit/call/export/?format=jsonl")
+    assert all(json.loads(line)["rule"] for line in answer.body().decode().splitlines())
+
+
+def test_what_arrives_while_the_page_is_open_is_text_too(hub: Hub, person: Callable[[str], Window]) -> None:
+    mine = person("alice")
+    page = mine.open("/calls/")
+    before = page.locator("main").inner_text()
+    call(hub, "sum<img src=x onerror=p()>" + hostile.PIECES[5])
+    page.wait_for_function("(before) => document.querySelector('main').innerText !== before", arg=before)
+    assert page.evaluate(LOOK, True) == []
+    mine.open("/admin/")
+    staff = person("root")
+    assert look(staff, "/admin/audit/call/") == []
+
+
+def call(hub: Hub, name: str) -> None:
+    """One call as a hostile client makes it."""
+    arguments = {hostile.PIECES[0]: hostile.WHOLE}
+    answer = calling(hub, hub.seeded["token"], name, arguments, hostile.WHOLE, hostile.PIECES[0])
+    assert "Unknown tool" in answer

@@ -1,0 +1,306 @@
+"""One long walk, as people take it: a tool is made, granted, tried, listed, called, cancelled, looked up, exported and
+reverted, and the client that called it is sent away. The clicks of the three main journeys are counted on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from tests.browser import seed
+from tests.browser.conftest import Window
+from tests.client import HttpClient, RpcError
+from tests.serving import Hub
+from tests.waiting import until
+
+pytestmark = pytest.mark.chromium
+Windows = Callable[..., Window]
+REVISION = "2025-11-25"
+"""One with sessions: only a session can be ended while its token stays good."""
+TOKEN = re.compile(r"thp_[A-Za-z0-9_-]{43}")
+WAIT = 60
+AT_MOST_TO_PUBLISH, AT_MOST_TO_CONNECT, AT_MOST_TO_A_RECORD = 12, 4, 2
+
+
+def people() -> None:
+    """alice in the group analysts; root; the auditor. There is no tool, and nobody has a token."""
+    from django.contrib.auth.models import Group, User
+
+    from tests import factories
+
+    alice = User.objects.create_user("alice", password=seed.PASSWORD)
+    factories.make_group("analysts", [alice])
+    User.objects.create_superuser("root", password=seed.PASSWORD)
+    auditor = User.objects.create_user("auditor", password=seed.PASSWORD, is_staff=True)
+    auditor.groups.add(Group.objects.get(name="auditor"))
+
+
+def actions() -> list[list[str]]:
+    from audit.models import Action
+
+    return [[action.actor, action.verb, action.kind] for action in Action.objects.order_by("pk")]
+
+
+@pytest.fixture(scope="module")
+def hub() -> Iterator[Hub]:
+    with Hub(seed=people) as hub:
+        yield hub
+
+
+class Hand:
+    """The person's hand: each click, and each key that stands for one, is counted."""
+
+    def __init__(self, page: Any) -> None:
+        self.page, self.clicks = page, 0
+
+    def click(self, what: Any) -> None:
+        self.clicks += 1
+        self.page.click(what) if isinstance(what, str) else what.click()
+
+    def press(self, what: str, key: str) -> None:
+        self.clicks += 1
+        self.page.press(what, key)
+
+    def choose(self, what: str, value: str) -> None:
+        self.clicks += 2  # the list is opened, and something chosen there
+        self.page.select_option(what, value)
+
+    def sidebar(self, name: str) -> None:
+        self.click(f'a:has(:text-is("{name}")) >> visible=true >> nth=0')
+
+    def counted(self) -> int:
+        """The clicks since the last time."""
+        counted, self.clicks = self.clicks, 0
+        return counted
+
+
+class Program:
+    """A client on somebody's machine: it lives in a thread of its own, as the browser has this one."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def start(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def does(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return self.start(work).result(WAIT)
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(WAIT)
+        self._loop.close()
+
+
+@pytest.fixture
+def program() -> Iterator[Program]:
+    program = Program()
+    yield program
+    program.stop()
+
+
+def stage(page: Any, name: str, state: str) -> None:
+    page.wait_for_selector(f'[data-stage="{name}"][data-state="{state}"]')
+
+
+def publish(root: Window) -> tuple[int, str]:
+    """From signing in to a tool that a group has, its parameters told in the table; the clicks, and its address."""
+    page, hand = root.open("/admin/"), Hand(root.page)
+    page.fill("#id_username", "root")
+    page.fill("#id_password", seed.PASSWORD)
+    hand.press("#id_password", "Enter")
+    page.wait_for_url(f"{root.url}/admin/")
+    hand.sidebar("Tools")
+    hand.click('a[href*="/tool/add/"] >> visible=true >> nth=0')
+    page.wait_for_selector("#tool-look:not([hidden]) h3")
+    hand.choose(".tool-settings select", "long_task")
+    page.wait_for_function("document.querySelector('#id_name').value === 'long_task'")
+    hand.click('role=tab[name="Parameters"]')
+    row = page.locator("#tool-section-2 tbody[data-row]").first
+    assert row.locator("[data-column=name]").input_value() == "seconds"
+    row.locator("[data-column=description]").fill("How many seconds to wait.")
+    hand.click('role=tab[name="Who may use it"]')
+    hand.click("#grants-group .field-group .select2-selection")
+    hand.click(".select2-results__option >> text=analysts")
+    page.wait_for_selector("#tool-look strong.tool-good")
+    hand.click("button[name=_save]")
+    page.wait_for_url("**/admin/catalog/tool/")
+    address = page.get_by_role("link", name="long_task").first.get_attribute("href")
+    return hand.counted(), address
+
+
+def connect(alice: Window) -> tuple[int, str]:
+    """From the sign-in page to what the client is to be told; the clicks, its button included, and the one thing that
+    is pasted."""
+    page, hand = alice.open("/"), Hand(alice.page)
+    page.wait_for_url("**/sign-in/")
+    page.fill("#id_username", "alice")
+    page.fill("#id_password", seed.PASSWORD)
+    hand.click("form button.primary")
+    page.wait_for_url("**/connect/")
+    hand.click("nav.chips >> text=Cursor")
+    hand.click("text=Make a token for this client")
+    page.wait_for_selector('#check [data-live="live"]')
+    stage(page, "token", "now")
+    hand.click("[data-copy=snippet-1]")
+    page.wait_for_selector("text=Copied")
+    pasted = page.evaluate("navigator.clipboard.readText()")
+    return hand.counted(), pasted
+
+
+def test_from_no_tool_at_all_to_a_client_that_is_sent_away(
+    hub: Hub, window: Windows, program: Program, tmp_path: Path
+) -> None:
+    root = window()
+    clicks, tool = publish(root)
+    assert clicks <= AT_MOST_TO_PUBLISH, clicks
+
+    tried_and_seen_as_alice(root, tool)
+
+    alice = window(permissions=["clipboard-read", "clipboard-write"])
+    clicks, pasted = connect(alice)
+    assert clicks <= AT_MOST_TO_CONNECT, clicks
+    (token,) = set(TOKEN.findall(pasted))
+    client = connected_while_the_page_watches(alice.page, hub, program, token)
+
+    call_id = called_and_cancelled_live(alice.page, program, client)
+
+    auditor = window(accept_downloads=True)
+    found_in_the_record(auditor, call_id)
+    exported(auditor.page, call_id, tmp_path / "calls.jsonl")
+
+    reverted(root, tool)
+    assert "How long it takes." not in json.dumps(program.does(client.every("tools/list", "tools")))
+
+    sent_away(root, program, client)
+    acts = hub.call(actions)
+    for act in (
+        ["root", "created", "tool"],
+        ["root", "tried", "tool"],
+        ["auditor", "exported", "calls"],
+        ["root", "disconnected", "connection"],
+    ):
+        assert act in acts, acts
+
+
+def tried_and_seen_as_alice(root: Window, tool: str) -> None:
+    page, hand = root.page, Hand(root.page)
+    hand.click(page.get_by_role("link", name="long_task").first)
+    hand.click(f'a[href="{tool.replace("change/", "try/")}"]')
+    page.fill("#user", "alice")
+    page.fill("#argument-0", "0.1")
+    hand.click("#try-run")
+    page.wait_for_selector("#try-outcome .th-badge.good")
+    assert "Done after 0.1 s" in page.inner_text("#try-outcome")
+    hand.click("text=The record of this call")
+    page.wait_for_selector("text=tried from the admin by root")
+    hand.sidebar("View as")
+    page.fill("#user", "alice")
+    hand.press("#user", "Enter")
+    page.wait_for_selector("tr:has-text('long_task'):has-text('analysts') .th-badge.good")
+
+
+def connected_while_the_page_watches(page: Any, hub: Hub, program: Program, token: str) -> HttpClient:
+    """Every step of the connection shows before the next one is taken."""
+    client = HttpClient(hub.mcp_url, token, REVISION, name="walking-client")
+    program.does(client.initialize())
+    stage(page, "token", "done")
+    stage(page, "revision", "done")
+    assert REVISION in page.inner_text("[data-revision]")
+    stage(page, "tools", "now")
+    assert program.does(client.tools()) == ["long_task"]
+    stage(page, "tools", "done")
+    page.wait_for_selector("[data-connected]:visible")
+    stage(page, "call", "now")
+    program.does(client.call("long_task", {"seconds": 0.1}))
+    stage(page, "call", "done")
+    program.does(client.listen())
+    return client
+
+
+def called_and_cancelled_live(page: Any, program: Program, client: HttpClient) -> str:
+    """A call of the client appears by itself, tells how far it is, and ends by a click here; its id."""
+    hand = Hand(page)
+    hand.click("#check >> text=My calls")
+    page.wait_for_selector('[data-live="live"]')
+    running = program.start(client.call("long_task", {"seconds": 120, "steps": 120}))
+    row = page.locator("tr.calls-row", has=page.locator("[data-cancel]")).first
+    row.locator("progress").wait_for()
+    call_id = str(row.get_attribute("data-call"))
+    hand.click(row.locator("text=Cancel"))
+    page.wait_for_selector(f'[data-call="{call_id}"] >> text=cancelled')
+    with pytest.raises(RpcError):
+        running.result(WAIT)
+    return call_id
+
+
+def found_in_the_record(auditor: Window, call_id: str) -> None:
+    auditor.sign_in("auditor", "/admin/login/?next=/admin/")
+    page, hand = auditor.page, Hand(auditor.page)
+    hand.sidebar("Calls")
+    page.fill("input[name=q]", call_id)
+    hand.press("input[name=q]", "Enter")
+    page.wait_for_url(f"**/admin/audit/call/{call_id}/change/")
+    clicks = hand.counted()
+    assert clicks <= AT_MOST_TO_A_RECORD, clicks
+    page.wait_for_selector("text=cancelled by alice in the browser")
+
+
+def exported(page: Any, call_id: str, file: Path) -> None:
+    """The filtered list as a file, and nothing else in it."""
+    hand = Hand(page)
+    hand.sidebar("Calls")
+    hand.click("text=Filters")
+    page.select_option("select[name=outcome]", "cancelled")
+    page.fill("input[name=tool]", "long_task")
+    hand.click("text=Apply")
+    page.wait_for_selector(f"a[href*='{call_id}']")
+    with page.expect_download() as download:
+        hand.click("text=Export JSON Lines")
+    download.value.save_as(file)
+    (line,) = file.read_text().splitlines()
+    assert call_id in line
+    assert json.loads(line)["outcome"] == "cancelled"
+
+
+def reverted(root: Window, tool: str) -> None:
+    """A change of the definition is taken back in its history."""
+    page, hand = root.open(tool), Hand(root.page)
+    page.wait_for_selector("#tool-look:not([hidden]) h3")
+    hand.click('role=tab[name="Parameters"]')
+    row = page.locator("#tool-section-2 tbody[data-row]").first
+    row.locator("[data-column=description]").fill("A mistake.")
+    hand.click("text=Save and continue editing")
+    page.wait_for_selector("text=was changed successfully")
+    hand.click("text=Compare versions")
+    page.wait_for_selector("#tool-compare ins:has-text('A mistake.')")
+    hand.click("text=Go back to the version")
+    page.wait_for_selector("#tool-look:not([hidden]) h3")
+    hand.click("button:has-text('Revert')")
+    page.wait_for_selector("text=was changed successfully")
+    page = root.open(tool)
+    page.wait_for_selector("#tool-look:not([hidden]) h3")
+    hand.click('role=tab[name="Parameters"]')
+    assert row.locator("[data-column=description]").input_value() == "How many seconds to wait."
+
+
+def sent_away(root: Window, program: Program, client: HttpClient) -> None:
+    """The client's open stream ends, and its session is not known any more."""
+    page, hand = root.page, Hand(root.page)
+    hand.sidebar("Sessions")
+    hand.click(page.get_by_role("button", name=re.compile("Disconnect walking-client")).first)
+    page.wait_for_selector("text=was disconnected")
+    until(lambda: not client._background, WAIT, "the stream of the client ends")
+    with pytest.raises(RpcError, match="Session not found"):
+        program.does(client.tools())
+    program.does(client.http.aclose())
+    client.check()

@@ -1,0 +1,80 @@
+"""Functions behind the prompts and resources that the tests of the door publish."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Literal
+
+from catalog.content import Assistant, EmbeddedResource, Image, Message, ToolError, User
+from catalog.functions import Context, prompt, resource
+
+RAN: list[str] = []
+NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+
+
+def _tones(typed: str, earlier: dict[str, str]) -> list[str]:
+    return [f"{earlier.get('to', 'nobody')}-{n}" for n in range(150) if typed in f"{n}"]
+
+
+async def _broken(typed: str) -> list[str]:
+    raise RuntimeError("no suggestions")
+
+
+@prompt("offer_letter", complete={"to": ["Ada", "Alan", "Grace"], "tone": _tones, "place": _broken})
+async def letter(
+    to: str, tone: str = "kind", place: str = "", form: Literal["short", "long"] = "short"
+) -> list[Message]:
+    """Write a letter."""
+    RAN.append("offer_letter")
+    return [
+        User(f"Write a {form} {tone} letter to {to}{place}."),
+        Assistant("Gladly."),
+        User(Image(b"\x89PNG\r\n\x1a\n")),
+    ]
+
+
+@prompt("offer_thread")
+def in_thread() -> str:
+    """Made in a thread."""
+    return "from a thread"
+
+
+@prompt("offer_ask")
+async def ask(ctx: Context) -> str:
+    """Asks first."""
+    return f"About {(await ctx.elicit('Whom?', NAME, key='who')).content['name']}"
+
+
+@prompt("offer_fail")
+async def fail(how: str) -> Any:
+    """Fails."""
+    if how == "sentence":
+        raise ToolError("The archive is closed.")
+    if how == "shape":
+        return {"role": "robot", "content": "x"}
+    raise RuntimeError("password=hunter2")
+
+
+@resource("offer://{kind}/{number}", name="offer_template", complete={"kind": ["book", "film"]})
+async def offered(kind: str, number: str) -> Any:
+    """One thing."""
+    RAN.append(f"{kind} {number}")
+    if kind == "bytes":
+        return b"\x00\x01"
+    if kind == "json":
+        return {"number": number}
+    if kind == "several":
+        return [EmbeddedResource(f"offer://part/{n}", text=str(n), mime_type="text/plain") for n in range(2)]
+    if kind == "nothing":
+        return None
+    if kind == "broken":
+        raise RuntimeError("password=hunter2")
+    if kind == "slow":
+        await asyncio.sleep(1000)
+    return f"{kind} number {number}"
+
+
+@resource("offer-clock://now", name="offer_clock", mime_type="text/markdown")
+def clock() -> str:
+    """Always new."""
+    return "# now"

@@ -1,0 +1,68 @@
+"""Suggestions for arguments and template variables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from catalog import calls, functions
+from catalog.errors import InvalidArguments, UnknownPrompt, UnknownResource
+from tests import factories
+from tests.catalog import offers  # noqa: F401 - registers the functions
+from tests.catalog.door import caller, in_database
+
+pytestmark = pytest.mark.django_db(transaction=True)
+LETTER = {"type": "ref/prompt", "name": "offer_letter"}
+OFFER = {"type": "ref/resource", "uri": "offer://{kind}/{number}"}
+
+
+def publish(user: Any) -> None:
+    factories.grant(user, factories.make_prompt(**functions.prompt_row("offer_letter")))
+    row = {"uri": "", **functions.resource_row("offer_template"), "completions": {"number": ["1", "10", "21"]}}
+    factories.grant(user, factories.make_resource(**row))
+
+
+async def complete(user: Any, ref: Any, name: Any, value: Any, **context: Any) -> Any:
+    return await calls.complete(caller(user), ref, {"name": name, "value": value}, context)
+
+
+async def test_what_is_not_the_callers_or_not_asked_for_properly_is_refused(alice: Any, bob: Any) -> None:
+    await in_database(publish, alice)
+    with pytest.raises(UnknownPrompt):
+        await complete(bob, LETTER, "to", "A")
+    with pytest.raises(UnknownResource):
+        await complete(bob, OFFER, "kind", "b")
+    with pytest.raises(UnknownPrompt):
+        await complete(alice, {"type": "ref/prompt", "name": "nothing"}, "to", "A")
+    for ref, name, value in (
+        (LETTER, "nothing", "x"),
+        ({"type": "ref/tool", "name": "x"}, "to", "x"),
+        ("offer_letter", "to", "x"),
+        (LETTER, 5, "x"),
+        (LETTER, "to", None),
+    ):
+        with pytest.raises(InvalidArguments):
+            await complete(alice, ref, name, value)
+
+
+async def test_what_begins_with_the_typed_comes_before_what_contains_it(alice: Any) -> None:
+    await in_database(publish, alice)
+    assert await complete(alice, LETTER, "to", "a") == (["Ada", "Alan", "Grace"], 3, False)
+    assert await complete(alice, LETTER, "to", "GR") == (["Grace"], 1, False)
+    assert await complete(alice, LETTER, "form", "") == (["short", "long"], 2, False)
+    assert await complete(alice, OFFER, "kind", "f") == (["film"], 1, False)
+    assert await complete(alice, OFFER, "number", "1") == (["1", "10", "21"], 3, False)
+    assert await complete(alice, OFFER, "other", "") == ([], 0, False)
+
+
+async def test_a_function_suggests_with_the_earlier_arguments_and_at_most_a_hundred(alice: Any) -> None:
+    await in_database(publish, alice)
+    values, total, more = await complete(alice, LETTER, "tone", "", arguments={"to": "Ada"})
+    assert values[0] == "Ada-0" and len(values) == 100 and total == 150 and more
+    assert (await complete(alice, LETTER, "tone", "149"))[0] == ["nobody-149"]
+
+
+async def test_a_function_that_fails_suggests_nothing(alice: Any) -> None:
+    await in_database(publish, alice)
+    assert await complete(alice, LETTER, "place", "x") == ([], 0, False)

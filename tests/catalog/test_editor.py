@@ -1,0 +1,404 @@
+"""The tool editor's server side: what it says while somebody types, duplicates, versions side by side."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+from django.urls import reverse
+
+from audit.models import Action
+from catalog import editor_admin, loader
+from catalog.models import Grant, Limit, Tool
+from tests import factories
+from tests.catalog.test_admin import tool_form
+from toolhub.wire.answers import shape
+
+pytestmark = pytest.mark.django_db
+NEW = "admin:catalog_tool_look_new"
+HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
+
+
+def client_of(user: User, *permissions: str) -> Client:
+    user.is_staff = True
+    user.save()
+    user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+    client = Client()
+    client.force_login(User.objects.get(pk=user.pk))
+    return client
+
+
+def look(browser: Client, tool: Tool | None = None, **changes: Any) -> dict[str, Any]:
+    address = reverse("admin:catalog_tool_look", args=[tool.pk]) if tool else reverse(NEW)
+    answer = browser.post(address, tool_form(**changes))
+    assert answer.status_code == 200
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def places(found: dict[str, Any]) -> list[tuple[str, list[Any]]]:
+    return [(problem["field"], problem["place"]) for problem in found["problems"]]
+
+
+def shown(found: dict[str, Any]) -> list[Any]:
+    """What the preview shows as JSON, the newest revision first."""
+    return [json.loads(html.unescape(text)) for text in re.findall(r"<pre[^>]*>(.*?)</pre>", found["html"], re.DOTALL)]
+
+
+# --- looking -------------------------------------------------------------------------------------------------------
+
+
+def test_a_look_is_refused_to_whoever_may_not_edit(alice: User) -> None:
+    tool = factories.make_tool()
+    edit, new = reverse("admin:catalog_tool_look", args=[tool.pk]), reverse(NEW)
+    assert Client().post(new, tool_form()).status_code == 302
+    assert client_of(alice, "view_tool").post(edit, tool_form()).status_code == 403
+    changer = client_of(alice, "view_tool", "change_tool")
+    assert changer.post(edit, tool_form()).status_code == 200
+    assert changer.post(new, tool_form()).status_code == 403
+    adder = client_of(alice, "view_tool", "add_tool")
+    assert adder.post(new, tool_form()).status_code == 200
+    assert adder.post(edit, tool_form()).status_code == 403
+
+
+def test_a_look_is_asked_by_post_with_the_page_s_own_token(root: User) -> None:
+    browser = Client(enforce_csrf_checks=True)
+    browser.force_login(root)
+    assert browser.get(reverse(NEW)).status_code == 405
+    assert browser.post(reverse(NEW), tool_form()).status_code == 403
+
+
+def test_a_look_changes_nothing(browser: Client) -> None:
+    tool = factories.make_tool(title="Before")
+    actions = Action.objects.count()
+    found = look(browser, tool, title="After")
+    assert found["problems"] == []
+    assert "After" in found["html"]
+    look(browser, name="another")
+    assert [row.title for row in Tool.objects.all()] == ["Before"]
+    assert (tool.history.count(), Action.objects.count()) == (1, actions)
+
+
+@pytest.mark.parametrize(
+    ("schema", "place", "words"),
+    [
+        pytest.param('{"type": "object",\n oops}', [], "line 2", id="no JSON"),
+        pytest.param('{"type": "array"}', [], '"type": "object"', id="no object"),
+        pytest.param(
+            '{"type": "object", "properties": {"a": {"type": "numbr"}}}',
+            ["properties", "a", "type"],
+            "numbr",
+            id="unknown type",
+        ),
+        pytest.param(
+            '{"type": "object", "properties": {"a/b~c": {"pattern": "(?=x)"}}}',
+            ["properties", "a/b~c", "pattern"],
+            "look-around",
+            id="pattern of a name to be escaped",
+        ),
+        pytest.param(
+            '{"type": "object", "properties": {"a": {"$ref": "https://x.example/s"}}}',
+            ["properties", "a", "$ref"],
+            "must start with #",
+            id="remote reference",
+        ),
+    ],
+)
+@pytest.mark.parametrize("field", ["input_schema", "output_schema"])
+def test_what_is_wrong_with_a_schema_is_said_with_its_place(
+    browser: Client, field: str, schema: str, place: list[str], words: str
+) -> None:
+    found = look(browser, None, **{field: schema})
+    assert places(found) == [(field, place)]
+    assert words in found["problems"][0]["text"]
+
+
+def test_what_is_wrong_with_settings_is_said_at_each_field_in_words(browser: Client) -> None:
+    wrong = {
+        "url": "https://api.example.com/",
+        "static_headers": {"Authorization": {"secret": "Not A Name"}, "X-Number": 3},
+        "retries": "many",
+        "files": {"upload": {}},
+        "wait": 3,
+    }
+    found = look(browser, runner="http_api", settings=json.dumps(wrong))
+    said = {tuple(problem["place"]): problem["text"] for problem in found["problems"]}
+    assert said.keys() == {
+        ("static_headers", "Authorization", "secret"),
+        ("static_headers", "X-Number"),
+        ("retries",),
+        ("files", "upload", "argument"),
+        ("wait",),
+    }
+    assert said["files", "upload", "argument"] == "This is needed."
+    assert said["retries",] == "This must be a whole number."
+    assert said["wait",] == "There is no such setting."
+    fits = look(
+        browser, runner="http_api", settings='{"url": "https://api.example.com/", "method": "GET", "body": "*"}'
+    )
+    assert [(one["place"], one["text"]) for one in fits["problems"]] == [([], "GET takes no body.")]
+
+
+def test_the_other_fields_are_checked_by_the_form_that_saves(browser: Client) -> None:
+    factories.make_tool("taken")
+    assert places(look(browser, name="taken")) == [("name", [])]
+    assert {field for field, _ in places(look(browser, name="", description="", timeout="0"))} == {
+        "name",
+        "description",
+        "timeout",
+    }
+
+
+def test_the_preview_is_what_each_revision_is_served(browser: Client) -> None:
+    tool = factories.make_tool(title="Sum", read_only=True, output_schema={"type": "object"})
+    row: dict[str, Any] = dict(Tool.objects.values().get())
+    entry = loader.tool(row, frozenset()).wire
+    form = tool_form(
+        title="Sum",
+        description=tool.description,
+        output_schema='{"type": "object"}',
+        settings=json.dumps(tool.settings),
+    )
+    found = look(browser, tool, **form)
+    served = [
+        shape("tools/list", revision, {"tools": [entry]})["tools"][0]
+        for revision in ("2025-11-25", "2025-03-26", "2024-11-05")
+    ]
+    assert shown(found) == served
+    assert "2026-07-28, 2025-11-25, 2025-06-18" in found["html"]
+    assert "about 9" in found["html"]
+    assert "tokens" in found["html"]
+
+
+def test_a_wrong_field_keeps_its_former_value_in_the_preview(browser: Client) -> None:
+    tool = factories.make_tool()
+    found = look(browser, tool, title="New", input_schema="{")
+    assert shown(found)[0]["inputSchema"] == factories.TWO_NUMBERS
+    assert shown(found)[0]["title"] == "New"
+
+
+def test_advice_comes_while_typing_and_names_a_twin(browser: Client) -> None:
+    factories.make_tool("calculate_sums")
+    found = look(browser, description="Sum.")
+    assert "The description is very short" in found["html"]
+    assert "calculate_sums is spelt nearly like it" in found["html"]
+
+
+def test_hostile_texts_stay_text(browser: Client) -> None:
+    schema = {"type": "object", "properties": {HOSTILE: {"type": "string", "description": HOSTILE, "enum": [HOSTILE]}}}
+    found = look(browser, title=HOSTILE, description=HOSTILE, input_schema=json.dumps(schema), name=HOSTILE)
+    tool = factories.make_tool(title=HOSTILE, description=HOSTILE, input_schema=schema)
+    tool.description = HOSTILE * 2
+    tool.save()
+    pages = [found["html"], browser.get(reverse("admin:catalog_tool_change", args=[tool.pk])).content.decode()]
+    pages += [
+        browser.get(reverse(f"admin:catalog_tool_{name}", args=[tool.pk])).content.decode()
+        for name in ("compare", "history", "duplicate")
+    ]
+    for page in pages:
+        assert "<script>alert" not in page
+        assert "<img" not in page
+    assert shown(found)[0]["inputSchema"] == schema
+
+
+def test_characters_that_hide_are_shown(browser: Client) -> None:
+    found = look(browser, description="Adds two numbers.\u202e Ignore that.")
+    assert "invisible characters" in found["html"]
+    assert "RIGHT-TO-LEFT OVERRIDE" in found["html"]
+
+
+def test_a_program_s_settings_are_refused_to_whoever_may_not_use_them(alice: User) -> None:
+    found = look(client_of(alice, "view_tool", "add_tool"), runner="command", settings='{"program": "ls"}')
+    assert ("runner", []) in places(found)
+
+
+# --- the page --------------------------------------------------------------------------------------------------------
+
+
+def told(page: Any) -> dict[str, Any]:
+    found = re.search(r'data-editor="([^"]*)"', page.content.decode())
+    assert found is not None
+    data: dict[str, Any] = json.loads(html.unescape(found[1]))
+    return data
+
+
+def test_the_page_of_a_new_tool_knows_every_runner_and_what_there_is_to_choose(browser: Client) -> None:
+    page = browser.get(reverse("admin:catalog_tool_add"))
+    data = told(page)
+    assert set(data["kinds"]) == {"python_function", "http_api", "command", "sql_query", "upstream_mcp"}
+    assert "calculate_sum" in data["kinds"]["python_function"]["names"]["function"]
+    assert "connection" not in [field["name"] for field in data["kinds"]["upstream_mcp"]["fields"]]
+    assert len(page.content) < 300_000
+    assert 'name="grants-0-group"' in page.content.decode()
+
+
+def test_whoever_may_only_look_gets_no_editor(alice: User) -> None:
+    tool = factories.make_tool()
+    page = client_of(alice, "view_tool").get(reverse("admin:catalog_tool_change", args=[tool.pk]))
+    assert page.status_code == 200
+    assert "data-editor=" not in page.content.decode()
+    assert "tool_editor.js" not in page.content.decode()
+
+
+def test_the_page_asks_a_bounded_number_of_queries(browser: Client, django_assert_max_num_queries: Any) -> None:
+    tool = factories.make_tool(toolset="Numbers")
+    for number in range(30):
+        factories.grant(factories.make_group(f"group{number}"), tool)
+    address = reverse("admin:catalog_tool_change", args=[tool.pk])
+    browser.get(address)
+    with django_assert_max_num_queries(100):
+        browser.get(address)
+    for number in range(30):
+        factories.make_tool(f"other{number}", description=f"Does the thing number {number} and nothing else.")
+    with django_assert_max_num_queries(12):
+        look(browser, tool)
+
+
+def test_a_function_s_definition_is_told_to_editors_only(browser: Client, alice: User) -> None:
+    address = reverse("admin:catalog_tool_function")
+    row = browser.get(address, {"name": "calculate_sum"}).json()
+    assert row["settings"] == {"function": "calculate_sum"}
+    assert row["input_schema"]["properties"].keys() == {"a", "b"}
+    assert browser.get(address, {"name": "no_such"}).status_code == 404
+    assert browser.post(address).status_code == 405
+    assert client_of(alice, "view_tool").get(address, {"name": "calculate_sum"}).status_code == 403
+
+
+# --- duplicates ------------------------------------------------------------------------------------------------------
+
+
+def test_a_duplicate_starts_switched_off_without_grants_limits_and_toolsets(browser: Client, alice: User) -> None:
+    tool = factories.make_tool(toolset="Numbers", title="Sum", timeout=7, read_only=True)
+    factories.grant(alice, tool)
+    factories.limit("3/m", tool)
+    address = reverse("admin:catalog_tool_duplicate", args=[tool.pk])
+    assert browser.get(address).status_code == 200
+    assert Tool.objects.count() == 1
+    answer: Any = browser.post(address, {"name": "calculate_total"})
+    copy = Tool.objects.get(name="calculate_total")
+    assert answer.url == reverse("admin:catalog_tool_change", args=[copy.pk])
+    assert (copy.title, copy.timeout, copy.read_only, copy.input_schema) == ("Sum", 7, True, tool.input_schema)
+    assert not copy.enabled
+    assert not copy.toolsets.exists()
+    assert (Grant.objects.get().tool, Limit.objects.get().tool) == (tool, tool)
+    assert Action.objects.filter(verb="created", kind="tool", target__startswith="calculate_total").exists()
+    browser.post(address, {"name": "calculate_more", "toolsets": "on"})
+    assert [row.name for row in Tool.objects.get(name="calculate_more").toolsets.all()] == ["Numbers"]
+
+
+@pytest.mark.parametrize("name", ["", "calculate_sum", "not a name"])
+def test_a_duplicate_needs_a_name_of_its_own(browser: Client, name: str) -> None:
+    tool = factories.make_tool()
+    answer = browser.post(reverse("admin:catalog_tool_duplicate", args=[tool.pk]), {"name": name})
+    assert answer.status_code == 200
+    assert answer.context["form"].errors["name"]
+    assert Tool.objects.count() == 1
+
+
+def test_what_came_from_elsewhere_is_not_duplicated(browser: Client) -> None:
+    tool = factories.make_tool()
+    Tool.objects.filter(pk=tool.pk).update(origin="upstream:3")
+    answer = browser.post(reverse("admin:catalog_tool_duplicate", args=[tool.pk]), {"name": "copy_of_it"})
+    assert answer.status_code == 200
+    assert "came from upstream:3" in answer.content.decode()
+    assert Tool.objects.count() == 1
+
+
+def test_duplicating_needs_the_permissions_of_saving(alice: User) -> None:
+    tool = factories.make_tool(runner="command", settings={"program": "ls"}, enabled=False)
+    address = reverse("admin:catalog_tool_duplicate", args=[tool.pk])
+    assert client_of(alice, "view_tool", "change_tool").post(address, {"name": "another"}).status_code == 403
+    assert client_of(alice, "view_tool", "add_tool").post(address, {"name": "another"}).status_code == 403
+    assert client_of(alice, "add_tool").get(address).status_code == 403
+    assert Tool.objects.count() == 1
+    assert set(vars(editor_admin.duplicate(tool, "another"))) >= {"settings"}
+
+
+# --- versions --------------------------------------------------------------------------------------------------------
+
+
+def test_two_versions_are_compared_field_by_field_and_schemas_line_by_line(browser: Client) -> None:
+    tool = factories.make_tool(title="Before", toolset="Numbers")
+    schema = json.loads(json.dumps(factories.TWO_NUMBERS))
+    schema["properties"]["a"]["maximum"] = 10
+    tool.title, tool.input_schema, tool.read_only = "After", schema, True
+    tool.save()
+    page = browser.get(reverse("admin:catalog_tool_compare", args=[tool.pk]))
+    changes = {change.label: change for change in page.context["changes"]}
+    assert changes.keys() == {"Title", "Input schema", "Read only"}
+    assert (changes["Title"].before, changes["Title"].after) == ("Before", "After")
+    assert (changes["Read only"].before, changes["Read only"].after) == ("not said", "yes")
+    marked = [(line.mark, line.text.strip()) for line in changes["Input schema"].lines if line.mark in "+-"]
+    assert ("+", '"maximum": 10') in marked
+    assert not any('"b"' in text for _, text in marked)
+
+
+def test_any_two_versions_can_be_chosen_and_toolsets_are_compared(browser: Client) -> None:
+    tool = factories.make_tool()
+    tool.toolsets.add(factories.make_toolset("Numbers"))
+    tool.title = "Later"
+    tool.runner, tool.settings = "http_api", {"url": "https://api.example.com/"}
+    tool.save()
+    first, last = tool.history.last(), tool.history.first()
+    address = reverse("admin:catalog_tool_compare", args=[tool.pk])
+    page = browser.get(address, {"older": last.pk, "newer": first.pk})  # the other way round is put right
+    assert (page.context["older"], page.context["newer"]) == (first, last)
+    changes = [change for change in page.context["changes"] if change.label != "Settings"]
+    assert [(change.label, change.before, change.after) for change in changes] == [
+        ("Title", "", "Later"),
+        ("Runner", "Python function", "HTTP API"),
+        ("Toolsets", "", "Numbers"),
+    ]
+    assert reverse("admin:catalog_tool_simple_history", args=[tool.pk, first.pk]) in page.content.decode()
+
+
+def test_versions_of_another_tool_or_none_are_not_there(browser: Client, alice: User) -> None:
+    tool, other = factories.make_tool(), factories.make_tool("other_tool")
+    address = reverse("admin:catalog_tool_compare", args=[tool.pk])
+    for number in (other.history.get().pk, 999_999, "x", "9" * 40):
+        assert browser.get(address, {"older": number}).status_code == 404
+    assert "only one version" in browser.get(address).content.decode()
+    assert browser.get(reverse("admin:catalog_tool_compare", args=[999_999])).status_code == 404
+    assert client_of(alice, "add_tool").get(address).status_code == 403
+
+
+def test_the_list_of_versions_lets_two_be_chosen(browser: Client) -> None:
+    tool = factories.make_tool()
+    tool.input_schema = {"type": "object"}
+    tool.save()
+    page = browser.get(reverse("admin:catalog_tool_history", args=[tool.pk])).content.decode()
+    assert page.count('name="older"') == page.count('name="newer"') == 2
+    assert "Input schema" in page
+    assert "chars]" not in page
+
+
+# --- language ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("runner", "settings", "chinese"),
+    [
+        ("python_function", '{"function": 5}', "必须是文本"),
+        ("http_api", '{"url": "http://u@h/", "timeout": 0}', "URL 中不能带用户名或密码"),
+        ("command", '{"program": "nothing"}', "命令已停用"),
+        ("command", '{"program": "wc", "arguments": ["a{b}"]}', "占位符必须独占一个参数"),
+        ("sql_query", '{"database": "a", "statement": "DROP TABLE a"}', "不允许 DROP"),
+        ("upstream_mcp", '{"upstream": "", "tool": "a", "more": 1}', "没有这项设置"),
+    ],
+)
+def test_a_chinese_browser_reads_no_english_about_settings_that_are_wrong(
+    browser: Client, runner: str, settings: str, chinese: str
+) -> None:
+    browser.cookies["django_language"] = "zh-hans"
+    form = tool_form(runner=runner, settings=settings)
+    looked = [problem["text"] for problem in look(browser, runner=runner, settings=settings)["problems"]]
+    saved = browser.post(reverse("admin:catalog_tool_add"), form).context["adminform"].form.errors
+    refused = [sentence for sentences in saved.values() for sentence in sentences]
+    assert looked and chinese in " ".join(refused)
+    assert [said for said in [*looked, *refused] if re.search("[A-Za-z]{2,} [a-z]{2,}", said)] == []
+    assert not Tool.objects.exists()

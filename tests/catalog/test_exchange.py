@@ -1,0 +1,246 @@
+"""The catalogue as a file: refusals with their place, plans that change nothing, and a round trip without loss."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+from django.utils.translation import override
+
+from audit.models import Action
+from catalog import catalogue_example, quarantine
+from catalog.exchange import files
+from catalog.exchange.kinds import KINDS
+from catalog.models import Grant, ImportedDocument, Limit, Prompt, Resource, Secret, Tool, Toolset, Upstream
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+
+def bring_in(path: Path, content: Any, *options: str) -> str:
+    if not isinstance(content, str):
+        content = json.dumps(content)
+    path.write_text(content, encoding="utf-8")
+    out = StringIO()
+    call_command("importtools", str(path), *options, stdout=out)
+    return out.getvalue()
+
+
+def export() -> str:
+    out = StringIO()
+    call_command("exporttools", stdout=out)
+    return out.getvalue()
+
+
+def tool(**fields: Any) -> dict[str, Any]:
+    return {"name": "add", "description": "Adds.", "settings": {"function": "calculate_sum"}, **fields}
+
+
+def everything(*tools: Any, **sections: Any) -> dict[str, Any]:
+    return {"toolhub": 1, "tools": list(tools), **sections}
+
+
+# --- refusals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("[1]", "must be an object"),
+        ("tools: [", "not YAML"),
+        ('{"toolhub": 1, "toolhub": 1}', "twice"),
+        ({"tools": []}, "toolhub: this must be 1"),
+        ({"toolhub": 1, "tool": []}, "tool: there is no such section"),
+        ({"toolhub": 1, "tools": {}}, "tools: this must be a list"),
+        (everything(tool(), tool(name="b", colour="red")), "tools[1].colour: a tool has no such member"),
+        (everything(tool(), {"name": "b"}), "tools[1].description: this is missing"),
+        (everything(tool(enabled="yes")), "tools[0].enabled: this must be true or false"),
+        (everything(tool(position=True)), "tools[0].position: this must be a whole number"),
+        (everything(tool(timeout="5")), "tools[0].timeout: this must be a number"),
+        (everything(tool(description=None)), "tools[0].description: this must not be null"),
+        (everything(tool(version=3)), "tools[0].version: this is not part of a file"),
+        (everything(tool(toolsets="x")), "tools[0].toolsets: this must be a list of names"),
+        (everything(tool(toolsets=["Nowhere"])), "tools[0] (add).toolsets: there is no toolset 'Nowhere'"),
+        (everything(tool(name="a b")), "tools[0] (a b).name: A name is 1 to 128 characters"),
+        (everything(tool(runner="magic")), "tools[0] (add).runner: There is no runner"),
+        (everything(tool(input_schema={"type": "array"})), 'tools[0] (add).input_schema: A schema needs "type"'),
+        (everything(tool(), tool()), "tools[1]: tool add is there already, at tools[0]"),
+        (everything(tool(origin="moon:1")), "tools[0] (add).origin: an origin starts with"),
+        (everything(secrets=[{"name": "key", "value": "hunter2"}]), "secrets[0].value: this is not part of a file"),
+        (everything(grants=[{"tool": "none", "everyone": True}]), "grants[0] (allow tool none, everyone).tool: there"),
+        (everything(tool(), grants=[{"tool": "add", "user": "nobody"}]), "there is no user 'nobody'"),
+        (everything(tool(), grants=[{"tool": "add"}]), "grants[0]"),
+        (everything(tool(), grants=[{"tool": "add", "everyone": True, "starts": "soon"}]), "must be a moment"),
+        (everything(tool(), limits=[{"tool": "add", "rate": "often"}]), "A rate looks like"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_the_place_and_nothing_is_imported(
+    tmp_path: Path, content: Any, says: str
+) -> None:
+    factories.make_tool("standing")
+    before = export()
+    with pytest.raises(CommandError) as refused:
+        bring_in(tmp_path / "catalogue.yaml", content)
+    assert says in str(refused.value)
+    assert "Nothing was imported" in str(refused.value)
+    assert export() == before
+
+
+def test_what_a_command_refuses_it_refuses_in_english_whatever_language_is_active(tmp_path: Path) -> None:
+    wrong = {"runner": "http_api", "settings": {"url": "http://u@h/", "timeout": 0}}
+    with override("zh-hans"), pytest.raises(CommandError) as refused:
+        bring_in(tmp_path / "catalogue.yaml", everything(tool(**wrong)))
+    said = str(refused.value)
+    assert "a URL must not carry a user name" in said and "Input should be greater than 0" in said
+    assert not re.search("[一-鿿]", said)
+
+
+def test_a_file_that_is_not_there_is_said_in_a_sentence(tmp_path: Path) -> None:
+    for command in ("importtools", "exporttools"):
+        with pytest.raises(CommandError, match="cannot be"):
+            call_command(command, str(tmp_path / "no" / "such.yaml"))
+
+
+# --- what it does ----------------------------------------------------------------------------------------------------
+
+
+def furnish(alice: User) -> None:
+    """One of everything, with text that is hard to write."""
+    catalogue_example.load(alice.username)
+    secret = Secret(name="forge_token", description="From the forge.\n  Second line: 1e5")
+    secret.enter("hunter2-hunter2")
+    secret.save()
+    Upstream.objects.create(
+        name="forge",
+        url="https://mcp.example.com/mcp",
+        headers={"Authorization": {"secret": "forge_token", "prefix": "Bearer "}},
+        secrets_of=alice,
+        allowed_networks=["10.1.2.0/24:8080"],
+    )
+    document = ImportedDocument.objects.create(
+        name="Pets", title="Pets", source="pets.json", sha256="ab", imported_by=alice, imported_at=datetime.now(UTC)
+    )
+    nasty = Tool(
+        name="nasty",
+        runner="http_api",
+        origin=document.origin,
+        record_bodies="digests",
+        enabled=False,
+        fill_defaults=False,
+        timeout=1e3,
+        max_argument_bytes=99,
+        title="yes",
+    )
+    definition = {
+        "name": "GET /pets",
+        "description": 'trailing \nlines\n\n  "quotes" \u202e and\ttabs: #\x85 1e5\n',
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "no": {"enum": ["NO", "1e5", "~", "", " x", "010", "0x1f", "1_000", "2020-01-01", "1:30", "=", "<<"]},
+                "n": {"type": "number", "maximum": 18446744073709551615, "minimum": -1.5e-7, "default": 1e22},
+                "\u00e9\U0001f600": {"type": ["string", "null"], "default": None, "const": False},
+            },
+        },
+        "settings": {"url": "https://pets.example.com/pets", "query": {"n": "n"}},
+    }
+    quarantine.adopt(nasty, definition)
+    nasty.save()
+    quarantine.propose(nasty, {**definition, "title": "Other"})
+    group = factories.make_group("staff", [alice])
+    examples = Toolset.objects.get(name="Examples")
+    factories.deny(group, nasty, note="why: #1", environments=["production"])
+    factories.grant(None, examples, starts=datetime(2030, 1, 31, 12, tzinfo=UTC))
+    factories.grant(alice, Resource.objects.exclude(uri="").get(), Prompt.objects.get())
+    factories.grant(alice, nasty)
+    factories.grant(alice, nasty)
+    factories.limit("5/m", nasty, user=alice)
+    factories.limit("100/2h", examples, group=group)
+    factories.limit("9/d")
+
+
+def wipe() -> None:
+    for model in (Grant, Limit, Tool, Resource, Prompt, Toolset, Upstream, ImportedDocument, Secret):
+        model.objects.all().delete()
+
+
+@pytest.mark.parametrize("ending", ["yaml", "json"])
+def test_export_wipe_import_export_is_the_same_file(tmp_path: Path, alice: User, ending: str) -> None:
+    furnish(alice)
+    before = Tool.objects.get(name="nasty")
+    first, second = tmp_path / f"one.{ending}", tmp_path / f"two.{ending}"
+    call_command("exporttools", str(first))
+    text = first.read_text(encoding="utf-8")
+    assert "hunter2" not in text
+    wipe()
+    bring_in(first, text)
+    call_command("exporttools", str(second))
+    assert second.read_text(encoding="utf-8") == text
+    after = Tool.objects.get(name="nasty")
+    assert (after.input_schema, after.description) == (before.input_schema, before.description)
+    assert after.quarantined_since == before.quarantined_since
+    assert after.origin == ImportedDocument.objects.get().origin
+    assert Grant.objects.filter(tool=after, user=alice).count() == 2
+    assert Secret.objects.get(name="forge_token").value == ""
+    assert "Made 0, changed 0, removed 0" in bring_in(first, text)
+
+
+def test_a_file_says_the_same_to_other_readers_of_yaml(alice: User) -> None:
+    """But for words that YAML 1.1 takes for dates or numbers, which are quoted."""
+    furnish(alice)
+    text = export()
+    assert json.dumps(yaml.safe_load(text)) == json.dumps(files.read(text))
+
+
+def test_importing_what_is_there_keeps_the_values_of_secrets(tmp_path: Path, alice: User) -> None:
+    furnish(alice)
+    before = Secret.objects.get(name="forge_token").value
+    bring_in(tmp_path / "x.yaml", export().replace("From the forge", "From another"))
+    assert Secret.objects.get(name="forge_token").description.startswith("From another")
+    assert Secret.objects.get(name="forge_token").value == before
+
+
+def test_a_plan_shows_the_difference_and_changes_nothing(tmp_path: Path, alice: User) -> None:
+    furnish(alice)
+    before, recorded = export(), Action.objects.count()
+    wanted = yaml.safe_load(before)
+    weather = next(entry for entry in wanted["tools"] if entry["name"] == "get_weather")
+    weather["settings"]["timeout"] = 9
+    weather["enabled"] = False
+    wanted["tools"].append({"name": "new_one", "description": "New.", "settings": {"function": "calculate_sum"}})
+    wanted["tools"] = [entry for entry in wanted["tools"] if entry["name"] != "add_log"]
+    said = bring_in(tmp_path / "x.json", wanted, "--plan")
+    assert "~ tool get_weather\n" in said
+    assert "    settings.timeout: 15 -> 9\n" in said
+    assert "    enabled: true -> false\n" in said
+    assert "+ tool new_one\n" in said
+    assert "Would make 1, change 1, remove 0" in said
+    assert "- tool add_log" in bring_in(tmp_path / "x.json", wanted, "--plan", "--prune")
+    assert export() == before
+    assert Action.objects.count() == recorded
+
+
+def test_an_import_is_on_record_and_removes_only_when_told_to(tmp_path: Path) -> None:
+    factories.make_tool("old")
+    bring_in(tmp_path / "x.json", everything(tool()))
+    assert set(Tool.objects.values_list("name", flat=True)) == {"old", "add"}
+    assert Action.objects.filter(kind="tool", target__startswith="add", verb="created").exists()
+    bring_in(tmp_path / "x.json", everything(tool(title="Add")), "--prune")
+    assert list(Tool.objects.values_list("name", "title")) == [("add", "Add")]
+
+
+def test_no_column_is_left_out_without_a_reason() -> None:
+    for kind in KINDS:
+        columns = {column.name for column in kind.model._meta.concrete_fields if not column.primary_key}
+        assert set(kind.left_out) <= columns
+        assert all(reason.endswith(".") for reason in kind.left_out.values())
+        assert {column.name for column in kind.columns()} == columns - set(kind.left_out)
+        assert set(kind.many) == {relation.name for relation in kind.model._meta.many_to_many}

@@ -1,0 +1,228 @@
+"""What a row may say: every refusal, by field, and the bounds that the database itself keeps."""
+
+from __future__ import annotations
+
+import base64
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.core import serializers
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, connection, transaction
+from django.utils import timezone, translation
+
+from catalog import lint
+from catalog.models import Grant, Limit, Prompt, Resource, Tool, Toolset
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+MESSAGE = [{"role": "user", "content": {"type": "text", "text": "Hello {name}"}}]
+GOOD: dict[type[Any], dict[str, Any]] = {
+    Tool: {"name": "sum", "description": "Adds two numbers.", "settings": {"function": "calculate_sum"}},
+    Resource: {"name": "handbook", "uri": "docs://handbook", "text": "Be kind."},
+    Prompt: {"name": "greet", "description": "Greets somebody.", "messages": MESSAGE, "arguments": [{"name": "name"}]},
+}
+TEMPLATE: dict[str, Any] = {"uri": "", "uri_template": "docs://{page}", "text": None, "function": "page"}
+
+REFUSALS: list[tuple[type[Any], dict[str, Any], str, str]] = [
+    (Tool, {"name": ""}, "name", "blank"),
+    (Tool, {"name": "a b"}, "name", "letters A-Z"),
+    (Tool, {"name": "a/b"}, "name", "letters A-Z"),
+    (Tool, {"name": "é"}, "name", "letters A-Z"),
+    (Tool, {"name": "sum\n"}, "name", "letters A-Z"),
+    (Tool, {"name": "a" * 129}, "name", "128"),
+    (Tool, {"description": ""}, "description", "blank"),
+    (Tool, {"description": " \n "}, "description", "Describe it"),
+    (Tool, {"input_schema": {"type": "string"}}, "input_schema", '"type": "object"'),
+    (Tool, {"output_schema": {"$ref": "https://example.com"}}, "output_schema", '"type": "object"'),
+    (Tool, {"icons": {}}, "icons", "list"),
+    (Tool, {"icons": [{"mimeType": "image/png"}]}, "icons", '"src"'),
+    (Tool, {"icons": [{"src": "http://example.com/a.png"}]}, "icons", "https://"),
+    (Tool, {"icons": [{"src": "https://example.com/a.png", "sizes": ["big"]}]}, "icons", "48x48"),
+    (Tool, {"icons": [{"src": "https://example.com/a.png", "onload": "x"}]}, "icons", "onload"),
+    (Tool, {"timeout": 0}, "timeout", "0.1"),
+    (Tool, {"timeout": 1e9}, "timeout", "86400"),
+    (Tool, {"max_result_bytes": 1}, "max_result_bytes", "64"),
+    (Tool, {"max_argument_bytes": 10**9}, "max_argument_bytes", "67108864"),
+    (Tool, {"record_bodies": "never"}, "record_bodies", "never"),
+    (Tool, {"task_support": "maybe"}, "task_support", "maybe"),
+    (Tool, {"requires_capabilities": {"sampling": {}}}, "requires_capabilities", "list"),
+    (Tool, {"requires_capabilities": [""]}, "requires_capabilities", "list"),
+    (Tool, {"runner": "shell"}, "runner", 'no runner "shell"'),
+    (Tool, {"settings": []}, "settings", "object"),
+    (Tool, {"settings": {}}, "settings", "function"),
+    (Tool, {"settings": {"function": float("nan")}}, "settings", "JSON"),
+    (Tool, {"read_only": True, "destructive": True}, "destructive", "cannot destroy"),
+    (Resource, {"name": " "}, "name", "Describe"),
+    (Resource, {"uri": ""}, "uri", "either"),
+    (Resource, {"uri_template": "docs://{page}"}, "uri", "either"),
+    (Resource, {"uri": "handbook"}, "uri", "scheme"),
+    (Resource, {"uri": "docs://a b"}, "uri", "percent-encode"),
+    (Resource, {"uri": "docs://{page}"}, "uri", "percent-encode"),
+    (Resource, {"uri": "toolhub://results/1"}, "uri", "hub itself"),
+    (Resource, {**TEMPLATE, "uri_template": "docs://page"}, "uri_template", "at least one"),
+    (Resource, {**TEMPLATE, "uri_template": "docs://{+page}"}, "uri_template", "level 1"),
+    (Resource, {**TEMPLATE, "uri_template": "docs://{a}{a}"}, "uri_template", "once"),
+    (Resource, {**TEMPLATE, "uri_template": "docs://{a}/{b"}, "uri_template", "open"),
+    (Resource, {**TEMPLATE, "function": ""}, "function", "needs a function"),
+    (Resource, {**TEMPLATE, "text": "x"}, "function", "neither text"),
+    (Resource, {**TEMPLATE, "completions": {"other": ["x"]}}, "completions", 'no variable "other"'),
+    (Resource, {"completions": []}, "completions", "object"),
+    (Resource, {"text": None}, "text", "exactly one"),
+    (Resource, {"blob": "AAEC"}, "text", "exactly one"),
+    (Resource, {"text": None, "blob": "not base64!"}, "blob", "Base64"),
+    (Resource, {"mime_type": "text"}, "mime_type", "text/plain"),
+    (Resource, {"mime_type": "text/html\r\nX: y"}, "mime_type", "text/plain"),
+    (Prompt, {"name": "a b"}, "name", "letters A-Z"),
+    (Prompt, {"description": " "}, "description", "Describe"),
+    (Prompt, {"messages": []}, "messages", "either messages or a function"),
+    (Prompt, {"function": "greet"}, "messages", "either messages or a function"),
+    (Prompt, {"messages": MESSAGE[0]}, "messages", "list"),
+    (Prompt, {"messages": [{"role": "system", "content": {}}]}, "messages", "user or assistant"),
+    (Prompt, {"messages": [{"role": "user", "content": "Hello"}]}, "messages", "object"),
+    (Prompt, {"messages": [{"role": "user", "content": {"type": "text"}}]}, "messages", '"text"'),
+    (Prompt, {"messages": [{"role": "user", "content": {"type": "image", "data": "AA"}}]}, "messages", "mimeType"),
+    (Prompt, {"messages": [{"role": "user", "content": {"type": "resource", "resource": {}}}]}, "messages", "uri"),
+    (Prompt, {"messages": [{"role": "user", "content": {"type": "resource_link"}}]}, "messages", '"uri"'),
+    (Prompt, {"arguments": {}}, "arguments", "list"),
+    (Prompt, {"arguments": [{}]}, "arguments", '"name"'),
+    (Prompt, {"arguments": [{"name": "a b"}]}, "arguments", "no name"),
+    (Prompt, {"arguments": [{"name": "a"}, {"name": "a"}]}, "arguments", "twice"),
+    (Prompt, {"arguments": [{"name": "a", "required": "yes"}]}, "arguments", "true or false"),
+    (Prompt, {"arguments": [{"name": "a", "enum": [1]}]}, "arguments", "list of text"),
+    (Prompt, {"arguments": [{"name": "a", "type": "string"}]}, "arguments", "not a member"),
+]
+
+
+@pytest.mark.parametrize(("model", "change", "field", "expected"), REFUSALS)
+def test_what_breaks_a_rule_is_refused_with_the_field_named(
+    model: type[Any], change: dict[str, Any], field: str, expected: str
+) -> None:
+    with pytest.raises(ValidationError) as caught:
+        model(**{**GOOD[model], **change}).full_clean()
+    assert field in caught.value.message_dict
+    assert expected in " ".join(caught.value.message_dict[field])
+    if change.get("settings", []) == []:  # what a runner says of its settings, programs read as well
+        with translation.override("zh-hans"):
+            with pytest.raises(ValidationError) as caught:
+                model(**{**GOOD[model], **change}).full_clean()
+            said = " ".join(caught.value.message_dict[field])
+        assert re.search(r"[\u4e00-\u9fff]", said), said
+
+
+@pytest.mark.parametrize("model", GOOD)
+def test_the_good_rows_of_the_table_are_accepted(model: type[Any]) -> None:
+    row = model(**GOOD[model])
+    row.full_clean()
+    row.save()
+    with pytest.raises(ValidationError):
+        model(**GOOD[model]).full_clean()
+
+
+def test_a_template_with_a_function_and_suggestions_is_accepted() -> None:
+    Resource(**{**GOOD[Resource], **TEMPLATE, "completions": {"page": ["a", "b"]}}).full_clean()
+    Resource(**{**GOOD[Resource], "text": None, "blob": base64.b64encode(b"\0\1").decode()}).full_clean()
+
+
+GRANTS: list[tuple[dict[str, Any], str]] = [
+    ({"tool": None}, "tool"),
+    ({"toolset": True}, "toolset"),
+    ({"resource": True}, "resource"),
+    ({"prompt": True}, "prompt"),
+    ({"user": None}, "user"),
+    ({"group": True}, "group"),
+    ({"everyone": True}, "everyone"),
+    ({"effect": "maybe"}, "effect"),
+    ({"environments": "production"}, "environments"),
+    ({"environments": ["no blanks"]}, "environments"),
+    ({"starts": timezone.now(), "ends": timezone.now() - timedelta(days=1)}, "ends"),
+]
+
+
+@pytest.mark.parametrize(("change", "field"), GRANTS)
+def test_a_grant_names_one_target_and_one_subject(alice: User, change: dict[str, Any], field: str) -> None:
+    others: dict[str, Any] = {
+        "toolset": factories.make_toolset, "resource": factories.make_resource, "prompt": factories.make_prompt,
+        "group": factories.make_group,
+    }  # fmt: skip
+    values: dict[str, Any] = {"tool": factories.make_tool(), "user": alice}
+    values |= {name: others[name]() if value is True and name in others else value for name, value in change.items()}
+    with pytest.raises(ValidationError) as caught:
+        Grant(**values).full_clean()
+    assert field in caught.value.message_dict
+
+
+@pytest.mark.parametrize("rate", ["", "3", "3/", "3/x", "3/0m", "-3/m", "3.5/m", "3/m ", "３/m", "3/400d", "1/m\n"])
+def test_a_rate_that_is_none_is_refused(rate: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        Limit(all_tools=True, rate=rate).full_clean()
+    assert "rate" in caught.value.message_dict
+
+
+@pytest.mark.parametrize("rate", ["0/s", "3/m", "100/2h", "1/30d", "60/60s"])
+def test_a_rate_in_the_syntax_of_django_ratelimit_is_accepted(rate: str) -> None:
+    Limit(all_tools=True, rate=rate).full_clean()
+
+
+def test_the_database_itself_refuses_what_no_form_saw(alice: User) -> None:
+    tool, toolset, group = factories.make_tool(), factories.make_toolset(), Group.objects.create(name="g")
+    rows: list[Any] = [
+        Tool(name="blank", description=""),
+        Grant(user=alice),
+        Grant(tool=tool, toolset=toolset, user=alice),
+        Grant(tool=tool),
+        Grant(tool=tool, user=alice, group=group),
+        Grant(tool=tool, user=alice, everyone=True),
+        Limit(rate="1/m"),
+        Limit(rate="1/m", tool=tool, all_tools=True),
+        Limit(rate="1/m", tool=tool, scope="user"),
+        Limit(rate="1/m", tool=tool, scope="each_user", group=group),
+        Resource(name="x", text="y"),
+        Resource(name="x", uri="a://b"),
+        Resource(name="x", uri="a://b", text="y", blob="eQ=="),
+        Prompt(name="x", description=""),
+    ]
+    for row in rows:
+        with pytest.raises(IntegrityError), transaction.atomic():
+            row.save()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"z": 1, "a": {"y": 1.0, "b": [1e100, 12345678901234567890, 0.1]}},
+        {"text": "é \u0000 \ud800 \u2028 </script>", "": None},
+        {"$schema": "x", "$defs": {"b": {}, "a": {}}, "x-mcp-header": "Q"},
+    ],
+)
+def test_json_survives_the_database_in_its_own_order(value: dict[str, Any]) -> None:
+    tool = factories.make_tool(settings=value)
+    assert repr(Tool.objects.get(pk=tool.pk).settings) == repr(value)
+    assert repr(tool.history.get().settings) == repr(value)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT settings FROM catalog_tool WHERE id = %s", [tool.pk])
+        assert isinstance(cursor.fetchone()[0], str)
+
+
+def test_a_dump_of_the_catalogue_can_be_loaded_again(alice: User) -> None:
+    tool = factories.make_tool(toolset="Numbers")
+    text = serializers.serialize("json", [tool, *Toolset.objects.all()])
+    Tool.objects.all().delete()
+    for row in serializers.deserialize("json", text):
+        row.save()
+    assert Tool.objects.get().input_schema == factories.TWO_NUMBERS
+
+
+def test_advice_names_what_could_be_better() -> None:
+    schema = {"type": "object", "properties": {"a": {}}}
+    found = lint.tool(Tool(name="add_numbers", description="Adds.", input_schema=schema))
+    assert len(found) == 4
+    prompt = Prompt(arguments=[{"name": "city"}], messages=MESSAGE)
+    assert lint.prompt(prompt) == [
+        "{name} stays as it is: there is no such argument.",
+        'The argument "city" is never used.',
+    ]

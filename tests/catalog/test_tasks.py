@@ -1,0 +1,135 @@
+"""The rows of tasks: whose they are, how they end, what happens when two come at once."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from django.utils import timezone
+
+from audit import recorder
+from audit.recorder import Ending, Intent
+from catalog import tasks
+from catalog.models import Task
+from tests.catalog.door import caller
+
+pytestmark = pytest.mark.django_db(transaction=True)
+QUESTION = {"method": "elicitation/create", "params": {}}
+
+
+async def made(user: Any, **options: Any) -> UUID:
+    number = options.pop("id", None) or uuid4()
+    await tasks.create(number, user.pk, "token:1", "slow", options.pop("worker", "w1"), **options)
+    return number
+
+
+async def state(user: Any, number: Any) -> tasks.State:
+    found = await tasks.get(user.pk, number)
+    assert found is not None
+    return found
+
+
+async def test_another_users_task_a_wrong_id_and_an_expired_one_are_none(alice: Any, bob: Any) -> None:
+    number = await made(alice)
+    assert await tasks.get(bob.pk, number) is None
+    assert await tasks.answer(bob.pk, number, {"a": {}}) is None
+    assert await tasks.request_cancel(bob.pk, number) is None
+    for wrong in (uuid4(), "x", "", str(number).upper(), f" {number}", number.hex):
+        assert await tasks.get(alice.pk, wrong) is None
+        assert await tasks.request_cancel(alice.pk, wrong) is None
+    assert not (await state(alice, number)).cancel_requested
+    await tasks.complete(number, {"content": []})
+    await Task.objects.filter(id=number).aupdate(expires_at=timezone.now())
+    assert await tasks.get(alice.pk, number) is None
+
+
+async def test_a_task_ends_once_whoever_comes_first(alice: Any) -> None:
+    number = await made(alice)
+    ended = await asyncio.gather(
+        tasks.complete(number, {"content": []}),
+        tasks.fail(number, {"code": -32603, "message": "no"}),
+        tasks.cancelled(number, "stop"),
+        tasks.complete(number, {"content": [1]}),
+    )
+    assert sum(ended) == 1
+    first = await state(alice, number)
+    assert not first.is_open and not await tasks.ask(number, {"a": QUESTION}) and not await tasks.say(number, "late")
+    assert await tasks.request_cancel(alice.pk, number) == first
+
+
+async def test_a_task_lives_from_its_creation_to_its_end(alice: Any) -> None:
+    number = await made(alice, ttl_ms=60_000)
+    first = await state(alice, str(number))
+    assert (first.status, first.tool, first.ttl_ms, first.is_open) == ("working", "slow", 60_000, True)
+    assert await tasks.say(number, "half way")
+    assert (await state(alice, number)).status_message == "half way"
+    assert await tasks.complete(number, {"content": [{"type": "text", "text": "ü\0"}]})
+    last = await state(alice, number)
+    assert last.status == "completed" and last.result == {"content": [{"type": "text", "text": "ü\0"}]}
+    assert last.updated_at >= first.updated_at and last.error is None
+    longest = await made(alice, ttl_ms=10**12)
+    assert (await state(alice, longest)).ttl_ms == tasks.MAX_TTL_MS
+
+
+async def test_answers_come_one_by_one_and_unknown_ones_are_ignored(alice: Any) -> None:
+    number = await made(alice)
+    assert await tasks.ask(number, {"a": QUESTION, "b": QUESTION})
+    assert (await state(alice, number)).status == "input_required"
+    await tasks.answer(alice.pk, number, {"c": {"action": "accept"}})
+    assert set((await state(alice, number)).input_requests) == {"a", "b"}
+    half = await tasks.answer(alice.pk, str(number), {"a": {"action": "accept"}, "c": {}})
+    assert half is not None and half.status == "input_required" and set(half.input_requests) == {"b"}
+    whole = await tasks.answer(alice.pk, number, {"b": {"action": "decline"}})
+    assert whole is not None and whole.status == "working" and whole.input_requests == {}
+    assert await tasks.responses(number) == {"a": {"action": "accept"}, "b": {"action": "decline"}}
+    assert await tasks.ask(number, {"d": QUESTION}) and await tasks.resume(number)
+    assert await tasks.responses(number) == {}
+
+
+async def test_answers_that_come_at_once_are_all_kept(alice: Any) -> None:
+    number = await made(alice)
+    keys = [f"k{n}" for n in range(12)]
+    await tasks.ask(number, dict.fromkeys(keys, QUESTION))
+    await asyncio.gather(*(tasks.answer(alice.pk, number, {key: {"n": key}}) for key in keys))
+    last = await state(alice, number)
+    assert last.status == "working" and set(last.input_responses) == set(keys)
+
+
+async def test_a_worker_learns_which_of_its_tasks_are_to_stop(alice: Any) -> None:
+    mine, other = await made(alice, worker="w1"), await made(alice, worker="w2")
+    for number in (mine, other):
+        asked = await tasks.request_cancel(alice.pk, number)
+        assert asked is not None and asked.cancel_requested and asked.is_open
+    assert await tasks.to_cancel("w1") == [mine]
+    assert await tasks.cancelled(mine, "cancelled by the client")
+    assert await tasks.to_cancel("w1") == []
+
+
+async def test_a_task_whose_call_ended_without_it_fails_and_one_that_runs_does_not(alice: Any) -> None:
+    async def begun(outcome: str | None) -> UUID:
+        call = await recorder.begin(Intent(caller(alice), "tools/call", "slow"))
+        await made(alice, id=call.id)
+        if outcome is not None:
+            await recorder.finish(call, Ending(outcome))
+        return call.id
+
+    running, lost, fresh = await begun(None), await begun("unknown"), await begun("unknown")
+    long_ago = timezone.now() - timedelta(minutes=1)
+    await Task.objects.filter(id__in=[running, lost]).aupdate(updated_at=long_ago)
+    assert await tasks.end_abandoned() == 1
+    failed = await state(alice, lost)
+    assert failed.status == "failed" and failed.error is not None and "unknown" in failed.error["message"]
+    assert (await state(alice, running)).is_open and (await state(alice, fresh)).is_open
+
+
+async def test_the_chore_removes_what_has_expired_and_ended(alice: Any) -> None:
+    ended, running, kept = [await made(alice) for _ in range(3)]
+    await tasks.complete(ended, {})
+    await tasks.complete(kept, {})
+    await Task.objects.filter(id__in=[ended, running]).aupdate(expires_at=timezone.now())
+    assert await tasks.remove_expired() == 1
+    assert {row.id async for row in Task.objects.all()} == {running, kept}
+    assert (await state(alice, running)).is_open

@@ -1,0 +1,413 @@
+"""Every address of toolhub, and who may use it how. `test_census.py` fails for an address that has no row here.
+
+    Rule("calls/<uuid:pk>/", OWNER, "GET", at="calls/{call}/")
+
+The first part is the route as Django's resolver spells it. `who` is ANYONE, SIGNED_IN, OWNER (the signed-in person's
+own things; other people's are as absent as what never was), STAFF, or `needs("app.permission", ...)`: staff that holds
+every one of these, where `a|b` is one of the two. `methods` is "GET", "GET POST" or, for what only changes something,
+"POST". A route with parameters says in `at` what to put there: `things` makes it and has the names.
+
+One `Model` covers the addresses that the admin makes by itself for a model: list, add, change, delete, history.
+"""
+
+from __future__ import annotations
+
+import ast
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+ROUTING = Path(__file__).resolve().parent.parent / "toolhub" / "routing.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    name: str
+    permissions: tuple[str, ...] = ()
+
+    @property
+    def is_staff(self) -> bool:
+        return self.name == "staff"
+
+
+ANYONE, SIGNED_IN, OWNER, STAFF = Who("anyone"), Who("signed in"), Who("owner"), Who("staff")
+
+
+def needs(*permissions: str) -> Who:
+    return Who("staff", permissions)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    route: str
+    who: Who
+    methods: str = "GET"
+    at: str = ""
+    """The address to drive, without the first slash; needed where the route has parameters."""
+    also: str = ""
+    """With OWNER: the permission with which staff may use it for what is somebody else's."""
+    empty: bool = False
+    """There is nothing behind the address that is driven, for the right person neither."""
+
+    def path(self, things: dict[str, Any]) -> str:
+        return "/" + (self.at or self.route).format(**things)
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The admin's pages of one model. `verbs` is what they offer; what is missing there nobody can do, root neither."""
+
+    label: str
+    verbs: str = "view add change delete"
+    special: dict[str, Who] = field(default_factory=dict)
+    """Verbs that ask for something else than Django's permission of that name."""
+
+    def who(self, verb: str) -> Who:
+        app, _, name = self.label.partition(".")
+        if not verb:
+            return STAFF
+        if verb in ("view", "history"):
+            return self.special.get(verb) or self.special.get("view") or needs(f"{app}.view_{name}|{app}.change_{name}")
+        return self.special.get(verb) or needs(f"{app}.{verb}_{name}")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """What Channels answers itself. `who` is "anyone", "token" (bearer), or "session" (a browser that is signed in)."""
+
+    path: str
+    kind: str
+    who: str
+
+
+READS = needs("audit.view_call|audit.change_call")
+"""Whoever may read the record of calls."""
+
+TRIES, TRY = needs("catalog.view_tool", "catalog.try_tool"), "admin/catalog/tool/{tool}/try/{call}"
+MATRIX = needs("catalog.view_grant", "catalog.view_toolset", "auth.view_group")
+GRANTS = ("catalog.add_grant", "catalog.change_grant", "catalog.delete_grant")
+CONNECTIONS = needs("access.view_connections")
+CHOOSES = ("catalog.view_tool", "catalog.view_toolset", "auth.view_user", "auth.view_group")
+
+RULES: tuple[Rule, ...] = (
+    # --- the user's area
+    Rule("", ANYONE),
+    Rule("sign-in/", ANYONE, "GET POST"),
+    Rule("sign-out/", ANYONE, "POST"),
+    Rule("language/", ANYONE, "POST"),
+    Rule("account/", SIGNED_IN, "GET POST"),
+    Rule("password/", SIGNED_IN, "GET POST"),
+    Rule("tools/", SIGNED_IN),
+    Rule("tools/<str:name>/", OWNER, at="tools/{tool_name}/"),
+    Rule("secrets/", SIGNED_IN),
+    Rule("secrets/<slug:name>/", OWNER, "POST", at="secrets/{secret}/"),
+    Rule("secrets/<slug:name>/remove/", OWNER, "POST", at="secrets/{secret}/remove/"),
+    Rule("tokens/", SIGNED_IN, "GET POST"),
+    Rule("tokens/<int:pk>/revoke/", OWNER, "POST", at="tokens/{token}/revoke/"),
+    Rule("calls/", SIGNED_IN),
+    Rule("calls/<uuid:pk>/", OWNER, at="calls/{call}/"),
+    Rule("calls/<uuid:pk>/cancel/", OWNER, "POST", at="calls/{call}/cancel/", also="audit.cancel_call"),
+    Rule("connect/", SIGNED_IN, "GET POST"),
+    Rule("connect/<slug:key>/", SIGNED_IN, "GET POST", at="connect/curl/"),
+    # --- the admin as Django and the theme make it
+    Rule("admin/", STAFF),
+    Rule("admin/login/", ANYONE, "GET POST"),
+    Rule("admin/logout/", ANYONE, "POST"),
+    Rule("admin/search/", STAFF),
+    Rule("admin/password_change/", STAFF, "GET POST"),
+    Rule("admin/password_change/done/", STAFF),
+    Rule(
+        "admin/autocomplete/",
+        needs("catalog.view_tool|catalog.change_tool"),
+        at="admin/autocomplete/?app_label=catalog&model_name=grant&field_name=tool",
+    ),
+    Rule("admin/jsi18n/", STAFF),
+    Rule("admin/r/<path:content_type_id>/<path:object_id>/", STAFF, at="admin/r/1/1/", empty=True),
+    Rule("admin/^(?P<app_label>...)/$", STAFF, at="admin/catalog/", empty=True),
+    Rule("admin/(?P<url>.*)$", STAFF, at="admin/no-such-page/", empty=True),
+    Rule(
+        "admin/auth/user/<id>/password/", needs("auth.change_user"), "GET POST", at="admin/auth/user/{user}/password/"
+    ),
+    # --- the admin's pages beside the models'
+    Rule(
+        "admin/catalog/tool/<int:pk>/review/",
+        needs("catalog.review_tool"),
+        "GET POST",
+        at="admin/catalog/tool/{tool}/review/",
+    ),
+    Rule(
+        "admin/catalog/upstream/<int:pk>/tools/",
+        needs("catalog.change_upstream"),
+        "GET POST",
+        at="admin/catalog/upstream/{upstream}/tools/",
+    ),
+    Rule(
+        "admin/catalog/importeddocument/<int:number>/again/",
+        needs("catalog.add_tool"),
+        "GET POST",
+        at="admin/catalog/importeddocument/{document}/again/",
+    ),
+    Rule(
+        "admin/catalog/importeddocument/<int:number>/preview/",
+        needs("catalog.add_tool"),
+        "GET POST",
+        at="admin/catalog/importeddocument/{document}/preview/",
+    ),
+    Rule("admin/catalog/tool/look/", needs("catalog.add_tool"), "POST"),
+    Rule(
+        "admin/catalog/tool/<int:pk>/look/", needs("catalog.change_tool"), "POST", at="admin/catalog/tool/{tool}/look/"
+    ),
+    Rule(
+        "admin/catalog/tool/function/",
+        needs("catalog.add_tool|catalog.change_tool"),
+        at="admin/catalog/tool/function/?name=calculate_sum",
+    ),
+    Rule(
+        "admin/catalog/tool/<int:pk>/duplicate/",
+        needs("catalog.add_tool", "catalog.view_tool|catalog.change_tool"),
+        "GET POST",
+        at="admin/catalog/tool/{tool}/duplicate/",
+    ),
+    Rule(
+        "admin/catalog/tool/<int:pk>/compare/",
+        needs("catalog.view_tool|catalog.change_tool"),
+        at="admin/catalog/tool/{tool}/compare/",
+    ),
+    Rule("admin/catalog/tool/<int:pk>/try/", TRIES, "GET POST", at="admin/catalog/tool/{tool}/try/"),
+    # One's own runs only: any other is absent.
+    Rule("admin/catalog/tool/<int:pk>/try/<uuid:run>/", TRIES, at=f"{TRY}/", empty=True),
+    Rule("admin/catalog/tool/<int:pk>/try/<uuid:run>/cancel/", TRIES, "POST", at=f"{TRY}/cancel/", empty=True),
+    Rule("admin/catalog/tool/<int:pk>/try/<uuid:run>/answer/", TRIES, "POST", at=f"{TRY}/answer/", empty=True),
+    Rule("admin/catalog/tool/<int:pk>/try/<uuid:run>/part/<int:number>/", TRIES, at=f"{TRY}/part/0/", empty=True),
+    Rule("admin/view-as/", needs("auth.view_user", "catalog.view_tool", "catalog.view_grant", "catalog.view_limit")),
+    Rule("admin/access/people/", needs("auth.view_user")),
+    Rule("admin/access/user/<int:pk>/", needs("auth.view_user"), at="admin/access/user/{user}/"),
+    Rule(
+        "admin/access/tool/<int:pk>/",
+        needs("auth.view_user", "catalog.view_tool", "catalog.view_grant"),
+        at="admin/access/tool/{tool}/",
+    ),
+    Rule("admin/access/matrix/", MATRIX),
+    Rule("admin/access/matrix/<int:toolset>/<int:group>/", MATRIX, at="admin/access/matrix/{catalog_toolset}/0/"),
+    Rule(
+        "admin/access/matrix/<int:toolset>/<int:group>/set/",
+        needs(*GRANTS),
+        "POST",
+        at="admin/access/matrix/{catalog_toolset}/0/set/",
+    ),
+    Rule("admin/access/change/", needs(*GRANTS, *CHOOSES), "GET POST"),
+    Rule("admin/access/pick/", needs(*GRANTS, *CHOOSES)),
+    Rule("admin/health/", needs("audit.view_call", "catalog.view_tool")),
+    Rule("admin/sessions/", CONNECTIONS),
+    Rule("admin/sessions/disconnect/", needs(*CONNECTIONS.permissions, "access.disconnect_client"), "POST"),
+    Rule("admin/sessions/revoke/", needs(*CONNECTIONS.permissions, "access.change_accesstoken"), "POST"),
+    Rule("admin/audit/call/export/", READS),
+    Rule("admin/audit/call/compare/", READS),
+    Rule("admin/audit/call/views/", READS),
+    Rule("admin/audit/call/views/new/", READS, "POST"),
+    # One's own view only: for everybody else in the record it is absent.
+    Rule("admin/audit/call/views/<int:pk>/", READS, "POST", at="admin/audit/call/views/{view}/", empty=True),
+    Rule(
+        "admin/audit/call/views/<int:pk>/delete/", READS, "POST", at="admin/audit/call/views/{view}/delete/", empty=True
+    ),
+    Rule("admin/audit/call/<uuid:pk>/copy/<slug:what>/", READS, at="admin/audit/call/{call}/copy/json/"),
+    Rule("admin/audit/verification/now/", needs("audit.view_verification|audit.change_verification"), "POST"),
+)
+
+MODELS: tuple[Model, ...] = (
+    Model("auth.user", special={"add": needs("auth.add_user", "auth.change_user")}),
+    Model("auth.group"),
+    Model(
+        "auth.permission",
+        "view",
+        special={"view": needs("auth.change_user|auth.change_group|auth.add_user|auth.add_group")},
+    ),
+    Model("access.accesstoken", "view add change"),
+    Model("catalog.tool"),
+    Model("catalog.toolset"),
+    Model("catalog.resource"),
+    Model("catalog.prompt"),
+    Model("catalog.grant"),
+    Model("catalog.limit"),
+    Model("catalog.secret"),
+    Model("catalog.upstream"),
+    Model(
+        "catalog.importeddocument",
+        "view add delete",
+        special={
+            "view": needs("catalog.view_importeddocument|catalog.change_importeddocument|catalog.add_tool"),
+            "add": needs("catalog.add_tool"),
+        },
+    ),
+    Model("catalog.task", "view delete"),
+    Model("catalog.storedresult", "view delete"),
+    Model("audit.call", "view", special={"history": STAFF}),
+    Model("audit.action", "view", special={"history": STAFF}),
+    Model("audit.checkpoint", "view", special={"history": STAFF}),
+    Model("audit.verification", "view", special={"history": STAFF}),
+)
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    Endpoint("/mcp", "http", "token"),
+    Endpoint("/mcp/", "http", "token"),
+    Endpoint("/healthz", "http", "anyone"),
+    Endpoint("/readyz", "http", "anyone"),
+    Endpoint("/ws/mcp", "websocket", "token"),
+    Endpoint("/ws/mcp/", "websocket", "token"),
+    Endpoint("/ws/live", "websocket", "session"),
+)
+
+GENERATED = {
+    "": ("view", "GET POST"),
+    "add/": ("add", "GET POST"),
+    "<path:object_id>/change/": ("view", "GET POST"),
+    "<path:object_id>/delete/": ("delete", "GET POST"),
+    "<path:object_id>/history/": ("history", "GET"),
+    "<path:object_id>/": ("", "GET"),
+    "^([^/]+)/history/([^/]+)/$": ("view", "GET POST"),
+}
+"""What the admin adds to the address of a model, and the verb that it stands for (none for a mere redirect)."""
+
+
+DOCUMENT = '{"openapi": "3.0.3", "info": {"title": "Census", "version": "1"}, "paths": {}}'
+
+
+def routes() -> Iterator[str]:
+    """Every route of Django's resolver, as it is spelled there."""
+    from django.urls import URLPattern, URLResolver, get_resolver
+
+    def walk(patterns: list[URLPattern | URLResolver], before: str) -> Iterator[str]:
+        for pattern in patterns:
+            spelled = before + str(pattern.pattern)
+            if isinstance(pattern, URLResolver):
+                yield from walk(pattern.url_patterns, spelled)
+            else:
+                # The list of apps grows by itself, and every app's page is the same page.
+                yield "admin/^(?P<app_label>...)/$" if spelled.startswith("admin/^(?P<app_label>") else spelled
+
+    yield from walk(get_resolver().url_patterns, "")
+
+
+def channels_paths() -> set[str]:
+    """The paths that `toolhub.routing` names."""
+    tree = ast.parse(ROUTING.read_text(encoding="utf-8"))
+    texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    return {text for text in texts if isinstance(text, str) and text.startswith("/")}
+
+
+def generated(route: str) -> Rule | None:
+    """The rule that a row of MODELS makes for this route."""
+    for model in MODELS:
+        before = f"admin/{model.label.replace('.', '/')}/"
+        if route.startswith(before) and (rest := route.removeprefix(before)) in GENERATED:
+            verb, methods = GENERATED[rest]
+            own, version = f"{{{model.label.replace('.', '_')}}}", f"{{{model.label.replace('.', '_')}_version}}"
+            at = rest.replace("<path:object_id>", own).replace(
+                "^([^/]+)/history/([^/]+)/$", f"{own}/history/{version}/"
+            )
+            return Rule(route, model.who(verb), methods, at=before + at)
+    return None
+
+
+def verb_of(route: str) -> tuple[Model, str] | None:
+    """Of an address that the admin made: the model and what is done there."""
+    for model in MODELS:
+        before = f"admin/{model.label.replace('.', '/')}/"
+        if route.startswith(before) and (rest := route.removeprefix(before)) in GENERATED:
+            verb = GENERATED[rest][0]
+            return (model, "view" if verb == "history" else verb) if verb else None
+    return None
+
+
+def every_rule() -> list[Rule]:
+    """Of every route that has one."""
+    declared = {rule.route: rule for rule in RULES}
+    found = (declared.get(route) or generated(route) for route in routes())
+    return [rule for rule in found if rule is not None]
+
+
+def things(owner: User) -> dict[str, Any]:
+    """One of everything, and what is somebody's own is this user's: what `at` may name."""
+    from django.contrib.auth.models import Group, Permission
+    from django.utils import timezone
+
+    from audit.models import Action, Checkpoint, SavedView, Verification
+    from catalog.models import ImportedDocument, Secret, StoredResult, Task, Upstream
+    from tests import factories
+    from tests.audit import rows
+    from toolhub.access.models import AccessToken
+
+    toolset = factories.make_toolset("Census")
+    token = {"static_headers": {"Authorization": {"secret": "census_secret", "prefix": "Bearer "}}}
+    Secret.objects.create(name="census_secret", kind=Secret.Kind.PERSONAL)
+    tool = factories.make_tool(
+        "census_tool", toolset=toolset, runner="http_api", settings={"url": "https://example.com/", **token}
+    )
+    resource, prompt = factories.make_resource(toolset=toolset), factories.make_prompt(toolset=toolset)
+    grant = factories.grant(owner, tool)
+    limit = factories.limit("6/m", tool)
+    secret = Secret.objects.get(name="census_secret")
+    upstream = Upstream.objects.create(name="census", transport="http", url="https://example.com/mcp")
+    document = ImportedDocument.objects.create(name="census", title="Census", source="census.json", pending=DOCUMENT)
+    issued, _ = AccessToken.objects.issue(owner, "census")
+    (call,) = rows.save(rows.call(user=owner))
+    now = timezone.now()
+    models = {
+        "auth.user": owner,
+        "auth.group": Group.objects.create(name="census"),
+        "auth.permission": Permission.objects.first(),
+        "access.accesstoken": issued,
+        "catalog.tool": tool,
+        "catalog.toolset": toolset,
+        "catalog.resource": resource,
+        "catalog.prompt": prompt,
+        "catalog.grant": grant,
+        "catalog.limit": limit,
+        "catalog.secret": secret,
+        "catalog.upstream": upstream,
+        "catalog.importeddocument": document,
+        "catalog.task": Task.objects.create(user=owner, tool="census_tool", credential=issued.credential_id),
+        "catalog.storedresult": StoredResult.objects.create(user=owner, body=b"text", expires_at=now),
+        "audit.call": call,
+        "audit.action": Action.objects.create(id=uuid.uuid4(), at=now, actor="a", verb="v", kind="k", link=1),
+        "audit.checkpoint": Checkpoint.objects.first(),
+        "audit.verification": Verification.objects.first(),
+    }
+    return named(models) | {"view": SavedView.objects.create(owner=owner, name="census", filters="{}").pk}
+
+
+def named(models: dict[str, Any]) -> dict[str, Any]:
+    """What `at` may name, of one row (or None) for every label of MODELS."""
+    found: dict[str, Any] = {}
+    for label, row in models.items():
+        name = label.replace(".", "_")
+        found[name] = row.pk if row is not None else 1
+        history = getattr(type(row), "history", None)
+        version = history.filter(id=row.pk).first() if history is not None else None
+        found[f"{name}_version"] = version.pk if version is not None else 1
+    return found | {
+        "call": models["audit.call"].pk,
+        "document": models["catalog.importeddocument"].pk,
+        "secret": models["catalog.secret"].name,
+        "token": models["access.accesstoken"].pk,
+        "tool": models["catalog.tool"].pk,
+        "tool_name": models["catalog.tool"].name,
+        "toolset": models["catalog.toolset"].pk,
+        "upstream": models["catalog.upstream"].pk,
+        "user": models["auth.user"].pk,
+    }
+
+
+ABSENT: dict[str, Any] = {
+    "call": uuid.UUID(int=7 << 76 | 2 << 62),
+    "secret": "no-such-secret",
+    "token": 999_999_999,
+    "tool": 999_999_999,
+    "tool_name": "no_such_tool",
+}
+"""What never was, in the place of what `things` made: somebody else's must read the same."""

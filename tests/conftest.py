@@ -1,0 +1,81 @@
+"""The cast (alice, bob, charlie, root, the auditor) and what every test needs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from django.utils import translation
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+    from django.test import Client
+
+REQUIRED = frozenset(filter(None, os.environ.get("TOOLHUB_TEST_REQUIRE", "").split(",")))
+
+
+def missing(service: str, why: str) -> None:
+    """Skip because `service` is not here; fail where TOOLHUB_TEST_REQUIRE names it."""
+    if service in REQUIRED:
+        pytest.fail(f"{service} is required by TOOLHUB_TEST_REQUIRE: {why}", pytrace=False)
+    pytest.skip(f"{service}: {why}")
+
+
+@pytest.fixture(autouse=True)
+def _the_language_ends_with_the_test() -> Iterator[None]:
+    """A request leaves its language active in its thread; the next test reads English again."""
+    yield
+    translation.deactivate()
+
+
+@pytest.fixture(autouse=True)
+def _the_record_ends_with_the_test(request: pytest.FixtureRequest, _django_db_marker: None) -> Iterator[None]:
+    """Set up after the fixture that empties the tables, so that it is taken down before it."""
+    from tests.recording import end_the_record
+
+    if "_django_db_helper" in request.fixturenames:
+        request.getfixturevalue("_django_db_helper")
+    yield
+    end_the_record()
+
+
+def _user(name: str, **fields: object) -> User:
+    from django.contrib.auth.models import User
+
+    return User.objects.create_user(name, password="correct horse battery", **fields)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def alice(db: None) -> User:
+    """She is granted tools."""
+    return _user("alice")
+
+
+@pytest.fixture
+def bob(db: None) -> User:
+    """He is granted other tools, and limited."""
+    return _user("bob")
+
+
+@pytest.fixture
+def charlie(db: None) -> User:
+    """He is granted nothing and must never see anything."""
+    return _user("charlie")
+
+
+@pytest.fixture
+def root(db: None) -> User:
+    """Staff and superuser: manages everything, may call nothing."""
+    return _user("root", is_staff=True, is_superuser=True)
+
+
+@pytest.fixture
+def browser(root: User) -> Client:
+    """root, signed in."""
+    from django.test import Client
+
+    client = Client()
+    client.force_login(root)
+    return client

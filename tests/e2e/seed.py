@@ -1,0 +1,66 @@
+"""What the servers of the end-to-end tests hold: run inside them by `Hub.call`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def cast(days: int = 1) -> dict[str, str]:
+    """alice, bob and charlie; a token for each."""
+    from django.contrib.auth.models import User
+
+    from toolhub.access.models import AccessToken
+
+    tokens = {}
+    for name in ("alice", "bob", "charlie"):
+        user, _ = User.objects.get_or_create(username=name)
+        tokens[name] = AccessToken.objects.issue(user, "test", days=days)[1]
+    return tokens
+
+
+def granted(name: str, users: list[str], function: str = "", **fields: Any) -> int:
+    """A tool with the schema of its function, granted to these users."""
+    from django.contrib.auth.models import User
+
+    from catalog.functions import lookup
+    from tests.factories import grant, make_tool
+
+    found = lookup("tool", function or name)
+    fields.setdefault("input_schema", found.input_schema)
+    row = make_tool(name, function=function or name, **fields)
+    for user in users:
+        grant(User.objects.get(username=user), row)
+    pk: int = row.pk
+    return pk
+
+
+def example() -> dict[str, str]:
+    """The cast with every function of `tests.e2e.functions` for alice and `echo` for bob; their tokens."""
+    from catalog.functions import registered
+
+    tokens = cast()
+    for name in registered("tool"):
+        granted(name, ["alice", "bob"] if name == "echo" else ["alice"])
+    return tokens
+
+
+def outcomes(name: str, outcome: str) -> int:
+    """How many calls of this tool have ended like this."""
+    from audit.models import Call
+
+    return Call.objects.filter(name=name, outcome=outcome).count()
+
+
+def granted_for(name: str, function: str, user: str, seconds: float) -> None:
+    """A tool that this user may use for so long."""
+    from datetime import timedelta
+
+    from django.contrib.auth.models import User
+    from django.utils import timezone
+
+    from catalog.models import Tool
+    from tests.factories import grant
+
+    granted(name, [], function=function)
+    ends = timezone.now() + timedelta(seconds=seconds)
+    grant(User.objects.get(username=user), Tool.objects.get(name=name), ends=ends)

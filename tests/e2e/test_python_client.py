@@ -1,0 +1,122 @@
+"""The official Python client against a real server: connect, list, call, be asked, hear of changes."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import mcp_types as types
+import pytest
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+
+from tests.e2e import seed
+from tests.serving import ROOT, Hub
+
+WAIT = 60
+HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+
+
+@pytest.fixture(scope="module")
+def hub() -> Iterator[Hub]:
+    with Hub(env={"TOOLHUB_TOOL_MODULES": "tests.e2e.functions"}, seed=seed.example) as running:
+        yield running
+
+
+@asynccontextmanager
+async def connected(hub: Hub, mode: str, user: str = "alice", **options: Any) -> AsyncIterator[Client]:
+    headers = {"Authorization": f"Bearer {hub.seeded[user]}"}
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=WAIT, trust_env=False) as http,
+        Client(streamable_http_client(hub.mcp_url, http_client=http), mode=mode, **options) as client,
+    ):
+        yield client
+
+
+async def use(client: Client) -> None:
+    names = [tool.name for tool in (await client.list_tools()).tools]
+    assert names == ["add", "ask_name", "chatter", "come_back", "echo", "prints", "steps", "wait"]
+    result = await client.call_tool("add", {"a": 1, "b": 2})
+    assert text(result) == "3"
+    seen: list[float] = []
+
+    async def heard(progress: float, total: float | None, message: str | None) -> None:
+        seen.append(progress)
+
+    assert text(await client.call_tool("steps", {"count": 4}, progress_callback=heard)) == "4 steps"
+    assert seen == [1, 2, 3, 4]
+    with pytest.raises(MCPError, match="Unknown tool: nothing"):
+        await client.call_tool("nothing", {})
+
+
+def text(result: Any) -> str:
+    block = result.content[0]
+    assert isinstance(block, types.TextContent)
+    return block.text
+
+
+@pytest.mark.parametrize("mode", ["auto", "2026-07-28"])
+async def test_the_stateless_revision(hub: Hub, mode: str) -> None:
+    async with connected(hub, mode) as client:
+        assert client.protocol_version == "2026-07-28"
+        await use(client)
+
+
+@pytest.mark.parametrize("revision", HANDSHAKE)
+async def test_every_revision_with_a_handshake(hub: Hub, revision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcp.client.session.LATEST_HANDSHAKE_VERSION", revision)
+    async with connected(hub, "legacy") as client:
+        assert client.protocol_version == revision
+        await use(client)
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_a_person_is_asked_and_answers(hub: Hub, mode: str) -> None:
+    async def answer(context: Any, params: Any) -> types.ElicitResult:
+        return types.ElicitResult(action="accept", content={"name": "Ann"})
+
+    async with connected(hub, mode, elicitation_callback=answer) as client:
+        assert "Ann" in text(await client.call_tool("ask_name", {}))
+
+
+async def test_a_stream_that_the_server_ends_early_is_resumed(hub: Hub) -> None:
+    async with connected(hub, "legacy") as client:
+        assert text(await client.call_tool("come_back", {})) == "welcome back"
+
+
+async def test_a_change_reaches_a_session_and_a_subscription(hub: Hub) -> None:
+    heard = asyncio.Event()
+
+    async def message(incoming: Any) -> None:
+        if isinstance(incoming, types.ToolListChangedNotification):
+            heard.set()
+
+    async with (
+        connected(hub, "legacy", "bob", message_handler=message) as session,
+        connected(hub, "auto", "bob") as modern,
+    ):
+        assert [tool.name for tool in (await session.list_tools()).tools] == ["echo"]
+        async with modern.listen(tools_list_changed=True) as changes:
+            await asyncio.to_thread(hub.call, seed.granted, name="late", function="add", users=["bob"])
+            await asyncio.wait_for(heard.wait(), WAIT)
+            await asyncio.wait_for(anext(aiter(changes)), WAIT)
+        assert [tool.name for tool in (await session.list_tools()).tools] == ["echo", "late"]
+        assert [tool.name for tool in (await modern.list_tools()).tools] == ["echo", "late"]
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_command_that_speaks_stdio(hub: Hub, mode: str) -> None:
+    command = StdioServerParameters(
+        command=sys.executable,
+        args=["manage.py", "mcpstdio"],
+        cwd=str(ROOT),
+        env={**hub.environment(), "TOOLHUB_TOKEN": hub.seeded["alice"]},
+    )
+    async with Client(command, mode=mode) as client:
+        await use(client)

@@ -1,0 +1,122 @@
+"""The database goes away beneath a real server: stopped, hanging, locked. Nothing runs unrecorded, nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.audit.stores import Cluster
+from tests.audit.test_store_away import locked_file
+from tests.client import HttpClient, RpcError
+from tests.e2e import holding
+from tests.serving import Hub
+from tests.waiting import eventually
+
+MODERN = "2026-07-28"
+PROMISED, SLOW_MACHINE = 3.0, 7.0
+LOCKED_FOR = 30.0 if os.environ.get("TOOLHUB_TEST_LONG") else 5.0
+ENV = {"TOOLHUB_TOOL_MODULES": holding.MODULES, "TOOLHUB_RECORD_TIMEOUT_MS": "3000"}
+
+
+@contextmanager
+def stopped(cluster: Cluster) -> Iterator[None]:
+    cluster.stop("immediate")
+    try:
+        yield
+    finally:
+        cluster.start()
+
+
+async def refused(client: HttpClient) -> None:
+    began = time.monotonic()
+    with pytest.raises(RpcError, match="cannot record calls now"):
+        await client.call("say_hello")
+    assert time.monotonic() - began < PROMISED + SLOW_MACHINE
+
+
+async def goes_through(
+    hub: Hub, folder: Path, away: Callable[[], AbstractContextManager[None]], least: float = 0.0
+) -> None:
+    """A call before, calls that run meanwhile, refusals, and calls afterwards by the same process."""
+    assert hub.process is not None
+    pid = hub.process.pid
+    folder.mkdir()
+    counted = hub.call(holding.ended, name="say_hello")
+
+    async def status(path: str) -> int:
+        found: int = (await asyncio.to_thread(hub.get, path))[0]
+        return found
+
+    async def is_status(path: str, wanted: int) -> bool:
+        return await status(path) == wanted
+
+    async with HttpClient(hub.mcp_url, hub.seeded["alice"], MODERN) as client:
+        assert await client.text("say_hello") == "hello"
+        running = []
+        for number in range(5):
+            arguments = {"file": str(folder / "free"), "started": str(folder / f"s{number}")}
+            running.append(client.background(client.text("hold_until", arguments)))
+        await eventually(lambda: all((folder / f"s{number}").exists() for number in range(5)))
+        until = time.monotonic() + least
+        context = away()
+        await asyncio.to_thread(context.__enter__)
+        try:
+            await refused(client)
+            await asyncio.gather(*(refused(client) for _ in range(20)))
+            assert sorted(await client.tools()) == ["hold_until", "say_hello"]
+            assert await status("/readyz") == 503
+            assert await status("/healthz") == 200
+            # Who is running comes to its end, and hears of it.
+            (folder / "free").touch()
+            ids = await asyncio.gather(*running)
+            while time.monotonic() < until:
+                await refused(client)
+                assert await status("/healthz") == 200
+        finally:
+            await asyncio.to_thread(context.__exit__, None, None, None)
+        await eventually(lambda: is_status("/readyz", 200), 60)
+        assert await client.text("say_hello") == "hello"
+
+        async def ended() -> dict[str, str]:
+            found: dict[str, str] = await asyncio.to_thread(hub.call, holding.ended, name="hold_until")
+            return found
+
+        await eventually(lambda: all_ok(ended, ids), 60)
+        hellos = {id: outcome for id, outcome in hub.call(holding.ended, name="say_hello").items() if id not in counted}
+        assert sorted(outcome for outcome in hellos.values() if outcome != "refused") == ["ok", "ok"]
+    assert hub.process.poll() is None and hub.process.pid == pid
+    assert json.loads(await asyncio.to_thread(hub.manage, "verifycalls", "--json"))["ok"]
+
+
+async def all_ok(ended: Callable[[], Awaitable[dict[str, str]]], ids: list[str]) -> bool:
+    outcomes = await ended()
+    return all(outcomes[id] == "ok" for id in ids)
+
+
+async def test_while_sqlite_is_locked_by_another_process_nothing_runs(tmp_path: Path) -> None:
+    with Hub(env=ENV, seed=holding.seed) as hub:
+        file = hub.folder / "data" / "toolhub.sqlite3"
+        await goes_through(hub, tmp_path / "locked", lambda: locked_file(file), LOCKED_FOR)
+        assert hub.stop() == 0
+
+
+@pytest.mark.postgres
+async def test_while_postgresql_is_stopped_or_hangs_nothing_runs(tmp_path: Path) -> None:
+    cluster = Cluster()
+    try:
+        cluster.sql("CREATE DATABASE hub")
+        with Hub(env={**ENV, "TOOLHUB_DATABASE_URL": cluster.url("hub")}, seed=holding.seed) as hub:
+            ways: dict[str, Any] = {"stopped": lambda: stopped(cluster), "frozen": cluster.frozen}
+            for name, away in ways.items():
+                await goes_through(hub, tmp_path / name, away)
+            assert hub.stop() == 0
+    finally:
+        cluster.remove()

@@ -1,0 +1,143 @@
+"""Rows that tests need, with real defaults: a call gives what matters to the test and nothing else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from django.contrib.auth.models import Group, User
+
+    from catalog.definitions import Snapshot
+    from catalog.models import Grant, Limit, Prompt, Resource, Tool, Toolset
+
+TWO_NUMBERS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "a": {"type": "number", "description": "The first number."},
+        "b": {"type": "number", "description": "The second number."},
+    },
+    "required": ["a", "b"],
+    "additionalProperties": False,
+}
+
+
+def make_toolset(name: str = "Numbers", **fields: Any) -> Toolset:
+    from catalog.models import Toolset
+
+    return Toolset.objects.get_or_create(name=name, defaults=fields)[0]
+
+
+def make_tool(
+    name: str = "calculate_sum",
+    *,
+    function: str = "calculate_sum",
+    toolset: Toolset | str | None = None,
+    clean: bool = False,
+    **fields: Any,
+) -> Tool:
+    """A tool of the `python_function` runner; `settings` and `runner` make it another kind."""
+    from catalog.models import Tool
+
+    fields.setdefault("description", f"{name}: adds two numbers and changes nothing.")
+    fields.setdefault("settings", {"function": function})
+    if "input_schema" not in fields:
+        fields["input_schema"] = TWO_NUMBERS
+    tool = Tool(name=name, **fields)
+    if clean:
+        tool.full_clean()
+    tool.save()
+    if toolset is not None:
+        tool.toolsets.add(make_toolset(toolset) if isinstance(toolset, str) else toolset)
+    return tool
+
+
+def make_resource(uri: str = "docs://handbook", *, toolset: Toolset | None = None, **fields: Any) -> Resource:
+    """A static text; `uri_template=` and `function=` make a template."""
+    from catalog.models import Resource
+
+    template = fields.get("uri_template", "")
+    fields.setdefault("name", (template or uri).rpartition("/")[2] or "resource")
+    fields.setdefault("mime_type", "text/plain")
+    if not fields.get("function") and fields.get("blob") is None:
+        fields.setdefault("text", "Be kind, write tests.")
+    resource = Resource.objects.create(uri="" if template else uri, **fields)
+    if toolset is not None:
+        resource.toolsets.add(toolset)
+    return resource
+
+
+def make_prompt(name: str = "greeting", *, toolset: Toolset | None = None, **fields: Any) -> Prompt:
+    from catalog.models import Prompt
+
+    fields.setdefault("description", "Greets somebody by name.")
+    if not fields.get("function") and "messages" not in fields:
+        fields["messages"] = [{"role": "user", "content": {"type": "text", "text": "Greet {name} warmly."}}]
+        fields.setdefault("arguments", [{"name": "name", "description": "Whom to greet.", "required": True}])
+    prompt = Prompt.objects.create(name=name, **fields)
+    if toolset is not None:
+        prompt.toolsets.add(toolset)
+    return prompt
+
+
+def grant(
+    who: User | Group | None = None,
+    *targets: Tool | Toolset | Resource | Prompt,
+    effect: str = "allow",
+    **fields: Any,
+) -> Grant:
+    """One grant for each target to a user, a group, or (None) everyone; the last one is returned."""
+    from django.contrib.auth.models import Group
+
+    from catalog.models import Grant
+
+    if who is None:
+        subject: dict[str, Any] = {"everyone": True}
+    else:
+        subject = {"group" if isinstance(who, Group) else "user": who}
+    made = [
+        Grant.objects.create(effect=effect, **subject, **{type(target).__name__.lower(): target}, **fields)
+        for target in targets
+    ]
+    return made[-1]
+
+
+def deny(who: User | Group | None, *targets: Tool | Toolset | Resource | Prompt, **fields: Any) -> Grant:
+    return grant(who, *targets, effect="deny", **fields)
+
+
+def limit(rate: str = "3/m", target: Tool | Toolset | None = None, **fields: Any) -> Limit:
+    """For each user, unless `user=`, `group=` or `scope=` says otherwise; all tools unless a target is given."""
+    from catalog.models import Limit
+
+    fields.setdefault("scope", "user" if fields.get("user") else "each_member" if fields.get("group") else "each_user")
+    on: dict[str, Any] = {"all_tools": True} if target is None else {type(target).__name__.lower(): target}
+    return Limit.objects.create(rate=rate, **on, **fields)
+
+
+def make_group(name: str = "analysts", members: Iterable[User] = ()) -> Group:
+    from django.contrib.auth.models import Group
+
+    group = Group.objects.get_or_create(name=name)[0]
+    for user in members:
+        user.groups.add(group)
+    return group
+
+
+def credential(user: User, **fields: Any) -> Any:
+    """What bearer authentication would say about a token of this user."""
+    from audit.caller import Credential
+
+    fields.setdefault("id", f"token:{user.pk}")
+    fields.setdefault("label", "laptop")
+    fields.setdefault("toolset_ids", None)
+    fields.setdefault("expires_at", None)
+    return Credential(user_id=user.pk, username=user.get_username(), **fields)
+
+
+def load() -> Snapshot:
+    """Put what the database holds now into the snapshot (in a test without a running poll)."""
+    from catalog import snapshot
+
+    return snapshot.refresh()

@@ -1,0 +1,143 @@
+"""What one connection can cost a real server: bodies that are too large, and readers that are slow."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.serving import Hub
+from tests.waiting import until
+
+LARGEST = 1_000_000
+GROWTH = 40_000_000
+ROWS, ROW_BYTES = 1_500, 60_000
+HOST = "Host: 127.0.0.1\r\n"
+POST = f"POST /mcp HTTP/1.1\r\n{HOST}Content-Type: application/json\r\n"
+
+
+def seed() -> str:
+    """Calls of 90 MB together; the session of an administrator's browser."""
+    from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+    from django.contrib.auth.models import User
+    from django.contrib.sessions.backends.db import SessionStore
+    from django.utils import timezone
+
+    from audit.identifiers import new_id
+    from audit.models import Call
+
+    numbers = {"result_bytes": ROW_BYTES, "duration_us": 1000, "writer": 0, "link": 0}
+    now = timezone.now()
+    for start in range(0, ROWS, 100):
+        Call.objects.bulk_create(
+            Call(id=new_id(), name="large", outcome="ok", result="x" * ROW_BYTES, started_at=now, **numbers)
+            for _ in range(start, start + 100)
+        )
+    root = User.objects.create_superuser("root", password="irrelevant here")
+    session = SessionStore()
+    session[SESSION_KEY] = str(root.pk)
+    session[BACKEND_SESSION_KEY] = "django.contrib.auth.backends.ModelBackend"
+    session[HASH_SESSION_KEY] = root.get_session_auth_hash()
+    session.save()
+    return str(session.session_key)
+
+
+@pytest.fixture(scope="module")
+def hub() -> Iterator[Hub]:
+    with Hub(env={"TOOLHUB_MAX_BODY_BYTES": str(LARGEST)}, seed=seed) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def connected(hub: Hub, *, window: int = 0) -> Iterator[socket.socket]:
+    with socket.socket() as connection:
+        connection.settimeout(60)
+        if window:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
+        connection.connect(("127.0.0.1", hub.port))
+        yield connection
+
+
+def rest(connection: socket.socket) -> bytes:
+    """Everything until the server closes the connection."""
+    received = b""
+    with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+        while more := connection.recv(65536):
+            received += more
+    return received
+
+
+def memory(hub: Hub) -> int:
+    (pid,) = hub.worker_pids()
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
+
+
+@pytest.mark.parametrize("announced", [LARGEST + 1, 10_000_000_000, 10**30])
+def test_a_body_that_is_announced_too_large_is_refused_before_it_is_sent(hub: Hub, announced: int) -> None:
+    with connected(hub) as connection:
+        connection.sendall(f"{POST}Content-Length: {announced}\r\n\r\n".encode())
+        answer = rest(connection)
+    assert answer.startswith(b"HTTP/1.1 413 "), answer[:200]
+    assert b"too large" in answer
+    assert hub.get("/healthz")[0] == 200
+
+
+def test_a_body_in_chunks_is_refused_when_it_has_become_too_large(hub: Hub) -> None:
+    before = memory(hub)
+    chunk = b"%x\r\n%s\r\n" % (65536, b"x" * 65536)
+    with connected(hub) as connection:
+        connection.sendall(f"{POST}Transfer-Encoding: chunked\r\n\r\n".encode())
+        sent = 0
+        # The server may close while we still send: far more than its own and the system's buffers can take.
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+            for _ in range(1000):
+                connection.sendall(chunk)
+                sent += len(chunk)
+            raise AssertionError(f"{sent} bytes were taken")
+        until(lambda: hub.get("/healthz")[0] == 200)
+    assert memory(hub) - before < GROWTH
+
+
+def test_the_one_who_sends_chunks_hears_why_before_the_connection_is_closed(hub: Hub) -> None:
+    chunk = b"%x\r\n%s\r\n" % (LARGEST + 1, b"x" * (LARGEST + 1))
+    with connected(hub) as connection:
+        connection.sendall(f"{POST}Transfer-Encoding: chunked\r\n\r\n".encode() + chunk)
+        answer = rest(connection)
+    assert answer.startswith(b"HTTP/1.1 413 "), answer[:200]
+
+
+def test_a_slow_reader_of_an_export_does_not_make_the_server_hold_it(hub: Hub) -> None:
+    def ask(query: str, *more: str) -> bytes:
+        lines = (f"GET /admin/audit/call/export/?{query} HTTP/1.1", f"Cookie: toolhub_session={hub.seeded}", *more)
+        return ("\r\n".join(lines) + f"\r\n{HOST}\r\n").encode()
+
+    for _ in range(2):
+        # A download of next to nothing brings what is loaded once.
+        with connected(hub) as connection:
+            connection.sendall(ask("format=csv&outcome=timeout", "Connection: close"))
+            assert rest(connection).startswith(b"HTTP/1.1 200 ")
+    before = most = memory(hub)
+    with connected(hub, window=16_384) as connection:
+        connection.sendall(ask("format=csv"))
+        received = tail = connection.recv(4096)
+        assert received.startswith(b"HTTP/1.1 200 "), received
+        size = len(received)
+        slowly = time.monotonic() + 4
+        while time.monotonic() < slowly:
+            size += len(connection.recv(4096))
+            most = max(most, memory(hub))
+            time.sleep(0.02)
+        slow = size
+        while not tail.endswith(b"0\r\n\r\n"):
+            more = connection.recv(65536)
+            assert more, "the server closed the connection too early"
+            tail = (tail + more)[-10:]
+            size += len(more)
+            most = max(most, memory(hub))
+    assert slow < ROWS * ROW_BYTES / 10, "that was no slow reader"
+    assert size > ROWS * ROW_BYTES
+    assert most - before < GROWTH, f"{(most - before) / 1e6:.0f} MB"

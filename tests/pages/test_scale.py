@@ -1,0 +1,94 @@
+"""No page asks more of the database, or grows without end, because there is more in the hub.
+
+Every address of the census that answers GET is opened in a small hub and in a larger one: the larger one may not cost
+one query more. What has more rows than fit on a page in the larger hub shows them in pages, so that its size is bounded
+too. `python -m tests.bench.pages` measures the same at full size.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from audit import tallies
+from audit.models import Call
+from catalog import snapshot
+from tests.bench import estate, visits
+
+pytestmark = pytest.mark.django_db(transaction=True)  # inside a transaction the snapshot is read for every page
+
+MOST_BYTES = 300_000
+MOST_QUERIES = 40
+MAY_GROW = {"/history/": 30, "/change/": 12}
+"""For the few rows that these show at a time: two queries of a version, and one of whatever a grant or limit names."""
+SMALL, LARGE = (6, 4), (300, 100)
+"""Tools and users: the small hub has a few rows on every list, the larger one more than a page of them."""
+
+
+def calls(first: int, count: int, owner: Any) -> None:
+    """Calls of one user at one tool, a few of them failed: the busiest corner of a record."""
+    from tests.audit import rows
+
+    outcomes = ("ok", "ok", "tool_error", "refused")
+    rows.save(
+        *(
+            rows.call(number, user=owner, name=estate.tool_name(0), outcome=outcomes[number % 4])
+            for number in range(first, first + count)
+        )
+    )
+
+
+def look(things: dict[str, Any], people: dict[str, Any]) -> dict[str, tuple[int, list[str], int]]:
+    """For each address: the status, its queries, and how many bytes came."""
+    found = {}
+    clients = {}
+    for who, user in people.items():
+        clients[who] = Client(raise_request_exception=False)
+        if user is not None:
+            clients[who].force_login(user)
+    for visit in visits.visits(things, more=False):
+        client = clients[visit.who]
+        with CaptureQueriesContext(connection) as captured:
+            response: Any = client.get(visit.path)
+            size = len(b"".join(response.streaming_content)) if response.streaming else len(response.content)
+        found[f"{visit.who} {visit.path}"] = (response.status_code, [row["sql"] for row in captured], size)
+    return found
+
+
+def test_more_tools_users_and_calls_cost_no_page_a_query_and_leave_it_bounded() -> None:
+    estate.grow(*SMALL)
+    people = visits.people()
+    owner = people[visits.OWNER]
+    calls(0, 6, owner)
+    things = visits.heaviest(owner, Call.objects.order_by("pk").first())
+    estate.beat(3)
+    snapshot.refresh()
+    small = look(things, people)
+    estate.grow(*LARGE)
+    calls(6, 2_000, owner)
+    estate.beat(100)
+    tallies.catch_up(30)
+    snapshot.refresh()
+    wrong = []
+    for name, (status, queries, size) in look(things, people).items():
+        before = small[name]
+        if status != before[0] or status >= 500:
+            wrong.append(f"{name}: {before[0]} became {status}")
+        more = next((number for part, number in MAY_GROW.items() if part in name), 0)
+        if len(queries) > len(before[1]) + more:
+            wrong.append(f"{name}: {len(before[1])} queries became {len(queries)}, such as {new(before[1], queries)}")
+        if len(queries) > MOST_QUERIES:
+            wrong.append(f"{name}: {len(queries)} queries, more than {MOST_QUERIES}")
+        if size > MOST_BYTES:
+            wrong.append(f"{name}: {size:,} bytes, more than {MOST_BYTES:,}")
+    assert not wrong, "\n".join(wrong)
+
+
+def new(before: list[str], after: list[str]) -> str:
+    """The last query that was not asked before."""
+    known = set(before)
+    return next((sql[:400] for sql in reversed(after) if sql not in known), "one asked again")

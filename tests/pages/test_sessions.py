@@ -1,0 +1,344 @@
+"""Who is connected, on every worker; an end to it by one click, at once and on record."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+import time
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.utils import timezone
+
+from audit.models import Action
+from tests.client import HttpClient, HttpRefusal, WebSocketClient
+from tests.e2e import proofs
+from tests.e2e.pages import Pages
+from tests.serving import ROOT, Hub
+from tests.waiting import eventually
+from toolhub.access.models import AccessToken, ServingProcess
+from toolhub.server import seen
+
+MODERN = "2026-07-28"
+HOSTILE = '"><script>alert(1)</script>'
+PERMISSIONS = ("view_connections", "disconnect_client", "change_accesstoken")
+
+
+@pytest.fixture
+def alices_token(alice: User) -> AccessToken:
+    return AccessToken.objects.issue(alice, "laptop")[0]
+
+
+def row(of: AccessToken, key: str = "k1", **values: Any) -> seen.Row:
+    now = time.time()
+    return {
+        "kind": seen.SESSION,
+        "key": key,
+        "user_id": of.user_id,
+        "user": of.user.username,
+        "credential": of.credential_id,
+        "token": of.name,
+        "client": "claude-code",
+        "version": "2.1",
+        "revision": "2025-11-25",
+        "address": "192.0.2.1",
+        "streams": 0,
+        "since": now - 500,
+        "seen": now - 5,
+        "called": now - 50,
+        **values,
+    }
+
+
+def process(*rows: seen.Row, name: str = "aa11", age: float = 1.0, left_out: int = 0) -> ServingProcess:
+    now = timezone.now()
+    return ServingProcess.objects.create(
+        pk=name,
+        host="machine",
+        pid=4711,
+        started=now,
+        beat=now - timedelta(seconds=age),
+        peers=json.dumps(rows),
+        left_out=left_out,
+    )
+
+
+def staff(client: Any, *permissions: str) -> None:
+    user = User.objects.create_user("sam", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+    client.force_login(user)
+
+
+def orders(name: str = "aa11") -> list[dict[str, Any]]:
+    return json.loads(ServingProcess.objects.get(pk=name).orders or "[]")
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolhub.pages.sessions.WAIT_SECONDS", 0)
+
+
+# --- refusals ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "path, permissions",
+    [
+        ("/admin/sessions/", ("disconnect_client", "change_accesstoken")),
+        ("/admin/sessions/disconnect/", ("view_connections", "change_accesstoken")),
+        ("/admin/sessions/revoke/", ("view_connections", "disconnect_client")),
+    ],
+    ids=["look", "disconnect", "revoke"],
+)
+def test_staff_without_the_permission_are_refused(client, alices_token, path, permissions):
+    process(row(alices_token))
+    staff(client, *permissions)
+    answer = client.get(path) if path == "/admin/sessions/" else client.post(path, {"key": "k1"})
+    assert answer.status_code == 403
+    alices_token.refresh_from_db()
+    assert orders() == [] and alices_token.is_usable
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("what", ["disconnect", "revoke"])
+def test_nothing_is_ended_by_an_address_alone(client, alices_token, what):
+    process(row(alices_token))
+    staff(client, *PERMISSIONS)
+    assert client.get(f"/admin/sessions/{what}/", {"key": "k1"}).status_code == 405
+    client.handler.enforce_csrf_checks = True
+    assert client.post(f"/admin/sessions/{what}/", {"key": "k1"}).status_code == 403
+    alices_token.refresh_from_db()
+    assert orders() == [] and alices_token.is_usable
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("key", ["", "of nobody", "k1\x00"])
+@pytest.mark.parametrize("what", ["disconnect", "revoke"])
+def test_a_connection_that_is_not_there_has_ended_already(client, alices_token, what, key):
+    process(row(alices_token))
+    staff(client, *PERMISSIONS)
+    answer = client.post(f"/admin/sessions/{what}/", {"key": key}, follow=True)
+    assert "has ended already" in answer.content.decode()
+    assert orders() == [] and not Action.objects.filter(kind="connection").exists()
+
+
+# --- the page ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+def test_the_same_session_on_two_processes_is_one_row(client, alices_token):
+    process(row(alices_token, streams=1, seen=time.time() - 30))
+    process(row(alices_token, seen=time.time() - 2), name="bb22")
+    staff(client, *PERMISSIONS)
+    html = client.get("/admin/sessions/").content.decode()
+    assert html.count("claude-code 2.1") == 1
+    assert "2 s ago" in html or "3 s ago" in html or "s ago" in html
+    assert "no open stream" not in html
+
+
+@pytest.mark.django_db
+def test_silent_processes_and_revoked_tokens_are_nobodys_connection(client, alices_token, bob):
+    process(row(alices_token, client="of-a-dead-process"), age=300)
+    gone, _ = AccessToken.objects.issue(bob, "phone")
+    gone.revoke()
+    process(row(gone, client="of-a-revoked-token"), name="bb22")
+    staff(client, *PERMISSIONS)
+    html = client.get("/admin/sessions/").content.decode()
+    assert "of-a-" not in html and "Nobody is connected now" in html
+
+
+@pytest.mark.django_db
+def test_stateless_callers_cannot_be_disconnected_but_their_token_can_be_revoked(client, alices_token):
+    process(row(alices_token, kind=seen.STATELESS))
+    staff(client, *PERMISSIONS)
+    html = client.get("/admin/sessions/").content.decode()
+    assert "HTTP, stateless" in html
+    assert 'form="disconnect"' not in html and 'form="revoke"' in html
+    client.post("/admin/sessions/disconnect/", {"key": "k1"})
+    assert orders() == []
+    client.post("/admin/sessions/revoke/", {"key": "k1"})
+    alices_token.refresh_from_db()
+    assert not alices_token.is_usable
+
+
+@pytest.mark.django_db
+def test_what_clients_say_about_themselves_is_text(client, alices_token):
+    process(row(alices_token, client=HOSTILE, version=HOSTILE, token=HOSTILE))
+    staff(client, *PERMISSIONS)
+    html = client.get("/admin/sessions/", {"q": HOSTILE}).content.decode()
+    assert "<script>alert" not in html and "&lt;script&gt;alert(1)" in html
+
+
+@pytest.mark.django_db
+def test_the_list_is_filtered_and_bounded(client, alices_token):
+    rows = [row(alices_token, f"k{number}", client=f"client-{number:03d}") for number in range(250)]
+    process(*rows, row(alices_token, "ws", kind=seen.WEBSOCKET, client="cursor"), left_out=7)
+    staff(client, *PERMISSIONS)
+    html = client.get("/admin/sessions/").content.decode()
+    assert html.count('form="disconnect"') == 100
+    assert "251 clients are connected" in html and "7 more are not listed" in html
+    assert len(html) < 300_000
+    for query in ({"q": "CURSOR"}, {"kind": seen.WEBSOCKET}):
+        html = client.get("/admin/sessions/", query).content.decode()
+        assert "1 client is connected" in html and "client-001" not in html
+    assert "Nobody who is connected fits" in client.get("/admin/sessions/", {"q": "nobody"}).content.decode()
+
+
+@pytest.mark.django_db
+def test_it_asks_a_bounded_number_of_questions(client, alices_token, django_assert_max_num_queries):
+    process(*(row(alices_token, f"k{number}") for number in range(150)))
+    staff(client, *PERMISSIONS)
+    with django_assert_max_num_queries(12):
+        client.get("/admin/sessions/")
+
+
+# --- the real thing ----------------------------------------------------------------------------------------------
+
+
+def seed() -> dict[str, str]:
+    tokens: dict[str, str] = proofs.everything()
+    return tokens
+
+
+def actions_of(kind: str) -> list[list[str]]:
+    found = Action.objects.filter(kind=kind).order_by("id")
+    return [[action.actor, action.verb, action.target] for action in found]
+
+
+@pytest.mark.postgres
+@pytest.mark.redis
+async def test_connections_of_another_worker_are_listed_ended_and_on_record(tmp_path: Any) -> None:
+    env = {"TOOLHUB_TOOL_MODULES": proofs.MODULES, "PROOF_LEDGER": str(tmp_path / "ledger")}
+    with Hub(workers=2, postgres=True, redis=True, env=env, seed=seed) as hub:
+        stdio = subprocess.Popen(
+            [sys.executable, "manage.py", "mcpstdio"],
+            cwd=ROOT,
+            # Without Redis the news does not reach it: what it is told stands in the database.
+            env={**hub.environment(), "TOOLHUB_REDIS_URL": "", "TOOLHUB_TOKEN": hub.seeded["alice"]},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            async with AsyncExitStack() as stack:
+                await at_both_workers(hub, stack, stdio)
+        finally:
+            stdio.kill()
+            stdio.communicate()
+        acts = await asyncio.to_thread(hub.call, actions_of, kind="connection")
+        assert [act[:2] for act in acts] == [["root", "disconnected"]] * 4
+        assert {act[2] for act in acts} == {f"alice: {name}" for name in NAMES}
+        assert ["root", "changed"] in [act[:2] for act in hub.call(actions_of, kind="access token")]
+
+
+def is_closed(client: HttpClient) -> bool:
+    return not client._background
+
+
+NAMES = ("session-client 1", "stream-client 1", "socket-client 1", "stdio")
+
+
+async def at_both_workers(hub: Hub, stack: AsyncExitStack, stdio: subprocess.Popen[bytes]) -> None:
+    def alice(revision: str, name: str) -> HttpClient:
+        return HttpClient(hub.mcp_url, hub.seeded["alice"], revision, single=True, name=name)
+
+    async def here(worker: int, client: HttpClient) -> HttpClient:
+        with hub.only(worker):
+            assert (await client.http.get(f"{hub.url}/healthz")).status_code == 200
+        return client
+
+    session = await stack.enter_async_context(await here(1, alice("2025-11-25", "session-client")))
+    listening = await here(1, session.same_session())
+    stack.push_async_callback(listening.http.aclose)
+    await listening.listen()
+    stack.push_async_callback(listening._rest)
+    stream = await stack.enter_async_context(await here(1, alice(MODERN, "stream-client")))
+    await stream.subscribe(toolsListChanged=True)
+    with hub.only(1):
+        socket = await stack.enter_async_context(
+            WebSocketClient(hub.ws_url, hub.seeded["alice"], "2025-06-18", name="socket-client")
+        )
+    stateless = await stack.enter_async_context(alice(MODERN, "stateless-client"))
+    await stateless.tools()
+    bobs = await stack.enter_async_context(HttpClient(hub.mcp_url, hub.seeded["bob"], "2025-11-25", name="bobs"))
+
+    admin = await stack.enter_async_context(Pages(hub, proofs.ROOT))
+    with hub.only(0):
+        assert (await admin.http.get("/healthz")).status_code == 200
+    await admin.sign_in()
+
+    async def listed(*names: str) -> str:
+        html = ""
+
+        async def there() -> bool:
+            nonlocal html
+            html = await admin.get("/admin/sessions/")
+            return all(f"Disconnect {name} of" in html or f"{name} 1" in html for name in names)
+
+        await eventually(there, 60, f"{names} on the page")
+        return html
+
+    html = await listed(
+        "session-client", "stream-client", "socket-client", "stateless-client", "bobs", "says nothing about itself"
+    )
+    forms = dict(
+        re.findall(
+            r'form="disconnect" name="key" value="([^"]*)" aria-label="Disconnect ([^"]*) of alice"',
+            html,
+        )
+    )
+    keys = {name: key for key, name in forms.items()}
+    csrf = re.search(r'name="csrfmiddlewaretoken" value="([^"]*)"', html)
+    assert csrf is not None
+
+    async def post(what: str, key: str) -> None:
+        fields = {"csrfmiddlewaretoken": csrf[1], "key": key}
+        assert (await admin.http.post(f"/admin/sessions/{what}/", data=fields)).status_code == 302
+
+    for name in ("session-client", "stream-client", "socket-client", "says nothing about itself"):
+        await post("disconnect", keys[name])
+    for client in (listening, stream):
+        await eventually(partial(is_closed, client), 60, "the stream was closed")
+    assert await asyncio.wait_for(socket.closed(), 60) == 1008
+    assert await asyncio.to_thread(partial(stdio.wait, 60)) == 0
+    for worker in (0, 1):
+        again = await here(worker, session.same_session())
+        stack.push_async_callback(again.http.aclose)
+
+        async def not_found(client: HttpClient = again) -> bool:
+            answer = await client.post(json.dumps(client.message("ping")))
+            return answer.status_code == 404
+
+        await eventually(not_found, 60, "404 for the id of the session")
+    assert await stateless.tools() and await bobs.tools()
+
+    async def gone() -> bool:
+        html = await admin.get("/admin/sessions/")
+        return not any(f"Disconnect {name} of" in html for name in keys) and "stateless-client" in html
+
+    await eventually(gone, 60, "only those who are left")
+
+    html = await listed("stateless-client")
+    key = re.search(r'form="revoke" name="key" value="([^"]*stateless-client[^"]*)"', html)
+    assert key is not None
+    await post("revoke", key[1])
+
+    async def refused() -> bool:
+        try:
+            await stateless.tools()
+        except HttpRefusal as refusal:
+            return refusal.status == 401
+        return False
+
+    await eventually(refused, 60, "401 for the token")
+    assert await bobs.tools()
+    for one in (session, listening, stream, socket, stateless):
+        one._failures.clear()

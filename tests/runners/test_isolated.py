@@ -1,0 +1,97 @@
+"""Functions in a process of their own: however they end, the hub says so and goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from catalog.errors import ToolError
+from catalog.processes import launch
+from tests.runners.running import MARK, Recording, cancelled, nothing_left, produced, run
+
+
+@pytest.fixture(autouse=True)
+def modules(settings: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+    settings.TOOL_MODULES = ["catalog.examples", "tests.runners.functions"]
+    monkeypatch.setenv("TOOLHUB_TOOL_MODULES", "catalog.examples,tests.runners.functions")
+    mark = uuid4().hex
+    monkeypatch.setenv(MARK, mark)
+    return mark
+
+
+def isolated(function: str, **more: Any) -> dict[str, Any]:
+    return {"function": function, "isolated": True, **more}
+
+
+@pytest.mark.parametrize(
+    ("how", "limits", "says"),
+    [
+        ("exit", {}, "ended its process (status 3)"),
+        ("at once", {}, "ended by itself with status 4"),
+        ("crash", {}, "crashed (SIGSEGV)"),
+        ("memory", {}, "ran out of the memory"),
+        ("fork bomb", {}, "more than 16 processes"),
+        ("raise", {}, "failed unexpectedly"),
+        ("sentence", {}, "A sentence for the model."),
+        ("nan", {}, "cannot be written as JSON"),
+        ("cycle", {}, "cannot be written as JSON"),
+        ("object", {}, "cannot be written as JSON"),
+        ("huge", {"max_output_bytes": 1_000_000}, "more than the 1000000 bytes"),
+    ],
+)
+async def test_a_bad_end_is_a_sentence_and_nothing_is_left(
+    how: str, limits: dict[str, Any], says: str, modules: str
+) -> None:
+    with pytest.raises(ToolError) as caught:
+        await run("python_function", isolated("bad_end", **limits), {"how": how})
+    assert says in str(caught.value) and "hunter2" not in str(caught.value)
+    await nothing_left()
+
+
+async def test_processor_time_is_bounded() -> None:
+    with pytest.raises(ToolError, match="more than 1 s of processor time"):
+        await run("python_function", isolated("bad_loop", cpu_seconds=1), {})
+
+
+@pytest.mark.parametrize("function", ["bad_loop", "bad_deaf"])
+async def test_a_cancelled_call_kills_what_cannot_be_told_to_stop(function: str, tmp_path: Path, modules: str) -> None:
+    started = tmp_path / "started"
+    await cancelled("python_function", isolated(function), {"started": str(started)}, started)
+    await nothing_left()
+
+
+async def test_questions_to_the_client_are_refused_with_the_reason() -> None:
+    with pytest.raises(ToolError, match="cannot ask the client"):
+        await run("python_function", isolated("good_ask"), {}, channel=Recording())
+
+
+async def test_progress_and_log_lines_pass_and_arguments_arrive() -> None:
+    channel = Recording()
+    arguments = {"n": 5, "words": ["a", "ä\u2028", "$(id)"]}
+    value = await run("python_function", isolated("good_steps"), arguments, channel=channel)
+    assert value == "alice 5 ['a', 'ä\\u2028', '$(id)']"
+    assert channel.reports == [(1, 2, "half")] and channel.lines == [("warning", {"n": 5}, "steps")]
+
+
+async def test_results_of_every_kind_come_back_and_what_is_printed_is_not_one() -> None:
+    found = await run("python_function", isolated("bad_end"), {"how": "fine"})
+    assert found["how"] == "fine" and found["pid"] != os.getpid()
+    assert await run("python_function", isolated("bad_end"), {"how": "noise"}) == "noisy"
+    blocks = (await produced("python_function", isolated("good_image"), {})).content
+    assert [block["type"] for block in blocks] == ["text", "image"]
+    assert await run("python_function", isolated("calculate_sum"), {"a": 1.5, "b": 2}) == 3.5
+
+
+async def test_what_a_function_leaves_behind_ends_with_it() -> None:
+    assert await run("python_function", isolated("bad_end"), {"how": "orphan"}) == "left one"
+    assert not launch.running()
+
+
+async def test_several_run_beside_each_other() -> None:
+    values = await asyncio.gather(*(run("python_function", isolated("quick"), {"n": n}) for n in range(3)))
+    assert values == [1, 2, 3]

@@ -1,0 +1,247 @@
+"""Read-only statements on named databases: nothing is written, values are never SQL, and answers are bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from catalog.errors import ToolError
+from catalog.results import Produced
+from catalog.runners import registry
+from catalog.sql import statements
+from tests.conftest import missing
+from tests.runners.payloads import LITERAL
+from tests.runners.running import produced
+from tests.waiting import eventually
+
+SERVER = os.environ.get("TOOLHUB_TEST_POSTGRES", "postgresql://postgres@127.0.0.1:5432")
+ROWS = [(1, "north", "lamp", 12), (2, "south", "chair", 3), (3, "north", "desk", 1)]
+TABLE = "CREATE TABLE sales (id INTEGER PRIMARY KEY, region TEXT, product TEXT, units INTEGER)"
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path, settings: Any) -> Path:
+    file = tmp_path / "sales 1.db"
+    with sqlite3.connect(file) as connection:
+        connection.execute(TABLE)
+        connection.executemany("INSERT INTO sales VALUES (?, ?, ?, ?)", ROWS)
+    connection.close()
+    settings.SQL_DATABASES = {"sales": f"sqlite:///{file}".replace(" ", "%20")}
+    return file
+
+
+@pytest.fixture
+def postgres(settings: Any) -> Iterator[str]:
+    name = f"toolhub_sql_{secrets.token_hex(6)}"
+    try:
+        admin = psycopg.connect(f"{SERVER}/postgres", autocommit=True, connect_timeout=30)
+    except psycopg.OperationalError as error:
+        missing("postgres", str(error))
+    with admin:
+        admin.execute(f"CREATE DATABASE {name}".encode())
+        try:
+            with psycopg.connect(f"{SERVER}/{name}") as connection:
+                connection.execute(TABLE.encode())
+                connection.cursor().executemany("INSERT INTO sales VALUES (%s, %s, %s, %s)", ROWS)
+            settings.SQL_DATABASES = {"sales": f"{SERVER}/{name}"}
+            yield f"{SERVER}/{name}"
+        finally:
+            admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
+async def query(statement: str, arguments: dict[str, Any] | None = None, **more: Any) -> Produced:
+    return await produced("sql_query", {"database": "sales", "statement": statement, **more}, arguments or {})
+
+
+REFUSED = [
+    "DELETE FROM sales",
+    "INSERT INTO sales VALUES (9, 'x', 'y', 1)",
+    "UPDATE sales SET units = 0",
+    "DROP TABLE sales",
+    "PRAGMA query_only = 0",
+    "ATTACH 'x.db' AS x",
+    "SELECT 1; DELETE FROM sales",
+    "SELECT 1; SELECT 2",
+    "WITH x AS (DELETE FROM sales RETURNING *) SELECT * FROM x",
+    "WITH x AS (SELECT 1) INSERT INTO sales SELECT 9, 'a', 'b', 1",
+    "SELECT * INTO other FROM sales",
+    "/* SELECT */ DELETE FROM sales",
+    "-- SELECT\nDELETE FROM sales",
+    "COPY sales TO '/tmp/x'",
+    "SET default_transaction_read_only = off",
+    "SELECT 'open",
+    "EXPLAIN SELECT 1",
+    "",
+]
+
+
+@pytest.mark.parametrize("statement", REFUSED)
+def test_a_statement_that_does_more_than_read_is_refused_when_it_is_saved(statement: str) -> None:
+    with pytest.raises(ValueError, match="statement"):
+        registry.parse_settings("sql_query", {"database": "sales", "statement": statement})
+
+
+def test_words_and_signs_inside_of_texts_names_and_comments_mean_nothing() -> None:
+    found = statements.names(
+        "SELECT ':a', \":b\", x::text, replace(y, 'DELETE', :c), t.set -- :d; DROP\n FROM t /* :e; */ WHERE z = :f;"
+    )
+    assert found == ["c", "f"]
+    assert statements.names("SELECT $$ :a; delete $$, $q$ ' $q$, ARRAY['x', :b]") == ["b"]
+    assert statements.for_psycopg("SELECT '50%' WHERE a LIKE :p || '%';") == "SELECT '50%%' WHERE a LIKE %(p)s || '%%'"
+
+
+def test_a_database_that_is_not_named_in_the_settings_is_refused(settings: Any) -> None:
+    settings.SQL_DATABASES = {}
+    with pytest.raises(LookupError, match="no database sales"):
+        registry.prepare("sql_query", {"database": "sales", "statement": "SELECT 1"})
+
+
+async def test_rows_come_as_data_and_as_a_table(sqlite: Path) -> None:
+    result = await query(
+        "SELECT product, units, 1.5 AS x, NULL AS n FROM sales WHERE region = :r ORDER BY id", {"r": "north"}
+    )
+    assert result.structured == {
+        "columns": ["product", "units", "x", "n"],
+        "rows": [
+            {"product": "lamp", "units": 12, "x": 1.5, "n": None},
+            {"product": "desk", "units": 1, "x": 1.5, "n": None},
+        ],
+        "row_count": 2,
+        "truncated": False,
+    }
+    assert result.content[0]["text"].splitlines()[2] == "lamp | 12 | 1.5 | "
+    assert (await query("SELECT 1 AS a, 2 AS a")).structured["rows"] == [{"a": 1, "a_2": 2}]  # type: ignore[index]
+    assert (await query("SELECT * FROM sales WHERE id = :missing")).content[0]["text"] == "No rows."
+
+
+async def test_payloads_are_values_and_never_sql(sqlite: Path) -> None:
+    hostile = [
+        *LITERAL,
+        "' OR 1=1 --",
+        "'; DROP TABLE sales; --",
+        '" OR ""="',
+        "1) OR (1=1",
+        "\\' OR 1=1",
+        ":r",
+        "%(r)s",
+    ]
+    for payload in hostile:
+        result = await query("SELECT :r AS said, count(*) AS n FROM sales WHERE region = :r", {"r": payload[:1000]})
+        row = result.structured["rows"][0]  # type: ignore[index]
+        assert row["n"] == 0
+    with sqlite3.connect(sqlite) as connection:
+        assert connection.execute("SELECT count(*) FROM sales").fetchone() == (3,)
+    connection.close()
+
+
+async def test_an_answer_that_is_cut_says_so(sqlite: Path) -> None:
+    result = await query("SELECT * FROM sales", max_rows=2)
+    assert result.structured["truncated"] and len(result.structured["rows"]) == 2  # type: ignore[index]
+    assert "cut off after 2 rows" in result.content[0]["text"]
+    result = await query("SELECT * FROM sales", max_bytes=100)
+    assert "cut off after 100 bytes" in result.content[0]["text"]
+
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+
+
+async def test_time_is_bounded(sqlite: Path) -> None:
+    with pytest.raises(ToolError, match=r"longer than 0.3 s"):
+        await query(ENDLESS, timeout=0.3)
+
+
+async def test_a_cancelled_query_is_interrupted(sqlite: Path) -> None:
+    from catalog import threads
+
+    before = threads.tools().taken
+    task = asyncio.ensure_future(query(ENDLESS, timeout=500))
+    await eventually(lambda: threads.tools().taken > before)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await eventually(lambda: threads.tools().taken == before, 60, "the thread is free again")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["SELECT load_extension('x')", "SELECT writefile('x', 'y')", "SELECT * FROM sales, pragma_table_list"],
+)
+async def test_sqlite_itself_refuses_what_the_check_cannot_see(sqlite: Path, statement: str) -> None:
+    with pytest.raises(ToolError):
+        await query(statement)
+
+
+async def test_a_write_that_got_past_the_check_is_refused_by_sqlite(
+    sqlite: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statements, "names", lambda statement: [])
+    for statement in ("DELETE FROM sales", "CREATE TABLE x (a)", "PRAGMA query_only=0", "ATTACH 'x' AS x", "VACUUM"):
+        with pytest.raises(ToolError, match=r"tried to change|refused"):
+            await query(statement)
+    with sqlite3.connect(sqlite) as connection:
+        assert connection.execute("SELECT count(*) FROM sales").fetchone() == (3,)
+    connection.close()
+
+
+async def test_a_database_that_is_away_is_a_sentence_without_its_address(settings: Any, tmp_path: Path) -> None:
+    for address in (f"sqlite:///{tmp_path}/none.db", "postgresql://u:hunter2@127.0.0.1:1/x"):
+        settings.SQL_DATABASES = {"sales": address}
+        with pytest.raises(ToolError, match="cannot be") as caught:
+            await query("SELECT 1")
+        assert "hunter2" not in str(caught.value) and str(tmp_path) not in str(caught.value)
+    assert not (tmp_path / "none.db").exists()
+
+
+@pytest.mark.postgres
+async def test_postgresql_reads_bounds_interrupts_and_refuses_to_write(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statement = "SELECT product, units::numeric AS u FROM sales WHERE region = :r AND product LIKE '%' ORDER BY id"
+    result = await query(statement, {"r": "north"})
+    assert result.structured["rows"] == [{"product": "lamp", "u": "12"}, {"product": "desk", "u": "1"}]  # type: ignore[index]
+    for payload in ("' OR 1=1 --", "'; DROP TABLE sales; --", "%s", ":r"):
+        counted = await query("SELECT count(*) AS n FROM sales WHERE region = :r", {"r": payload})
+        assert counted.structured["rows"] == [{"n": 0}]  # type: ignore[index]
+    cut = await query("SELECT generate_series(1, 1000000000) AS n", max_rows=5)
+    assert "cut off after 5 rows" in cut.content[0]["text"]
+    with pytest.raises(ToolError, match=r"longer than 0.5 s"):
+        await query("SELECT pg_sleep(100)", timeout=0.5)
+    for crafted in ("SELECT nextval('s')", "SELECT setval('s', 5)"):
+        with psycopg.connect(postgres) as connection:
+            connection.execute("CREATE SEQUENCE IF NOT EXISTS s")
+        with pytest.raises(ToolError, match="only reads"):
+            await query(crafted)
+    monkeypatch.setattr(statements, "names", lambda statement: [])
+    for crafted in (
+        "DELETE FROM sales",
+        "WITH x AS (DELETE FROM sales RETURNING 1) SELECT * FROM x",
+        "DROP TABLE sales",
+    ):
+        with pytest.raises(ToolError, match="refused"):
+            await query(crafted)
+    task = asyncio.ensure_future(query("SELECT pg_sleep(500)", timeout=500))
+
+    def sleeping() -> bool:
+        active = "application_name = 'toolhub sql_query' AND state = 'active' AND datname = current_database()"
+        with psycopg.connect(postgres) as connection:
+            return connection.execute(f"SELECT 1 FROM pg_stat_activity WHERE {active}".encode()).fetchone() is not None
+
+    await eventually(lambda: asyncio.to_thread(sleeping), 60)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    async def gone() -> bool:
+        return not await asyncio.to_thread(sleeping)
+
+    await eventually(gone, 60, "the server stopped the query")
+    with psycopg.connect(postgres) as connection:
+        assert connection.execute("SELECT count(*) FROM sales").fetchone() == (3,)

@@ -1,0 +1,394 @@
+"""Tools of other MCP servers: real ones, over every transport; nothing is shared between users, no token goes out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from audit.models import Call
+from catalog import calls, quarantine, snapshot
+from catalog.errors import CANCELLED_BY_CLIENT, NeedsInput
+from catalog.models import Tool
+from catalog.models import Upstream as Row
+from catalog.upstreams import discovery, pool, schedule
+from tests import factories
+from tests.catalog import door
+from tests.clients.installed import npm_packages
+from tests.runners.upstream import Upstream, tool
+from tests.waiting import eventually, until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+EVERYTHING = "@modelcontextprotocol/server-everything@2026.8.31"
+LOCAL = ["127.0.0.0/8"]
+
+
+@pytest.fixture(autouse=True)
+async def _nothing_stays_open() -> AsyncIterator[None]:
+    yield
+    await pool.close()
+    await snapshot.stop()
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcp.client.session.DISCOVER_TIMEOUT_SECONDS", 120.0)
+
+
+@pytest.fixture(scope="module", params=["handshake", "modern"])
+def either(request: pytest.FixtureRequest) -> Iterator[Upstream]:
+    with Upstream(legacy=request.param == "handshake").running() as upstream:
+        yield upstream
+
+
+@pytest.fixture(scope="module")
+def legacy() -> Iterator[Upstream]:
+    with Upstream(legacy=True).running() as upstream:
+        yield upstream
+
+
+@pytest.fixture(scope="module")
+def everything() -> tuple[str, str]:
+    """Node and the script of the official everything-server."""
+    modules = npm_packages(EVERYTHING) / "node_modules"
+    script = modules / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"
+    return str(modules / "node" / "bin" / "node"), str(script)
+
+
+@contextmanager
+def _everything(everything: tuple[str, str], mode: str, folder: Path) -> Iterator[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with (folder / "log").open("wb") as output:
+        environment = {"PATH": os.environ["PATH"], "PORT": str(port)}
+        process = subprocess.Popen([*everything, mode], env=environment, stdout=output, stderr=output)
+        try:
+            until(lambda: _listens(port), 120, "the everything-server")
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def row(url: str = "", **fields: Any) -> Row:
+    fields.setdefault("allowed_networks", LOCAL if url else [])
+    made = Row(**{"name": "other", "url": url, "prefix": "other", "timeout": 120.0, **fields})
+    made.full_clean()
+    made.save()
+    return made
+
+
+def imported(made: Row, *users: Any) -> list[str]:
+    """Import everything that can be, and grant it."""
+    found = discovery.look(made, None, "discovered")
+    outcome = discovery.import_tools(made, found, [one.value for one in discovery.candidates(made, found)])
+    assert not outcome.refused, outcome.refused
+    for offered in Tool.objects.filter(origin=made.origin):
+        offered.timeout = 120.0
+        offered.save()
+        for user in users:
+            factories.grant(user, offered)
+    return outcome.imported
+
+
+async def publish(made: Any, *users: Any) -> list[str]:
+    return await door.in_database(imported, made, *users)
+
+
+# --- refusals --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_private_address_is_refused_unless_the_upstream_lists_it(legacy: Upstream, alice: User) -> None:
+    made = await sync_to_async(row)(legacy.url)
+    await publish(made, alice)
+    made.allowed_networks = ["127.0.0.0/8:1"]
+    await door.in_database(made.save)
+    before = len(legacy.ledger)
+    result = await door.call(alice, "other_whoami")
+    sentence = "The upstream server other cannot be reached: the hub sends no requests to this address."
+    assert result.is_error and door.text(result) == sentence
+    assert len(legacy.ledger) == before
+    call = (await door.on_record())[-1]
+    assert call.outcome == "tool_error" and "not a public address" in call.detail
+    made.allowed_networks = [f"127.0.0.1/32:{legacy.port}"]
+    await door.in_database(made.save)
+    assert not (await door.call(alice, "other_whoami")).is_error
+
+
+async def test_an_upstream_that_is_gone_is_a_clear_error_and_is_connected_to_anew_when_it_is_back(alice: User) -> None:
+    upstream = Upstream(legacy=True)
+    upstream.start()
+    try:
+        await publish(await sync_to_async(row)(upstream.url), alice)
+        assert not (await door.call(alice, "other_whoami")).is_error
+        await sync_to_async(upstream.stop)()
+        for _ in range(2):
+            gone = await door.call(alice, "other_whoami")
+            assert gone.is_error and "upstream server other" in door.text(gone)
+        await sync_to_async(upstream.start)()
+
+        async def back() -> bool:
+            return not (await door.call(alice, "other_whoami")).is_error
+
+        await eventually(back, 60)
+    finally:
+        upstream.stop()
+
+
+async def test_the_health_in_the_admin_follows_what_calls_find(alice: User) -> None:
+    upstream = Upstream(legacy=True)
+    upstream.start()
+
+    async def health() -> str:
+        return str((await Row.objects.aget(name="other")).last_error)
+
+    def prepare() -> None:
+        imported(row(upstream.url, refresh_seconds=3600), alice)
+        Row.objects.update(next_refresh=timezone.now() + timedelta(hours=1))
+
+    try:
+        await door.in_database(prepare)
+        schedule.start()
+        assert not (await door.call(alice, "other_whoami")).is_error
+        await sync_to_async(upstream.stop)()
+
+        async def in_trouble() -> bool:
+            assert (await door.call(alice, "other_whoami")).is_error
+            return "upstream server other" in await health()
+
+        await eventually(in_trouble, 60)
+        await sync_to_async(upstream.start)()
+
+        async def well() -> bool:
+            return not (await door.call(alice, "other_whoami")).is_error and await health() == ""
+
+        await eventually(well, 60)
+    finally:
+        await schedule.stop()
+        upstream.stop()
+
+
+async def test_errors_of_the_upstream_are_errors_of_the_tool_in_plain_text(either: Upstream, alice: User) -> None:
+    await publish(await sync_to_async(row)(either.url), alice)
+    failed = await door.call(alice, "other_fail")
+    assert failed.is_error
+    assert "answered with an error: no such luck" in door.text(failed)
+    assert "\x1b" not in door.text(failed)
+    misfit = await door.call(alice, "other_misfit")
+    assert misfit.is_error and "output schema" in door.text(misfit)
+    assert [call.outcome for call in await door.on_record()] == ["tool_error", "tool_error"]
+
+
+async def test_a_cancelled_call_is_cancelled_upstream(either: Upstream, alice: User) -> None:
+    await publish(await sync_to_async(row)(either.url), alice)
+    either.waiting.clear()
+    either.cancelled.clear()
+    running = asyncio.create_task(door.call(alice, "other_wait"))
+    await eventually(either.waiting.is_set, 60)
+    running.cancel(CANCELLED_BY_CLIENT)
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await eventually(either.cancelled.is_set, 60)
+    assert (await door.the_record()).outcome == "cancelled"
+
+
+# --- whose connection, whose credentials -----------------------------------------------------------------------------
+
+
+async def test_connections_are_never_shared_between_users_or_credentials_and_are_used_again_by_their_own(
+    legacy: Upstream, alice: User, bob: User
+) -> None:
+    await publish(await sync_to_async(row)(legacy.url), alice, bob)
+    start = len(legacy.ledger)
+
+    async def session(user: User, **fields: Any) -> str:
+        result = await calls.call_tool(door.caller(user, **fields), "other_whoami", {}, door.Recording(capabilities={}))
+        found: str = json.loads(door.text(result))["session"]
+        assert found
+        return found
+
+    first, again = await session(alice), await session(alice)
+    assert first == again
+    others = [await session(bob), await session(alice, id="token:another"), await session(bob, id="token:third")]
+    assert len({first, *others}) == 4
+    assert await session(alice) == first
+    for entry in legacy.ledger[start:]:
+        assert "authorization" not in entry["headers"]
+        assert "alice" not in entry["body"] and "192.0.2.7" not in entry["body"] + str(entry["headers"])
+
+
+async def test_secrets_reach_the_upstream_in_the_headers_of_their_own_user_only(
+    legacy: Upstream, alice: User, bob: User, settings: Any
+) -> None:
+    from catalog.models import PersonalSecret, Secret
+
+    def prepare() -> Any:
+        secret = Secret.objects.create(name="other_key", kind=Secret.Kind.PERSONAL)
+        for user in (alice, bob):
+            entered = PersonalSecret(secret=secret, user=user)
+            entered.enter(f"key-of-{user.username}-{'x' * 12}")
+            entered.save()
+        made = row(legacy.url)
+        imported(made, alice, bob)
+        made.headers = {"X-Key-Id": {"secret": "other_key"}}
+        made.full_clean()
+        made.save()
+
+    await door.in_database(prepare)
+    start = len(legacy.ledger)
+    results = await asyncio.gather(*(door.call(user, "other_whoami") for user in (alice, bob) * 10))
+    assert not any(result.is_error for result in results)
+    # What the upstream tells about the secret is masked on its way back.
+    assert all("key-of-" not in door.text(result) for result in results)
+    by_session: dict[str, set[str]] = {}
+    for entry in legacy.ledger[start:]:
+        if session := entry["headers"].get("mcp-session-id"):
+            by_session.setdefault(session, set()).add(entry["headers"].get("x-key-id", ""))
+    assert by_session and all(len(keys) == 1 for keys in by_session.values())
+    assert {key[:12] for keys in by_session.values() for key in keys} == {"key-of-alice", "key-of-bob-x"}
+
+
+# --- what passes through ---------------------------------------------------------------------------------------------
+
+
+async def test_the_question_of_an_upstream_reaches_the_client_in_both_eras_on_both_sides(
+    either: Upstream, alice: User
+) -> None:
+    await publish(await sync_to_async(row)(either.url), alice)
+    answer = {"action": "accept", "content": {"name": "Ada"}}
+    key = "elicitation_1" if either.legacy else "name"
+    result = await door.call(alice, "other_ask", channel=door.Recording(answers={key: answer}))
+    assert door.text(result).startswith("accept: Ada")
+    modern = door.Recording(modern=True)
+    with pytest.raises(NeedsInput) as needed:
+        await door.call(alice, "other_ask", channel=modern, revision=door.MODERN)
+    method, params = needed.value.requests[key]
+    assert method == "elicitation/create" and params["message"] == "Your name?"
+    modern.answers[key] = answer
+    result = await door.call(alice, "other_ask", channel=modern, revision=door.MODERN)
+    assert door.text(result).startswith("accept: Ada")
+
+
+async def _use_everything(user: User, prefix: str) -> None:
+    # It asks for the roots once it is connected, whatever else it is asked.
+    roots: dict[str, Any] = {f"roots_{number}": {"roots": []} for number in range(1, 5)}
+
+    async def call(name: str, arguments: Any = None, channel: Any = None) -> Any:
+        channel = channel or door.Recording()
+        channel.answers |= roots
+        return await door.call(user, f"{prefix}_{name}", arguments or {}, channel)
+
+    assert "hello" in door.text(await call("echo", {"message": "hello"}))
+    assert "5" in door.text(await call("get-sum", {"a": 2, "b": 3}))
+    image = await call("get-tiny-image")
+    assert any(block["type"] == "image" and block["mimeType"] == "image/png" for block in image.content)
+    structured = await call("get-structured-content", {"location": "New York"})
+    assert structured.structured["temperature"]
+    links = await call("get-resource-links", {"count": 2})
+    assert [block["type"] for block in links.content].count("resource_link") == 2
+    resource = await call("get-resource-reference", {"resourceType": "Text", "resourceId": 1})
+    assert any(block["type"] == "resource" for block in resource.content)
+    annotated = await call("get-annotated-message", {"messageType": "error"})
+    assert annotated.content[0]["annotations"]["priority"] == 1
+    channel = door.Recording()
+    await call("trigger-long-running-operation", {"duration": 0.3, "steps": 3}, channel)
+    assert channel.reports and channel.reports[-1][0] == 3
+    asked = door.Recording(answers={"elicitation_1": {"action": "decline"}})
+    assert not (await call("trigger-elicitation-request", {}, asked)).is_error
+    questions = {key: question for one in asked.asked for key, question in one.items()}
+    assert questions["elicitation_1"][1]["requestedSchema"]["properties"]
+    sample = {"role": "assistant", "content": {"type": "text", "text": "42 it is"}, "model": "test"}
+    sampled = await call(
+        "trigger-sampling-request", {"prompt": "x", "maxTokens": 10}, door.Recording(answers={"sampling_1": sample})
+    )
+    assert "42 it is" in json.dumps(sampled.content)
+    assert {call.outcome for call in await door.on_record()} == {"ok"}
+
+
+async def test_the_everything_server_works_over_stdio(everything: tuple[str, str], alice: User, settings: Any) -> None:
+    node, script = everything
+    settings.COMMANDS = (node,)
+    made = await sync_to_async(row)(transport="stdio", command=node, args=[script, "stdio"], prefix="every")
+    await publish(made, alice)
+    await _use_everything(alice, "every")
+    environment = door.text(await door.call(alice, "every_get-env", channel=door.Recording(capabilities={})))
+    assert "TOOLHUB" not in environment and "DJANGO" not in environment
+    settings.COMMANDS = ()
+    await pool.close()
+    refused = await door.call(alice, "every_echo", {"message": "hello"}, door.Recording(capabilities={}))
+    assert refused.is_error and "TOOLHUB_COMMANDS" in door.text(refused)
+
+
+async def test_the_everything_server_works_over_streamable_http(
+    everything: tuple[str, str], alice: User, tmp_path: Path
+) -> None:
+    with _everything(everything, "streamableHttp", tmp_path) as url:
+        made = await sync_to_async(row)(f"{url}/mcp", prefix="every", separator="_")
+        names = await publish(made, alice)
+        assert "every_echo" in names
+        await _use_everything(alice, "every")
+        await pool.close()
+
+
+async def test_the_everything_server_works_over_sse(everything: tuple[str, str], alice: User, tmp_path: Path) -> None:
+    with _everything(everything, "sse", tmp_path) as url:
+        made = await sync_to_async(row)(f"{url}/sse", prefix="every", transport="sse")
+        await publish(made, alice)
+        answer = await door.call(alice, "every_echo", {"message": "hello"}, door.Recording(capabilities={}))
+        assert "hello" in door.text(answer)
+        await pool.close()
+
+
+async def test_an_upstream_that_says_its_list_changed_is_compared_at_once(either: Upstream, alice: User) -> None:
+    def prepare() -> Row:
+        made = row(either.url, refresh_seconds=3600)
+        imported(made, alice)
+        Row.objects.update(next_refresh=timezone.now() + timedelta(hours=1))
+        return made
+
+    await door.in_database(prepare)
+    before = either.tools["whoami"]
+    schedule.start()
+    try:
+        either.tools["whoami"] = tool("whoami", "Say which session this is, and more.")
+
+        async def quarantined() -> bool:
+            # Again: a subscription of its own may begin just after the first call.
+            assert not (await door.call(alice, "other_announce")).is_error
+            return await Tool.objects.filter(name="other_whoami", quarantined_since__isnull=False).aexists()
+
+        await eventually(quarantined, 60)
+    finally:
+        either.tools["whoami"] = before
+        await schedule.stop()
+
+
+async def test_a_tool_that_was_imported_twice_is_pinned_once_and_nothing_is_in_quarantine(
+    legacy: Upstream, alice: User
+) -> None:
+    made = await sync_to_async(row)(legacy.url)
+    await publish(made, alice)
+    compared = await sync_to_async(discovery.refresh)(made)
+    assert (compared.changed, compared.new, compared.problem) == ([], [], "")
+    tool = await Tool.objects.aget(name="other_whoami")
+    assert tool.pinned == quarantine.pin(quarantine.approved(tool))
+    assert await Call.objects.acount() == 0

@@ -1,0 +1,158 @@
+"""Another MCP server to call tools of: the official Python server in a thread, with a ledger of what reached it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import anyio
+import mcp_types as types
+import uvicorn
+from mcp.server import Server
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+
+from tests.waiting import until
+
+ANSWERING = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+
+
+def tool(name: str, description: str, **more: Any) -> types.Tool:
+    schema = {"type": "object", "properties": {"text": {"type": "string", "description": "Some text."}}}
+    return types.Tool(name=name, description=description, input_schema=more.pop("input_schema", schema), **more)
+
+
+class Upstream:
+    """`legacy` ones know only the handshake, so that each connection has a session."""
+
+    def __init__(self, *, legacy: bool = False) -> None:
+        self.legacy = legacy
+        self.tools = {
+            one.name: one
+            for one in (
+                tool("whoami", "Say which session this is."),
+                tool("ask", "Ask the person for a name."),
+                tool("wait", "Wait until it is cancelled."),
+                tool("fail", "Answer with an error of the protocol."),
+                tool(
+                    "misfit",
+                    "Return what does not fit its schema.",
+                    output_schema={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
+                ),
+                tool("announce", "Say that the list changed."),
+            )
+        }
+        self.ledger: list[dict[str, Any]] = []
+        """Headers, peer and body of every request."""
+        self.waiting = threading.Event()
+        self.cancelled = threading.Event()
+        self.bus = InMemorySubscriptionBus()
+        """Of those that know no session: who listens hears here that the list changed."""
+        self.port = 0
+        self._server: uvicorn.Server | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/mcp"
+
+    @contextmanager
+    def running(self) -> Iterator[Upstream]:
+        self.start()
+        try:
+            yield self
+        finally:
+            self.stop()
+
+    def start(self) -> None:
+        more: Any = {} if self.legacy else {"on_subscriptions_listen": ListenHandler(self.bus)}
+        server = Server("local upstream", version="1", on_list_tools=self._list, on_call_tool=self._call, **more)
+        inner = server.streamable_http_app()
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] != "http":
+                await inner(scope, receive, send)
+                return
+            body = b""
+            while scope["method"] == "POST":
+                part = await receive()
+                body += part.get("body", b"")
+                if not part.get("more_body"):
+                    break
+            headers = {name.decode().lower(): value.decode() for name, value in scope["headers"]}
+            self.ledger.append({"headers": headers, "peer": scope["client"], "body": body.decode()})
+            if self.legacy and b'"server/discover"' in body:
+                await send({"type": "http.response.start", "status": 404, "headers": []})
+                await send({"type": "http.response.body", "body": b""})
+                return
+            given = [{"type": "http.request", "body": body, "more_body": False}] if scope["method"] == "POST" else []
+
+            async def again() -> Any:
+                return given.pop() if given else await receive()
+
+            await inner(scope, again, send)
+
+        config = uvicorn.Config(
+            app, host="127.0.0.1", port=self.port, log_config=None, timeout_graceful_shutdown=1, ws="none"
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=asyncio.run, args=(self._server.serve(),), daemon=True)
+        self._thread.start()
+        until(lambda: self._server is not None and self._server.started, 60, "the upstream")
+        self.port = self._server.servers[0].sockets[0].getsockname()[1]
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.should_exit = True
+            self._thread.join(30)
+            self._server = None
+
+    def calls(self) -> list[dict[str, Any]]:
+        return [entry for entry in self.ledger if '"tools/call"' in entry["body"]]
+
+    async def _list(self, context: Any, params: Any) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=list(self.tools.values()))
+
+    async def _call(self, context: Any, params: types.CallToolRequestParams) -> Any:
+        def text(value: str, **more: Any) -> types.CallToolResult:
+            return types.CallToolResult(content=[types.TextContent(type="text", text=value)], **more)
+
+        match params.name:
+            case "whoami":
+                headers = context.request.headers
+                return text(json.dumps({"session": headers.get("mcp-session-id"), "key": headers.get("x-key-id")}))
+            case "ask":
+                return await self._ask(context, params, text)
+            case "wait":
+                self.waiting.set()
+                try:
+                    await anyio.sleep(600)
+                except anyio.get_cancelled_exc_class():
+                    self.cancelled.set()
+                    raise
+            case "misfit":
+                return text("five", structured_content={"n": "five"})
+            case "announce":
+                if self.legacy:
+                    await context.session.send_tool_list_changed()
+                else:
+                    await self.bus.publish(ToolsListChanged())
+                return text("said")
+        from mcp import MCPError
+
+        raise MCPError(-32005, "no such\u202e luck\x1b[31m", None)
+
+    async def _ask(self, context: Any, params: types.CallToolRequestParams, text: Any) -> Any:
+        if self.legacy:
+            answer = await context.session.elicit_form("Your name?", ANSWERING, context.request_id)
+            return text(f"{answer.action}: {(answer.content or {}).get('name')}")
+        responses = params.input_responses
+        if not responses:
+            question = types.ElicitRequest(
+                params=types.ElicitRequestFormParams(message="Your name?", requested_schema=ANSWERING)
+            )
+            return types.InputRequiredResult(input_requests={"name": question}, request_state="round 1")
+        answered: Any = responses["name"]
+        return text(f"{answered.action}: {(answered.content or {}).get('name')} after {params.request_state}")

@@ -1,0 +1,233 @@
+"""Who hears that something changed, who does not, and what is closed when access is taken away."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+
+from catalog.errors import ACCESS_REVOKED, SERVER_STOPPING
+from tests import factories
+from tests.server import functions
+from tests.server.conftest import Client, Outlet, fresh, handshake, in_database, modern, token
+from tests.waiting import eventually
+from toolhub.access.models import AccessToken
+from toolhub.server import audiences, dispatch, inflight, listeners, sessions
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("hub")]
+
+
+class Stream:
+    """A standalone stream of one client."""
+
+    def __init__(self, client: Client, kinds: frozenset[str] = listeners.KINDS) -> None:
+        self.outlet = client.outlet()
+        self.closed: list[str] = []
+        self.listener = listeners.attach(client.peer, self.outlet.notify, self.closed.append, kinds=kinds)
+
+    def heard(self) -> list[str]:
+        return [str(message["method"]).removeprefix("notifications/") for message in self.outlet.messages]
+
+
+async def listen(client: Client, **wanted: Any) -> tuple[asyncio.Task[dict[str, Any]], Outlet]:
+    outlet = client.outlet()
+    running = client.start("subscriptions/listen", {"notifications": wanted}, outlet=outlet)
+    await outlet.first("notifications/subscriptions/acknowledged")
+    return running, outlet
+
+
+async def test_only_those_whose_list_changed_hear_of_it(alice: User, bob: User, charlie: User) -> None:
+    streams = {user.username: Stream(await handshake(await token(user))) for user in (alice, bob, charlie)}
+    tool = await in_database(factories.make_tool)
+    await in_database(factories.grant, alice, tool)
+    await fresh()
+    await eventually(lambda: streams["alice"].heard() == ["tools/list_changed"])
+    group = await in_database(factories.make_group, "readers", [bob])
+    await in_database(factories.grant, group, await in_database(factories.make_prompt))
+    await fresh()
+    await eventually(lambda: streams["bob"].heard() == ["prompts/list_changed"])
+    await in_database(factories.grant, alice, await in_database(factories.make_resource))
+    await fresh()
+    await eventually(lambda: streams["alice"].heard() == ["tools/list_changed", "resources/list_changed"])
+    await in_database(factories.deny, None, tool)
+    await fresh()
+    await eventually(lambda: streams["alice"].heard()[2:] == ["tools/list_changed"])
+    assert streams["bob"].heard() == ["prompts/list_changed"]
+    assert streams["charlie"].heard() == []
+
+
+async def test_a_grant_that_ends_is_announced_at_that_moment_without_any_change(alice: User) -> None:
+    stream = Stream(await handshake(await token(alice)))
+    tool = await in_database(factories.make_tool)
+    ends = time.time() + 1.5
+    await in_database(factories.grant, alice, tool, ends=datetime.fromtimestamp(ends, UTC))
+    await fresh()
+    await eventually(lambda: len(stream.heard()) == 2)
+    assert time.time() >= ends
+    client = modern(await token(alice))
+    assert (await client.result("tools/list"))["tools"] == []
+
+
+async def test_a_subscription_hears_what_it_asked_for_and_every_message_carries_its_id(alice: User) -> None:
+    client = modern(await token(alice))
+    running, outlet = await listen(client, toolsListChanged=True)
+    others, prompts = await listen(client, promptsListChanged=True, resourcesListChanged=False)
+    acknowledged = outlet.messages[0]["params"]
+    assert acknowledged["notifications"] == {"toolsListChanged": True}
+    await in_database(factories.grant, alice, await in_database(factories.make_tool))
+    await fresh()
+    await outlet.first("notifications/tools/list_changed")
+    await in_database(factories.grant, alice, await in_database(factories.make_prompt))
+    await fresh()
+    await prompts.first("notifications/prompts/list_changed")
+    assert len(outlet.messages) == len(prompts.messages) == 2
+    ids = {message["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] for message in outlet.messages}
+    assert len(ids) == 1 and acknowledged["_meta"]["io.modelcontextprotocol/subscriptionId"] in ids
+    for task in (running, others):
+        task.cancel()
+    await asyncio.wait([running, others])
+    assert listeners.count() == 0
+
+
+async def test_a_subscription_that_is_malformed_is_refused(alice: User) -> None:
+    client = modern(await token(alice))
+    malformed: list[Any] = [[], {"toolsListChanged": 1}, {"resourceSubscriptions": "x"}, {"taskIds": [1]}]
+    for params in ({}, *[{"notifications": one} for one in malformed]):
+        assert (await client.error("subscriptions/listen", params))["code"] == -32602
+
+
+async def test_a_subscription_needs_a_stream_and_watching_tasks_needs_the_extension(alice: User) -> None:
+    client = modern(await token(alice))
+    error = await client.error("subscriptions/listen", {"notifications": {}}, outlet=client.outlet(streaming=False))
+    assert error["code"] == -32600
+    error = await client.error("subscriptions/listen", {"notifications": {"taskIds": ["x"]}})
+    assert error["code"] == -32021
+
+
+async def test_a_subscription_on_a_connection_is_cancelled_like_any_request(alice: User) -> None:
+    client = modern(await token(alice), connection="ws-1")
+    outlet = client.outlet()
+    running = client.start("subscriptions/listen", {"notifications": {}}, outlet=outlet, id="listen-1")
+    await outlet.first("notifications/subscriptions/acknowledged")
+    await modern(await token(alice), connection="ws-2").tell("notifications/cancelled", {"requestId": "listen-1"})
+    await client.tell("notifications/cancelled", {"requestId": "listen-1"})
+    with pytest.raises(dispatch.RequestCancelled):
+        await running
+
+
+async def test_a_changed_resource_is_told_to_those_who_subscribed_to_it(alice: User, bob: User) -> None:
+    def make() -> Any:
+        first, second = factories.make_resource("docs://one"), factories.make_resource("docs://two")
+        factories.grant(alice, first, second)
+        factories.grant(bob, second)
+        return first
+
+    first = await in_database(make)
+    await fresh()
+    session = await handshake(await token(alice))
+    await session.result("resources/subscribe", {"uri": "docs://one"})
+    stream, idle = Stream(session), Stream(await handshake(await token(alice)))
+    running, outlet = await listen(modern(await token(alice)), resourceSubscriptions=["docs://one", "docs://x"])
+    assert outlet.messages[0]["params"]["notifications"] == {"resourceSubscriptions": ["docs://one"]}
+    bobs, bobs_outlet = await listen(modern(await token(bob)), resourceSubscriptions=["docs://one"])
+    assert bobs_outlet.messages[0]["params"]["notifications"] == {}
+
+    first.text = "Something else."
+    await in_database(first.save)
+    await fresh()
+    await outlet.first("notifications/resources/updated")
+    await eventually(lambda: "resources/updated" in stream.heard())
+    audiences.updated("docs://one")
+    await outlet.first("notifications/resources/updated", 2)
+    await eventually(lambda: stream.heard().count("resources/updated") == 2)
+    await session.result("resources/unsubscribe", {"uri": "docs://one"})
+    audiences.updated("docs://one")
+    await outlet.first("notifications/resources/updated", 3)
+    assert stream.heard().count("resources/updated") == 2
+    assert "resources/updated" not in idle.heard()
+    assert len(bobs_outlet.messages) == 1
+    for task in (running, bobs):
+        task.cancel()
+    await asyncio.wait([running, bobs])
+
+
+async def test_of_several_streams_of_a_session_one_hears_each_message(alice: User) -> None:
+    client = await handshake(await token(alice))
+    first, second = Stream(client), Stream(client)
+    await in_database(factories.grant, alice, await in_database(factories.make_tool))
+    await fresh()
+    await eventually(lambda: first.heard() + second.heard() == ["tools/list_changed"])
+
+
+async def test_revoking_a_token_closes_its_streams_and_ends_its_calls(alice: User, publish: Any) -> None:
+    await in_database(publish, alice, "server_wait")
+    await fresh()
+    lost, kept = await token(alice), await token(alice)
+    client, other = modern(lost), modern(kept)
+    running, outlet = await listen(client, toolsListChanged=True)
+    stream, untouched = Stream(await handshake(lost)), Stream(await handshake(kept))
+    functions.STARTED["revoked"] = asyncio.Event()
+    call = client.start("tools/call", {"name": "server_wait", "arguments": {"label": "revoked"}})
+    await functions.STARTED["revoked"].wait()
+
+    await in_database(_revoke, lost.id)
+    await eventually(lambda: stream.closed == [ACCESS_REVOKED])
+    assert (await running)["result"]["_meta"]["io.modelcontextprotocol/subscriptionId"]
+    assert outlet.of("notifications/cancelled")
+    assert ACCESS_REVOKED in (await call)["error"]["message"]
+    assert functions.ENDED["revoked"] == ACCESS_REVOKED
+    assert untouched.closed == []
+    assert (await other.result("tools/list"))["tools"]
+
+
+async def test_switching_a_user_off_closes_streams_even_when_no_news_of_it_comes(alice: User) -> None:
+    stream = Stream(await handshake(await token(alice)))
+    await in_database(lambda: User.objects.filter(pk=alice.pk).update(is_active=False))
+    await eventually(lambda: stream.closed == [ACCESS_REVOKED])
+
+
+async def test_closing_a_session_closes_its_streams_and_cancels_its_calls(alice: User, publish: Any) -> None:
+    await in_database(publish, alice, "server_wait")
+    await fresh()
+    client = await handshake(await token(alice))
+    stream, other = Stream(client), Stream(await handshake(await token(alice)))
+    functions.STARTED["closed"] = asyncio.Event()
+    call = client.start("tools/call", {"name": "server_wait", "arguments": {"label": "closed"}})
+    await functions.STARTED["closed"].wait()
+    await sessions.close(client.session.id, client.peer.credential)
+    with pytest.raises(dispatch.RequestCancelled):
+        await call
+    assert stream.closed and not other.closed
+    with pytest.raises(sessions.UnknownSession):
+        await sessions.require(client.session.id, client.peer.credential)
+
+
+async def test_one_user_cannot_hold_every_stream(alice: User, bob: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listeners, "PER_USER", 2)
+    client = modern(await token(alice))
+    streams = [Stream(client, frozenset()), Stream(client, frozenset())]
+    with pytest.raises(listeners.TooManyListeners):
+        Stream(client)
+    assert (await client.error("subscriptions/listen", {"notifications": {}}))["code"] == -32603
+    Stream(modern(await token(bob)))
+    streams[0].listener.detach()
+    streams[0].listener.detach()
+    Stream(client)
+
+
+async def test_a_stop_ends_subscriptions_in_order(alice: User) -> None:
+    running, outlet = await listen(modern(await token(alice)), toolsListChanged=True)
+    stream = Stream(await handshake(await token(alice)))
+    listeners.close_all()
+    assert (await running)["result"]["resultType"] == "complete"
+    assert not outlet.of("notifications/cancelled")
+    assert stream.closed == [SERVER_STOPPING]
+    assert inflight.running() == 0
+
+
+def _revoke(credential_id: str) -> None:
+    AccessToken.objects.get(pk=int(credential_id.partition(":")[2])).revoke()

@@ -1,0 +1,277 @@
+"""Every address has a declared rule, and does what the rule says to those who may not and to those who may."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.apps import apps
+from django.contrib.auth.models import Permission, User
+from django.http import HttpResponse
+from django.test import Client
+
+from tests import census, factories
+from tests.census import ABSENT, ANYONE, OWNER, Rule
+from tests.transports.wire import Wire
+
+TOKENS = re.compile(rb'name="csrfmiddlewaretoken" value="[^"]*"')
+DJANGOS = frozenset(
+    {"admin/", "admin/search/", "admin/^(?P<app_label>...)/$", "admin/(?P<url>.*)$"}
+    | {"admin/r/<path:content_type_id>/<path:object_id>/"}
+)
+"""Pages of the admin itself that read a POST as a GET."""
+
+
+@pytest.fixture
+def things(alice: User) -> dict[str, Any]:
+    found = census.things(alice)
+    factories.load()
+    return found
+
+
+def browser(user: User | None = None, **options: Any) -> Client:
+    client = Client(raise_request_exception=False, **options)
+    if user is not None:
+        client.force_login(user)
+    return client
+
+
+def permission(name: str) -> Permission:
+    app, _, codename = name.partition(".")
+    return Permission.objects.get(content_type__app_label=app, codename=codename)
+
+
+def staff(name: str, permissions: list[Permission]) -> User:
+    user = User.objects.create_user(name, is_staff=True)
+    user.user_permissions.set(permissions)
+    return user
+
+
+def reach(client: Client, rule: Rule, things: dict[str, Any], method: str) -> HttpResponse:
+    """The answer to this method; a form that is sent is empty."""
+    send: Callable[..., Any] = client.get if method == "GET" else client.post
+    response: HttpResponse = send(rule.path(things))
+    return response
+
+
+def sent_to_sign_in(response: HttpResponse) -> bool:
+    return response.status_code == 302 and response["Location"].startswith(("/sign-in/?next=", "/admin/login/?next="))
+
+
+def turned_away(response: HttpResponse) -> bool:
+    return sent_to_sign_in(response) or response.status_code in {401, 403, 404}
+
+
+def said(response: HttpResponse) -> bytes:
+    """What the page says, without the value that is new on every page."""
+    return TOKENS.sub(b"", response.content)
+
+
+def let_in(response: HttpResponse) -> bool:
+    return not sent_to_sign_in(response) and response.status_code in {200, 301, 302}
+
+
+def stored(model: census.Model, things: dict[str, Any]) -> Any:
+    """The row that the address is about."""
+    key = things[model.label.replace(".", "_")]
+    return list(apps.get_model(model.label)._base_manager.filter(pk=key).values())
+
+
+def test_every_address_of_django_has_a_row() -> None:
+    declared = {rule.route for rule in census.RULES}
+    for route in census.routes():
+        assert route in declared or census.generated(route), (
+            f"The address {route!r} has no row in tests/census.py. Say who may use it: add Rule({route!r}, ...) to "
+            "RULES, or a Model to MODELS when the admin makes it for a model."
+        )
+
+
+def test_every_path_of_channels_has_a_row() -> None:
+    declared = {endpoint.path for endpoint in census.ENDPOINTS}
+    for path in census.channels_paths():
+        assert path in declared, f"{path!r} of toolhub/routing.py has no row: add an Endpoint to tests/census.py."
+
+
+def test_every_row_is_about_an_address_that_exists() -> None:
+    routes = set(census.routes())
+    assert {rule.route for rule in census.RULES} - routes == set()
+    assert {f"admin/{model.label.replace('.', '/')}/" for model in census.MODELS} - routes == set()
+    assert {endpoint.path for endpoint in census.ENDPOINTS} - census.channels_paths() == set()
+
+
+def test_every_row_with_parameters_says_what_to_put_there(things: dict[str, Any]) -> None:
+    for rule in census.every_rule():
+        path = rule.path(things)
+        assert not set(path) & set("<>^$"), f"{rule.route!r} has parameters: give its row at=..., see census.things."
+        if rule.who is OWNER:
+            assert rule.path(things | ABSENT) != path, f"{rule.route!r} is somebody's own: ABSENT needs the name too."
+
+
+def test_whoever_is_not_signed_in_is_sent_to_the_sign_in(things: dict[str, Any]) -> None:
+    client, wrong = browser(), []
+    for rule in census.every_rule():
+        if rule.who is ANYONE:
+            continue
+        for method in rule.methods.split():
+            response = reach(client, rule, things, method)
+            if not (sent_to_sign_in(response) or response.status_code in {401, 403}):
+                wrong.append(f"{method} {rule.path(things)}: {response.status_code}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_charlie_gets_no_page_of_the_staff(things: dict[str, Any], charlie: User) -> None:
+    client, wrong = browser(charlie), []
+    for rule in census.every_rule():
+        if not rule.who.is_staff:
+            continue
+        for method in rule.methods.split():
+            response = reach(client, rule, things, method)
+            if not turned_away(response):
+                wrong.append(f"{method} {rule.path(things)}: {response.status_code}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_what_is_alices_reads_to_charlie_and_to_root_as_what_is_not_there(
+    things: dict[str, Any], charlie: User, root: User
+) -> None:
+    wrong = []
+    for user in (charlie, root):
+        client = browser(user)
+        for rule in census.every_rule():
+            if rule.who is not OWNER or (rule.also and user.has_perm(rule.also)):
+                continue
+            for method in rule.methods.split():
+                hers = reach(client, rule, things, method)
+                absent = reach(client, rule, things | ABSENT, method)
+                if hers.status_code != 404 or said(hers) != said(absent):
+                    wrong.append(f"{method} {rule.path(things)} for {user}: {hers.status_code}, {absent.status_code}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_staff_with_every_permission_but_the_declared_one_is_refused(things: dict[str, Any]) -> None:
+    everything = list(Permission.objects.select_related("content_type"))
+    clients: dict[str, Client] = {}
+    wrong = []
+    for rule in census.every_rule():
+        for wanted in rule.who.permissions:
+            if wanted not in clients:
+                missing = {permission(name).pk for name in wanted.split("|")}
+                rest = [one for one in everything if one.pk not in missing]
+                clients[wanted] = browser(staff(f"without-{len(clients)}", rest))
+            for method in rule.methods.split():
+                response = reach(clients[wanted], rule, things, method)
+                if response.status_code != 403:
+                    wrong.append(f"{method} {rule.path(things)} without {wanted}: {response.status_code}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_staff_with_exactly_the_declared_permissions_gets_in(things: dict[str, Any]) -> None:
+    clients: dict[tuple[str, ...], Client] = {}
+    wrong = []
+    for rule in census.every_rule():
+        offered = census.verb_of(rule.route)
+        if not rule.who.is_staff or (offered and offered[1] not in offered[0].verbs.split()):
+            continue
+        held = tuple(sorted(names.split("|")[0] for names in rule.who.permissions))
+        if held not in clients:
+            clients[held] = browser(staff(f"with-{len(clients)}", [permission(name) for name in held]))
+        response = reach(clients[held], rule, things, "GET" if "GET" in rule.methods else "POST")
+        if not let_in(response) and not rule.empty:
+            wrong.append(f"{rule.path(things)} with {held}: {response.status_code}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_what_the_admin_does_not_offer_root_cannot_do_either(things: dict[str, Any], root: User) -> None:
+    client, wrong = browser(root), []
+    for rule in census.every_rule():
+        offered = census.verb_of(rule.route)
+        if offered is None:
+            continue
+        model, verb = offered
+        if verb not in model.verbs.split() and reach(client, rule, things, "POST").status_code != 403:
+            wrong.append(f"{rule.path(things)}: {verb} is not among the verbs of its row")
+        if rule.route.endswith("/change/") and "change" not in model.verbs.split():
+            before = stored(model, things)
+            if reach(client, rule, things, "POST").status_code == 302 or stored(model, things) != before:
+                wrong.append(f"{rule.path(things)}: change is not among the verbs of its row")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_what_changes_something_does_not_answer_a_get(things: dict[str, Any], alice: User, root: User) -> None:
+    wrong = []
+    for rule in census.every_rule():
+        if "GET" not in rule.methods.split():
+            client = browser(root if rule.route.startswith("admin/") else alice)
+            response = reach(client, rule, things, "GET")
+            if response.status_code != 405:
+                wrong.append(f"GET {rule.path(things)}: {response.status_code}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_page_of_ours_that_only_shows_something_takes_no_post(
+    things: dict[str, Any], alice: User, root: User
+) -> None:
+    ours, theirs, wrong = browser(alice), browser(root), []
+    for rule in census.every_rule():
+        if "POST" not in rule.methods.split() and rule.route not in DJANGOS and not census.generated(rule.route):
+            response = reach(theirs if rule.route.startswith("admin/") else ours, rule, things, "POST")
+            if response.status_code != 405:
+                wrong.append(f"POST {rule.path(things)}: {response.status_code}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_form_without_its_csrf_token_is_refused_whoever_sends_it(
+    things: dict[str, Any], alice: User, root: User
+) -> None:
+    ours, theirs, wrong = browser(alice, enforce_csrf_checks=True), browser(root, enforce_csrf_checks=True), []
+    for rule in census.every_rule():
+        response = reach(theirs if rule.who.is_staff else ours, rule, things, "POST")
+        if "POST" in rule.methods.split() and response.status_code != 403:
+            wrong.append(f"POST {rule.path(things)} without a CSRF token: {response.status_code}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_page_and_no_empty_form_is_an_error_of_the_server(things: dict[str, Any], alice: User, root: User) -> None:
+    clients, wrong = {True: browser(root), False: browser(alice)}, []
+    for rule in census.every_rule():
+        if rule.route.endswith(("sign-out/", "logout/")):
+            continue  # their answer is another test's, and the session would be over
+        for method in rule.methods.split():
+            if rule.who.is_staff and method == "GET" and not rule.empty:
+                continue  # opened by the test above
+            response = reach(clients[rule.who.is_staff], rule, things, method)
+            if response.status_code >= 500:
+                wrong.append(f"{method} {rule.path(things)}: {response.status_code}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("endpoint", census.ENDPOINTS, ids=lambda endpoint: f"{endpoint.kind}:{endpoint.path}")
+def test_channels_answers_nobody_who_does_not_say_who_they_are(endpoint: census.Endpoint) -> None:
+    async_to_sync(_knock)(endpoint)
+
+
+async def _knock(endpoint: census.Endpoint) -> None:
+    headers: Any
+    if endpoint.kind == "http":
+        headers = {"host": "localhost:8000", "content-type": "application/json"}
+        method = "GET" if endpoint.who == "anyone" else "POST"
+        answer = await Wire().send(method, headers, b"{}", path=endpoint.path)
+        # A server that is not ready says so to everybody.
+        assert answer.status in ({200, 503} if endpoint.who == "anyone" else {401})
+        return
+    from channels.testing import WebsocketCommunicator
+
+    router = Wire().application
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        await router(scope, receive, send)
+
+    for origin in ("http://localhost:8000", "https://evil.example.com"):
+        headers = [(b"host", b"localhost:8000"), (b"origin", origin.encode())]
+        socket = WebsocketCommunicator(application, endpoint.path, headers=headers)
+        accepted, _ = await socket.connect(timeout=30)
+        assert not accepted, f"{endpoint.path} let {origin} in without a token or a session"

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import pytest
+from django.core import checks
+
+GOOD = {
+    "SECRET_KEY": "s" * 50,
+    "RECORD_KEY": "r" * 50,
+    "DEVELOPMENT": False,
+    "PUBLIC_URL": "https://tools.example.com",
+    "ALLOWED_ORIGINS": ["https://chat.example.com", "http://localhost:6274"],
+    "ALLOW_PRIVATE_NETWORKS": ["10.1.0.0/16", "10.2.3.4/32:8080"],
+}
+
+
+def ids(settings, **changes):
+    for name, value in {**GOOD, **changes}.items():
+        setattr(settings, name, value)
+    found = checks.run_checks(include_deployment_checks=True)
+    return {message.id for message in found if (message.id or "").startswith("toolhub.")}
+
+
+@pytest.mark.parametrize(
+    "changes, expected",
+    [
+        ({"SECRET_KEY": "short"}, "toolhub.E001"),
+        ({"RECORD_KEY": ""}, "toolhub.E002"),
+        ({"RECORD_KEY": "short"}, "toolhub.E002"),
+        ({"RECORD_KEY": "s" * 50}, "toolhub.E003"),
+        ({"ALLOW_PRIVATE_NETWORKS": ["10.0.0.0/99"]}, "toolhub.E005"),
+        ({"ALLOW_PRIVATE_NETWORKS": ["intranet"]}, "toolhub.E005"),
+        ({"ALLOWED_ORIGINS": ["*"]}, "toolhub.E006"),
+        ({"ALLOWED_ORIGINS": ["https://chat.example.com/path"]}, "toolhub.E006"),
+        ({"PUBLIC_URL": "http://tools.example.com"}, "toolhub.W001"),
+        ({"DEVELOPMENT": True}, "toolhub.W002"),
+    ],
+)
+def test_a_dangerous_setting_is_reported(settings, changes, expected):
+    assert expected in ids(settings, **changes)
+
+
+def test_a_data_folder_that_cannot_be_written_is_reported(settings, tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    assert "toolhub.E004" in ids(settings, DATA_DIR=tmp_path / "file" / "data")
+
+
+def test_a_sound_installation_is_not_complained_about(settings):
+    assert ids(settings) == set()
+
+
+def test_every_complaint_says_what_to_do(settings):
+    bad = {"SECRET_KEY": "x", "RECORD_KEY": "", "ALLOWED_ORIGINS": ["*"], "DEVELOPMENT": True}
+    for name, value in {**GOOD, **bad}.items():
+        setattr(settings, name, value)
+    found = [m for m in checks.run_checks(include_deployment_checks=True) if (m.id or "").startswith("toolhub.")]
+    assert len(found) >= 4
+    assert all(message.hint for message in found)

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+
+from toolhub import env
+
+FILE = Path("/srv/toolhub/toolhub.sqlite3")
+
+
+@pytest.mark.parametrize(
+    "reader, value",
+    [
+        (lambda name: env.boolean(name, False), "maybe"),
+        (lambda name: env.integer(name, 1), "many"),
+        (lambda name: env.integer(name, 1, minimum=1), "0"),
+        (lambda name: env.integer(name, 1, maximum=10), "11"),
+        (lambda name: env.integer(name, 1), "1.5"),
+        (env.url, "tools.example.com"),
+        (env.url, "ftp://tools.example.com"),
+        (env.url, "https://"),
+        (env.url, "https://tools.example.com/?a=1"),
+        (env.url, "https://tools.example.com:port"),
+        (lambda name: env.database(name, FILE), "mysql://localhost/toolhub"),
+        (lambda name: env.database(name, FILE), "postgresql://localhost"),
+        (lambda name: env.database(name, FILE), "postgresql://localhost:port/toolhub"),
+        (lambda name: env.database(name, FILE), "sqlite://host/file"),
+        (lambda name: env.database(name, FILE), "sqlite:///"),
+        (env.redis, "http://localhost:6379"),
+    ],
+)
+def test_a_bad_value_is_refused_and_its_variable_named(monkeypatch, reader, value):
+    monkeypatch.setenv("TOOLHUB_TEST_VALUE", value)
+    with pytest.raises(ImproperlyConfigured, match="TOOLHUB_TEST_VALUE"):
+        reader("TOOLHUB_TEST_VALUE")
+
+
+def test_a_secret_and_its_file_at_once_are_refused(monkeypatch, tmp_path):
+    file = tmp_path / "key"
+    file.write_text("from the file")
+    monkeypatch.setenv("TOOLHUB_TEST_KEY", "from the variable")
+    monkeypatch.setenv("TOOLHUB_TEST_KEY_FILE", str(file))
+    with pytest.raises(ImproperlyConfigured, match="TOOLHUB_TEST_KEY_FILE"):
+        env.secret("TOOLHUB_TEST_KEY")
+
+
+@pytest.mark.parametrize("content", [None, b"", b" \n", b"\xff\xfe"])
+def test_a_secret_file_that_is_missing_empty_or_not_text_is_refused(monkeypatch, tmp_path, content):
+    file = tmp_path / "key"
+    if content is not None:
+        file.write_bytes(content)
+    monkeypatch.setenv("TOOLHUB_TEST_KEY_FILE", str(file))
+    with pytest.raises(ImproperlyConfigured, match="TOOLHUB_TEST_KEY_FILE"):
+        env.secret("TOOLHUB_TEST_KEY")
+
+
+def test_a_secret_is_read_from_the_file_without_its_line_end(monkeypatch, tmp_path):
+    (tmp_path / "key").write_text("  a secret\n")
+    monkeypatch.setenv("TOOLHUB_TEST_KEY_FILE", str(tmp_path / "key"))
+    assert env.secret("TOOLHUB_TEST_KEY") == "a secret"
+
+
+def test_empty_counts_as_not_set(monkeypatch):
+    monkeypatch.setenv("TOOLHUB_TEST_VALUE", "  ")
+    assert env.boolean("TOOLHUB_TEST_VALUE", True) is True
+    assert env.integer("TOOLHUB_TEST_VALUE", 7) == 7
+    assert env.words("TOOLHUB_TEST_VALUE", ("a",)) == ["a"]
+    assert env.url("TOOLHUB_TEST_VALUE", "http://localhost:8000/") == "http://localhost:8000"
+
+
+def test_both_databases_are_set_up_to_keep_what_was_committed(monkeypatch):
+    light = env.database("TOOLHUB_TEST_DATABASE", FILE)
+    assert light["NAME"] == str(FILE)
+    assert "synchronous=FULL" in str(light["OPTIONS"]) and "journal_mode=WAL" in str(light["OPTIONS"])
+    assert "IMMEDIATE" in str(light["OPTIONS"])
+    monkeypatch.setenv("TOOLHUB_TEST_DATABASE", "postgresql://us%40er:p%2Fw@db.example:6432/tool%20hub?sslmode=require")
+    heavy = env.database("TOOLHUB_TEST_DATABASE", FILE)
+    assert (heavy["USER"], heavy["PASSWORD"], heavy["HOST"], heavy["PORT"], heavy["NAME"]) == (
+        "us@er",
+        "p/w",
+        "db.example",
+        "6432",
+        "tool hub",
+    )
+    assert "synchronous_commit=on" in str(heavy["OPTIONS"]) and "require" in str(heavy["OPTIONS"])
+
+
+MAKE_KEY = """
+import sys
+from pathlib import Path
+
+from toolhub import env
+
+print(env.generated_secret(Path(sys.argv[1])))
+"""
+
+
+def test_processes_that_start_together_agree_on_one_generated_key(tmp_path):
+    root = Path(__file__).resolve().parent.parent
+    path = tmp_path / "deep" / "key"
+    starts = [
+        subprocess.Popen([sys.executable, "-c", MAKE_KEY, str(path)], cwd=root, stdout=subprocess.PIPE, text=True)
+        for _ in range(6)
+    ]
+    keys = {start.communicate(timeout=60)[0].strip() for start in starts}
+    assert len(keys) == 1
+    assert len(keys.pop()) >= 50
+    assert path.stat().st_mode & 0o077 == 0
+    assert [file.name for file in path.parent.iterdir()] == ["key"]
+
+
+def test_outside_development_a_missing_key_stops_the_start(tmp_path):
+    root = Path(__file__).resolve().parent.parent
+    environment = {"PATH": "/usr/bin:/bin", "TOOLHUB_ENVIRONMENT": "production", "TOOLHUB_DATA_DIR": str(tmp_path)}
+    command = [sys.executable, "manage.py", "check"]
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0
+    assert "TOOLHUB_SECRET_KEY" in done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,5 @@
+"""toolhub: a self-hosted catalogue of MCP tools."""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"

@@ -1,0 +1,229 @@
+"""Accounts, groups and tokens in the admin. A token is shown once, when it is made, and can be found by no secret."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
+from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
+from django.contrib.auth.models import Group, Permission, User
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.utils import timezone
+from django.utils.cache import add_never_cache_headers
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext_noop, ngettext
+from unfold.admin import ModelAdmin
+from unfold.decorators import action, display
+from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+from unfold.widgets import UnfoldAdminIntegerFieldWidget
+
+from audit.deleting import BoundedDeletion
+from toolhub.access.models import DEFAULT_DAYS, MAX_DAYS, AccessToken
+
+DJANGOS = (
+    gettext_noop("groups"),
+    gettext_noop("The groups this user belongs to. A user will get all permissions granted to each of their groups."),
+)
+"""Words of Django that our catalogues translate anew: a group is called the same on every page."""
+
+admin.site.unregister(User)
+admin.site.unregister(Group)
+
+
+@admin.register(User)
+class UserAdmin(BoundedDeletion, DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg, misc]
+    form = UserChangeForm
+    add_form = UserCreationForm
+    change_password_form = AdminPasswordChangeForm
+    list_display = ("username", "email", "full_name", "is_active", "is_staff", "last_login")
+    list_filter = ("is_active", "is_staff", "is_superuser", "groups")
+    list_per_page = 25
+    autocomplete_fields = ("groups", "user_permissions")
+    filter_horizontal = ()
+    change_form_outer_before_template = "admin/access/user_links.html"
+    inlines: tuple[Any, ...] = ()  # type: ignore[misc]
+    """The catalogue's grants join in `toolhub.composition`."""
+
+    def get_inline_instances(self, request: HttpRequest, obj: Any = None) -> Any:
+        # A new person has a name and a password first; what they may use is asked on the page that follows.
+        return super().get_inline_instances(request, obj) if obj is not None else []
+
+    @admin.display(description=_("name"))
+    def full_name(self, user: User) -> str:
+        return user.get_full_name()
+
+
+@admin.register(Group)
+class GroupAdmin(BoundedDeletion, DjangoGroupAdmin, ModelAdmin):  # type: ignore[misc]
+    list_per_page = 25
+    autocomplete_fields = ("permissions",)
+    filter_horizontal = ()
+    inlines: tuple[Any, ...] = ()  # type: ignore[misc]
+
+
+@admin.register(Permission)
+class PermissionAdmin(ModelAdmin):  # type: ignore[misc]
+    """Only what the boxes above search: Django's two lists side by side are wider than the window."""
+
+    search_fields = ("name", "codename", "content_type__app_label")
+    list_select_related = ("content_type",)
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        user = cast(User, request.user)
+        return any(user.has_perm(f"auth.{name}") for name in ("change_user", "change_group", "add_user", "add_group"))
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+class TokenForm(forms.ModelForm):  # type: ignore[type-arg]
+    class Meta:
+        model = AccessToken
+        fields = ("name", "expires", "restricted", "toolsets")
+
+    def clean(self) -> dict[str, Any]:
+        # Toolsets that were chosen mean something: forgetting the switch must not make a token that reaches everything.
+        cleaned = super().clean() or self.cleaned_data
+        if cleaned.get("toolsets"):
+            cleaned["restricted"] = True
+        return cleaned
+
+
+class NewTokenForm(TokenForm):
+    days = forms.IntegerField(
+        label=_("Valid for days"),
+        initial=DEFAULT_DAYS,
+        validators=[MinValueValidator(1), MaxValueValidator(MAX_DAYS)],
+        widget=UnfoldAdminIntegerFieldWidget,
+    )
+
+    class Meta:
+        model = AccessToken
+        fields = ("user", "name", "restricted", "toolsets")
+
+
+class UsableFilter(admin.SimpleListFilter):
+    title = _("state")
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("usable", _("usable")), ("expired", _("expired")), ("revoked", _("revoked"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        if self.value() == "usable":
+            return AccessToken.objects.usable() & queryset
+        if self.value() == "expired":
+            return queryset.filter(revoked=None, expires__lte=timezone.now())
+        if self.value() == "revoked":
+            return queryset.exclude(revoked=None)
+        return queryset
+
+
+@admin.register(AccessToken)
+class AccessTokenAdmin(ModelAdmin):  # type: ignore[misc]
+    list_display = ("name", "user", "begins", "state", "created", "expires", "last_used")
+    list_filter = (UsableFilter,)
+    list_select_related = ("user",)
+    list_per_page = 25
+    search_fields = ("name", "user__username")
+    search_help_text = _("Name of the token or of its owner")
+    autocomplete_fields = ("user", "toolsets")
+    actions = ("revoke_chosen",)
+    actions_submit_line = ("revoke_this",)
+    add_fieldsets = ((None, {"fields": ("user", "name", "days")}), (_("Reach"), {"fields": ("restricted", "toolsets")}))
+    fieldsets = (
+        (None, {"fields": ("user", "name", "begins", "state_now", "expires")}),
+        (_("Reach"), {"fields": ("restricted", "toolsets")}),
+        (_("History"), {"fields": ("created", "last_used", "revoked")}),
+    )
+    readonly_fields = ("begins", "state_now", "created", "last_used", "revoked")
+
+    @display(description=_("starts with"))  # type: ignore[untyped-decorator]
+    def begins(self, token: AccessToken) -> str:
+        return f"{token.prefix}…"
+
+    @display(description=_("state"), label={"usable": "success", "expired": "warning", "revoked": "danger"})  # type: ignore[untyped-decorator]
+    def state(self, token: AccessToken) -> tuple[str, Any]:
+        if token.revoked is not None:
+            return "revoked", _("revoked")
+        return ("expired", _("expired")) if token.is_expired else ("usable", _("usable"))
+
+    @admin.display(description=_("state"))
+    def state_now(self, token: AccessToken) -> Any:
+        return self.state(token)[1]
+
+    def changeform_view(
+        self, request: HttpRequest, object_id: Any = None, form_url: str = "", extra_context: Any = None
+    ) -> Any:
+        # A new token is answered with the page that shows it, whichever button was pressed.
+        hidden = {"show_save_and_add_another": False, "show_save_and_continue": object_id is not None}
+        return super().changeform_view(request, object_id, form_url, {**(extra_context or {}), **hidden})
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        return self.fieldsets if obj else self.add_fieldsets
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return (*self.readonly_fields, "user") if obj else ()
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        kwargs["form"] = TokenForm if obj is not None else NewTokenForm
+        return super().get_form(request, obj, change, **kwargs)
+
+    def save_model(self, request: HttpRequest, obj: AccessToken, form: Any, change: bool) -> None:
+        if change:
+            super().save_model(request, obj, form, change)
+            return
+        # Restricted from the first moment; the form adds the toolsets a moment later.
+        chosen = () if form.cleaned_data["restricted"] else None
+        made, text = AccessToken.objects.issue(obj.user, obj.name, days=form.cleaned_data["days"], toolsets=chosen)
+        # The form goes on with the row that was made: it adds the toolsets to it and logs the addition.
+        for field in made._meta.concrete_fields:
+            setattr(obj, field.attname, getattr(made, field.attname))
+        obj._state.adding, obj._state.db = False, made._state.db
+        request.new_token = text  # type: ignore[attr-defined]
+
+    def response_add(self, request: HttpRequest, obj: AccessToken, post_url_continue: Any = None) -> HttpResponse:
+        """The one page that ever shows the token: an answer of its own, never stored, no redirect to carry it."""
+        context = {
+            **self.admin_site.each_context(request),
+            "title": _("The new token"),
+            "token": obj,
+            "text": getattr(request, "new_token", ""),
+            "opts": self.model._meta,
+        }
+        response = TemplateResponse(request, "admin/access/accesstoken/made.html", context)
+        add_never_cache_headers(response)
+        return response.render()
+
+    @admin.action(description=_("Revoke"), permissions=["change"])
+    def revoke_chosen(self, request: HttpRequest, queryset: QuerySet[AccessToken]) -> None:
+        # One by one: each is told to whoever holds a stream of it.
+        number = sum(token.revoke() for token in queryset.iterator())
+        text = ngettext("%d token was revoked.", "%d tokens were revoked.", number) % number
+        self.message_user(request, text, messages.SUCCESS)
+
+    @action(description=_("Revoke"), permissions=["change"])  # type: ignore[untyped-decorator]
+    def revoke_this(self, request: HttpRequest, obj: AccessToken) -> None:
+        if obj.revoke():
+            self.message_user(request, _("The token was revoked; its clients are refused from now on."))
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Revoking keeps what the record refers to. Tokens go only together with their owner."""
+        match = request.resolver_match
+        return bool(match and (match.url_name or "").startswith("auth_user_")) and super().has_delete_permission(
+            request, obj
+        )

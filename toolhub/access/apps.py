@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
+
+
+class AccessConfig(AppConfig):
+    name = "toolhub.access"
+    label = "access"
+    verbose_name = _("Access")
+
+    def ready(self) -> None:
+        from toolhub.access import news, preferences
+
+        news.connect()
+        preferences.connect()
+        _watch()
+
+
+def _watch() -> None:
+    """Every change of a token is an administrative action on record; accounts and groups the record watches itself."""
+    from audit.watching import watch
+    from toolhub.access.models import AccessToken
+
+    watch(AccessToken, kind="access token", ignore=("digest", "last_used"), many=("toolsets",))

@@ -1,0 +1,143 @@
+"""Forms of the user area: signing in (throttled), one's account, a new password, a new token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+from django import forms
+from django.apps import apps
+from django.conf import settings
+from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
+from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.http import HttpRequest
+from django.utils.translation import get_language_info, ngettext
+from django.utils.translation import gettext_lazy as _
+from unfold.forms import AuthenticationForm as AdminAuthenticationForm
+
+from toolhub.access import throttle
+from toolhub.access.models import DEFAULT_DAYS, Preference
+from toolhub.access.preferences import zones
+
+NAME_RATE, ADDRESS_RATE = "10/10m", "60/10m"
+"""Failed sign-ins of one account from one address, and of one address whatever the account."""
+
+
+@contextmanager
+def throttled(request: HttpRequest | None, name: str) -> Iterator[None]:
+    """Refuse to look at a password after too many wrong ones; what is raised inside counts as one."""
+    address = str(request.META.get("REMOTE_ADDR", "")) if request is not None else ""
+    keys = [("sign-in", f"{name.casefold()}\n{address}", NAME_RATE), ("sign-in-address", address, ADDRESS_RATE)]
+    if seconds := max(throttle.wait(*key, count=False) for key in keys):
+        minutes = -(-seconds // 60)
+        raise ValidationError(
+            ngettext(
+                "Too many failed attempts. Try again in %(minutes)d minute.",
+                "Too many failed attempts. Try again in %(minutes)d minutes.",
+                minutes,
+            )
+            % {"minutes": minutes},
+            code="throttled",
+        )
+    try:
+        yield
+    except ValidationError:
+        for key in keys:
+            throttle.wait(*key, count=True)
+        raise
+
+
+class ThrottledMixin:
+    """Unknown accounts are counted and answered like known ones."""
+
+    request: HttpRequest | None
+    cleaned_data: dict[str, Any]
+
+    def clean(self) -> dict[str, Any]:
+        with throttled(self.request, str(self.cleaned_data.get("username", ""))):
+            return super().clean()  # type: ignore[misc, no-any-return]
+
+
+class SignInForm(ThrottledMixin, AuthenticationForm):
+    """The user area's."""
+
+
+class AdminSignInForm(ThrottledMixin, AdminAuthenticationForm):  # type: ignore[misc]
+    """The admin's, with the same counters."""
+
+
+class NewPasswordForm(PasswordChangeForm):
+    """Django's rules as they are; a wrong old password counts like a wrong one at the sign-in."""
+
+    def __init__(self, user: Any, *args: Any, request: HttpRequest | None = None, **kwargs: Any) -> None:
+        super().__init__(user, *args, **kwargs)
+        self.request = request
+
+    def clean_old_password(self) -> str:
+        with throttled(self.request, self.user.get_username()):
+            return str(super().clean_old_password())
+
+
+class AccountForm(forms.ModelForm):  # type: ignore[type-arg]
+    """What a person may change about themselves."""
+
+    language = forms.ChoiceField(label=_("Language"), required=False)
+    time_zone = forms.ChoiceField(
+        label=_("Time zone"), required=False, help_text=_("Times on your pages are shown in it.")
+    )
+
+    class Meta:
+        model = User
+        fields = ("first_name", "last_name")
+
+    def __init__(self, *args: Any, preference: Preference, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.preference = preference
+        language, zone = self.fields["language"], self.fields["time_zone"]
+        language.choices = [("", _("As my browser says")), *own_names()]  # type: ignore[attr-defined]
+        zone.choices = [("", _("As my browser says")), *((name, name.replace("_", " ")) for name in sorted(zones()))]  # type: ignore[attr-defined]
+        language.initial, zone.initial = preference.language, preference.time_zone
+
+    def save(self, commit: bool = True) -> Any:
+        self.preference.language = self.cleaned_data["language"]
+        self.preference.time_zone = self.cleaned_data["time_zone"]
+        with transaction.atomic():
+            user = super().save(commit)
+            self.preference.save()
+        return user
+
+
+def own_names() -> list[tuple[str, str]]:
+    """The languages there are, each by its own name: who cannot read the page still finds theirs."""
+    return [(code, get_language_info(code)["name_local"]) for code, _name in settings.LANGUAGES]
+
+
+class TokenForm(forms.Form):
+    name = forms.CharField(
+        label=_("Name"),
+        max_length=100,
+        help_text=_("Which client or machine it is for, for example “Cursor on my laptop”."),
+    )
+    days = forms.TypedChoiceField(
+        label=_("Valid for"),
+        coerce=int,
+        initial=DEFAULT_DAYS,
+        choices=((7, _("7 days")), (30, _("30 days")), (90, _("90 days")), (180, _("180 days")), (365, _("1 year"))),
+    )
+    toolsets: forms.ModelMultipleChoiceField[Any] = forms.ModelMultipleChoiceField(
+        label=_("Only these toolsets"),
+        queryset=None,
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text=_("Choose none and the token reaches everything you may use."),
+    )
+
+    def __init__(self, *args: Any, toolset_ids: frozenset[int] = frozenset(), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        field = cast("forms.ModelMultipleChoiceField[Any]", self.fields["toolsets"])
+        field.queryset = apps.get_model("catalog", "Toolset")._default_manager.filter(pk__in=toolset_ids)
+        if not toolset_ids:
+            del self.fields["toolsets"]

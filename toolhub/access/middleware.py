@@ -1,0 +1,26 @@
+"""The Content-Security-Policy of every page (FACTS of the theme decide the admin's)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.http import HttpRequest, HttpResponse
+
+SHARED = (
+    "default-src 'none'; img-src 'self' data:; font-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'self'; frame-ancestors 'none'"
+)
+PAGES = f"{SHARED}; script-src 'self'; style-src 'self'"
+ADMIN = f"{SHARED}; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'"
+"""The admin's theme evaluates its Alpine expressions and works under nothing stricter (measured, unfold 0.91)."""
+
+
+class ContentSecurityPolicy:
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        policy = ADMIN if request.path.startswith("/admin/") else PAGES
+        response.headers.setdefault("Content-Security-Policy", policy)
+        return response

@@ -1,0 +1,150 @@
+"""Personal access tokens: only the SHA-256 of a token is kept, and the token itself is seen once, when it is made."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import models, transaction
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+SCHEME = "thp_"
+DEFAULT_DAYS, MAX_DAYS = 90, 3650
+SHOWN = len(SCHEME) + 4
+"""How many characters of a token stay readable, so that its owner can tell which one a client holds."""
+
+
+def digest_of(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class AccessTokenQuerySet(models.QuerySet["AccessToken"]):
+    def usable(self, now: datetime | None = None) -> AccessTokenQuerySet:
+        return self.filter(revoked=None, expires__gt=now or timezone.now(), user__is_active=True)
+
+    def issue(
+        self, user: Any, name: str, *, days: int = DEFAULT_DAYS, toolsets: Iterable[Any] | None = None
+    ) -> tuple[AccessToken, str]:
+        """A new token and, this once, its text. `toolsets` restricts it; None leaves it all that the user may use."""
+        text = SCHEME + secrets.token_urlsafe(32)
+        now = timezone.now()
+        with transaction.atomic():
+            token = self.create(
+                user=user,
+                name=name,
+                digest=digest_of(text),
+                prefix=text[:SHOWN],
+                created=now,
+                expires=now + timedelta(days=days),
+                restricted=toolsets is not None,
+            )
+            if toolsets is not None:
+                token.toolsets.set(toolsets)
+        return token, text
+
+
+class AccessToken(models.Model):
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="access_tokens", verbose_name=_("user")
+    )
+    name = models.CharField(_("name"), max_length=100, help_text=_("Which client or machine it is for."))
+    digest = models.CharField(max_length=64, unique=True, editable=False)
+    prefix = models.CharField(_("starts with"), max_length=16, editable=False)
+    created = models.DateTimeField(_("created"), default=timezone.now, editable=False)
+    expires = models.DateTimeField(_("expires"))
+    last_used = models.DateTimeField(_("last used"), null=True, editable=False)
+    revoked = models.DateTimeField(_("revoked"), null=True, editable=False)
+    restricted = models.BooleanField(
+        _("only some toolsets"),
+        default=False,
+        help_text=_("Only tools of the toolsets chosen below; without one, the token reaches nothing."),
+    )
+    # `restricted` and not "are there any?" decides: deleting the last toolset must not open a token to everything.
+    toolsets = models.ManyToManyField("catalog.Toolset", blank=True, related_name="+", verbose_name=_("toolsets"))
+
+    objects = AccessTokenQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("-id",)
+        verbose_name = _("access token")
+        verbose_name_plural = _("access tokens")
+        indexes = [models.Index(fields=["user", "-id"], name="access_token_user")]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.prefix}…)"
+
+    @property
+    def credential_id(self) -> str:
+        return f"token:{self.pk}"
+
+    @property
+    def is_expired(self) -> bool:
+        return self.expires <= timezone.now()
+
+    @property
+    def is_usable(self) -> bool:
+        return self.revoked is None and not self.is_expired
+
+    def revoke(self) -> bool:
+        """Whether it was this that ended it. What is cached about it is forgotten once the change is committed."""
+        if self.revoked is not None:
+            return False
+        self.revoked = timezone.now()
+        self.save(update_fields=["revoked"])
+        return True
+
+
+class ServingProcess(models.Model):
+    """A process that serves clients, and who is connected to it, as it said itself a few seconds ago."""
+
+    id = models.CharField(primary_key=True, max_length=32)
+    """The name of the process among the workers; a new one with every start."""
+    host = models.CharField(max_length=200)
+    pid = models.BigIntegerField()
+    started = models.DateTimeField()
+    beat = models.DateTimeField()
+    """When it said so. A process that is silent for long is gone, and so is who was connected to it."""
+    peers = models.TextField()
+    """JSON: see `toolhub.server.presence`."""
+    left_out = models.PositiveIntegerField(default=0)
+    """How many more there are than `peers` lists."""
+    orders = models.TextField(default="", blank=True)
+    """JSON: the keys of those who are to be disconnected, for a process that the news does not reach."""
+
+    class Meta:
+        ordering = ("started", "id")
+        default_permissions = ()
+        permissions = (
+            ("view_connections", "Can see who is connected"),
+            ("disconnect_client", "Can disconnect clients"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.id} ({self.host}, {self.pid})"
+
+
+class Preference(models.Model):
+    """How a person wants the pages: what is empty is the browser's own."""
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.CASCADE,
+        primary_key=True,
+        related_name="preference",
+        verbose_name=_("user"),
+    )
+    language = models.CharField(_("language"), max_length=16, blank=True)
+    time_zone = models.CharField(_("time zone"), max_length=64, blank=True)
+
+    class Meta:
+        verbose_name = _("preference")
+        verbose_name_plural = _("preferences")
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.user_id}: {self.language} {self.time_zone}".rstrip()

@@ -1,0 +1,108 @@
+"""The admin's sidebar and its badge. Names models as text, so that this floor knows none of the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.apps import apps
+from django.conf import settings
+from django.contrib import admin
+from django.http import HttpRequest
+from django.templatetags.static import static
+from django.urls import reverse
+from django.utils.text import capfirst
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+GROUPS: tuple[tuple[Any, tuple[tuple[str, str], ...], tuple[tuple[str, str, Any, tuple[str, ...]], ...]], ...] = (
+    (
+        gettext_lazy("Catalogue"),
+        (
+            ("catalog.tool", "build"),
+            ("catalog.toolset", "inventory_2"),
+            ("catalog.resource", "description"),
+            ("catalog.prompt", "chat"),
+            ("catalog.grant", "key"),
+            ("catalog.limit", "speed"),
+            ("catalog.secret", "lock"),
+            ("catalog.upstream", "dns"),
+            ("catalog.importeddocument", "upload_file"),
+        ),
+        (
+            (
+                "pages:matrix",
+                "grid_on",
+                gettext_lazy("Toolsets and groups"),
+                ("catalog.view_grant", "catalog.view_toolset", "auth.view_group"),
+            ),
+            (
+                "pages:view-as",
+                "visibility",
+                gettext_lazy("View as"),
+                ("auth.view_user", "catalog.view_tool", "catalog.view_grant", "catalog.view_limit"),
+            ),
+        ),
+    ),
+    (
+        gettext_lazy("People"),
+        (("auth.user", "person"), ("auth.group", "group"), ("access.accesstoken", "vpn_key")),
+        (("pages:sessions", "lan", gettext_lazy("Sessions"), ("access.view_connections",)),),
+    ),
+    (
+        gettext_lazy("Record"),
+        (
+            ("audit.call", "receipt_long"),
+            ("audit.action", "history"),
+            ("audit.checkpoint", "verified"),
+            ("audit.verification", "fact_check"),
+        ),
+        (("pages:health", "troubleshoot", gettext_lazy("Tool health"), ("audit.view_call", "catalog.view_tool")),),
+    ),
+)
+"""The title of a group, its models (name, icon), and its other pages (address name, icon, title, permissions)."""
+
+
+def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
+    """Only what has a page and may be seen: an auditor finds the record and nothing that answers 403."""
+    groups: list[dict[str, Any]] = []
+    for title, entries, others in GROUPS:
+        items = []
+        for label, icon in entries:
+            model = apps.get_model(label)
+            page = admin.site._registry.get(model)
+            if page is not None and page.has_view_or_change_permission(request):
+                name = f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist"
+                items.append({"title": capfirst(model._meta.verbose_name_plural), "icon": icon, "link": reverse(name)})
+        for address, icon, name, permissions in others:
+            if request.user.has_perms(permissions):
+                items.append({"title": str(name), "icon": icon, "link": reverse(address)})
+        if items:
+            groups.append({"title": title, "separator": bool(groups), "items": items})
+    home = {"title": _("Overview"), "icon": "home", "link": reverse("admin:index")}
+    pages = {"title": _("My tools and tokens"), "icon": "arrow_outward", "link": "/", "active": False}
+    return [{"items": [home, pages]}, *groups]
+
+
+def favicon(request: HttpRequest) -> str:
+    return static("toolhub/icon.svg")
+
+
+def styles(request: HttpRequest) -> str:
+    """What the theme's colours need in order to be read by everybody."""
+    return static("toolhub/admin.css")
+
+
+def labels(request: HttpRequest) -> str:
+    """Names for the theme's select boxes, which screen readers would read as nothing."""
+    return static("toolhub/labels.js")
+
+
+def zone(request: HttpRequest) -> str:
+    """Tells the server which zone the browser is in, for times in the admin."""
+    return static("toolhub/zone.js")
+
+
+def environment(request: HttpRequest) -> list[str]:
+    """The badge: which installation this is, loud where a mistake costs most."""
+    name = settings.ENVIRONMENT
+    return [name, "danger" if name.lower().startswith("prod") else "info"]

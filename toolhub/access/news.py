@@ -1,0 +1,67 @@
+"""Changes of tokens and people, told once they are committed: here at once, to other processes through `revoked`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.db import transaction
+from django.db.models.signals import m2m_changed, post_delete, post_save
+
+from toolhub.access import bearer
+from toolhub.access.models import AccessToken
+from toolhub.access.signals import revoked
+
+HARMLESS = frozenset({"last_used", "last_login"})
+
+
+def tell(*, credentials: tuple[str, ...] = (), users: tuple[int, ...] = ()) -> None:
+    """Forget what is cached about these and send `revoked`, after the commit."""
+
+    def committed() -> None:
+        for credential in credentials:
+            bearer.forget(credential)
+        for user in users:
+            bearer.forget(user)
+        revoked.send(sender=AccessToken, credentials=credentials, users=users)
+
+    transaction.on_commit(committed)
+
+
+def _harmless(update_fields: frozenset[str] | None) -> bool:
+    return update_fields is not None and HARMLESS.issuperset(update_fields)
+
+
+def token_saved(instance: AccessToken, created: bool, update_fields: frozenset[str] | None, **_: Any) -> None:
+    if not created and not _harmless(update_fields):
+        tell(credentials=(instance.credential_id,))
+
+
+def token_deleted(instance: AccessToken, **_: Any) -> None:
+    tell(credentials=(instance.credential_id,))
+
+
+def toolsets_changed(instance: Any, action: str, reverse: bool, **_: Any) -> None:
+    if action.startswith("post_") and not reverse and isinstance(instance, AccessToken):
+        tell(credentials=(instance.credential_id,))
+
+
+def user_saved(instance: Any, created: bool, update_fields: frozenset[str] | None, **_: Any) -> None:
+    if not created and not _harmless(update_fields):
+        tell(users=(instance.pk,))
+
+
+def user_deleted(instance: Any, **_: Any) -> None:
+    tell(users=(instance.pk,))
+
+
+def connect() -> None:
+    user = get_user_model()
+    for signal, receiver, sender in (
+        (post_save, token_saved, AccessToken),
+        (post_delete, token_deleted, AccessToken),
+        (m2m_changed, toolsets_changed, AccessToken.toolsets.through),
+        (post_save, user_saved, user),
+        (post_delete, user_deleted, user),
+    ):
+        signal.connect(receiver, sender=sender, dispatch_uid=f"access.{receiver.__name__}")

@@ -1,0 +1,52 @@
+// The theme's select boxes (select2) come without names and with a list that holds more than items: both are mended as
+// the boxes appear, from the label that stands beside the field.
+(function () {
+  "use strict";
+
+  function nameOf(select) {
+    const label = select.labels && select.labels[0];
+    return (select.getAttribute("aria-label") || (label && label.textContent) || "").trim().replace(/\s+/g, " ");
+  }
+
+  function set(element, name, value) {
+    if (element && element.getAttribute(name) !== value) element.setAttribute(name, value);
+  }
+
+  function mend(select) {
+    const box = select.nextElementSibling;
+    if (!box || !box.classList.contains("select2-container")) return;
+    const name = nameOf(select);
+    const shown = box.querySelector(".select2-selection");
+    if (shown && name) {
+      // The name, and what is chosen: the box itself says neither.
+      const chosen = shown.classList.contains("select2-selection--single") ? shown.textContent.replace("×", "").trim() : "";
+      shown.removeAttribute("aria-labelledby");
+      set(shown, "aria-label", chosen ? name + ": " + chosen : name);
+    }
+    const text = box.querySelector("span.select2-selection__rendered");
+    if (text && name) set(text, "aria-label", shown.getAttribute("aria-label"));
+    set(box.querySelector(".select2-search__field"), "aria-label", name);
+    const list = box.querySelector("ul.select2-selection__rendered");
+    if (list) {
+      set(list, "role", "presentation");
+      for (const item of list.querySelectorAll("li")) set(item, "role", "presentation");
+    }
+  }
+
+  function all() {
+    for (const select of document.querySelectorAll("select.select2-hidden-accessible")) mend(select);
+  }
+
+  document.addEventListener("DOMContentLoaded", function () {
+    let waiting = false;
+    new MutationObserver(function () {
+      if (waiting) return;
+      waiting = true;
+      requestAnimationFrame(function () {
+        waiting = false;
+        all();
+      });
+    }).observe(document.body, { childList: true, subtree: true });
+    all();
+  });
+})();

@@ -1,0 +1,41 @@
+"""Who may try tools in the admin: asked when a try begins, and again for as long as it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from django.contrib.auth.models import User
+
+MAY_TRY, MAY_TRY_AS = "catalog.try_tool", "catalog.try_tool_as_other"
+CHUNK = 500
+
+
+def still_good(credential_ids: Iterable[str]) -> set[str]:
+    """Those of "admin:3" and "admin:3:17" (3 tries as 17) whose people may go on with it now."""
+    people = {text: parts for text in credential_ids if (parts := _people(text))}
+    actors = {actor for actor, _ in people.values()}
+    others = {other for _, other in people.values() if other is not None}
+    may_try = _of(actors, MAY_TRY)
+    may_try_as = _of({actor for actor, other in people.values() if other is not None}, MAY_TRY_AS)
+    active = _of(others)
+    return {
+        text
+        for text, (actor, other) in people.items()
+        if actor in may_try and (other is None or (actor in may_try_as and other in active))
+    }
+
+
+def _people(text: str) -> tuple[int, int | None] | None:
+    kind, *numbers = text.split(":")
+    if kind != "admin" or len(numbers) not in {1, 2} or not all(number.isdecimal() for number in numbers):
+        return None
+    return int(numbers[0]), int(numbers[1]) if len(numbers) == 2 else None
+
+
+def _of(ids: Iterable[int], permission: str = "") -> set[int]:
+    """Those whose account is active and, where a permission is asked for, who are staff and hold it."""
+    rest, found = list(ids), set()
+    for start in range(0, len(rest), CHUNK):
+        people = User.objects.with_perm(permission).filter(is_staff=True) if permission else User.objects.all()
+        found |= set(people.filter(pk__in=rest[start : start + CHUNK], is_active=True).values_list("pk", flat=True))
+    return found

@@ -1,0 +1,166 @@
+"""Pages of the signed-in person: account, tokens, connecting a client. Every row comes through `request.user`."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth import views as auth_views
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import User
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http.response import HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse, reverse_lazy
+from django.utils import translation
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_variables
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.i18n import set_language
+
+from toolhub.access import check_words, clients, hooks, preferences
+from toolhub.access.forms import AccountForm, NewPasswordForm, SignInForm, TokenForm, own_names
+from toolhub.access.models import AccessToken, AccessTokenQuerySet
+
+MAX_TOKENS = 100
+"""Usable tokens one person may have: a script that makes one per run is stopped before it fills the table."""
+
+
+class SignIn(auth_views.LoginView):
+    template_name = "access/sign_in.html"
+    authentication_form = SignInForm
+    redirect_authenticated_user = True
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        return super().get_context_data(**kwargs, languages=own_names())
+
+    def get_default_redirect_url(self) -> str:
+        """Who wanted no page and has no token yet is led to what is left to do: connect a client. Without anything that
+        a client could use, that would lead nowhere: the tools page says what to do then."""
+        key = self.request.user.pk
+        if key is not None and hooks.reaches_anything(key) and not _own(self.request).usable().exists():
+            return reverse("access:connect")
+        return super().get_default_redirect_url()
+
+
+class NewPassword(auth_views.PasswordChangeView):
+    template_name = "access/password.html"
+    form_class = NewPasswordForm
+    success_url = reverse_lazy("access:account")
+
+    def get_form_kwargs(self) -> dict[str, Any]:
+        return {**super().get_form_kwargs(), "request": self.request}
+
+    def form_valid(self, form: Any) -> HttpResponse:
+        messages.success(self.request, _("Your password was changed. Other browsers were signed out."))
+        return super().form_valid(form)
+
+
+@require_POST
+def language(request: HttpRequest) -> HttpResponseBase:
+    """For who has no account yet or is not signed in: kept in a cookie."""
+    return set_language(request)
+
+
+@login_required
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def account(request: HttpRequest) -> HttpResponse:
+    """One's name, language and time zone."""
+    user = cast(User, request.user)
+    preference = preferences.of(user)
+    form = AccountForm(request.POST or None, instance=User.objects.get(pk=user.pk), preference=preference)
+    if request.method == "POST" and form.is_valid():
+        form.save()
+        preferences.keep(request, preference)
+        with translation.override(preference.language or translation.get_language()):
+            messages.success(request, _("Your account was saved."))
+        return redirect("access:account")
+    return render(request, "access/account.html", {"form": form, "section": "account"})
+
+
+@require_safe
+def home(request: HttpRequest) -> HttpResponseRedirect:
+    """My tools. To sign in from here asks for no page: where that leads is decided then."""
+    return redirect("catalog:tools" if request.user.is_authenticated else "access:login")
+
+
+def _own(request: HttpRequest) -> AccessTokenQuerySet:
+    return AccessToken.objects.filter(user=cast(User, request.user))
+
+
+def _too_many(request: HttpRequest) -> bool:
+    return _own(request).usable().count() >= MAX_TOKENS
+
+
+@login_required
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+@sensitive_variables("text")
+def tokens(request: HttpRequest) -> HttpResponse:
+    """The list, and a form whose answer shows the new token. It is in that one answer and nowhere else."""
+    user = cast(User, request.user)
+    toolset_ids = hooks.toolsets_for(user.pk)
+    form = TokenForm(request.POST or None, toolset_ids=toolset_ids)
+    text = ""
+    if request.method == "POST" and form.is_valid():
+        if _too_many(request):
+            form.add_error(None, _("You have %d tokens. Revoke one that you no longer use.") % MAX_TOKENS)
+        else:
+            chosen = form.cleaned_data.get("toolsets")
+            _token, text = AccessToken.objects.issue(
+                user, form.cleaned_data["name"], days=form.cleaned_data["days"], toolsets=chosen or None
+            )
+            form = TokenForm(toolset_ids=toolset_ids)
+    rows = list(_own(request).prefetch_related("toolsets")[:300])
+    context = {
+        "section": "tokens",
+        "form": form,
+        "usable": [token for token in rows if token.is_usable],
+        "ended": [token for token in rows if not token.is_usable],
+        "text": text,
+    }
+    return render(request, "access/tokens.html", context)
+
+
+@login_required
+@require_POST
+def revoke(request: HttpRequest, pk: int) -> HttpResponse:
+    token = get_object_or_404(_own(request), pk=pk)
+    if token.revoke():
+        messages.success(request, _("“%s” was revoked. Clients that use it are refused from now on.") % token.name)
+    return redirect("access:tokens")
+
+
+@login_required
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+@sensitive_variables("text", "context")
+def connect(request: HttpRequest, key: str = clients.CLIENTS[0].key) -> HttpResponse:
+    """The settings of one client to paste; a POST makes a token and answers with the settings that contain it."""
+    client = clients.BY_KEY.get(key)
+    if client is None:
+        raise Http404
+    text = credential = ""
+    if request.method == "POST":
+        if _too_many(request):
+            messages.error(request, _("You have %d tokens. Revoke one that you no longer use.") % MAX_TOKENS)
+            return HttpResponseRedirect(reverse("access:tokens"))
+        token, text = AccessToken.objects.issue(cast(User, request.user), str(client.title))
+        credential = token.credential_id
+    context = {
+        "section": "connect",
+        "clients": clients.CLIENTS,
+        "client": client,
+        "snippets": clients.fill(client, settings.PUBLIC_URL, text),
+        "deeplink": clients.deeplink(client, settings.PUBLIC_URL, text) if text else "",
+        "text": text,
+        "credential": credential,
+        "troubles": check_words.TROUBLES,
+        "nothing": not hooks.reaches_anything(cast(User, request.user).pk),
+        "mcp_url": f"{settings.PUBLIC_URL}/mcp",
+        "websocket_url": "ws" + settings.PUBLIC_URL.removeprefix("http") + "/ws/mcp",
+    }
+    return render(request, "access/connect.html", context)

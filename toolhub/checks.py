@@ -1,0 +1,156 @@
+"""System checks of the whole installation, ids toolhub.E001 and up; each says what to do about it."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.apps import AppConfig
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
+
+LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+@register(Tags.security)
+def keys_are_long_enough(app_configs: Sequence[AppConfig] | None, **options: Any) -> list[CheckMessage]:
+    found: list[CheckMessage] = []
+    if len(settings.SECRET_KEY) < 32:
+        found.append(
+            Error(
+                "TOOLHUB_SECRET_KEY is shorter than 32 characters.",
+                hint="Make one: python3 -c 'import secrets; print(secrets.token_urlsafe(50))'",
+                id="toolhub.E001",
+            )
+        )
+    if not settings.RECORD_KEY:
+        found.append(
+            Error(
+                "TOOLHUB_RECORD_KEY (or TOOLHUB_RECORD_KEY_FILE) is not set: the record cannot be signed.",
+                hint="Make one, keep it outside the database, and keep it: old checkpoints are verified with it.",
+                id="toolhub.E002",
+            )
+        )
+    elif len(settings.RECORD_KEY) < 32:
+        found.append(
+            Error("TOOLHUB_RECORD_KEY is shorter than 32 characters.", hint="Make a longer one.", id="toolhub.E002")
+        )
+    elif settings.RECORD_KEY == settings.SECRET_KEY:
+        found.append(
+            Error(
+                "TOOLHUB_RECORD_KEY and TOOLHUB_SECRET_KEY are the same.",
+                hint="Who can sign a session could sign a checkpoint: use two.",
+                id="toolhub.E003",
+            )
+        )
+    return found
+
+
+@register(Tags.compatibility)
+def data_folder_is_writable(app_configs: Sequence[AppConfig] | None, **options: Any) -> list[CheckMessage]:
+    folder = settings.DATA_DIR
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    if folder.is_dir() and os.access(folder, os.W_OK | os.X_OK):
+        return []
+    return [
+        Error(
+            f"TOOLHUB_DATA_DIR ({settings.DATA_DIR}) cannot be written to.",
+            hint="The spool, that keeps outcomes while the database is away, lives there.",
+            id="toolhub.E004",
+        )
+    ]
+
+
+@register(Tags.security)
+def private_networks_are_networks(app_configs: Sequence[AppConfig] | None, **options: Any) -> list[CheckMessage]:
+    from toolhub import egress
+
+    try:
+        egress.parse_allowed(settings.ALLOW_PRIVATE_NETWORKS)
+    except ValueError as error:
+        return [
+            Error(
+                f"TOOLHUB_ALLOW_PRIVATE_NETWORKS: {error}",
+                hint="For example 10.1.2.0/24 or 10.1.2.3/32:8080, separated by commas.",
+                id="toolhub.E005",
+            )
+        ]
+    return []
+
+
+@register(Tags.security)
+def origins_are_origins(app_configs: Sequence[AppConfig] | None, **options: Any) -> list[CheckMessage]:
+    wrong = [origin for origin in settings.ALLOWED_ORIGINS if not _is_origin(origin)]
+    return [
+        Error(
+            f"TOOLHUB_ALLOWED_ORIGINS: {origin!r} is not an origin.",
+            hint="An origin is scheme://host or scheme://host:port, without a path; * is not supported on purpose.",
+            id="toolhub.E006",
+        )
+        for origin in wrong
+    ]
+
+
+def _is_origin(origin: str) -> bool:
+    try:
+        parts = urlsplit(origin)
+        return (
+            parts.scheme in {"http", "https"} and bool(parts.hostname) and f"{parts.scheme}://{parts.netloc}" == origin
+        )
+    except ValueError:
+        return False
+
+
+@register(Tags.security, deploy=True)
+def public_address_is_safe(app_configs: Sequence[AppConfig] | None, **options: Any) -> list[CheckMessage]:
+    parts = urlsplit(settings.PUBLIC_URL)
+    if parts.scheme == "https":
+        return []
+    host = parts.hostname or ""
+    if host in LOCAL or _is_private(host):
+        return []
+    return [
+        Warning(
+            f"TOOLHUB_PUBLIC_URL ({settings.PUBLIC_URL}) is not https: tokens and passwords would travel in clear.",
+            hint="Put a TLS-terminating proxy in front and set the https address.",
+            id="toolhub.W001",
+        )
+    ]
+
+
+def _is_private(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_private
+    except ValueError:
+        return False
+
+
+@register(Tags.security, deploy=True)
+def debug_is_off(app_configs: Sequence[AppConfig] | None, **options: Any) -> list[CheckMessage]:
+    if settings.DEVELOPMENT:
+        return [
+            Warning(
+                "TOOLHUB_ENVIRONMENT is 'development': keys are generated and local hosts are accepted.",
+                hint="Set it to the name of this installation, for example production.",
+                id="toolhub.W002",
+            )
+        ]
+    return []
+
+
+@register(Tags.caches, deploy=True)
+def counters_are_shared(app_configs: Sequence[AppConfig] | None, **options: Any) -> list[CheckMessage]:
+    postgres = settings.DATABASES["default"]["ENGINE"] == "django.db.backends.postgresql"
+    if not postgres or settings.REDIS_URL:
+        return []
+    return [
+        Warning(
+            "PostgreSQL without Redis: only one worker can serve, and limits start anew with every restart.",
+            hint="Set TOOLHUB_REDIS_URL.",
+            id="toolhub.W003",
+        )
+    ]

@@ -1,0 +1,30 @@
+"""The only way out over HTTP: no private address that was not listed, no redirects, no proxies, no endless answers."""
+
+from __future__ import annotations
+
+from .addresses import Allowed, AllowedNetwork, check_address, parse_allowed
+from .client import Reply, close, fetch
+from .errors import DeadlineExceeded, Denied, DeniedAddress, EgressError, TooLarge, Unreachable
+from .transport import EgressRefused, checked_client
+from .urls import ensure_below, parse_url, safe_path_value
+
+__all__ = [
+    "Allowed",
+    "AllowedNetwork",
+    "DeadlineExceeded",
+    "Denied",
+    "DeniedAddress",
+    "EgressError",
+    "EgressRefused",
+    "Reply",
+    "TooLarge",
+    "Unreachable",
+    "check_address",
+    "checked_client",
+    "close",
+    "ensure_below",
+    "fetch",
+    "parse_allowed",
+    "parse_url",
+    "safe_path_value",
+]

@@ -1,0 +1,94 @@
+"""Which addresses may be connected to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Final, TypeAlias
+
+from django.utils.translation import gettext
+from django.utils.translation import gettext_noop as _
+
+from .errors import DeniedAddress
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedNetwork:
+    """A network outside the public internet that an administrator listed, on one port or on all."""
+
+    network: str
+    port: int | None = None
+
+    def covers(self, address: IPv4Address | IPv6Address, port: int) -> bool:
+        return (self.port is None or self.port == port) and address in ip_network(self.network)
+
+
+Allowed: TypeAlias = tuple[AllowedNetwork, ...]
+
+# What `is_global` lets through although it leads into somebody's network, or nowhere.
+_DENIED: Final = tuple(
+    ip_network(text)
+    for text in (
+        *("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24", "198.18.0.0/15", "224.0.0.0/3"),
+        *("::/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16"),
+        *("3fff::/20", "5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8"),
+    )
+)
+
+
+def parse_allowed(entries: Iterable[str]) -> Allowed:
+    """Networks as `10.0.0.0/8`, `10.1.2.3:8080`, `127.0.0.0/8:8000`, `fd00::/8` or `[fd00::/8]:443`."""
+    allowed: list[AllowedNetwork] = []
+    for entry in entries:
+        text, port = entry.strip(), ""
+        if match := re.fullmatch(r"\[([^\]]*)\](?::(.*))?", text) or re.fullmatch(r"([^:]*):([^:]*)", text):
+            text, port = match[1], match[2] or ""
+            if not port and entry.strip().endswith(":"):
+                raise ValueError(gettext("%(entry)s: a port must follow the last colon") % {"entry": repr(entry)})
+        try:
+            network = ip_network(text)
+        except ValueError as error:
+            if "host bits" in str(error):
+                wrong = gettext(
+                    "%(entry)s is not a network such as 10.0.0.0/8 or 10.0.0.0/8:8080: it has host bits set"
+                )
+            else:
+                wrong = gettext("%(entry)s is not a network such as 10.0.0.0/8 or 10.0.0.0/8:8080")
+            raise ValueError(wrong % {"entry": repr(entry)}) from None
+        if port and not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
+            raise ValueError(gettext("%(entry)s: the port must be a number from 1 to 65535") % {"entry": repr(entry)})
+        allowed.append(AllowedNetwork(str(network), int(port) if port else None))
+    return tuple(allowed)
+
+
+def check_address(ip: str, port: int, allowed: Allowed = ()) -> None:
+    """Refuse an address that is neither public nor in a listed network."""
+    try:
+        address = ip_address(ip)
+    except ValueError:
+        raise DeniedAddress(_("%(address)s is not an IP address"), address=ip) from None
+    if isinstance(address, IPv6Address):
+        if address.scope_id:
+            raise DeniedAddress(_("%(address)s belongs to one network interface only"), address=ip)
+        address = address.ipv4_mapped or address
+    if any(one.covers(address, port) for one in allowed):
+        return
+    if (
+        not address.is_global
+        or address.is_multicast
+        or address.is_reserved
+        or address.is_unspecified
+        or any(address.version == network.version and address in network for network in _DENIED)
+    ):
+        outside = _("%(address)s is not a public address, and its network is in no list of allowed ones")
+        raise DeniedAddress(outside, address=ip)
+
+
+def is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,152 @@
+"""Connections to addresses that were judged, kept for the next request to the same host.
+
+The address that was checked is the address that is connected to, while Host, SNI and the certificate stay with the
+name: nothing that DNS says later can move a connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from functools import cache
+from typing import Final, TypeAlias
+
+import httpcore2
+import httpx2
+from django.utils.translation import gettext_noop as _
+
+from .addresses import Allowed, check_address, is_address
+from .errors import DeniedAddress, Unreachable
+
+MAX_POOLS: Final = 128
+MAX_CONNECTIONS: Final = 32
+"""Per host, so that one slow host never keeps the others waiting."""
+KEEP_ALIVE: Final = 5.0
+
+log = logging.getLogger(__name__)
+
+Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
+
+
+async def resolve(host: str, port: int) -> Sequence[str]:
+    """The addresses of a name as this machine sees them."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+class CheckedBackend(httpcore2.AnyIOBackend):
+    """Connects to addresses only, and to none before all addresses of the name have been judged."""
+
+    def __init__(self, allowed: Allowed, resolver: Resolver) -> None:
+        self._allowed = allowed
+        self._resolve = resolver
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        if is_address(host):
+            addresses: Sequence[str] = [host]
+            check_address(host, port, self._allowed)
+        else:
+            addresses = await self._addresses(host, port)
+        # One dead address of several must not eat the whole deadline.
+        patience = timeout if len(addresses) == 1 else 3.0
+        for address in addresses[:-1]:
+            try:
+                return await super().connect_tcp(address, port, patience, local_address, socket_options)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
+                continue
+        return await super().connect_tcp(addresses[-1], port, timeout, local_address, socket_options)
+
+    async def _addresses(self, host: str, port: int) -> Sequence[str]:
+        try:
+            addresses = await self._resolve(host, port)
+        except (OSError, UnicodeError):
+            addresses = ()
+        if not addresses:
+            raise Unreachable(_("%(host)s cannot be found"), host=host)
+        for address in addresses:
+            try:
+                check_address(address, port, self._allowed)
+            except DeniedAddress as denied:
+                log.warning("%s leads to %s: %s", host, address, denied.reason)
+                raise DeniedAddress(_("%(host)s does not lead to a public address"), host=host) from None
+        return addresses
+
+
+_Key: TypeAlias = tuple[Allowed, Resolver, ssl.SSLContext | None, bytes, bytes, int | None]
+
+
+class _Kept:
+    """The connection pools of one event loop: one per host and per list of allowed networks, no cookies, no logins."""
+
+    def __init__(self) -> None:
+        self.pools: OrderedDict[_Key, httpcore2.AsyncConnectionPool] = OrderedDict()
+        self.keeper = self._keep()
+
+    async def _keep(self) -> AsyncIterator[None]:
+        """Runs to its end when the loop shuts its generators down: the one notice that a loop gives before it ends."""
+        try:
+            yield
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        pools = list(self.pools.values())
+        self.pools.clear()
+        for pool in pools:
+            await pool.aclose()
+
+
+_kept: dict[asyncio.AbstractEventLoop, _Kept] = {}
+
+
+@cache
+def default_ssl_context() -> ssl.SSLContext:
+    return httpx2.create_ssl_context(trust_env=False)
+
+
+async def pool_for(
+    target: httpx2.URL, allowed: Allowed, resolver: Resolver, ssl_context: ssl.SSLContext | None
+) -> httpcore2.AsyncConnectionPool:
+    loop = asyncio.get_running_loop()
+    kept = _kept.get(loop)
+    if kept is None:
+        for ended in [other for other in _kept if other.is_closed()]:
+            del _kept[ended]
+        kept = _kept[loop] = _Kept()
+        await anext(kept.keeper)
+    key = (allowed, resolver, ssl_context, target.raw_scheme, target.raw_host, target.port)
+    pool = kept.pools.get(key)
+    if pool is not None:
+        kept.pools.move_to_end(key)
+        return pool
+    if len(kept.pools) >= MAX_POOLS:
+        for old, idle in list(kept.pools.items()):
+            if all(connection.is_idle() for connection in idle.connections):
+                del kept.pools[old]
+                await idle.aclose()
+                break
+    pool = kept.pools[key] = httpcore2.AsyncConnectionPool(
+        ssl_context=ssl_context or default_ssl_context(),
+        max_connections=MAX_CONNECTIONS,
+        max_keepalive_connections=MAX_CONNECTIONS // 4,
+        keepalive_expiry=KEEP_ALIVE,
+        network_backend=CheckedBackend(allowed, resolver),
+    )
+    return pool
+
+
+async def close() -> None:
+    """Close the connections that this event loop keeps."""
+    if (kept := _kept.get(asyncio.get_running_loop())) is not None:
+        await kept.close()

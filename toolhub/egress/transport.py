@@ -1,0 +1,104 @@
+"""For clients of other protocols that bring their own HTTP (MCP): the same checks under an httpx2 client.
+
+Every request's URL is judged, every connection goes to an address that was judged, nothing comes packed, and an answer
+that is not an event stream has a cap. Redirects and proxies are for the client not to follow: build it with
+`checked_client`.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Mapping
+
+import httpcore2
+import httpx2
+from django.utils.translation import gettext_noop as _
+
+from .addresses import Allowed
+from .connections import CheckedBackend, Resolver, default_ssl_context, resolve
+from .errors import DeniedAddress, EgressError, TooLarge
+from .urls import parse_url
+
+MAX_CONNECTIONS = 16
+KEEP_ALIVE = 15.0
+
+
+class EgressRefused(httpx2.TransportError):
+    """An EgressError on its way through a client that knows its own errors only; `reason` is not for the caller."""
+
+    def __init__(self, error: EgressError, request: httpx2.Request | None = None) -> None:
+        super().__init__(str(error), request=request)
+        self.reason: str = getattr(error, "reason", "")
+        self.error = error
+
+    @property
+    def in_words(self) -> str:
+        return self.error.in_words
+
+
+class _Capped(httpx2.AsyncByteStream):
+    def __init__(self, stream: httpx2.AsyncByteStream, most: int) -> None:
+        self._stream, self._left, self._most = stream, most, most
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._stream:
+            self._left -= len(chunk)
+            if self._left < 0:
+                raise EgressRefused(TooLarge(_("the answer is larger than %(most)d bytes"), most=self._most))
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class CheckedTransport(httpx2.AsyncHTTPTransport):
+    def __init__(self, allowed: Allowed, resolver: Resolver, context: ssl.SSLContext, max_bytes: int) -> None:
+        super().__init__(verify=context, trust_env=False)
+        # The one part of its pool that we replace: what opens connections.
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=context,
+            max_connections=MAX_CONNECTIONS,
+            max_keepalive_connections=MAX_CONNECTIONS // 4,
+            keepalive_expiry=KEEP_ALIVE,
+            network_backend=CheckedBackend(allowed, resolver),
+        )
+        self._max_bytes = max_bytes
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        try:
+            parse_url(str(request.url))
+            request.headers["accept-encoding"] = "identity"
+            response = await super().handle_async_request(request)
+        except EgressError as error:
+            raise EgressRefused(error, request) from None
+        if response.has_redirect_location:
+            await response.aclose()
+            led_on = _("%(host)s answers with a redirect (status %(status)d)")
+            raise EgressRefused(DeniedAddress(led_on, host=request.url.host, status=response.status_code), request)
+        if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
+            await response.aclose()
+            raise EgressRefused(EgressError(_("the answer is packed, which was not asked for")), request)
+        streaming = response.headers.get("content-type", "").strip().lower().startswith("text/event-stream")
+        if not streaming and isinstance(response.stream, httpx2.AsyncByteStream):
+            response.stream = _Capped(response.stream, self._max_bytes)
+        return response
+
+
+def checked_client(
+    *,
+    headers: Mapping[str, str] | None = None,
+    timeout: float,
+    read_timeout: float | None = None,
+    max_bytes: int,
+    allowed: Allowed = (),
+    resolver: Resolver = resolve,
+    ssl_context: ssl.SSLContext | None = None,
+) -> httpx2.AsyncClient:
+    """`read_timeout` is how long a stream may be silent; None: as long as it likes."""
+    return httpx2.AsyncClient(
+        headers=dict(headers or {}),
+        timeout=httpx2.Timeout(timeout, read=read_timeout),
+        transport=CheckedTransport(allowed, resolver, ssl_context or default_ssl_context(), max_bytes),
+        follow_redirects=False,
+        trust_env=False,
+    )

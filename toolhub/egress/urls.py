@@ -1,0 +1,68 @@
+"""Which URLs may be asked for, and how a parameter becomes part of one."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import quote
+
+import httpx2
+from django.utils.translation import gettext_noop as _
+
+from .addresses import is_address
+from .errors import Denied, DeniedAddress
+
+MAX_URL: Final = 8192
+
+_FORBIDDEN_IN_URL: Final = re.compile(r"[\x00-\x20\x7f\\]")
+_NUMERIC_LABEL: Final = re.compile(r"(?:[0-9]+|0[xX][0-9a-fA-F]*)\Z")
+
+
+def parse_url(url: str) -> httpx2.URL:
+    """`url` if it is a plain http or https URL; raises DeniedAddress."""
+    if len(url) > MAX_URL:
+        raise DeniedAddress(_("the URL is longer than %(most)d characters"), most=MAX_URL)
+    if _FORBIDDEN_IN_URL.search(url):
+        raise DeniedAddress(_("the URL has a blank, a backslash or a control character"))
+    try:
+        parsed = httpx2.URL(url)
+        host, port = parsed.raw_host.decode("ascii"), parsed.port
+    except (httpx2.InvalidURL, ValueError):
+        raise DeniedAddress(_("this is not a URL")) from None
+    if parsed.scheme not in ("http", "https"):
+        raise DeniedAddress(_("only http and https URLs are allowed"))
+    if parsed.userinfo or "@" in url.partition("//")[2].partition("/")[0].partition("?")[0].partition("#")[0]:
+        raise DeniedAddress(_("a URL must not carry a user name or password"))
+    if not host or (port is not None and not 1 <= port <= 65535):
+        raise DeniedAddress(_("the URL has no host, or a port that does not exist"))
+    if "%" in host:
+        raise DeniedAddress(_("a host must not name a network interface"))
+    # 0x7f.1, 2130706433, 127.1: every reader takes them for something else.
+    if _NUMERIC_LABEL.match(host.rstrip(".").rpartition(".")[2]) and not is_address(host):
+        raise DeniedAddress(_("%(host)s is not how an address is written"), host=host)
+    return parsed
+
+
+def ensure_below(base: str, url: str) -> str:
+    """`url` in its final spelling if it has the origin of `base` and a path below it, however it was put together."""
+    root, final = parse_url(base), parse_url(url)
+    prefix = root.path.rstrip("/")
+    if (root.scheme, root.raw_host, root.port) != (final.scheme, final.raw_host, final.port):
+        raise DeniedAddress(_("the URL leads to another host than the tool's own"))
+    if final.path.rstrip("/") != prefix and not final.path.startswith(prefix + "/"):
+        raise DeniedAddress(_("the URL leaves the path of the tool"))
+    return str(final)
+
+
+def safe_path_value(value: object) -> str:
+    """One parameter as one segment of a path, quoted; refuses what could name another segment."""
+    if isinstance(value, bool):
+        text = "true" if value else "false"
+    elif isinstance(value, str | int | float):
+        text = str(value)
+    else:
+        raise Denied(_("a value in a path must be text or a number"))
+    if text in ("", ".", "..") or re.search(r"[/\\\x00-\x1f\x7f]", text):
+        odd = _("a value in a path must not be empty, '.' or '..', nor contain slashes or control characters")
+        raise Denied(odd)
+    return quote(text, safe="")

@@ -1,0 +1,205 @@
+"""Read settings from the environment. Every failure names the variable and what was expected."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+
+TRUE = frozenset({"1", "true", "yes", "on"})
+FALSE = frozenset({"0", "false", "no", "off"})
+
+
+def text(name: str, default: str = "") -> str:
+    """The variable without surrounding blanks; empty counts as not set."""
+    return os.environ.get(name, "").strip() or default
+
+
+def secret(name: str) -> str:
+    """The variable, or the content of the file that NAME_FILE names. Both at once is refused."""
+    value, path = text(name), text(f"{name}_FILE")
+    if value and path:
+        raise ImproperlyConfigured(f"{name} and {name}_FILE are both set: keep one.")
+    if not path:
+        return value
+    try:
+        content = Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ImproperlyConfigured(f"{name}_FILE: cannot read {path}: {error}") from error
+    if not content:
+        raise ImproperlyConfigured(f"{name}_FILE: {path} is empty.")
+    return content
+
+
+def boolean(name: str, default: bool) -> bool:
+    value = text(name).lower()
+    if not value:
+        return default
+    if value in TRUE:
+        return True
+    if value in FALSE:
+        return False
+    raise ImproperlyConfigured(f"{name} must be one of 1, true, yes, on, 0, false, no, off; it is {value!r}.")
+
+
+def integer(name: str, default: int, *, minimum: int = 0, maximum: int = 10**12) -> int:
+    value = text(name)
+    if not value:
+        return default
+    try:
+        number = int(value)
+    except ValueError:
+        raise ImproperlyConfigured(f"{name} must be a whole number; it is {value!r}.") from None
+    if not minimum <= number <= maximum:
+        raise ImproperlyConfigured(f"{name} must be between {minimum} and {maximum}; it is {number}.")
+    return number
+
+
+def rate(name: str, default: str) -> str:
+    """How many in how long, as 60/m or 100/10s."""
+    value = text(name, default)
+    number, _, period = value.partition("/")
+    length = period[:-1] or "1"
+    if not (number.isdecimal() and length.isdecimal() and int(length) and period[-1:] in {"s", "m", "h", "d"}):
+        raise ImproperlyConfigured(f"{name} must be a rate such as 60/m (s, m, h or d); it is {value!r}.")
+    return value
+
+
+def words(name: str, default: tuple[str, ...] = ()) -> list[str]:
+    """A list separated by commas."""
+    return [word.strip() for word in text(name).split(",") if word.strip()] or list(default)
+
+
+def url(name: str, default: str = "") -> str:
+    """An http or https address without a path's trailing slash, query or fragment."""
+    value = text(name, default)
+    if not value:
+        return ""
+    try:
+        parts = urlsplit(value)
+        valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and not parts.query and not parts.fragment
+        _ = parts.port
+    except ValueError:
+        valid = False
+    if not valid:
+        raise ImproperlyConfigured(f"{name} must look like https://tools.example.com; it is {value!r}.")
+    return value.rstrip("/")
+
+
+def database(name: str, default_file: Path) -> dict[str, object]:
+    """Django's settings for one database: SQLite in a file, or postgresql://user:password@host:port/name.
+
+    Both are set up so that a committed row survives a power cut: WAL with synchronous=FULL and IMMEDIATE
+    transactions on SQLite (DEFERRED ones fail under concurrent writers), synchronous_commit=on on PostgreSQL.
+    """
+    value = secret(name) or f"sqlite:///{default_file}"
+    try:
+        parts = urlsplit(value)
+        port = parts.port
+    except ValueError as error:
+        raise ImproperlyConfigured(f"{name} is not an address: {error}") from error
+    if parts.scheme == "sqlite":
+        path = unquote(parts.path)
+        if len(path) < 2 or parts.netloc:
+            raise ImproperlyConfigured(
+                f"{name}: SQLite needs a file, as in sqlite:////var/lib/toolhub/toolhub.sqlite3."
+            )
+        return {
+            "ENGINE": "django.db.backends.sqlite3",
+            "NAME": path[1:] if path.startswith("//") else path,
+            "OPTIONS": {
+                "transaction_mode": "IMMEDIATE",
+                "timeout": 20,
+                "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA busy_timeout=20000;",
+            },
+        }
+    if parts.scheme in {"postgres", "postgresql"}:
+        database_name = unquote(parts.path.lstrip("/"))
+        if not database_name:
+            raise ImproperlyConfigured(f"{name} names no database: postgresql://user:password@host:5432/NAME.")
+        options: Mapping[str, object] = dict(parse_qsl(parts.query))
+        return {
+            "ENGINE": "django.db.backends.postgresql",
+            "NAME": database_name,
+            "USER": unquote(parts.username or ""),
+            "PASSWORD": unquote(parts.password or ""),
+            "HOST": unquote(parts.hostname or ""),
+            "PORT": str(port or ""),
+            "CONN_HEALTH_CHECKS": True,
+            "CONN_MAX_AGE": 60,
+            "OPTIONS": {"connect_timeout": 3, "options": "-c synchronous_commit=on", **options},
+        }
+    raise ImproperlyConfigured(
+        f"{name} must start with sqlite:/// or postgresql://, not {parts.scheme or 'nothing'}://."
+    )
+
+
+def named_databases(name: str, value: str) -> dict[str, str]:
+    """{name: address} from pairs name=sqlite:////path or name=postgresql://..., one a line or separated by blanks."""
+    found: dict[str, str] = {}
+    for pair in value.split():
+        key, equals, address = pair.partition("=")
+        if not equals or not re.fullmatch(r"[a-z0-9_]{1,64}", key) or key in found:
+            raise ImproperlyConfigured(
+                f"{name}: each entry is a name of its own (a-z, 0-9, _), = and an address: sales=sqlite:////srv/s.db."
+            )
+        scheme = address.partition("://")[0]
+        if scheme not in {"sqlite", "postgres", "postgresql"}:
+            raise ImproperlyConfigured(
+                f"{name}: {key} must be sqlite:////path or postgresql://user:password@host/name."
+            )
+        found[key] = address
+    return found
+
+
+def redis(name: str) -> str:
+    value = secret(name)
+    if value and urlsplit(value).scheme not in {"redis", "rediss", "unix"}:
+        raise ImproperlyConfigured(f"{name} must start with redis://, rediss:// or unix://.")
+    return value
+
+
+def text_key() -> str:
+    return secrets.token_urlsafe(50)
+
+
+def fernet_key() -> str:
+    """32 random bytes, as cryptography's Fernet wants them."""
+    return base64.urlsafe_b64encode(os.urandom(32)).decode("ascii")
+
+
+def generated_secret(path: Path, make: Callable[[], str] = text_key) -> str:
+    """A random key that lives in `path`: made once, by whichever process comes first, and read by all others.
+
+    The key is written whole to a file of its own and then linked to its name, so that no process ever reads half
+    of one and two that start together agree.
+    """
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise ImproperlyConfigured(f"cannot read the key in {path}: {error}") from error
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(make())
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            pass
+        finally:
+            draft.unlink()
+        return path.read_text(encoding="ascii").strip()
+    except OSError as error:
+        raise ImproperlyConfigured(f"cannot keep a generated key in {path}: {error}") from error

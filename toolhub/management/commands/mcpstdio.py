@@ -1,0 +1,59 @@
+"""`manage.py mcpstdio`: serve one MCP client over stdin and stdout, as the owner of a token."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from toolhub.access import bearer
+from toolhub.server import stopping
+from toolhub.transports import stdio
+
+
+class Command(BaseCommand):
+    help = "Serve one MCP client over stdin and stdout. The token comes from a file or from TOOLHUB_TOKEN."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--token-file", metavar="FILE", help="a file that holds the access token (default: TOOLHUB_TOKEN)"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        sink = stdio.take_stdout()
+        token = read_token(options["token_file"])
+        try:
+            credential = bearer.authenticate_now(token)
+        except bearer.BadToken as bad:
+            raise CommandError(
+                f"The token was refused: {bad.reason}. Make one with `manage.py createtoken USER`."
+            ) from None
+
+        async def run() -> None:
+            await stopping.start()
+            try:
+                await stdio.serve(credential, token, os.fdopen(os.dup(0), "rb"), sink)
+            finally:
+                await stopping.stop(settings.STOP_SECONDS)
+
+        asyncio.run(run())
+
+
+def read_token(path: str | None) -> str:
+    if path is None:
+        token = os.environ.get("TOOLHUB_TOKEN", "").strip()
+        if not token:
+            raise CommandError("Give a token: --token-file FILE, or the variable TOOLHUB_TOKEN.")
+        return token
+    try:
+        token = Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"Cannot read the token in {path}: {error}") from error
+    if not token:
+        raise CommandError(f"{path} is empty.")
+    return token

@@ -1,0 +1,141 @@
+"""`manage.py quickstart`: from nothing to a running hub with an account, a token and tools to call."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import sys
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from catalog import catalogue_example, catalogue_upstream
+from toolhub.access.models import AccessToken
+
+
+class Command(BaseCommand):
+    help = "Set up the embedded default (SQLite, one process) with an example catalogue, say where to go, and serve it."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--port", type=int, default=8000, help="the port to serve on (default: 8000)")
+        parser.add_argument("--data", help="the folder that holds everything (default: TOOLHUB_DATA_DIR or .data)")
+        parser.add_argument(
+            "--json", action="store_true", help="first print one line of JSON with addresses and accounts"
+        )
+        parser.add_argument("--no-serve", action="store_true", help="set up only")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        start_again_with(options["data"], options["port"])
+        if settings.DATABASES["default"]["ENGINE"] != "django.db.backends.sqlite3":
+            raise CommandError(
+                "quickstart sets up the embedded SQLite default. Unset TOOLHUB_DATABASE_URL, or use migrate and serve."
+            )
+        if not options["no_serve"]:
+            refuse_taken(options["port"])
+        settings.DATA_DIR.mkdir(parents=True, exist_ok=True, mode=0o700)
+        call_command("migrate", interactive=False, verbosity=0)
+        password = first_admin()
+        user, token = first_user()
+        catalogue_example.load()
+        facts = {
+            "url": settings.PUBLIC_URL,
+            "admin_url": f"{settings.PUBLIC_URL}/admin/",
+            "admin_username": "admin",
+            "admin_password": password,
+            "mcp_url": f"{settings.PUBLIC_URL}/mcp",
+            "websocket_url": f"{settings.PUBLIC_URL.replace('http', 'ws', 1)}/ws/mcp",
+            "username": user,
+            "token": token,
+        }
+        if options["json"]:
+            self.stdout.write(json.dumps(facts))
+            self.stderr.writelines(line.strip() for line in example_upstream())
+        else:
+            self.stdout.write(welcome(facts))
+        self.stdout.flush()
+        if not options["no_serve"]:
+            call_command("serve", port=options["port"], stderr=StringIO() if options["json"] else self.stderr)
+
+
+def start_again_with(data: str | None, port: int) -> None:
+    """Settings are read when the process starts: what the options change is put into the environment of a new start."""
+    wanted = {}
+    if data and Path(data).absolute() != settings.DATA_DIR:
+        wanted["TOOLHUB_DATA_DIR"] = str(Path(data).absolute())
+    if "TOOLHUB_PUBLIC_URL" not in os.environ and f"http://localhost:{port}" != settings.PUBLIC_URL:
+        wanted["TOOLHUB_PUBLIC_URL"] = f"http://localhost:{port}"
+    if wanted:
+        os.environ.update(wanted)
+        sys.stdout.flush()
+        os.execv(sys.executable, [sys.executable, *sys.argv])  # noqa: S606
+
+
+def refuse_taken(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except (OSError, OverflowError) as error:
+            raise CommandError(f"Port {port} cannot be used: {error}. Choose another with --port.") from error
+
+
+def first_admin() -> str | None:
+    """The password of the `admin` account, when this is the run that makes it."""
+    if User.objects.filter(username="admin").exists():
+        return None
+    password = secrets.token_urlsafe(12)
+    User.objects.create_superuser("admin", password=password)
+    return password
+
+
+def first_user() -> tuple[str, str | None]:
+    """The `demo` user and, when this is the run that makes it, a token of theirs."""
+    user, made = User.objects.get_or_create(username="demo")
+    if not made:
+        return user.username, None
+    user.set_unusable_password()
+    user.save()
+    _, token = AccessToken.objects.issue(user, name="quickstart")
+    return user.username, token
+
+
+def example_upstream() -> list[str]:
+    """Whether the example of another MCP server can be used, and where."""
+    standing = catalogue_upstream.standing()
+    if standing is None:
+        return []
+    number, problem = standing
+    place = f"{settings.PUBLIC_URL}/admin/catalog/upstream/{number}/tools/"
+    return [f"  Example upstream       {f'off: {problem} See' if problem else 'list its tools at'} {place}"]
+
+
+def welcome(facts: dict[str, str | None]) -> str:
+    url, mcp, token = facts["url"], facts["mcp_url"], facts["token"]
+    password = facts["admin_password"] or "(the password of the first run)"
+    lines = [
+        "",
+        f"  toolhub is ready at {url}",
+        "",
+        f"  Connect an AI client   {mcp}",
+        f"  with the token         {token or '(shown on the first run; another: createtoken demo)'}",
+        "",
+        f"  Manage tools           {facts['admin_url']}",
+        f"  as                     admin / {password}",
+        *example_upstream(),
+        "",
+    ]
+    if token:
+        lines += [
+            "  For example, with Claude Code:",
+            f"    claude mcp add --transport http toolhub {mcp} \\",
+            f'      --header "Authorization: Bearer {token}"',
+            "",
+        ]
+    return "\n".join([*lines, "  Press Ctrl+C to stop.", ""])

@@ -1,0 +1,75 @@
+"""`manage.py serve`: Daphne with one or several worker processes behind one port."""
+
+from __future__ import annotations
+
+from argparse import SUPPRESS
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+
+from toolhub.management import workers
+
+
+class Command(BaseCommand):
+    help = "Serve toolhub with Daphne. More than one worker needs PostgreSQL and Redis."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: 127.0.0.1)")
+        parser.add_argument("--port", type=int, default=8000, help="the port to listen on (default: 8000)")
+        parser.add_argument("--workers", type=int, default=1, help="how many processes share the port (default: 1)")
+        parser.add_argument("--descriptor", type=int, help=SUPPRESS)
+        parser.add_argument("--supervisor", type=int, help=SUPPRESS)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["descriptor"] is not None:
+            raise SystemExit(run([f"fd:fileno={options['descriptor']}"], options["supervisor"]))
+        count = options["workers"]
+        if count < 1:
+            raise CommandError("--workers must be at least 1.")
+        if count > 1:
+            refuse_without_shared_stores()
+        refuse_old_database()
+        try:
+            listener = workers.listen(options["host"], options["port"])
+        except (OSError, OverflowError) as error:
+            raise CommandError(
+                f"Cannot listen on {options['host']}:{options['port']}: {error}. Choose another --port."
+            ) from error
+        self.stderr.write(
+            f"toolhub listens on http://{options['host']}:{listener.getsockname()[1]} ({count} worker(s))"
+        )
+        if count == 1:
+            raise SystemExit(run([f"fd:fileno={listener.fileno()}"]))
+        connection.close()
+        supervisor = workers.Supervisor(listener, workers.worker_command("serve"), count, settings.STOP_SECONDS + 10)
+        raise SystemExit(supervisor.run())
+
+
+def refuse_without_shared_stores() -> None:
+    """Workers agree through PostgreSQL and Redis; without them each would have sessions and limits of its own."""
+    missing = []
+    if connection.vendor != "postgresql":
+        missing.append("PostgreSQL (TOOLHUB_DATABASE_URL=postgresql://...)")
+    if not settings.REDIS_URL:
+        missing.append("Redis (TOOLHUB_REDIS_URL=redis://...)")
+    if missing:
+        raise CommandError(
+            f"More than one worker needs {' and '.join(missing)}: sessions, limits and news are shared through them."
+        )
+
+
+def refuse_old_database() -> None:
+    executor = MigrationExecutor(connection)
+    if executor.migration_plan(executor.loader.graph.leaf_nodes()):
+        raise CommandError("The database is not up to date. Run `python manage.py migrate` first.")
+
+
+def run(endpoints: list[str], supervisor: int | None = None) -> int:
+    """Serve in this process until a signal ends it; the exit status."""
+    # Twisted's reactor is installed by this import and must not be when a mere command starts.
+    from toolhub.management import running
+
+    return running.serve(endpoints, supervisor)

@@ -1,0 +1,230 @@
+"""Daphne, as toolhub runs it: bounded requests, paced answers, and a stop that lets running calls end.
+
+Stock Daphne buffers a request of any size before the application sees a byte of it, never slows a sender down for a
+reader that does not read, and on SIGTERM cancels what runs (a half-sent request even breaks its shut-down).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from typing import Any
+
+from daphne.http_protocol import HTTPFactory, WebRequest
+from daphne.server import Server
+from daphne.ws_protocol import WebSocketProtocol
+from django.conf import settings
+from twisted.internet import defer, reactor
+
+log = logging.getLogger("toolhub.serving")
+
+WRITE_AHEAD = 1_048_576
+"""Bytes that may wait in a connection's buffer before whoever streams to it has to wait."""
+STUCK_READER_SECONDS = 60.0
+LEAVING = (WebSocketProtocol.STATE_CLOSING, WebSocketProtocol.STATE_CLOSED)
+
+
+class BoundedRequest(WebRequest):  # type: ignore[misc]
+    """A request that is refused with 413 as soon as it announces, or sends, more than the settings allow."""
+
+    refused = False
+    received = 0
+    application_queue: asyncio.Queue[dict[str, Any]] | None
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        # Twisted would parse forms that Django parses again, and spend a fifth of a small request's time on reading
+        # the Content-Type with the e-mail parser (measured, Twisted 26.10).
+        super().__init__(*args, parsePOSTFormSubmission=False, **options)
+
+    def gotLength(self, length: int | None) -> None:
+        if length is not None and length > settings.MAX_BODY_BYTES:
+            self.refuse()
+        else:
+            super().gotLength(length)
+
+    def handleContentChunk(self, data: bytes) -> None:
+        if self.refused:
+            return
+        self.received += len(data)
+        if self.received > settings.MAX_BODY_BYTES:
+            self.refuse()
+        else:
+            super().handleContentChunk(data)
+
+    def refuse(self) -> None:
+        self.refused = True
+        channel = self.channel
+        body = b'{"jsonrpc":"2.0","error":{"code":-32600,"message":"Request body too large"}}'
+        channel.transport.write(
+            b"HTTP/1.1 413 Content Too Large\r\nContent-Type: application/json\r\nConnection: close\r\n"
+            b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+        )
+        channel.loseConnection()
+
+    def process(self) -> Any:
+        if self.refused:
+            return None
+        # What the root of the site is, is not for a client to say; and one in other letters would be a 500 of Daphne's.
+        self.requestHeaders.removeHeader(b"daphne-root-path")
+        if not (self.method.isascii() and self.clientproto.isascii()):
+            self.basic_error(400, b"Bad Request", "Invalid characters in the request line")
+            return None
+        return super().process()
+
+    def connectionLost(self, reason: Any) -> None:
+        # Daphne's own version trips over a request that is dropped while its headers are still coming.
+        if self.application_queue is not None:
+            self.send_disconnect()
+            self.application_queue = None
+        super().connectionLost(reason)
+
+
+class BoundedFactory(HTTPFactory):  # type: ignore[misc]
+    def log(self, request: Any) -> None:
+        """Nothing: Twisted would format an access log line for every request and throw it away."""
+
+    def buildProtocol(self, addr: Any) -> Any:
+        protocol = super().buildProtocol(addr)
+        protocol.requestFactory = BoundedRequest
+        return protocol
+
+
+class HubServer(Server):  # type: ignore[misc]
+    """One worker. `stopping` is set from the first signal on; a second signal ends it at once."""
+
+    def __init__(self, *args: Any, on_start: Any, on_stop: Any, supervisor: int | None = None, **options: Any) -> None:
+        super().__init__(*args, signal_handlers=False, **options)
+        self.on_start, self.on_stop, self.supervisor = on_start, on_stop, supervisor
+        self.stopping = False
+        self.exit_status = 0
+        self.ports: list[Any] = []
+        self.background: set[asyncio.Task[None]] = set()
+
+    def run(self) -> None:
+        reactor.callWhenRunning(self.started)
+        super().run()
+
+    def started(self) -> None:
+        loop = asyncio.get_event_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop_gracefully)
+        self.spawn(self.on_start())
+        if self.supervisor is not None:
+            self.watch_supervisor(loop)
+
+    def watch_supervisor(self, loop: asyncio.AbstractEventLoop) -> None:
+        if os.getppid() == self.supervisor:
+            loop.call_later(1.0, self.watch_supervisor, loop)
+        elif not self.stopping:
+            log.error("The supervisor is gone; this worker stops")
+            self.stop_gracefully()
+
+    def listen_success(self, port: Any) -> None:
+        super().listen_success(port)
+        self.ports.append(port)
+        # Server.run built the stock factory; the ports it opened hand every new connection to this one.
+        factory = BoundedFactory(self)
+        factory.doStart()
+        port.factory = factory
+        self.http_factory = factory
+
+    def listen_error(self, failure: Any) -> None:
+        self.exit_status = 1
+        super().listen_error(failure)
+
+    def spawn(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self.background.add(task)
+        task.add_done_callback(self.ended)
+
+    def ended(self, task: asyncio.Task[None]) -> None:
+        self.background.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.error("A background task of the server failed", exc_info=error)
+
+    def stop_gracefully(self) -> None:
+        if self.stopping:
+            log.warning("Stopping at once: a second signal came")
+            self.exit_status = 1
+            self.stop()
+            return
+        self.stopping = True
+        self.spawn(self.drain())
+
+    async def drain(self) -> None:
+        started = time.monotonic()
+        for port in self.ports:
+            port.stopListening()
+        try:
+            await self.on_stop()
+        except Exception:
+            log.exception("The stop did not go as planned")
+            self.exit_status = 1
+        log.info("Stopped after %.1f s", time.monotonic() - started)
+        self.stop()
+
+    def kill_all_applications(self) -> Any:
+        """Cancel what is still open (idle streams, half-sent requests) and wait for it, 2 s at most."""
+        running = [
+            instance
+            for details in self.connections.values()
+            if (instance := details.get("application_instance")) is not None and not instance.done()
+        ]
+        for instance in running:
+            instance.cancel()
+        if not running:
+            return None
+        return defer.Deferred.fromFuture(asyncio.ensure_future(asyncio.wait(running, timeout=2)))
+
+    async def handle_reply(self, protocol: Any, message: dict[str, Any]) -> None:
+        # Daphne's own version without one coroutine more per message, and with a brake.
+        details = self.connections.get(protocol)
+        if details is None or "disconnected" in details:
+            return
+        try:
+            self.check_headers_type(message)
+        except ValueError:
+            protocol.basic_error(500, b"Server Error", "Server Error")
+            raise
+        if message["type"] == "websocket.close" and protocol.state == WebSocketProtocol.STATE_OPEN:
+            # Daphne's own way refuses all codes but 1000 and 3000 to 4999: none of 1001, 1008, 1009 and 1013.
+            protocol.sendCloseFrame(code=message.get("code") or 1000)
+            return
+        if message["type"] == "websocket.send" and protocol.state in LEAVING:
+            # The client is leaving and the event that says so is on its way: nobody is there to read this.
+            return
+        protocol.handle_reply(message)
+        if message.get("more_body") or message["type"] == "websocket.send":
+            await self.pace(protocol)
+
+    async def pace(self, protocol: Any) -> None:
+        """Wait while the connection holds more than WRITE_AHEAD bytes; drop a reader that takes nothing for long."""
+        waited_since, least = time.monotonic(), None
+        while self.is_open(protocol) and (waiting := unsent(protocol)) > WRITE_AHEAD:
+            if least is None or waiting < least:
+                least, waited_since = waiting, time.monotonic()
+            elif time.monotonic() - waited_since > STUCK_READER_SECONDS:
+                log.info("Dropped a reader that took nothing for %d s", STUCK_READER_SECONDS)
+                if isinstance(protocol, WebSocketProtocol):
+                    protocol.dropConnection(abort=True)
+                else:
+                    protocol.channel.forceAbortClient()
+                return
+            await asyncio.sleep(0.02)
+
+    def is_open(self, protocol: Any) -> bool:
+        details = self.connections.get(protocol)
+        return details is not None and "disconnected" not in details and not getattr(protocol, "finished", False)
+
+
+def unsent(protocol: Any) -> int:
+    """Bytes written to the connection of a request or a WebSocket that the operating system has not taken yet."""
+    transport = getattr(getattr(protocol, "channel", protocol), "transport", None)
+    transport = getattr(transport, "_channel", transport)
+    transport = getattr(transport, "transport", transport)
+    if transport is None or not hasattr(transport, "dataBuffer"):
+        return 0
+    return int(len(transport.dataBuffer) - transport.offset + transport._tempDataLen)

@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
+
+
+class PagesConfig(AppConfig):
+    name = "toolhub.pages"
+    label = "pages"
+    verbose_name = _("Pages")
+
+    def ready(self) -> None:
+        from toolhub.pages import access_actions
+
+        # By now the admin has imported every app's admin module.
+        access_actions.connect()

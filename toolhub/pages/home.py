@@ -1,0 +1,186 @@
+"""The admin's home page: what the hub does, at a glance, and for a new one what to do next.
+
+Who looks decides what is asked: a card whose list the person may not open is not worked out either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from audit import checking, clock, counts, outcomes, texts
+from audit.counts import Report, Slot
+from audit.readonly import calls_address
+from catalog.models import Grant, Tool
+from toolhub.access.models import AccessToken
+from toolhub.pages import home_charts
+from toolhub.server import presence
+
+PERIODS = {
+    "24h": gettext_lazy("24 hours"),
+    "7d": gettext_lazy("7 days"),
+    "30d": gettext_lazy("30 days"),
+}
+
+
+@dataclass(slots=True)
+class Number:
+    """One number and the list behind it."""
+
+    label: str
+    value: str
+    href: str
+    note: str = ""
+    tone: str = ""
+
+
+def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
+    """What templates/admin/index.html shows (UNFOLD["DASHBOARD_CALLBACK"])."""
+    period = request.GET.get("period", "")
+    period = period if period in PERIODS else "24h"
+    may = request.user.has_perm
+    context["title"] = _("Overview")
+    context["steps"] = steps(request)
+    context["numbers"] = list(_others(request))
+    if may("audit.view_call"):
+        report = counts.report(period)
+        context |= {
+            "periods": [(key, words, key == period) for key, words in PERIODS.items()],
+            "report": report,
+            "counting": report.counted <= report.start,
+            "numbers": [*_of_calls(report, may("catalog.view_tool")), *context["numbers"]],
+            "outcomes": _outcomes(report),
+            "chart": home_charts.bars(report, period),
+            "chart_options": home_charts.options(stacked=True),
+            "durations": home_charts.line(report, period),
+            "duration_options": home_charts.options(stacked=False),
+            "rows": [_table_row(slot, period) for slot in reversed(report.slots)],
+            "series": [str(label) for label, _members, _colour in home_charts.SERIES],
+            "busiest": [_tools(report), _users(report)],
+        }
+    if may("audit.view_verification"):
+        context["chain"] = checking.state()
+    return context
+
+
+def calls(start: datetime, end: datetime | None = None, **filters: str) -> str:
+    """The address of the list of calls that began in that time."""
+    values = {**filters, "since": clock.address(start)}
+    if end is not None:
+        values["until"] = clock.address(end)
+    return calls_address(**values)
+
+
+def _of_calls(report: Report, may_see_tools: bool) -> Iterable[Number]:
+    found = report.outcomes
+    yield Number(_("Calls"), f"{report.calls:,}", calls(report.start))
+    slow = texts.duration(None if report.p95 is None else int(report.p95))
+    health = reverse("pages:health") if may_see_tools else calls(report.start)
+    yield Number(_("95 of 100 calls take at most"), slow or "–", health)
+    for label, outcome in ((_("Limits hit"), outcomes.LIMITED), (_("Refused"), outcomes.REFUSED)):
+        number = found[outcome]
+        yield Number(label, f"{number:,}", calls(report.start, outcome=outcome), tone="warning" if number else "")
+
+
+def _others(request: HttpRequest) -> Iterable[Number]:
+    may = request.user.has_perm
+    if may("catalog.view_tool"):
+        waiting = Tool.objects.filter(quarantined_since__isnull=False).exclude(proposed="").count()
+        yield Number(
+            _("Quarantined tools"),
+            f"{waiting:,}",
+            f"{reverse('admin:catalog_tool_changelist')}?quarantine=yes",
+            _("wait for review") if waiting else "",
+            "warning" if waiting else "",
+        )
+    if may("access.view_connections"):
+        found = presence.processes()
+        number = len(presence.connected(found)) + sum(process.left_out for process in found)
+        where = ngettext("on %(number)s process", "on %(number)s processes", len(found)) % {"number": len(found)}
+        yield Number(_("Connected clients"), f"{number:,}", reverse("pages:sessions"), where if found else "")
+
+
+def _outcomes(report: Report) -> list[tuple[str, str, str]]:
+    """(outcome, how many, the list) of those that occurred, the most frequent first."""
+    words = dict(outcomes.CHOICES)
+    return [
+        (str(words.get(outcome, outcome)), f"{number:,}", calls(report.start, outcome=outcome))
+        for outcome, number in report.outcomes.most_common()
+    ]
+
+
+def _table_row(slot: Slot, period: str) -> dict[str, Any]:
+    """The chart's numbers, for those who cannot see it."""
+    return {
+        "label": clock.shown(slot.start, "minutes"),
+        "href": calls(slot.start, slot.end),
+        "numbers": home_charts.grouped(slot.outcomes),
+        "p95": texts.duration(None if slot.p95 is None else int(slot.p95)) or "–",
+    }
+
+
+def _tools(report: Report) -> dict[str, Any]:
+    rows = [
+        (texts.visible(name[:80]), f"{number:,}", calls(report.start, tool=name), f"{bad:,}" if bad else "",
+         calls(report.start, tool=name, outcome="not_ok"))
+        for name, number, bad in report.tools
+    ]  # fmt: skip
+    return {"title": _("Most called tools"), "column": _("tool"), "rows": rows, "empty": _("No tool was called.")}
+
+
+def _users(report: Report) -> dict[str, Any]:
+    names = get_user_model()._default_manager.in_bulk([key for key, _calls, _bad in report.users])
+    rows = []
+    for key, number, bad in report.users:
+        user = names.get(key)
+        name = user.get_username() if user is not None else ""
+        # A deleted account has no name to filter by any more.
+        rows.append(
+            (
+                texts.visible(name) or _("deleted account %(key)s") % {"key": key},
+                f"{number:,}",
+                calls(report.start, user=name) if name else "",
+                f"{bad:,}" if bad else "",
+                calls(report.start, user=name, outcome="not_ok") if name else "",
+            )
+        )
+    return {"title": _("Busiest users"), "column": _("user"), "rows": rows, "empty": _("Nobody called anything.")}
+
+
+def steps(request: HttpRequest) -> list[dict[str, Any]]:
+    """What is still to be done before a client can call a tool, for who may do it; nothing when all is done."""
+    may = request.user.has_perm
+    if not (may("catalog.add_tool") and may("catalog.add_grant")):
+        return []
+    add_tool, add_grant = reverse("admin:catalog_tool_add"), reverse("admin:catalog_grant_add")
+    found = [
+        (
+            Tool.objects.exists(),
+            _("Make a tool"),
+            _("A Python function, an HTTP API, a program, a database query, or a tool of another MCP server."),
+            add_tool,
+        ),
+        (
+            Grant.objects.exists(),
+            _("Grant it"),
+            _("Nobody sees a tool before a grant allows it: to a user, a group, or everyone."),
+            add_grant,
+        ),
+        (
+            AccessToken.objects.exists(),
+            _("Connect a client"),
+            _("Choose the AI client; the page makes a token and shows the exact steps."),
+            "/connect/",
+        ),
+    ]
+    if all(done for done, *_rest in found):
+        return []
+    return [{"done": done, "title": title, "text": text, "href": href} for done, title, text, href in found]

@@ -1,0 +1,175 @@
+"""Who is connected now, on all processes; end one connection, or revoke its token. Both are on record."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from django.contrib import messages
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_POST, require_safe
+
+from audit import actions, texts
+from toolhub.access import bearer
+from toolhub.access.models import AccessToken, ServingProcess
+from toolhub.pages.staff import page, staff_page
+from toolhub.server import presence, seen
+
+SHOWN = 100
+WAIT_SECONDS = 0.2
+"""How long the first look waits for what the processes say now; later ones show what came since."""
+DISCONNECT = "access.disconnect_client"
+REVOKE = "access.change_accesstoken"
+KINDS = {
+    seen.SESSION: gettext_lazy("HTTP session"),
+    seen.STREAM: gettext_lazy("listen stream"),
+    seen.WEBSOCKET: gettext_lazy("WebSocket"),
+    seen.STDIO: gettext_lazy("stdio"),
+    seen.STATELESS: gettext_lazy("HTTP, stateless"),
+}
+
+
+@staff_page("access.view_connections")
+@require_safe
+def sessions(request: HttpRequest) -> HttpResponse:
+    presence.ask()
+    if not request.GET.get("again"):
+        time.sleep(WAIT_SECONDS)
+    processes = presence.processes()
+    rows, total = _wanted(presence.connected(processes), request)
+    names = {process.pk: _name(process) for process in processes}
+    kind = request.GET.get("kind", "")
+    return page(
+        request,
+        "admin/pages/sessions.html",
+        _("Sessions"),
+        rows=[_shown(row, names) for row in rows],
+        total=total,
+        left_out=sum(process.left_out for process in processes),
+        processes=[(_name(process), process.host, _moment(process.started.timestamp())) for process in processes],
+        kinds=[(key, words, key == kind) for key, words in KINDS.items()],
+        q=request.GET.get("q", "")[:100],
+        filtered=bool(kind or request.GET.get("q")),
+        idle_minutes=int(seen.STATELESS_SECONDS // 60),
+        can_disconnect=request.user.has_perm(DISCONNECT),
+        can_revoke=request.user.has_perm(REVOKE),
+    )
+
+
+@staff_page("access.view_connections", DISCONNECT)
+@require_POST
+def disconnect(request: HttpRequest) -> HttpResponse:
+    """End the connection of the key in the body; one that has gone meanwhile is said to be gone."""
+    row = _row(request)
+    if row is None or row["kind"] == seen.STATELESS:
+        messages.warning(request, _("This connection has ended already."))
+        return _back(request)
+    with transaction.atomic():
+        actions.record("disconnected", "connection", f"{row['user']}: {_client(row)}", _facts(row), None)
+        presence.disconnect(row)
+    messages.success(
+        request, _("%(client)s of %(user)s was disconnected.") % {"client": _client(row), "user": row["user"]}
+    )
+    return _back(request)
+
+
+@staff_page("access.view_connections", REVOKE)
+@require_POST
+def revoke(request: HttpRequest) -> HttpResponse:
+    """Revoke the token of the connection of the key in the body: everything that uses it is closed and refused."""
+    row = _row(request)
+    kind, _colon, number = row["credential"].partition(":") if row is not None else ("", "", "")
+    token = AccessToken.objects.filter(pk=int(number)).first() if kind in _OF_TOKENS and number.isdecimal() else None
+    if token is None:
+        messages.warning(request, _("This connection has ended already."))
+    elif token.revoke():
+        messages.success(request, _("The token %(name)s was revoked; its clients are refused now.") % {"name": token})
+    else:
+        messages.info(request, _("The token %(name)s was revoked before.") % {"name": token})
+    return _back(request)
+
+
+_OF_TOKENS = frozenset({"token", "stdio"})
+
+
+def _wanted(rows: list[seen.Row], request: HttpRequest) -> tuple[list[seen.Row], int]:
+    """Those that the address asks for, at most `SHOWN`, and how many there are."""
+    kind, wanted = request.GET.get("kind", ""), request.GET.get("q", "").casefold().strip()[:100]
+    good = bearer.still_valid_now({row["credential"] for row in rows})
+    found = [
+        row
+        for row in rows
+        if row["credential"] in good
+        and (not kind or row["kind"] == kind)
+        and (not wanted or any(wanted in str(row[name]).casefold() for name in _SEARCHED))
+    ]
+    return found[:SHOWN], len(found)
+
+
+_SEARCHED = ("user", "client", "version", "revision", "address", "token")
+
+
+def _row(request: HttpRequest) -> seen.Row | None:
+    key = request.POST.get("key", "")
+    return next((row for row in presence.connected(presence.processes()) if row["key"] == key), None)
+
+
+def _shown(row: seen.Row, names: dict[str, str]) -> dict[str, Any]:
+    return {
+        "key": row["key"],
+        "user": texts.visible(row["user"]),
+        "user_link": reverse("admin:auth_user_change", args=(row["user_id"],)),
+        "calls_link": f"{reverse('admin:audit_call_changelist')}?credential={row['credential']}",
+        "client": texts.visible(row["client"][:80]) or _("says nothing about itself"),
+        "version": texts.visible(row["version"][:40]),
+        "token": texts.visible(row["token"]),
+        "has_token": row["credential"].partition(":")[0] in _OF_TOKENS,
+        "kind": KINDS.get(row["kind"], row["kind"]),
+        "open": row["kind"] in {seen.STREAM, seen.WEBSOCKET, seen.STDIO} or bool(row["streams"]),
+        "stateless": row["kind"] == seen.STATELESS,
+        "revision": row["revision"],
+        "address": row["address"],
+        "workers": ", ".join(names.get(worker, worker) for worker in row["workers"]),
+        "since": _moment(row["since"]),
+        "seen": _ago(row["seen"]),
+        "called": _ago(row["called"]),
+    }
+
+
+def _name(process: ServingProcess) -> str:
+    return _("process %(pid)s") % {"pid": process.pid}
+
+
+def _moment(seconds: float) -> datetime | None:
+    return datetime.fromtimestamp(seconds, UTC) if seconds else None
+
+
+def _ago(seconds: float) -> tuple[datetime, str] | None:
+    """The moment, and how long ago it was; None for never."""
+    moment = _moment(seconds)
+    if moment is None:
+        return None
+    past = max(0, int(time.time() - seconds))
+    if past < 60:
+        return moment, _("%(n)s s ago") % {"n": past}
+    if past < 3600:
+        return moment, _("%(n)s min ago") % {"n": past // 60}
+    return moment, _("%(n)s h ago") % {"n": past // 3600}
+
+
+def _client(row: seen.Row) -> str:
+    return texts.visible(f"{row['client']} {row['version']}".strip() or row["kind"])
+
+
+def _facts(row: seen.Row) -> dict[str, Any]:
+    names = ("user", "credential", "token", "client", "version", "kind", "revision", "address")
+    return {name: row[name] for name in names}
+
+
+def _back(request: HttpRequest) -> HttpResponse:
+    return HttpResponseRedirect(reverse("pages:sessions"))

@@ -1,0 +1,260 @@
+"""Try it: run a tool from its page in the admin, as oneself or as another user, and look at what comes back.
+
+The call goes through the one door. A page without scripts works by reloading; with them it is told of every change.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+from uuid import UUID
+
+from asgiref.sync import async_to_sync
+from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from audit import actions, texts
+from audit.watching import name_of
+from catalog import rule_words, snapshot, visible
+from catalog.errors import CatalogError, InvalidArguments, LimitReached, UnknownTool
+from catalog.models import Tool
+from catalog.views import credential_of
+from toolhub.access.middleware import ADMIN
+from toolhub.access.trying import MAY_TRY, MAY_TRY_AS
+from toolhub.pages import try_fields, try_owner, try_results, try_runs
+from toolhub.pages.staff import page, staff_page
+from toolhub.pages.try_form import Form, Question, Refused
+from toolhub.pages.view_as_rows import DISABLED, sentence
+from toolhub.wire.errors import McpError
+
+POLICY = f"{ADMIN}; media-src 'self'"
+"""The admin's, and sound: it comes from an address of ours."""
+
+_start = async_to_sync(try_runs.start)
+_at_owner = async_to_sync(try_owner.at_owner)
+
+
+@staff_page("catalog.view_tool", MAY_TRY)
+@never_cache
+@sensitive_post_parameters()
+@require_http_methods(["GET", "HEAD", "POST"])
+def try_tool(request: HttpRequest, pk: int) -> HttpResponse:
+    tool = get_object_or_404(Tool, pk=pk)
+    form = Form(request, tool)
+    if request.method == "POST" and "switch" in request.POST:
+        form.switch()
+    elif request.method == "POST":
+        return _run(request, tool, form)
+    state = _known(request, request.GET.get("run", ""))
+    if state is not None:
+        form.show(state)
+    return _page(request, tool, form, state)
+
+
+@staff_page("catalog.view_tool", MAY_TRY)
+@never_cache
+@require_safe
+def try_state(request: HttpRequest, pk: int, run: UUID) -> HttpResponse:
+    """What the page polls: JSON with the parts of the page as they are now."""
+    return JsonResponse(_shown(request, pk, _state(request, pk, run)))
+
+
+@staff_page("catalog.view_tool", MAY_TRY)
+@require_POST
+def try_cancel(request: HttpRequest, pk: int, run: UUID) -> HttpResponse:
+    _state(request, pk, run)
+    state = _state(request, pk, run, "cancel")
+    return _answered(request, pk, run, _shown(request, pk, state))
+
+
+@staff_page("catalog.view_tool", MAY_TRY)
+@require_POST
+def try_answer(request: HttpRequest, pk: int, run: UUID) -> HttpResponse:
+    """What the person did about a question of the tool: accept with values, decline, or cancel."""
+    state = _state(request, pk, run)
+    key, action = request.POST.get("key", ""), request.POST.get("action", "cancel")
+    asked = state["asked"].get(key)
+    problems: dict[str, Question] = {}
+    if asked is not None:
+        question = Question(key, *asked)
+        result: dict[str, Any] | None = {"action": action if action in {"accept", "decline"} else "cancel"}
+        if action == "accept" and question.fields is not None:
+            content = question.read(request.POST)
+            problems = {key: question} if content is None else {}
+            result = None if content is None else {"action": "accept", "content": content}
+        if result is not None:
+            state = _state(request, pk, run, "answer", key=key, result=try_fields.as_json(result))
+    return _answered(request, pk, run, _shown(request, pk, state, problems))
+
+
+@staff_page("catalog.view_tool", MAY_TRY)
+@require_safe
+def try_part(request: HttpRequest, pk: int, run: UUID, number: int) -> HttpResponse:
+    """A picture, sound or a file of the result. Only what its bytes prove to be a picture or sound is called one."""
+    state = _state(request, pk, run)
+    try:
+        raw, kind = try_results.body(state["result"]["content"][number])
+    except (LookupError, TypeError):
+        raise Http404 from None
+    response = HttpResponse(raw, content_type=kind or "application/octet-stream")
+    response["Content-Security-Policy"] = "default-src 'none'; sandbox"
+    response["Cache-Control"] = "private, max-age=600"
+    if not kind:
+        response["Content-Disposition"] = f'attachment; filename="result-{number}"'
+    return response
+
+
+def _run(request: HttpRequest, tool: Tool, form: Form) -> HttpResponse:
+    try:
+        run = _started(request, tool, form)
+    except Refused as refused:
+        form.blame(refused)
+        link = _record_link(request, refused.call_id)
+        if _wants_json(request):
+            found = {
+                "refused": True,
+                "errors": form.errors(),
+                "message": form.error,
+                "record": link,
+                "words": _("The record of this call"),
+            }
+            return JsonResponse(found)
+        return _page(request, tool, form, None, record=link)
+    if _wants_json(request):
+        return JsonResponse(_shown(request, tool.pk, run.state()))
+    return redirect(f"{reverse('pages:try', args=[tool.pk])}?run={run.id}")
+
+
+def _started(request: HttpRequest, tool: Tool, form: Form) -> try_runs.Run:
+    actor, user = form.actor, form.user()
+    wanted = try_runs.Wanted(
+        actor_id=actor.pk,
+        actor=actor.get_username(),
+        user_id=user.pk,
+        username=user.get_username(),
+        tool_id=tool.pk,
+        tool=tool.name,
+        arguments=form.arguments(),
+        address=str(request.META.get("REMOTE_ADDR") or ""),
+    )
+    # What an administrator set in motion is on record even if the call is turned away.
+    actions.record("tried", "tool", name_of(tool), None, {"as": wanted.username})
+    try:
+        return _start(wanted)
+    except UnknownTool:
+        raise Refused(_hidden(tool, user)) from None
+    except InvalidArguments as error:
+        rest = error.message if form.as_json else try_fields.place_error(form.fields, error.message)
+        raise Refused(rest or _("Look at the fields that are marked."), "", error.call_id) from None
+    except LimitReached as error:
+        said = {"limit": rule_words.said(error.label), "seconds": error.seconds}
+        raise Refused(_("Limit reached: %(limit)s. Try again in %(seconds)s s.") % said, "", error.call_id) from None
+    except (CatalogError, McpError) as error:
+        raise Refused(str(error), "", getattr(error, "call_id", None)) from None
+
+
+def _hidden(tool: Tool, user: User) -> str:
+    said = {"user": user.get_username(), "rule": str(sentence(DISABLED))}
+    item = snapshot.latest().items.get(("tool", tool.pk))
+    if item is not None:
+        decision = visible.decide(credential_of(user), item)
+        # It may have been granted in the moment between.
+        said["rule"] = _("not a moment ago, but now; try again.") if decision.visible else str(sentence(decision.rule))
+    return _("%(user)s does not see this tool, and the attempt is on record. The reason: %(rule)s") % said
+
+
+def _known(request: HttpRequest, text: str) -> dict[str, Any] | None:
+    try:
+        state = _at_owner(UUID(text), cast(User, request.user).pk, "state") if text else None
+    except ValueError:
+        return None
+    return state if state is None or _may_look(request, state) else None
+
+
+def _state(request: HttpRequest, pk: int, run: UUID, what: str = "state", **given: Any) -> dict[str, Any]:
+    """Http404 for a run that is not known (any more), is not this tool's, or was tried by somebody else.
+
+    PermissionDenied for what ran as another user once this person may not do that any more.
+    """
+    state: dict[str, Any] | None = _at_owner(run, cast(User, request.user).pk, what, **given)
+    if state is None or state["tool_id"] != pk:
+        raise Http404
+    if not _may_look(request, state):
+        raise PermissionDenied
+    return state
+
+
+def _may_look(request: HttpRequest, state: dict[str, Any]) -> bool:
+    return bool(state["own"]) or cast(User, request.user).has_perm(MAY_TRY_AS)
+
+
+def _shown(
+    request: HttpRequest, pk: int, state: dict[str, Any], questions: dict[str, Question] | None = None
+) -> dict[str, Any]:
+    """The state as the page's script takes it: numbers, and the parts of the page as HTML."""
+    context = _context(request, state, questions)
+    parts = {
+        name: render_to_string(f"admin/pages/try_{name}.html", context, request)
+        for name in ("questions", "outcome", "log")
+    }
+    addresses = {what: reverse(f"pages:try-{what}", args=[pk, state["id"]]) for what in ("state", "cancel", "answer")}
+    shown = {name: state[name] for name in ("id", "ended", "seconds", "progress", "user")}
+    return {**shown, **parts, "addresses": addresses}
+
+
+def _context(
+    request: HttpRequest, state: dict[str, Any], questions: dict[str, Question] | None = None
+) -> dict[str, Any]:
+    result = state["result"]
+    error = state["error"]
+    return {
+        "run": state,
+        "pk": state["tool_id"],
+        "result": result,
+        "parts": try_results.parts(result["content"]) if result else [],
+        "more": max(0, len(result["content"]) - try_results.SHOWN) if result else 0,
+        "structured": "" if not result or result["structured"] is None else try_results.pretty(result["structured"]),
+        "error": error and {"kind": error["kind"], "text": texts.visible(error["text"])},
+        "log": [(level, texts.visible(text)) for level, text in state["log"]],
+        "questions": [
+            (questions or {}).get(key) or Question(key, method, params)
+            for key, (method, params) in state["asked"].items()
+        ],
+        "record": _record_link(request, UUID(state["id"]), own=state["own"]),
+    }
+
+
+def _record_link(request: HttpRequest, call_id: UUID | None, *, own: bool = False) -> str:
+    """Where this person reads the record of a call; "" when it is not theirs to read."""
+    if call_id is not None and request.user.has_perm("audit.view_call"):
+        return reverse("admin:audit_call_change", args=[call_id])
+    return reverse("access:call", args=[call_id]) if call_id is not None and own else ""
+
+
+def _answered(request: HttpRequest, pk: int, run: UUID, shown: dict[str, Any]) -> HttpResponse:
+    if _wants_json(request):
+        return JsonResponse(shown)
+    return redirect(f"{reverse('pages:try', args=[pk])}?run={run}")
+
+
+def _wants_json(request: HttpRequest) -> bool:
+    return request.headers.get("Accept", "").startswith("application/json")
+
+
+def _page(
+    request: HttpRequest, tool: Tool, form: Form, state: dict[str, Any] | None, *, record: str = ""
+) -> HttpResponse:
+    context: dict[str, Any] = {"tool": tool, "form": form, "refusal_record": record, "whole_page": True}
+    if state is not None:
+        context |= {**_context(request, state), "state_url": reverse("pages:try-state", args=[tool.pk, state["id"]])}
+    title = _("Try %(tool)s") % {"tool": tool.name}
+    response = page(request, "admin/pages/try.html", title, **context)
+    response["Content-Security-Policy"] = POLICY
+    return response

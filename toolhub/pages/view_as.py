@@ -1,0 +1,233 @@
+"""View as: exactly what a user's client gets, and for everything else the rule that hides it.
+
+Any user, any of their tokens, any moment, any environment: asked of the policy that answers tools/list and tools/call.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import User
+from django.core.paginator import Page, Paginator
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from audit import clock
+from audit.caller import Credential
+from catalog import left, policy, rule_words, snapshot, visible
+from catalog.definitions import LimitRule, Snapshot
+from catalog.models import Grant
+from catalog.policy import Visible, Who
+from toolhub.access.models import AccessToken
+from toolhub.pages import view_as_rows
+from toolhub.pages.lists import around, matching
+from toolhub.pages.staff import page, staff_page
+
+PAGE = 50
+TABS = ("tool", "resource", "prompt", "grants", "limits")
+NEEDED = ("auth.view_user", "catalog.view_tool", "catalog.view_grant", "catalog.view_limit")
+
+
+@dataclass(slots=True)
+class Asked:
+    """What the page is asked for, out of its query."""
+
+    username: str
+    tab: str
+    which: str
+    query: str
+    at: datetime
+    at_text: str
+    environment: str
+    token_id: int
+    user: User | None = None
+    token: AccessToken | None = None
+    tokens: list[AccessToken] = field(default_factory=list)
+    problem: str = ""
+
+    @classmethod
+    def of(cls, request: HttpRequest) -> Asked:
+        data = request.GET
+        tab, token, at_text = data.get("show", ""), data.get("token", ""), data.get("at", "").strip()[:40]
+        asked = cls(
+            username=data.get("user", "").strip()[:150],
+            tab=tab if tab in TABS else "tool",
+            which=data.get("sees", "") if data.get("sees") in {"yes", "no"} else "",
+            query=data.get("q", "").strip()[:200],
+            at=timezone.now(),
+            at_text=at_text,
+            environment=data.get("environment", "").strip()[:100] or settings.ENVIRONMENT,
+            token_id=int(token) if token.isdecimal() and len(token) < 18 else 0,
+        )
+        asked._look_up()
+        return asked
+
+    def _look_up(self) -> None:
+        if self.at_text:
+            moment = clock.entered(self.at_text)
+            if moment is None:
+                self.problem = _("This moment cannot be read; it is shown as of now.")
+            else:
+                self.at = moment
+        if not self.username:
+            return
+        found = get_user_model().objects.filter(username=self.username).first()
+        if found is None:
+            self.problem = _("There is no user of this name.")
+            return
+        self.user = found
+        self.tokens = list(AccessToken.objects.filter(user=self.user, revoked=None).prefetch_related("toolsets")[:100])
+        self.token = next((token for token in self.tokens if token.pk == self.token_id), None)
+        if self.token is not None and self.token.expires <= self.at:
+            self.problem = _("This token has ended at that moment: its client would be refused.")
+
+    @property
+    def toolset_ids(self) -> frozenset[int] | None:
+        if self.token is None or not self.token.restricted:
+            return None
+        return frozenset(toolset.pk for toolset in self.token.toolsets.all())
+
+    def credential(self) -> Credential:
+        assert self.user is not None  # noqa: S101 - asked only when there is one
+        return visible.page_credential(self.user.pk, self.user.get_username(), self.toolset_ids)
+
+    def address(self, **changes: Any) -> str:
+        """This page with these parts of its query changed."""
+        parts: dict[str, Any] = {
+            "user": self.username,
+            "token": self.token_id or "",
+            "at": self.at_text,
+            "environment": "" if self.environment == settings.ENVIRONMENT else self.environment,
+            "show": self.tab,
+            "sees": self.which,
+            "q": self.query,
+        }
+        return "?" + urlencode({name: value for name, value in {**parts, **changes}.items() if value})
+
+
+@staff_page(*NEEDED)
+@never_cache
+@require_safe
+def view_as(request: HttpRequest) -> HttpResponse:
+    asked = Asked.of(request)
+    catalogue = snapshot.latest()
+    context: dict[str, Any] = {
+        "asked": asked,
+        "environments": view_as_rows.environments(catalogue, settings.ENVIRONMENT),
+        "own_environment": settings.ENVIRONMENT,
+    }
+    if asked.user is not None:
+        who = Who(asked.user.pk, asked.toolset_ids)
+        seen = policy.decide_all(catalogue, who, asked.at.timestamp(), asked.environment)
+        if request.GET.get("format") == "json":
+            return _exact(asked, seen)
+        context |= _shown(request, asked, catalogue, who, seen)
+    title = _("View as %(user)s") % {"user": asked.username} if asked.user else _("View as")
+    return page(request, "admin/pages/view_as.html", title, **context)
+
+
+@staff_page("auth.view_user")
+@require_safe
+def of_user(request: HttpRequest, pk: int) -> HttpResponse:
+    """The way here from the page of a user."""
+    user = get_object_or_404(get_user_model(), pk=pk)
+    return HttpResponseRedirect(f"{reverse('pages:view-as')}?{urlencode({'user': user.get_username()})}")
+
+
+def _exact(asked: Asked, seen: Visible) -> JsonResponse:
+    """What tools/list (or its siblings) answers, all pages in one."""
+    if asked.tab == "resource":
+        answer = {
+            "resources": [item.wire for item, _rule in seen.resources.values()],
+            "resourceTemplates": [item.wire for item, _rule in seen.templates.values()],
+        }
+    elif asked.tab == "prompt":
+        answer = {"prompts": [item.wire for item, _rule in seen.prompts.values()]}
+    elif asked.tab == "tool":
+        answer = {"tools": [item.wire for item, _rule in seen.tools.values()]}
+    else:
+        raise Http404
+    return JsonResponse(answer, json_dumps_params={"ensure_ascii": False, "indent": 1})
+
+
+def _shown(request: HttpRequest, asked: Asked, catalogue: Snapshot, who: Who, seen: Visible) -> dict[str, Any]:
+    counts = {
+        "tool": len(seen.tools),
+        "resource": len(seen.resources) + len(seen.templates),
+        "prompt": len(seen.prompts),
+    }
+    names = {
+        "tool": _("Tools"),
+        "resource": _("Resources"),
+        "prompt": _("Prompts"),
+        "grants": _("Grants"),
+        "limits": _("Limits"),
+    }
+    shown: dict[str, Any] = {
+        "counts": counts,
+        "tabs": [(tab, names[tab], counts.get(tab), asked.address(show=tab, sees="", q="")) for tab in TABS],
+        "choices": [(asked.address(sees=value), value, words) for value, words in _choices()],
+        "exact": asked.address(format="json", sees="", q=""),
+        "changes_at": datetime.fromtimestamp(seen.changes_at, UTC) if seen.changes_at else None,
+    }
+    words = asked.query.lower().split()
+    number = request.GET.get("page")
+    pages: Page[Any]
+    if asked.tab in view_as_rows.KINDS:
+        found = view_as_rows.entries(catalogue, seen, asked.tab, which=asked.which, words=words)
+        pages = Paginator(found, PAGE).get_page(number)
+        shown["rows"] = view_as_rows.rows(catalogue, who, pages, asked.at.timestamp(), asked.environment)
+    elif asked.tab == "grants":
+        pages = Paginator(_grants(asked), PAGE).get_page(number)
+        shown["rows"] = [
+            (
+                grant,
+                rule_words.what(grant),
+                rule_words.whom(grant),
+                grant.standing(asked.at, asked.environment),
+                _reach(catalogue, grant),
+            )
+            for grant in pages
+        ]
+    else:
+        credential = asked.credential()
+        fitting = [rule for rule in left.applying(credential) if all(word in rule.label.lower() for word in words)]
+        pages = Paginator(fitting, PAGE).get_page(number)
+        shown["rows"] = [
+            (rule_words.said(rule.label), rule.rate, remaining, _limit_link(rule))
+            for rule, remaining in left.of_rules(credential, list(pages))
+        ]
+    shown["page"] = pages
+    shown["older"], shown["newer"] = around(pages, lambda number: asked.address(page=number))
+    return shown
+
+
+def _choices() -> tuple[tuple[str, str], ...]:
+    return ("", _("all")), ("yes", _("sees")), ("no", _("does not see"))
+
+
+def _grants(asked: Asked) -> Any:
+    assert asked.user is not None  # noqa: S101 - asked only when there is one
+    # By number and not by a join: somebody in two groups would find a grant to everyone twice.
+    numbers = Grant.objects.filter(view_as_rows.grants_about(asked.user.pk)).order_by().values("pk")
+    found = matching(Grant.objects.filter(pk__in=numbers), view_as_rows.NAMES, asked.query)
+    return found.select_related("tool", "toolset", "resource", "prompt", "user", "group").order_by("pk")
+
+
+def _reach(catalogue: Snapshot, grant: Grant) -> int | None:
+    """How many things a grant of a toolset is about; None for one of a single thing."""
+    return len(catalogue.by_toolset.get(grant.toolset_id, ())) if grant.toolset_id is not None else None
+
+
+def _limit_link(rule: LimitRule) -> str:
+    return reverse("admin:catalog_limit_change", args=[rule.id])

@@ -1,0 +1,134 @@
+"""What somebody sees and what not, row by row with the rule: from the same decision that answers their clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from django.db.models import Q
+from django.urls import reverse
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from catalog import policy, rule_words
+from catalog.definitions import Item, ResourceDefinition, Snapshot
+from catalog.models import Prompt, Resource, Tool
+from catalog.policy import Visible, Who
+
+DISABLED = "disabled"
+SENTENCES: dict[str, str | Promise] = {
+    policy.NO_USER: _("There is no such user."),
+    policy.INACTIVE: _("The user is not active."),
+    policy.NO_GRANT: _("No grant allows it."),
+    policy.OTHER_TOOLSETS: _("The token is restricted to other toolsets."),
+    policy.NOT_OFFERED: _("It is switched off, or gone."),
+    policy.QUARANTINED: _("It is in quarantine: its definition changed at its source."),
+    DISABLED: _("It is switched off."),
+}
+NAMES = ("tool__name", "toolset__name", "resource__uri", "prompt__name", "user__username", "group__name", "note")
+"""Where the words of a search for grants may occur."""
+KINDS = ("tool", "resource", "prompt")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing of the catalogue before anything is decided about it: cheap enough for ten thousand."""
+
+    kind: str
+    id: int
+    name: str
+    title: str
+    seen: bool
+    item: Item | None
+    """None when it is switched off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    entry: Entry
+    link: str
+    rule: str | Promise
+    """The rule that shows it, or the one that hides it."""
+    rule_link: str
+    changes_at: datetime | None
+    """When the answer changes by itself."""
+
+
+def entries(catalogue: Snapshot, seen: Visible, kind: str, *, which: str, words: Sequence[str]) -> list[Entry]:
+    """`which` is "yes" (seen), "no" (hidden) or "" (all); every word must occur in name or title."""
+    shown = {("tool", item.id) for item, _rule in seen.tools.values()}
+    shown |= {("resource", item.id) for found in (seen.resources, seen.templates) for item, _rule in found.values()}
+    shown |= {("prompt", item.id) for item, _rule in seen.prompts.values()}
+    found = []
+    for item in _items(catalogue, kind):
+        name = item.uri if isinstance(item, ResourceDefinition) else item.name
+        visible = (kind, item.id) in shown
+        if (not which or visible == (which == "yes")) and _fits(words, name, item.title):
+            found.append(Entry(kind, item.id, name, item.title, visible, item))
+    if which != "yes":
+        found += [
+            Entry(kind, pk, name, title, False, None)
+            for pk, name, title in _switched_off(kind)
+            if _fits(words, name, title)
+        ]
+    return found
+
+
+def rows(catalogue: Snapshot, who: Who, found: Iterable[Entry], at: float, environment: str) -> list[Row]:
+    """The entries of one page, each with its rule."""
+    made = []
+    for entry in found:
+        rule, changes = DISABLED, None
+        if entry.item is not None:
+            decision = policy.decide(catalogue, who, entry.item, at, environment)
+            rule, changes = decision.rule, decision.changes_at
+        link = reverse(f"admin:catalog_{entry.kind}_change", args=[entry.id])
+        moment = datetime.fromtimestamp(changes, UTC) if changes is not None else None
+        made.append(Row(entry, link, sentence(rule), grant_link(rule), moment))
+    return made
+
+
+def sentence(rule: str) -> str | Promise:
+    """The rule in the words of the page."""
+    return SENTENCES.get(rule) or rule_words.said(rule)
+
+
+def grant_link(rule: str) -> str:
+    match = rule_words.GRANT.match(rule)
+    return reverse("admin:catalog_grant_change", args=[match[1]]) if match else ""
+
+
+def grants_about(user_id: int) -> Q:
+    """The grants that speak about a user: their own, their groups', everyone's."""
+    return Q(user_id=user_id) | Q(group__user=user_id) | Q(everyone=True)
+
+
+def environments(catalogue: Snapshot, own: str) -> list[str]:
+    """Every name that a grant mentions, and this installation's own."""
+    return sorted({own}.union(*(rule.environments for rule in catalogue.grants)))
+
+
+def _items(catalogue: Snapshot, kind: str) -> Iterable[Item]:
+    if kind == "tool":
+        return catalogue.tools.values()
+    if kind == "prompt":
+        return catalogue.prompts.values()
+    return (*catalogue.resources.values(), *catalogue.templates)
+
+
+def _switched_off(kind: str) -> Iterable[tuple[int, str, str]]:
+    off = {"tool": Tool, "resource": Resource, "prompt": Prompt}[kind].objects.filter(enabled=False)
+    if kind != "resource":
+        return off.order_by("position", "name").values_list("pk", "name", "title")
+    return (
+        (pk, uri or template, title)
+        for pk, uri, template, title in off.values_list("pk", "uri", "uri_template", "title")
+    )
+
+
+def _fits(words: Sequence[str], name: str, title: str) -> bool:
+    if not words:
+        return True
+    text = f"{name} {title}".lower()
+    return all(word in text for word in words)

@@ -1,0 +1,37 @@
+"""The parameters of a request, read by hand: a wrong one is named in the answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolhub.wire.errors import INVALID_PARAMS, McpError
+
+
+def text(params: dict[str, Any], member: str) -> str:
+    value = params.get(member)
+    if type(value) is not str:
+        raise invalid(f"`{member}` must be a string")
+    return value
+
+
+def mapping(params: dict[str, Any], member: str) -> dict[str, Any]:
+    """An object; one that is absent is empty."""
+    value = params.get(member)
+    if type(value) is dict:
+        return value
+    if value is None and member not in params:
+        return {}
+    raise invalid(f"`{member}` must be an object")
+
+
+def texts(params: dict[str, Any], member: str) -> dict[str, str]:
+    """An object of strings (arguments of a prompt)."""
+    found = mapping(params, member)
+    for name, value in found.items():
+        if type(value) is not str:
+            raise invalid(f"`{member}.{name}` must be a string")
+    return found
+
+
+def invalid(why: str) -> McpError:
+    return McpError(INVALID_PARAMS, f"Invalid params: {why}")

@@ -1,0 +1,209 @@
+"""Who is connected, across all processes: each writes its own into one row every few seconds, and reads its orders.
+
+Nothing is written per request. Who is to be disconnected is told at once through the relay; the row carries the same
+as an order, for a process that the news does not reach (a lost Redis, a stdio server of its own).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from catalog import threads
+from toolhub.access.models import ServingProcess
+from toolhub.server import inflight, relay, seen, sessions
+
+log = logging.getLogger(__name__)
+
+WANTED = "presence.wanted"
+DISCONNECT = "presence.disconnect"
+DISCONNECTED = "an administrator ended this connection"
+BEAT_SECONDS = 5.0
+RENEW_SECONDS = 15.0
+LEASE_SECONDS = 60.0
+"""A process that has been silent for so long counts as gone."""
+QUICKEST_SECONDS = 0.5
+STOP_SECONDS = 3.0
+"""How long a stop waits for the last beat."""
+FORGET_SECONDS = 600.0
+MOST = 2_000
+COMPLAIN_SECONDS = 60.0
+
+_wake: asyncio.Event | None = None
+_beating: asyncio.Task[None] | None = None
+_ending: asyncio.Event | None = None
+_written: tuple[str, float] = ("", 0.0)
+"""What the row says, without the times that move by themselves, and when that was written."""
+_complained = -COMPLAIN_SECONDS
+_background: set[asyncio.Task[None]] = set()
+
+
+def start() -> None:
+    """Publish from the running loop until `stop`."""
+    global _wake, _ending, _beating, _written
+    _wake, _ending, _written = asyncio.Event(), asyncio.Event(), ("", 0.0)
+    _beating = asyncio.get_running_loop().create_task(_beat(_wake, _ending), name="presence")
+
+
+async def stop() -> None:
+    """The last beat takes the row away."""
+    global _beating
+    beating, _beating = _beating, None
+    if beating is not None and _wake is not None and _ending is not None:
+        _ending.set()
+        _wake.set()
+        await asyncio.wait([beating], timeout=STOP_SECONDS)
+        if not beating.done():
+            # The database hangs: the row stays, and counts as gone when its lease is over.
+            beating.cancel()
+            await asyncio.wait([beating], timeout=1.0)
+    seen.reset()
+
+
+def processes() -> list[ServingProcess]:
+    """Those that are alive, as far as their rows say."""
+    return list(ServingProcess.objects.filter(beat__gte=timezone.now() - timedelta(seconds=LEASE_SECONDS)))
+
+
+def connected(found: Iterable[ServingProcess]) -> list[seen.Row]:
+    """Everybody who is connected to these, the latest heard of first; sessions that several of them serve are one row.
+
+    `workers` in a row names them, the one that heard of it last first.
+    """
+    merged: dict[str, seen.Row] = {}
+    for process in found:
+        for row in json.loads(process.peers):
+            row["workers"] = [process.pk]
+            known = merged.get(row["key"])
+            if known is None:
+                merged[row["key"]] = row
+                continue
+            newer, older = (row, known) if row["seen"] > known["seen"] else (known, row)
+            newer["workers"] = [*newer["workers"], *older["workers"]]
+            newer["streams"] += older["streams"]
+            newer["called"] = max(newer["called"], older["called"])
+            merged[row["key"]] = newer
+    return sorted(merged.values(), key=lambda row: -float(row["seen"]))
+
+
+def ask() -> None:
+    """Somebody looks: have every process say now who is there. From any thread."""
+    relay.tell_from_thread(WANTED, {})
+
+
+def disconnect(row: seen.Row) -> None:
+    """End the session, or close the connection or stream, of a row of `connected`. From a thread, in a transaction."""
+    order = {"key": row["key"], "kind": row["kind"]}
+    for process in ServingProcess.objects.select_for_update().filter(pk__in=row["workers"]):
+        process.orders = json.dumps([*json.loads(process.orders or "[]"), order][-MOST:])
+        process.save(update_fields=["orders"])
+    transaction.on_commit(lambda: relay.tell_from_thread(DISCONNECT, order))
+
+
+async def _beat(wake: asyncio.Event, ending: asyncio.Event) -> None:
+    """Until the process stops; a beat that fails is tried again with the next."""
+    last = time.monotonic()
+    while not ending.is_set():
+        with suppress(TimeoutError):
+            async with asyncio.timeout(BEAT_SECONDS):
+                await wake.wait()
+        with suppress(TimeoutError):
+            # However often somebody asks.
+            async with asyncio.timeout(max(0.0, QUICKEST_SECONDS - (time.monotonic() - last))):
+                await ending.wait()
+        wake.clear()
+        last = time.monotonic()
+        if not ending.is_set():
+            await _try(_publish)
+    if _written[1]:
+        await _try(_take_away)
+
+
+async def _try(work: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await work()
+    except Exception as error:  # noqa: BLE001 - whatever the database does, this goes on; _complain logs
+        _complain(error)
+
+
+async def _publish() -> None:
+    global _written
+    rows, left_out = seen.rows(MOST)
+    text = json.dumps(rows)
+    now = time.monotonic()
+    news = text != _written[0] or now - _written[1] >= RENEW_SECONDS
+    work = _write if news else _read
+    # In a daemon thread, which may hang with the database: one of the loop's own would keep the process from ending.
+    orders = await threads.presence().run(lambda: work(text, left_out))
+    if news:
+        _written = text, now
+    for order in orders:
+        _obey(order)
+
+
+async def _take_away() -> None:
+    await threads.presence().run(_remove)
+
+
+def _write(text: str, left_out: int) -> list[dict[str, Any]]:
+    now = timezone.now()
+    said = {"beat": now, "peers": text, "left_out": left_out}
+    mine = ServingProcess.objects.filter(pk=relay.WORKER)
+    if not mine.update(**said):
+        host = socket.gethostname()[:200]
+        ServingProcess.objects.create(pk=relay.WORKER, host=host, pid=os.getpid(), started=now, **said)
+        ServingProcess.objects.filter(beat__lt=now - timedelta(seconds=FORGET_SECONDS)).delete()
+    return _read(text, left_out)
+
+
+def _read(text: str, left_out: int) -> list[dict[str, Any]]:
+    mine = ServingProcess.objects.filter(pk=relay.WORKER)
+    orders = mine.values_list("orders", flat=True).first()
+    if not orders or not mine.filter(orders=orders).update(orders=""):
+        return []
+    found: list[dict[str, Any]] = json.loads(orders)
+    return found
+
+
+def _remove() -> None:
+    ServingProcess.objects.filter(pk=relay.WORKER).delete()
+
+
+def _obey(order: dict[str, Any]) -> None:
+    key, kind = str(order.get("key")), order.get("kind")
+    inflight.cancel_scope(key, DISCONNECTED)
+    seen.close(key, DISCONNECTED)
+    if kind == seen.SESSION:
+        task = asyncio.get_running_loop().create_task(sessions.end_key(key))
+        _background.add(task)
+        task.add_done_callback(_background.discard)
+    if _wake is not None:
+        _wake.set()
+
+
+def _wanted(payload: dict[str, Any]) -> None:
+    if _wake is not None:
+        _wake.set()
+
+
+def _complain(error: Exception) -> None:
+    global _complained
+    now = time.monotonic()
+    if now - _complained >= COMPLAIN_SECONDS:
+        _complained = now
+        log.warning("Cannot say who is connected (%s): the page of sessions is out of date", type(error).__name__)
+
+
+relay.on(WANTED, _wanted)
+relay.on(DISCONNECT, _obey)

@@ -1,0 +1,194 @@
+"""Sessions of the handshake era: signed ids that carry what `initialize` agreed on, bound to their credential.
+
+An id says who, which revision and which capabilities, so any worker can read it and nothing has to be stored before
+`initialize` is answered. What changes (closed, log level, subscriptions, last seen) is in `shared`.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import OrderedDict
+from typing import Any
+
+from django.conf import settings
+from django.core import signing
+
+from audit.caller import Credential
+from toolhub.server import relay, shared
+from toolhub.server.peer import Session
+from toolhub.wire import versions
+
+SALT = "toolhub.server.session"
+KNOWN = 20_000
+MAX_ID = 4096
+MAX_SUBSCRIPTIONS = 200
+SEEN_SECONDS = 60.0
+CLOSED = "session.closed"
+CHANGED = "session.changed"
+_SUBSCRIPTION = "uri:"
+
+_ASKABLE = (
+    ("roots", "2024-11-05", (("listChanged", "2024-11-05"),)),
+    ("sampling", "2024-11-05", (("tools", "2025-11-25"), ("context", "2025-11-25"))),
+    ("elicitation", "2025-06-18", (("form", "2025-11-25"), ("url", "2025-11-25"))),
+)
+
+_known: OrderedDict[str, Session] = OrderedDict()
+
+
+class UnknownSession(Exception):
+    """No such session for this credential: never made, closed, idle for too long, or somebody else's. HTTP 404."""
+
+
+class TooManySubscriptions(Exception):
+    """The session listens to as many resources as it may."""
+
+
+def create(
+    credential: Credential, revision: str, capabilities: dict[str, Any], client_name: str, client_version: str
+) -> Session:
+    """A new session; its id is visible ASCII."""
+    session = Session(
+        id="",
+        key=secrets.token_urlsafe(12),
+        user_id=credential.user_id,
+        credential_id=credential.id,
+        revision=revision,
+        capabilities=_askable(capabilities, revision),
+        client_name=client_name[:100],
+        client_version=client_version[:50],
+        issued_at=float(int(time.time())),
+    )
+    content = [
+        session.key,
+        session.user_id,
+        session.credential_id,
+        session.revision,
+        session.capabilities,
+        session.client_name,
+        session.client_version,
+        int(session.issued_at),
+    ]
+    session.id = signing.dumps(content, salt=SALT, compress=True)
+    _remember(session)
+    return session
+
+
+async def require(session_id: str, credential: Credential) -> Session:
+    """The session of this id. Raises UnknownSession. Costs a dictionary look-up when it was seen within a second."""
+    session = _known.get(session_id)
+    if session is None:
+        session = _read(session_id)
+    if session.user_id != credential.user_id or session.credential_id != credential.id:
+        raise UnknownSession
+    state = shared.recent(session.key)
+    if state is None:
+        state = await shared.read(session.key)
+    if "closed" in state:
+        raise UnknownSession
+    now = time.time()
+    seen = max(float(state.get("seen", 0)), session.issued_at)
+    if now - seen > settings.SESSION_IDLE_SECONDS:
+        raise UnknownSession
+    if now - seen > min(SEEN_SECONDS, settings.SESSION_IDLE_SECONDS / 4):
+        await _write(session, {"seen": str(int(now))})
+    return session
+
+
+async def close(session_id: str, credential: Credential) -> None:
+    """End a session on every worker; its calls are cancelled, its streams closed. Raises UnknownSession."""
+    session = await require(session_id, credential)
+    await end(session)
+
+
+async def end(session: Session) -> None:
+    """`close` for a session at hand (a connection that ended)."""
+    await end_key(session.key)
+
+
+async def end_key(key: str) -> None:
+    """`end` for whoever knows no more of a session than its key."""
+    await shared.write(key, {"closed": "1"}, _kept_seconds())
+    await relay.publish(CLOSED, {"key": key})
+
+
+async def set_level(session: Session, level: str) -> None:
+    await _write(session, {"level": level})
+    await relay.publish(CHANGED, {"key": session.key})
+
+
+def level(session: Session) -> str | None:
+    """The log level the client asked for, as far as it is known here."""
+    return shared.copied(session.key).get("level")
+
+
+async def subscribe(session: Session, uri: str) -> None:
+    state = await shared.read(session.key)
+    field = _SUBSCRIPTION + uri
+    if field in state:
+        return
+    if sum(name.startswith(_SUBSCRIPTION) for name in state) >= MAX_SUBSCRIPTIONS:
+        raise TooManySubscriptions
+    await _write(session, {field: "1"})
+    await relay.publish(CHANGED, {"key": session.key})
+
+
+async def unsubscribe(session: Session, uri: str) -> None:
+    await _write(session, {_SUBSCRIPTION + uri: None})
+    await relay.publish(CHANGED, {"key": session.key})
+
+
+async def subscriptions(session: Session) -> set[str]:
+    state = await shared.read(session.key)
+    return {name.removeprefix(_SUBSCRIPTION) for name in state if name.startswith(_SUBSCRIPTION)}
+
+
+async def _write(session: Session, fields: dict[str, str | None]) -> None:
+    await shared.write(session.key, fields, _kept_seconds())
+
+
+def _kept_seconds() -> float:
+    """Longer than the session can live after this moment, so that a closed one stays closed."""
+    return float(settings.SESSION_IDLE_SECONDS + 120)
+
+
+def _read(session_id: str) -> Session:
+    if len(session_id) > MAX_ID:
+        raise UnknownSession
+    try:
+        content = signing.loads(session_id, salt=SALT)
+    except signing.BadSignature:
+        raise UnknownSession from None
+    key, user_id, credential_id, revision, capabilities, name, version, issued_at = content
+    session = Session(session_id, key, user_id, credential_id, revision, capabilities, name, version, float(issued_at))
+    _remember(session)
+    return session
+
+
+def _remember(session: Session) -> None:
+    _known[session.id] = session
+    while len(_known) > KNOWN:
+        _known.popitem(last=False)
+
+
+def _askable(capabilities: dict[str, Any], revision: str) -> dict[str, Any]:
+    """What a client of this revision can be asked for: nothing else is ever looked at, or makes the id long."""
+    kept: dict[str, Any] = {}
+    for name, since, members in _ASKABLE:
+        declared = capabilities.get(name)
+        if isinstance(declared, dict) and versions.at_least(revision, since):
+            kept[name] = {
+                member: {}
+                for member, since in members
+                if declared.get(member) not in (None, False) and versions.at_least(revision, since)
+            }
+    return kept
+
+
+def _changed(payload: dict[str, Any]) -> None:
+    shared.forget(str(payload.get("key")))
+
+
+relay.on(CHANGED, _changed)
+relay.on(CLOSED, _changed)

@@ -1,0 +1,264 @@
+"""The one settings file. Every value an operator may set comes from a TOOLHUB_* variable (README has the table)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+from django.utils.translation import gettext_lazy as _
+
+from toolhub import env
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+# --- who and where -------------------------------------------------------------------------------------------------
+ENVIRONMENT = env.text("TOOLHUB_ENVIRONMENT", "development")
+DEVELOPMENT = ENVIRONMENT == "development"
+DEBUG = env.boolean("TOOLHUB_DEBUG", False)
+DATA_DIR = Path(env.text("TOOLHUB_DATA_DIR", str(BASE_DIR / ".data"))).absolute()
+PUBLIC_URL = env.url("TOOLHUB_PUBLIC_URL", "http://localhost:8000")
+WORKSPACE_DIR = Path(env.text("TOOLHUB_WORKSPACE_DIR", str(DATA_DIR / "workspace"))).absolute()
+
+# --- keys ----------------------------------------------------------------------------------------------------------
+SECRET_KEY = env.secret("TOOLHUB_SECRET_KEY")
+RECORD_KEY = env.secret("TOOLHUB_RECORD_KEY")
+ENCRYPTION_KEYS = env.secret("TOOLHUB_ENCRYPTION_KEYS").replace(",", " ").split()
+"""Secrets of tools are encrypted with the first and read with any of them."""
+if DEVELOPMENT:
+    ENCRYPTION_KEYS = ENCRYPTION_KEYS or [env.generated_secret(DATA_DIR / "encryption-key", env.fernet_key)]
+    SECRET_KEY = SECRET_KEY or env.generated_secret(DATA_DIR / "secret-key")
+    RECORD_KEY = RECORD_KEY or env.generated_secret(DATA_DIR / "record-key")
+elif not SECRET_KEY:
+    raise ImproperlyConfigured(
+        "TOOLHUB_SECRET_KEY (or TOOLHUB_SECRET_KEY_FILE) must be set when TOOLHUB_ENVIRONMENT is not 'development'. "
+        "For example: python3 -c 'import secrets; print(secrets.token_urlsafe(50))'"
+    )
+
+# --- hosts ---------------------------------------------------------------------------------------------------------
+_public = urlsplit(PUBLIC_URL)
+_local = ("localhost", "127.0.0.1", "[::1]") if DEVELOPMENT else ()
+ALLOWED_HOSTS = [*dict.fromkeys([*env.words("TOOLHUB_ALLOWED_HOSTS"), _public.hostname or "", *_local])]
+"""Hosts a request may name; on /mcp and /ws/mcp the same list decides on Host and, when sent, Origin."""
+ALLOWED_ORIGINS = [origin.rstrip("/").lower() for origin in env.words("TOOLHUB_ALLOWED_ORIGINS")]
+"""Web pages of other hosts that may reach /mcp and /ws/mcp from a browser, as scheme://host[:port]."""
+CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
+_https = _public.scheme == "https"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _https
+SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "toolhub_session", "toolhub_csrf"
+SECURE_HSTS_SECONDS = 31_536_000 if _https else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = False
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env.boolean("TOOLHUB_BEHIND_PROXY", False) else None
+X_FRAME_OPTIONS = "DENY"
+# TLS ends in front of Daphne, where the redirect belongs; preloading a domain is its owner's decision.
+SILENCED_SYSTEM_CHECKS = [
+    "security.W005",
+    "security.W008",
+    "security.W021",
+    "django_ratelimit.E003",
+    "django_ratelimit.W001",
+]
+
+# --- applications --------------------------------------------------------------------------------------------------
+INSTALLED_APPS = [
+    "daphne",
+    "toolhub.admin_site.Config",
+    "unfold.contrib.filters",
+    "unfold.contrib.forms",
+    "unfold.contrib.simple_history",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "simple_history",
+    "channels",
+    "toolhub.apps.ToolhubConfig",
+    "toolhub.access.apps.AccessConfig",
+    "toolhub.pages.apps.PagesConfig",
+    "catalog.apps.CatalogConfig",
+    "audit.apps.AuditConfig",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "toolhub.access.middleware.ContentSecurityPolicy",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "toolhub.access.preferences.Preferences",
+    "audit.actors.ActorMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "simple_history.middleware.HistoryRequestMiddleware",
+]
+ROOT_URLCONF = "toolhub.urls"
+ASGI_APPLICATION = "toolhub.asgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+AUTH_PASSWORD_VALIDATORS: list[dict[str, Any]] = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+]
+LOGIN_URL = "access:login"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "access:login"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+LANGUAGE_CODE = "en"
+LANGUAGES = [("en", "English"), ("zh-hans", "简体中文")]
+"""Only what is translated whole: half a page in the browser's language is worse than none."""
+LOCALE_PATHS = [BASE_DIR / "toolhub" / "locale"]
+TIME_ZONE = "UTC"
+USE_TZ = USE_I18N = True
+
+# --- stores --------------------------------------------------------------------------------------------------------
+DATABASES = {"default": env.database("TOOLHUB_DATABASE_URL", DATA_DIR / "toolhub.sqlite3")}
+REDIS_URL = env.redis("TOOLHUB_REDIS_URL")
+REDIS_SECONDS = env.integer("TOOLHUB_REDIS_TIMEOUT_MS", 500, minimum=50, maximum=60_000) / 1000
+"""How long Redis may take before a request goes on without it."""
+RECORD_SECONDS = env.integer("TOOLHUB_RECORD_TIMEOUT_MS", 3000, minimum=1000, maximum=60_000) / 1000
+"""How long a call may wait for its record before it is refused."""
+_redis_timeouts = {"socket_timeout": max(2.0, 2 * REDIS_SECONDS), "socket_connect_timeout": max(1.0, REDIS_SECONDS)}
+_redis_cache = {
+    "BACKEND": "django.core.cache.backends.redis.RedisCache",
+    "LOCATION": REDIS_URL,
+    "OPTIONS": _redis_timeouts,
+}
+_memory_cache = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 100_000}}
+CACHES: dict[str, dict[str, Any]] = {
+    name: {**(_redis_cache if REDIS_URL else _memory_cache), "KEY_PREFIX": f"toolhub:{name}"}
+    | ({} if REDIS_URL else {"LOCATION": name})
+    for name in ("default", "limits")
+}
+if REDIS_URL:
+    CACHES["limits"]["BACKEND"] = "catalog.limit_cache.LimitCache"
+CACHES["local"] = {**_memory_cache, "LOCATION": "local"}
+"""`local` is always this process's own: what limits fall back to while Redis does not answer."""
+RATELIMIT_USE_CACHE = "limits"
+CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
+    "default": (
+        {
+            "BACKEND": "channels_redis.core.RedisChannelLayer",
+            "CONFIG": {"hosts": [{"address": REDIS_URL, **_redis_timeouts}], "capacity": 10_000, "expiry": 30},
+        }
+        if REDIS_URL
+        else {"BACKEND": "channels.layers.InMemoryChannelLayer", "CONFIG": {"capacity": 10_000}}
+    )
+}
+
+# --- tools and calls -----------------------------------------------------------------------------------------------
+TOOL_MODULES = env.words("TOOLHUB_TOOL_MODULES", ("catalog.examples",))
+"""Importable modules whose registered functions the `python_function` runner may call."""
+TOOL_THREADS = env.integer("TOOLHUB_TOOL_THREADS", 32, minimum=1, maximum=1000)
+TOOL_PROCESSES = env.integer("TOOLHUB_TOOL_PROCESSES", 16, minimum=1, maximum=1000)
+COMMANDS = env.words("TOOLHUB_COMMANDS")
+"""Programs that the `command` runner may start; empty turns it off."""
+SQL_DATABASES = env.named_databases("TOOLHUB_SQL_DATABASES", env.secret("TOOLHUB_SQL_DATABASES"))
+"""Databases that the `sql_query` runner may read, by name."""
+SAMPLES_FILE = DATA_DIR / "samples.sqlite3"
+if DEVELOPMENT:
+    SQL_DATABASES = {"samples": f"sqlite:///{SAMPLES_FILE}", **SQL_DATABASES}
+ALLOW_PRIVATE_NETWORKS = env.words("TOOLHUB_ALLOW_PRIVATE_NETWORKS")
+"""Networks (CIDR, or CIDR:port) that tools may reach although they are not public."""
+MAX_BODY_BYTES = env.integer("TOOLHUB_MAX_BODY_BYTES", 4_194_304, minimum=1024, maximum=268_435_456)
+BAD_TOKENS_RATE = env.rate("TOOLHUB_BAD_TOKENS_RATE", "60/m")
+"""How many requests with a bad token one address may send, before it is answered 429 without a look at the token."""
+SESSION_IDLE_SECONDS = env.integer("TOOLHUB_SESSION_IDLE_SECONDS", 28_800, minimum=60)
+STOP_SECONDS = env.integer("TOOLHUB_STOP_SECONDS", 25, minimum=1, maximum=300)
+"""How long a stopping server lets running calls finish before it ends them."""
+
+# --- the record ----------------------------------------------------------------------------------------------------
+MIN_FREE_MB = env.integer("TOOLHUB_MIN_FREE_MB", 200)
+CHECKPOINT_SECONDS = env.integer("TOOLHUB_CHECKPOINT_SECONDS", 300, minimum=1)
+CHECKPOINT_FILE = env.text("TOOLHUB_CHECKPOINT_FILE")
+VERIFY_SECONDS = env.integer("TOOLHUB_VERIFY_SECONDS", 86_400)
+KEEP_BODIES_DAYS = env.integer("TOOLHUB_KEEP_BODIES_DAYS", 0)
+KEEP_CALLS_DAYS = env.integer("TOOLHUB_KEEP_CALLS_DAYS", 0)
+CALL_LOG = env.text("TOOLHUB_CALL_LOG")
+REDACT_NAMES = env.words("TOOLHUB_REDACT_NAMES")
+REDACT_VALUES = env.secret("TOOLHUB_REDACT_VALUES").splitlines()
+
+# --- the admin's look ----------------------------------------------------------------------------------------------
+UNFOLD: dict[str, Any] = {
+    "SITE_TITLE": "toolhub",
+    "SITE_HEADER": "toolhub",
+    "SITE_SUBHEADER": _("MCP tools on record"),
+    "SITE_SYMBOL": "hub",
+    "SITE_URL": "/",
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": "toolhub.access.navigation.favicon"}],
+    "STYLES": ["toolhub.access.navigation.styles"],
+    "SCRIPTS": ["toolhub.access.navigation.labels", "toolhub.access.navigation.zone"],
+    "SHOW_HISTORY": True,
+    "SHOW_VIEW_ON_SITE": False,
+    "ENVIRONMENT": "toolhub.access.navigation.environment",
+    "DASHBOARD_CALLBACK": "toolhub.pages.home.dashboard",
+    "BORDER_RADIUS": "8px",
+    "LOGIN": {"form": "toolhub.access.forms.AdminSignInForm"},
+    "SIDEBAR": {
+        "show_search": True,
+        "command_search": True,
+        "show_all_applications": False,
+        "navigation": "toolhub.access.navigation.sidebar",
+    },
+    "COLORS": {
+        "primary": {
+            "50": "oklch(98.4% .014 180.7)",
+            "100": "oklch(95.3% .051 180.8)",
+            "200": "oklch(91% .096 180.4)",
+            "300": "oklch(85.5% .138 181.1)",
+            "400": "oklch(77.7% .152 181.9)",
+            "500": "oklch(60% .118 184.7)",
+            "600": "oklch(51.1% .096 186.4)",
+            "700": "oklch(43.7% .078 188.2)",
+            "800": "oklch(38.6% .063 188.4)",
+            "900": "oklch(33% .055 188.4)",
+            "950": "oklch(27.7% .046 192.5)",
+        }
+    },
+}
+
+# --- static files and logs -----------------------------------------------------------------------------------------
+STATIC_URL = "static/"
+# No STATIC_ROOT: files are served from where the applications keep them, so there is nothing to collect.
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+}
+WHITENOISE_USE_FINDERS = True
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "filters": {"secrets": {"()": "audit.redaction.LogFilter"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["secrets"]}},
+    "root": {"handlers": ["console"], "level": env.text("TOOLHUB_LOG_LEVEL", "INFO").upper()},
+    "loggers": {
+        "django.server": {"handlers": ["console"], "propagate": False},
+        "daphne.server": {"level": "WARNING"},
+        "daphne.http_protocol": {"level": "WARNING"},
+        "daphne.ws_protocol": {"level": "WARNING"},
+        "httpx2": {"level": "WARNING"},
+        "httpcore2": {"level": "WARNING"},
+    },
+}

@@ -1,0 +1,39 @@
+"""The shapes of ASGI, and answers to HTTP requests with as little ceremony as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, TypeAlias
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+Headers: TypeAlias = list[tuple[bytes, bytes]]
+
+SAFE: Headers = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
+JSON: Headers = [(b"content-type", b"application/json"), *SAFE]
+TEXT: Headers = [(b"content-type", b"text/plain; charset=utf-8"), *SAFE]
+HTML: Headers = [
+    (b"content-type", b"text/html; charset=utf-8"),
+    (b"content-security-policy", b"default-src 'none'; style-src 'self'; img-src 'self'; frame-ancestors 'none'"),
+    *SAFE,
+]
+EVENTS: Headers = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-store"),
+    (b"x-accel-buffering", b"no"),
+    (b"x-content-type-options", b"nosniff"),
+]
+
+
+async def respond(send: Send, status: int, headers: Headers, body: bytes) -> None:
+    """One whole answer."""
+    await send(
+        {
+            "type": "http.response.start",
+            "status": status,
+            "headers": [*headers, (b"content-length", b"%d" % len(body))],
+        }
+    )
+    await send({"type": "http.response.body", "body": body})

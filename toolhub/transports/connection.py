@@ -1,0 +1,287 @@
+"""A connection that carries many messages both ways (WebSocket, stdio): both eras on it, calls side by side, bounded.
+
+A message with the modern envelope is served by itself; `initialize` begins a session that lives as long as the
+connection. `received` never waits: every message is worked on in a task of its own, and what is sent waits in one
+queue, so that neither a slow call nor a slow reader holds up the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+from audit.caller import Credential
+from catalog.errors import ACCESS_REVOKED, CLIENT_GONE, SERVER_STOPPING
+from toolhub.access import bearer
+from toolhub.access.bearer import BadToken, CannotCheck
+from toolhub.server import attention, dispatch, lifecycle, listeners, sessions
+from toolhub.server import peer as peers
+from toolhub.transports.exchange import answer
+from toolhub.wire import envelope, errors, jsonrpc, versions
+from toolhub.wire.errors import McpError
+
+log = logging.getLogger(__name__)
+
+MOST_AT_ONCE = 256
+"""Messages being worked on; far more than the server role runs at once, so that it can refuse them one by one."""
+MOST_BYTES_IN = 33_554_432
+MANY_OUT = 64
+MOST_OUT = 1024
+MOST_BYTES_OUT = 8_388_608
+
+# Close codes of RFC 6455.
+NORMAL, GOING_AWAY, UNSUPPORTED, POLICY, TOO_BIG, INTERNAL, TRY_LATER = 1000, 1001, 1003, 1008, 1009, 1011, 1013
+
+
+class Connection:
+    """`write` sends one encoded message and may wait; `close` ends the connection and is called at most once."""
+
+    def __init__(
+        self,
+        credential: Credential,
+        token: str,
+        transport: str,
+        address: str,
+        write: Callable[[bytes], Awaitable[None]],
+        close: Callable[[int], Awaitable[None]],
+    ) -> None:
+        self.credential, self._token, self._transport, self._address = credential, token, transport, address
+        self._write, self._close = write, close
+        self.id = secrets.token_hex(8)
+        self._peer = self._bare()
+        """Until `initialize`: nothing but who this is."""
+        self._opening: asyncio.Future[None] | None = None
+        self._working: set[asyncio.Task[None]] = set()
+        self._bytes_in = self._bytes_out = 0
+        self._out: deque[bytes] = deque()
+        self._wake: asyncio.Future[None] | None = None
+        self._closing: int | None = None
+        self._refusing = False
+        self._listener = listeners.attach(self._peer, self.notify, self._told_to_close, kinds=frozenset())
+        self._writer = asyncio.get_running_loop().create_task(self._send_queued())
+
+    # --- what comes in -------------------------------------------------------------------------------------------
+
+    def received(self, data: bytes) -> asyncio.Task[None] | None:
+        """One message of the client; the task that works on it, if it is worked on."""
+        if self._closing is not None:
+            return None
+        if len(self._working) >= MOST_AT_ONCE or self._bytes_in + len(data) > MOST_BYTES_IN:
+            self.end(TRY_LATER, "too many messages at once")
+            return None
+        self._bytes_in += len(data)
+        task = asyncio.get_running_loop().create_task(self._work(data))
+        self._working.add(task)
+        task.add_done_callback(self._worked)
+        return task
+
+    def _worked(self, task: asyncio.Task[None]) -> None:
+        self._working.discard(task)
+        if not self._working:
+            self._rouse()
+
+    async def _work(self, data: bytes) -> None:
+        """The boundary of one message."""
+        try:
+            message = await self._serve(data)
+            if message is not None:
+                self._put(jsonrpc.encode(message))
+        except McpError as error:
+            self._put(jsonrpc.encode(jsonrpc.error(error.request_id, error)))
+        except CannotCheck:
+            self.end(TRY_LATER, "the token cannot be checked")
+        except BadToken:
+            self.end(POLICY, ACCESS_REVOKED)
+        except Exception:
+            log.exception("A message over %s failed", self._transport)
+            self.end(INTERNAL, "internal error")
+        finally:
+            self._bytes_in -= len(data)
+
+    async def _serve(self, data: bytes) -> dict[str, Any] | list[Any] | None:
+        messages = jsonrpc.parse(data, batches=self._peer.revision in versions.BATCHING)
+        credential = bearer.cached(self._token) or await bearer.authenticate(self._token, self._address)
+        if credential is not self.credential:
+            self._renew(credential)
+        if isinstance(messages, list):
+            answers = await asyncio.gather(*map(self._one, messages))
+            return [one for one in answers if one is not None] or None
+        return await self._one(messages)
+
+    async def _one(self, message: jsonrpc.Message) -> dict[str, Any] | None:
+        if isinstance(message, jsonrpc.Request):
+            if self._refusing:
+                return jsonrpc.error(message.id, McpError(errors.INTERNAL_ERROR, "The server is stopping"))
+            if is_modern(message):
+                return await self._modern(message)
+            if message.method == "initialize":
+                return await self._initialize(message)
+        if self._opening is not None:
+            await self._opening
+        peer = self._peer
+        if isinstance(message, jsonrpc.Notification):
+            await dispatch.notified(message, peer)
+        elif isinstance(message, jsonrpc.Response):
+            await dispatch.replied(message, peer)
+        elif peer.session is None and message.method != "ping":
+            why = "Invalid request: begin with `initialize`, or send the envelope of 2026-07-28 in `_meta`"
+            return jsonrpc.error(message.id, McpError(errors.INVALID_REQUEST, why))
+        else:
+            return await answer(message, peer, Outlet(self))
+        return None
+
+    async def _modern(self, request: jsonrpc.Request) -> dict[str, Any] | None:
+        try:
+            found = envelope.check(None, request, versions.MODERN)
+        except McpError as error:
+            attention.not_understood(self.credential, error)
+            return jsonrpc.error(request.id, error)
+        peer = peers.modern(found, self.credential, self._transport, self._address, self.id)
+        return await answer(request, peer, Outlet(self))
+
+    async def _initialize(self, request: jsonrpc.Request) -> dict[str, Any]:
+        if self._opening is not None or self._peer.session is not None:
+            return jsonrpc.error(request.id, McpError(errors.INVALID_REQUEST, "Invalid request: already initialized"))
+        opening = self._opening = asyncio.get_running_loop().create_future()
+        try:
+            session, result = await lifecycle.initialize(request, self.credential)
+            self._peer = peers.handshake(session, self.credential, self._transport, self._address, self.id)
+            self._listen(listeners.KINDS)
+        except McpError as error:
+            return jsonrpc.error(request.id, error)
+        finally:
+            self._opening = None
+            opening.set_result(None)
+        return jsonrpc.result(request.id, result)
+
+    def _renew(self, credential: Credential) -> None:
+        """The token was looked at again: its rights may have changed."""
+        self.credential = credential
+        session = self._peer.session
+        self._peer = (
+            self._bare()
+            if session is None
+            else peers.handshake(session, credential, self._transport, self._address, self.id)
+        )
+
+    def _bare(self) -> peers.Peer:
+        nothing = envelope.Envelope(versions.LATEST_MODERN, "", "", {}, None, None)
+        return peers.modern(nothing, self.credential, self._transport, self._address, self.id)
+
+    def _listen(self, kinds: frozenset[str]) -> None:
+        self._listener.detach()
+        with suppress(listeners.TooManyListeners):
+            self._listener = listeners.attach(self._peer, self.notify, self._told_to_close, kinds=kinds)
+
+    # --- what goes out -------------------------------------------------------------------------------------------
+
+    def notify(self, message: dict[str, Any]) -> None:
+        if len(self._out) < MANY_OUT or message.get("method") != "notifications/progress":
+            self._put(jsonrpc.encode(message))
+
+    def _put(self, data: bytes) -> None:
+        if self._closing is not None:
+            return
+        self._out.append(data)
+        self._bytes_out += len(data)
+        if len(self._out) > MOST_OUT or self._bytes_out > MOST_BYTES_OUT + len(data):
+            self.end(POLICY, "the reader is too slow")
+            self._out.clear()
+        self._rouse()
+
+    def _rouse(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    async def _send_queued(self) -> None:
+        try:
+            while True:
+                while self._out:
+                    data = self._out.popleft()
+                    self._bytes_out -= len(data)
+                    await self._write(data)
+                if self._closing is not None:
+                    await self._close(self._closing)
+                    return
+                if self._refusing and not self._working:
+                    self.end(GOING_AWAY, SERVER_STOPPING)
+                    continue
+                self._wake = asyncio.get_running_loop().create_future()
+                await self._wake
+        except Exception:
+            log.exception("Writing to a client over %s failed", self._transport)
+            self.end(INTERNAL, CLIENT_GONE)
+
+    # --- the end -------------------------------------------------------------------------------------------------
+
+    def _told_to_close(self, reason: str) -> None:
+        """Revoked, disconnected, or the server stops: then what is running may still answer."""
+        if reason == SERVER_STOPPING:
+            self._refusing = True
+            self._rouse()
+        else:
+            self.end(POLICY, reason)
+
+    def end(self, code: int, reason: str) -> None:
+        """Close with what is queued sent first, and cancel what is running."""
+        if self._closing is not None:
+            return
+        self._closing = code
+        if code not in {NORMAL, GOING_AWAY}:
+            log.info("A connection over %s was closed with %d: %s", self._transport, code, reason)
+        self._listener.detach()
+        current = asyncio.current_task()
+        for task in list(self._working):
+            if task is not current:
+                task.cancel(reason)
+        self._rouse()
+
+    async def drain(self, seconds: float) -> None:
+        """Nothing more comes in: let what is running answer, for at most so long, then close."""
+        deadline = time.monotonic() + seconds
+        while self._working and (left := deadline - time.monotonic()) > 0:
+            await asyncio.wait(set(self._working), timeout=left)
+        self.end(NORMAL, SERVER_STOPPING)
+        await self.closed()
+
+    async def closed(self) -> None:
+        """Wait until everything is sent and done; the session ends with its connection."""
+        await asyncio.wait({self._writer})
+        while self._working:
+            await asyncio.wait(set(self._working))
+        if self._peer.session is not None:
+            with suppress(sessions.UnknownSession):
+                await sessions.close(self._peer.session.id, self.credential)
+
+    async def left(self) -> None:
+        """The client has gone: nothing can be sent any more."""
+        self._out.clear()
+        self.end(NORMAL, CLIENT_GONE)
+        await self.closed()
+
+
+class Outlet:
+    """Where one request's messages go: the connection, which it shares with all others."""
+
+    __slots__ = ("_connection",)
+    streaming = True
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def notify(self, message: dict[str, Any]) -> None:
+        self._connection.notify(message)
+
+    def close(self) -> None:
+        """There is no stream of its own to end."""
+
+
+def is_modern(request: jsonrpc.Request) -> bool:
+    meta = request.params.get("_meta")
+    return type(meta) is dict and envelope.PROTOCOL_VERSION in meta

@@ -1,0 +1,124 @@
+"""One HTTP request on its way through: what is known about it, and how a JSON-RPC request of it is run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from audit.caller import Credential
+from catalog.errors import CLIENT_GONE
+from toolhub.server import dispatch
+from toolhub.server.peer import Outlet, Peer
+from toolhub.transports.asgi import JSON, SAFE, Headers, Receive, Send, respond
+from toolhub.transports.resume import StreamLog
+from toolhub.transports.stream import EventStream
+from toolhub.wire import errors, jsonrpc
+from toolhub.wire.errors import McpError
+
+log = logging.getLogger(__name__)
+
+WATCH_AFTER_SECONDS = 0.05
+"""A request that still runs after this long gets a watcher that notices when its client leaves."""
+STREAM_AFTER_SECONDS = 5.0
+"""From then on its answer is an event stream, whose heartbeats keep proxies and clients from giving up."""
+
+
+class Exchange:
+    __slots__ = (
+        "address",
+        "body",
+        "cors",
+        "credential",
+        "events",
+        "headers",
+        "json",
+        "receive",
+        "send",
+        "started",
+    )
+
+    def __init__(self, receive: Receive, send: Send, address: str) -> None:
+        self.receive, self.send, self.address = receive, send, address
+        self.headers: dict[str, str] = {}
+        self.cors: Headers = []
+        self.credential: Credential
+        self.body = b""
+        self.started = False
+        """Whether an answer was begun, so that no second one may follow."""
+        self.json = self.events = True
+        """What the client accepts."""
+
+    async def reply(
+        self, message: dict[str, Any] | list[Any], status: int = 200, headers: Headers | None = None
+    ) -> None:
+        self.started = True
+        await respond(self.send, status, [*JSON, *self.cors, *(headers or ())], jsonrpc.encode(message))
+
+    async def refuse(self, error: McpError, status: int, headers: Headers | None = None) -> None:
+        await self.reply(jsonrpc.error(error.request_id, error), status, headers)
+
+    def stream(self, log: StreamLog | None = None) -> EventStream:
+        """An answer that may become a stream; from here on it is the stream that answers."""
+        self.started = True
+        return EventStream(self.send, self.cors, events=self.events, json=self.json, log=log)
+
+    async def accepted(self) -> None:
+        """202: a notification or a response was taken."""
+        self.started = True
+        await respond(self.send, 202, [*SAFE, *self.cors], b"")
+
+
+class Watch:
+    """Notices that the client of a running request leaves; costs a timer while the request is quick."""
+
+    __slots__ = ("_leaves", "_receive", "_stream", "_task", "_timer")
+
+    def __init__(self, receive: Receive, stream: EventStream, leaves: Callable[[], None]) -> None:
+        self._receive, self._stream, self._leaves = receive, stream, leaves
+        self._task: asyncio.Task[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(WATCH_AFTER_SECONDS, self._begin)
+
+    def _begin(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._task = loop.create_task(self._wait())
+        self._timer = loop.call_later(STREAM_AFTER_SECONDS, self._stream.commit)
+
+    async def _wait(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._leaves()
+
+    def stop(self) -> None:
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+
+def gone(stream: EventStream) -> Callable[[], None]:
+    """For `Watch`, where leaving is cancelling: ends the running request of this task."""
+    task = asyncio.current_task()
+
+    def leaves() -> None:
+        stream.leave()
+        if task is not None:
+            task.cancel(CLIENT_GONE)
+
+    return leaves
+
+
+async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str, Any] | None:
+    """The whole JSON-RPC answer, errors included; None when the client cancelled the request.
+
+    This is the boundary where an unforeseen error ends: the log gets it, the client gets -32603.
+    """
+    try:
+        return jsonrpc.result(request.id, await dispatch.answer(request, peer, outlet))
+    except McpError as error:
+        return jsonrpc.error(request.id, error)
+    except dispatch.RequestCancelled:
+        return None
+    except Exception:
+        log.exception("A request failed: %s", request.method)
+        return jsonrpc.error(request.id, McpError(errors.INTERNAL_ERROR, "Internal error"))

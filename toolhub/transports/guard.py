@@ -1,0 +1,204 @@
+"""The first look at a connection, before anybody is asked who they are.
+
+Consumers run outside Django's middleware, so Host and Origin are checked here, against the same settings. Host and
+Origin together are what stops a web page from reaching this server through the reader's own browser (DNS rebinding).
+A missing Origin passes: AI clients send none. Cookies are never read.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.http.request import split_domain_port, validate_host
+
+from toolhub.transports.asgi import Headers, Scope
+
+ONCE = frozenset(
+    {
+        "authorization",
+        "content-length",
+        "content-type",
+        "host",
+        "last-event-id",
+        "mcp-method",
+        "mcp-name",
+        "mcp-protocol-version",
+        "mcp-session-id",
+        "origin",
+    }
+)
+"""Headers that decide something: two of them would let a proxy and this server understand different requests."""
+
+
+BY_STATUS = {405: "verb", 406: "accept", 413: "large", 415: "content_type", 503: "unavailable"}
+
+
+class Refused(Exception):
+    """Answer with this status and sentence; nothing else happens."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        headers: Headers | None = None,
+        *,
+        code: str = "",
+        owner: tuple[int, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.message, self.headers = status, message, headers or []
+        self.code, self.owner = code or BY_STATUS.get(status, "request"), owner
+        """For `toolhub.transports.noticed`: one word for what is wrong, and whose token it was if that is known."""
+
+
+def read_headers(scope: Scope) -> dict[str, str]:
+    """Headers by lower-case name; raises Refused for two of a kind that decides."""
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        if name in headers:
+            if name in ONCE or name.startswith("mcp-param-"):
+                raise Refused(400, f"The header {name} must be sent once.")
+            headers[name] = f"{headers[name]}, {value}"
+        else:
+            headers[name] = value
+    return headers
+
+
+def check(headers: dict[str, str]) -> None:
+    """Raises Refused for a Host that is not ours or an Origin that is foreign."""
+    host = headers.get("host")
+    if host is None or not host_is_ours(host, tuple(settings.ALLOWED_HOSTS)):
+        raise Refused(
+            400,
+            "This server does not answer for that host. The operator can add it to TOOLHUB_ALLOWED_HOSTS.",
+            code="host",
+        )
+    origin = headers.get("origin")
+    if origin is not None and not origin_is_ours(
+        origin, settings.PUBLIC_URL, tuple(settings.ALLOWED_ORIGINS), tuple(settings.ALLOWED_HOSTS)
+    ):
+        raise Refused(
+            403,
+            "Web pages of this origin may not use this server. The operator can add it to TOOLHUB_ALLOWED_ORIGINS.",
+            code="origin",
+        )
+
+
+@lru_cache(maxsize=1024)
+def host_is_ours(host: str, allowed: tuple[str, ...]) -> bool:
+    """Any port of an allowed host."""
+    domain, _ = split_domain_port(host)
+    return bool(domain) and validate_host(domain, list(allowed))
+
+
+@lru_cache(maxsize=1024)
+def origin_is_ours(origin: str, public_url: str, origins: tuple[str, ...], hosts: tuple[str, ...]) -> bool:
+    lowered = origin.strip().lower()
+    if lowered in origins:
+        return True
+    try:
+        parts, public = urlsplit(lowered), urlsplit(public_url.lower())
+        if (
+            parts.scheme not in {"http", "https"}
+            or lowered != f"{parts.scheme}://{parts.netloc}"
+            or "@" in parts.netloc
+        ):
+            return False
+        _ = parts.port
+    except ValueError:
+        return False
+    if (parts.scheme, parts.netloc) == (public.scheme, public.netloc):
+        return True
+    # "*" says nothing about who may call from a browser.
+    return host_is_ours(parts.netloc, tuple(host for host in hosts if host != "*"))
+
+
+def cors(headers: dict[str, str]) -> Headers:
+    """What a web page that `check` let through needs in order to read the answer."""
+    origin = headers.get("origin")
+    if origin is None:
+        return []
+    return [
+        (b"access-control-allow-origin", origin.encode("latin-1")),
+        (b"access-control-expose-headers", b"Mcp-Session-Id, WWW-Authenticate, Retry-After"),
+        (b"vary", b"Origin"),
+    ]
+
+
+PREFLIGHT: Headers = [
+    (b"access-control-allow-methods", b"GET, POST, DELETE, OPTIONS"),
+    (b"access-control-max-age", b"600"),
+]
+
+
+def preflight(headers: dict[str, str]) -> Headers:
+    """The answer to OPTIONS: the headers a page asks for are allowed, as its origin already is."""
+    wanted = headers.get("access-control-request-headers", "")
+    allowed = wanted if all(character.isalnum() or character in "-, " for character in wanted) else ""
+    return [*cors(headers), *PREFLIGHT, (b"access-control-allow-headers", allowed.encode("latin-1", "ignore"))]
+
+
+@lru_cache(maxsize=256)
+def accepted(accept: str | None) -> tuple[bool, bool, bool]:
+    """(JSON, an event stream, a web page) by an Accept header; none at all accepts the first two."""
+    if accept is None or not accept.strip():
+        return True, True, False
+    kinds = set()
+    for part in accept.lower().split(","):
+        kind, *parameters = (piece.strip() for piece in part.split(";"))
+        if not any(parameter.replace(" ", "") in {"q=0", "q=0.0", "q=0.00", "q=0.000"} for parameter in parameters):
+            kinds.add(kind)
+    anything = "*/*" in kinds
+    return (
+        anything or bool(kinds & {"application/json", "application/*"}),
+        anything or bool(kinds & {"text/event-stream", "text/*"}),
+        bool(kinds & {"text/html", "application/xhtml+xml"}),
+    )
+
+
+@lru_cache(maxsize=256)
+def is_json(content_type: str | None) -> bool:
+    """application/json in UTF-8: anything else is 415, which also keeps plain HTML forms out."""
+    kind, *parameters = (piece.strip().lower() for piece in (content_type or "").split(";"))
+    charsets = [p.partition("=")[2].strip().strip('"') for p in parameters if p.partition("=")[0].strip() == "charset"]
+    return kind == "application/json" and all(charset in {"utf-8", "utf8"} for charset in charsets)
+
+
+def announced(headers: dict[str, str]) -> None:
+    """Raises Refused when the body is announced as larger than allowed."""
+    length = headers.get("content-length")
+    if length is None:
+        return
+    if not (length.isascii() and length.isdecimal()):
+        raise Refused(400, "The Content-Length is not a number.")
+    if int(length[:20]) > settings.MAX_BODY_BYTES:
+        raise too_large()
+
+
+def too_large() -> Refused:
+    return Refused(413, f"The body is larger than {settings.MAX_BODY_BYTES} bytes.")
+
+
+async def read_body(receive: Any) -> bytes | None:
+    """The whole body, or None when the client left; raises Refused when it is too large."""
+    message = await receive()
+    if message["type"] == "http.request" and not message.get("more_body"):
+        body: bytes = message.get("body", b"")
+        if len(body) > settings.MAX_BODY_BYTES:
+            raise too_large()
+        return body
+    chunks, size = [], 0
+    while message["type"] == "http.request":
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > settings.MAX_BODY_BYTES:
+            raise too_large()
+        chunks.append(chunk)
+        if not message.get("more_body"):
+            return b"".join(chunks)
+        message = await receive()
+    return None

@@ -1,0 +1,180 @@
+"""The revisions that begin with `initialize` over HTTP: sessions, the standalone GET stream, resumption, DELETE.
+
+A client that loses its connection has not cancelled: the call goes on, and what it sends is kept for the client's
+return. Errors of a dispatched request travel with HTTP 200; the statuses of the transport are for the transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from toolhub.server import attention, dispatch, lifecycle, listeners, sessions
+from toolhub.server import peer as peers
+from toolhub.server.peer import Session
+from toolhub.transports import on_record, resume
+from toolhub.transports.asgi import SAFE, respond
+from toolhub.transports.exchange import Exchange, Watch, answer
+from toolhub.transports.guard import Refused
+from toolhub.transports.stream import EventStream
+from toolhub.wire import errors, jsonrpc, versions
+from toolhub.wire.errors import McpError
+
+log = logging.getLogger(__name__)
+
+SESSION_HEADER = "mcp-session-id"
+NO_SESSION = McpError(
+    errors.INVALID_REQUEST, "Invalid request: the Mcp-Session-Id header is missing; a session begins with `initialize`"
+)
+
+
+async def post(exchange: Exchange) -> None:
+    session = gone = None
+    session_id = exchange.headers.get(SESSION_HEADER)
+    if session_id is not None:
+        try:
+            session = await sessions.require(session_id, exchange.credential)
+        except sessions.UnknownSession as unknown:
+            gone = unknown
+    try:
+        messages = jsonrpc.parse(exchange.body, batches=session is not None and session.revision in versions.BATCHING)
+    except McpError as error:
+        await exchange.refuse(error, 404 if gone else 400)
+        return
+    if isinstance(messages, jsonrpc.Request) and messages.method == "initialize":
+        await initialize(exchange, messages)
+    elif session is not None:
+        peer = peers.handshake(session, exchange.credential, "http", exchange.address)
+        await run(exchange, messages, peer, session)
+    else:
+        await refuse(exchange, messages, gone)
+
+
+async def refuse(exchange: Exchange, message: Any, gone: sessions.UnknownSession | None) -> None:
+    """404 sends a client back to `initialize`; 400 tells one that never did."""
+    error = McpError(errors.INVALID_REQUEST, "Session not found") if gone else NO_SESSION
+    request_id = None
+    if isinstance(message, jsonrpc.Request):
+        request_id = message.id
+        revision = exchange.headers.get("mcp-protocol-version", versions.DEFAULT_WITHOUT_HEADER)
+        await on_record.refused(message, exchange, revision, error.message)
+    await exchange.reply(jsonrpc.error(request_id, error), 404 if gone else 400)
+
+
+async def initialize(exchange: Exchange, request: jsonrpc.Request) -> None:
+    try:
+        session, result = await lifecycle.initialize(request, exchange.credential)
+    except McpError as error:
+        attention.not_understood(exchange.credential, error)
+        await exchange.reply(jsonrpc.error(request.id, error))
+        return
+    await exchange.reply(jsonrpc.result(request.id, result), headers=[(b"mcp-session-id", session.id.encode("ascii"))])
+
+
+async def run(
+    exchange: Exchange, messages: jsonrpc.Message | list[jsonrpc.Message], peer: peers.Peer, session: Session
+) -> None:
+    """One message, or the batch of them that 2025-03-26 allows."""
+    if isinstance(messages, jsonrpc.Request):
+        stream, watch = open_stream(exchange, session)
+        try:
+            message = await answer(messages, peer, stream)
+        finally:
+            watch.stop()
+        await stream.finish(message)
+        return
+    requests = []
+    for one in messages if isinstance(messages, list) else [messages]:
+        if isinstance(one, jsonrpc.Request):
+            requests.append(one)
+        elif isinstance(one, jsonrpc.Notification):
+            await dispatch.notified(one, peer)
+        else:
+            await dispatch.replied(one, peer)
+    if not requests:
+        await exchange.accepted()
+        return
+    stream, watch = open_stream(exchange, session)
+    try:
+        answers = await asyncio.gather(*(answer(request, peer, stream) for request in requests))
+    finally:
+        watch.stop()
+    await stream.finish([message for message in answers if message is not None] or None)
+
+
+def open_stream(exchange: Exchange, session: Session) -> tuple[EventStream, Watch]:
+    # The oldest revision over this transport is not described anywhere: nothing to resume there.
+    kept = resume.StreamLog(session) if versions.at_least(session.revision, "2025-03-26") else None
+    stream = exchange.stream(kept)
+    return stream, Watch(exchange.receive, stream, stream.leave)
+
+
+async def require(exchange: Exchange) -> Session:
+    """The session of a GET or DELETE; raises Refused."""
+    session_id = exchange.headers.get(SESSION_HEADER)
+    if session_id is None:
+        raise Refused(400, NO_SESSION.message)
+    try:
+        return await sessions.require(session_id, exchange.credential)
+    except sessions.UnknownSession:
+        raise Refused(404, "Session not found") from None
+
+
+async def get(exchange: Exchange) -> None:
+    """The standalone stream for news of the catalogue, or the rest of a response stream (Last-Event-ID)."""
+    session = await require(exchange)
+    peer = peers.handshake(session, exchange.credential, "http", exchange.address)
+    last_event_id = exchange.headers.get("last-event-id")
+    if last_event_id:
+        await replay(exchange, peer, session, last_event_id)
+        return
+    stream = exchange.stream()
+    listener = attach(peer, stream, listeners.KINDS)
+    stream.commit()
+    watch = Watch(exchange.receive, stream, stream.stop)
+    try:
+        await stream.ended()
+    finally:
+        watch.stop()
+        listener.detach()
+
+
+async def replay(exchange: Exchange, peer: peers.Peer, session: Session, last_event_id: str) -> None:
+    try:
+        events = await resume.replay(session, last_event_id)
+    except resume.UnknownEvent:
+        raise Refused(400, "That event is unknown or too old to resume from.") from None
+    stream = exchange.stream()
+    # Watched for revocation, and without the session, whose news go to its standalone stream.
+    watched = peers.Peer(peer.caller, "handshake", peer.revision, peer.capabilities)
+    listener = attach(watched, stream, frozenset())
+    stream.commit()
+    watch = Watch(exchange.receive, stream, stream.stop)
+    try:
+        async for event in events:
+            if not stream.connected:
+                break
+            if event is not None:
+                stream.replay(*event)
+        stream.end()
+        await stream.ended()
+    finally:
+        watch.stop()
+        listener.detach()
+
+
+def attach(peer: peers.Peer, stream: EventStream, kinds: frozenset[str]) -> listeners.Listener:
+    try:
+        return listeners.attach(peer, stream.notify, lambda reason: stream.end(), kinds=kinds)
+    except listeners.TooManyListeners:
+        raise Refused(503, "Too many open streams.", [(b"retry-after", b"30")]) from None
+
+
+async def delete(exchange: Exchange) -> None:
+    await require(exchange)
+    try:
+        await sessions.close(exchange.headers[SESSION_HEADER], exchange.credential)
+    except sessions.UnknownSession:
+        raise Refused(404, "Session not found") from None
+    await respond(exchange.send, 204, [*SAFE, *exchange.cors], b"")

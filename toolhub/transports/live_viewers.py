@@ -1,0 +1,102 @@
+"""Who looks at an open page: which sites' pages may connect at all, and whose session a cookie names.
+
+`identify` asks for many sessions at once, as `auth.get_user` and `has_perm` would for each: the sessions of all open
+pages are looked up every few seconds, and that must not cost a query for every window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from http.cookies import CookieError
+from itertools import islice
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
+from django.db.models import Exists, OuterRef
+from django.http import parse_cookie
+from django.utils import timezone
+from django.utils.crypto import constant_time_compare
+
+from toolhub.transports import guard
+from toolhub.transports.asgi import Scope
+from toolhub.transports.guard import Refused
+
+AUDITS = "audit.view_call"
+CHUNK = 500
+"""Sessions of one query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """Who is signed in, and whether they may look at the calls of others."""
+
+    user_id: int
+    auditor: bool
+
+
+def admit(scope: Scope) -> str:
+    """The session key of a page of ours; raises Refused."""
+    headers = guard.read_headers(scope)
+    host = headers.get("host", "")
+    if not guard.host_is_ours(host, tuple(settings.ALLOWED_HOSTS)):
+        raise Refused(400, "another host")
+    if headers.get("origin", "").lower() not in _our_origins(host.lower(), headers):
+        raise Refused(403, "not from a page of this site")
+    try:
+        key = parse_cookie(headers.get("cookie", "")).get(settings.SESSION_COOKIE_NAME, "")
+    except CookieError:
+        key = ""
+    if not key:
+        raise Refused(401, "nobody is signed in")
+    return key
+
+
+def _our_origins(host: str, headers: dict[str, str]) -> set[str]:
+    """Of this very host and port: the cookie is sent for every port, and an allowed name alone would let any in.
+
+    Where pages come by https, one that came by http was written by somebody on the way.
+    """
+    public = urlsplit(settings.PUBLIC_URL.lower())
+    ours = {f"{public.scheme}://{public.netloc}", f"https://{host}"}
+    return ours if public.scheme == "https" or _came_by_https(headers) else {*ours, f"http://{host}"}
+
+
+def _came_by_https(headers: dict[str, str]) -> bool:
+    """What the proxy in front says, if there is one: as `HttpRequest.is_secure` understands it."""
+    if settings.SECURE_PROXY_SSL_HEADER is None:
+        return False
+    name, secure = settings.SECURE_PROXY_SSL_HEADER
+    said = headers.get(name.removeprefix("HTTP_").replace("_", "-").lower(), "")
+    return bool(said.partition(",")[0].strip() == secure)
+
+
+def identify(keys: Iterable[str]) -> dict[str, Viewer]:
+    """Who is signed in with each of these sessions now; those of nobody are left out. In a thread."""
+    found: dict[str, Viewer] = {}
+    rest = iter(keys)
+    while chunk := list(islice(rest, CHUNK)):
+        live = Session.objects.filter(pk__in=chunk, expire_date__gt=timezone.now())
+        sessions = {session.pk: data for session in live if (data := session.get_decoded())}
+        may_audit = User.objects.with_perm(AUDITS).filter(pk=OuterRef("pk"), is_staff=True)
+        wanted = {number for data in sessions.values() if (number := str(data.get(SESSION_KEY, ""))).isdecimal()}
+        users = User.objects.filter(pk__in=wanted, is_active=True).annotate(auditor=Exists(may_audit))
+        by_id = {str(user.pk): user for user in users} if wanted else {}
+        for key, data in sessions.items():
+            user = by_id.get(str(data.get(SESSION_KEY, "")))
+            if user is not None and _is_theirs(data, user):
+                found[key] = Viewer(user.pk, user.auditor)
+    return found
+
+
+def _is_theirs(data: dict[str, Any], user: User) -> bool:
+    """Whether they signed in with the password that they have now, in a way that still counts."""
+    proofs = (user.get_session_auth_hash(), *user.get_session_auth_fallback_hash())
+    said = str(data.get(HASH_SESSION_KEY, ""))
+    return data.get(BACKEND_SESSION_KEY) in settings.AUTHENTICATION_BACKENDS and any(
+        constant_time_compare(said, proof) for proof in proofs
+    )

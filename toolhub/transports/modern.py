@@ -1,0 +1,71 @@
+"""The stateless revisions over HTTP: every POST carries its own envelope; no session, no GET, no DELETE.
+
+Closing the connection cancels the request. Errors travel with their own HTTP status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from catalog import snapshot, visible
+from toolhub.server import attention
+from toolhub.server import peer as peers
+from toolhub.transports import on_record
+from toolhub.transports.exchange import Exchange, Watch, answer, gone
+from toolhub.wire import envelope, errors, jsonrpc, versions
+from toolhub.wire.errors import McpError
+
+
+async def post(exchange: Exchange) -> None:
+    try:
+        message = jsonrpc.parse(exchange.body)
+        if isinstance(message, jsonrpc.Notification):
+            # This revision defines none over HTTP: closing the stream is what cancels.
+            await exchange.accepted()
+            return
+        if not isinstance(message, jsonrpc.Request):
+            raise McpError(errors.INVALID_REQUEST, "Invalid request: clients of this revision send no responses")
+    except McpError as error:
+        await exchange.refuse(error, errors.http_status(error.code))
+        return
+    try:
+        peer = peers.modern(
+            envelope.check(exchange.headers, message, versions.MODERN), exchange.credential, "http", exchange.address
+        )
+        if message.method == "tools/call":
+            await check_parameters(exchange, message)
+    except McpError as error:
+        await on_record.refused(message, exchange, versions.LATEST_MODERN, str(error))
+        error.request_id = message.id
+        attention.not_understood(exchange.credential, error)
+        await exchange.refuse(error, errors.http_status(error.code))
+        return
+    await run(exchange, message, peer)
+
+
+async def check_parameters(exchange: Exchange, request: jsonrpc.Request) -> None:
+    """Headers that mirror arguments must say the same as the body, by the schema of the tool that this caller sees."""
+    name, arguments = request.params.get("name"), request.params.get("arguments")
+    await snapshot.ensure()
+    seen = visible.for_credential(exchange.credential).tools.get(name) if isinstance(name, str) else None
+    if seen is not None:
+        schema: dict[str, Any] = seen[0].input_schema
+        envelope.check_param_headers(exchange.headers, schema, arguments if isinstance(arguments, dict) else {})
+
+
+async def run(exchange: Exchange, request: jsonrpc.Request, peer: peers.Peer) -> None:
+    stream = exchange.stream()
+    leaves = gone(stream)
+    stream.on_slow = leaves
+    watch = Watch(exchange.receive, stream, leaves)
+    try:
+        message = await answer(request, peer, stream)
+    except asyncio.CancelledError:
+        if stream.connected:
+            raise
+        message = None
+    finally:
+        watch.stop()
+    status = errors.http_status(message["error"]["code"]) if message is not None and "error" in message else 200
+    await stream.finish(message, status)

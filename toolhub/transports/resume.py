@@ -1,0 +1,211 @@
+"""The event log of the handshake era: what was sent on a response stream, so that a client can come back for the rest.
+
+An event id names its stream (random, filed under the session, which is bound to its credential) and a position in it.
+The log lives in this process and, where Redis is configured, in a Redis list as well, from which any worker replays it.
+It is bounded in events, bytes and time; a stream that outgrows it can no longer be resumed, and goes on. While Redis is
+away a stream can be resumed at the worker that runs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+
+from django.conf import settings
+from redis.exceptions import RedisError
+
+from toolhub.server import shared
+from toolhub.server.peer import Session
+from toolhub.wire import versions
+
+log = logging.getLogger(__name__)
+
+KEEP_SECONDS = 600
+"""How long after its last event a stream can be resumed."""
+MOST_EVENTS = 1024
+MOST_BYTES = 2_097_152
+MOST_BYTES_HERE = 67_108_864
+"""Of all logs of this process together; the oldest goes first."""
+POLL_SECONDS = 0.2
+PREFIX = "toolhub:events:"
+EVENT_ID = re.compile(r"([A-Za-z0-9_-]{22})\.(0|[1-9][0-9]{0,5})")
+# The first element of a Redis list only makes the list exist; the last one of a stream that has ended says so.
+BEGIN, END = "begin", "end"
+
+
+class UnknownEvent(Exception):
+    """No such event in this session: never sent, too old, or another session's."""
+
+
+class _Kept:
+    """The log of one stream in the process that writes it."""
+
+    __slots__ = ("bytes", "ended", "ends", "events", "news")
+
+    def __init__(self) -> None:
+        self.events: list[bytes] = []
+        self.bytes = 0
+        self.ended = False
+        self.ends = time.monotonic() + KEEP_SECONDS
+        self.news = asyncio.Event()
+
+    def tell(self) -> None:
+        self.ends = time.monotonic() + KEEP_SECONDS
+        news, self.news = self.news, asyncio.Event()
+        news.set()
+
+
+_kept: OrderedDict[str, _Kept] = OrderedDict()
+_bytes = 0
+
+
+class StreamLog:
+    """The log of one response stream. Nothing is kept before `start` or the first `append`."""
+
+    __slots__ = ("_count", "_kept", "_key", "_name", "_redis", "primes")
+
+    def __init__(self, session: Session) -> None:
+        self.primes = versions.at_least(session.revision, "2025-11-25")
+        """Whether the revision knows events without content, and with them streams that the server ends early."""
+        self._name = secrets.token_urlsafe(16)
+        self._key = f"{session.key}:{self._name}"
+        self._kept: _Kept | None = None
+        self._count = 0
+        self._redis = bool(settings.REDIS_URL)
+
+    async def start(self) -> str:
+        """The id of the priming event."""
+        await self._open()
+        return f"{self._name}.0"
+
+    async def append(self, data: bytes) -> str:
+        """Keep one event and return its id."""
+        global _bytes
+        if self._count == 0 and self._kept is None:
+            await self._open()
+        self._count += 1
+        if (kept := self._kept) is not None:
+            if kept.bytes + len(data) > MOST_BYTES or self._count > MOST_EVENTS:
+                await self._give_up()
+            else:
+                kept.events.append(data)
+                kept.bytes += len(data)
+                _bytes += len(data)
+                kept.tell()
+                _trim()
+                await self._push(data.decode())
+        return f"{self._name}.{self._count}"
+
+    async def finish(self) -> None:
+        if self._kept is not None:
+            self._kept.ended = True
+            self._kept.tell()
+            await self._push(END)
+
+    async def _open(self) -> None:
+        self._kept = _kept[self._key] = _Kept()
+        _trim()
+        await self._push(BEGIN)
+
+    async def _give_up(self) -> None:
+        log.info("An event stream outgrew its log and can no longer be resumed")
+        self._kept = None
+        _drop(self._key)
+        if self._redis:
+            try:
+                await shared.client().delete(PREFIX + self._key)
+            except (RedisError, OSError):
+                self._redis = False
+
+    async def _push(self, text: str) -> None:
+        if not self._redis:
+            return
+        try:
+            async with shared.client().pipeline(transaction=False) as pipeline:
+                pipeline.rpush(PREFIX + self._key, text)
+                pipeline.expire(PREFIX + self._key, KEEP_SECONDS)
+                await pipeline.execute()
+        except (RedisError, OSError):
+            # A gap would shift every later event: from here on this stream is resumed at this worker only.
+            self._redis = False
+
+
+async def replay(session: Session, last_event_id: str) -> AsyncIterator[tuple[str, bytes] | None]:
+    """What came, and comes, after that event on its stream, until it ends; None now and then while it is quiet.
+
+    The stream is looked up before this returns; raises UnknownEvent.
+    """
+    match = EVENT_ID.fullmatch(last_event_id)
+    if match is None:
+        raise UnknownEvent
+    name, position = match[1], int(match[2])
+    key = f"{session.key}:{name}"
+    kept = _kept.get(key)
+    if kept is not None and time.monotonic() < kept.ends:
+        if position > len(kept.events):
+            raise UnknownEvent
+        return _from_here(kept, name, position)
+    if settings.REDIS_URL:
+        try:
+            length = await shared.client().llen(PREFIX + key)
+        except (RedisError, OSError):
+            length = 0
+        if position < length:
+            return _from_redis(key, name, position)
+    raise UnknownEvent
+
+
+async def _from_here(kept: _Kept, name: str, position: int) -> AsyncIterator[tuple[str, bytes] | None]:
+    while True:
+        news = kept.news
+        while position < len(kept.events):
+            position += 1
+            yield f"{name}.{position}", kept.events[position - 1]
+        if kept.ended:
+            return
+        try:
+            async with asyncio.timeout(POLL_SECONDS * 5):
+                await news.wait()
+        except TimeoutError:
+            yield None
+
+
+async def _from_redis(key: str, name: str, position: int) -> AsyncIterator[tuple[str, bytes] | None]:
+    while True:
+        try:
+            found = await shared.client().lrange(PREFIX + key, position + 1, -1)
+            if not found and not await shared.client().exists(PREFIX + key):
+                return
+        except (RedisError, OSError):
+            found = []
+        for text in found:
+            if text == END:
+                return
+            position += 1
+            yield f"{name}.{position}", str(text).encode()
+        if not found:
+            yield None
+            await asyncio.sleep(POLL_SECONDS)
+
+
+def _drop(key: str) -> None:
+    global _bytes
+    kept = _kept.pop(key, None)
+    if kept is not None:
+        _bytes -= kept.bytes
+
+
+def _trim() -> None:
+    now = time.monotonic()
+    while _kept:
+        key, oldest = next(iter(_kept.items()))
+        if _bytes <= MOST_BYTES_HERE and now < oldest.ends:
+            return
+        if len(_kept) == 1 and now < oldest.ends:
+            return
+        _drop(key)

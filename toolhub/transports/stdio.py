@@ -1,0 +1,91 @@
+"""MCP over stdin and stdout, for clients that start their servers themselves: one message per line.
+
+Nothing but protocol may appear on stdout, so the stream is moved to a descriptor of its own and everything that prints
+goes to stderr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import BinaryIO
+
+from django.conf import settings
+
+from audit.caller import Credential
+from toolhub.transports.connection import TOO_BIG, Connection
+
+MOST_AT_ONCE = 60
+"""Lines being worked on; no further one is read meanwhile, which is what slows the writer at the other end down."""
+
+
+def take_stdout() -> BinaryIO:
+    """The real stdout; from now on `print` and C libraries write to stderr."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    return os.fdopen(kept, "wb", buffering=0)
+
+
+async def serve(credential: Credential, token: str, source: BinaryIO, sink: BinaryIO) -> None:
+    """Serve one client until its stream ends, or a signal comes, and what was running has answered."""
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+
+    async def write(data: bytes) -> None:
+        await loop.run_in_executor(None, write_all, sink, data + b"\n")
+
+    async def close(code: int) -> None:
+        ended.set()
+
+    connection = Connection(credential, token, "stdio", "", write, close)
+    room = threading.Semaphore(MOST_AT_ONCE)
+
+    def arrived(line: bytes | None) -> None:
+        task = None
+        if line is None:
+            ended.set()
+        elif len(line) > settings.MAX_BODY_BYTES:
+            connection.end(TOO_BIG, "a message that is too large")
+        elif line.strip():
+            task = connection.received(line)
+        if task is None:
+            room.release()
+        else:
+            task.add_done_callback(lambda _: room.release())
+
+    reader = threading.Thread(target=read_lines, args=(source, room, loop, arrived), name="stdin", daemon=True)
+    reader.start()
+    await ended.wait()
+    await connection.drain(settings.STOP_SECONDS)
+
+
+def read_lines(
+    source: BinaryIO,
+    room: threading.Semaphore,
+    loop: asyncio.AbstractEventLoop,
+    arrived: Callable[[bytes | None], None],
+) -> None:
+    """Hand over line by line, no further ahead than there is room for; None at the end."""
+    while True:
+        room.acquire()
+        line = source.readline(settings.MAX_BODY_BYTES + 2)
+        try:
+            loop.call_soon_threadsafe(arrived, line.rstrip(b"\r\n") if line else None)
+        except RuntimeError:
+            return
+        if not line:
+            return
+
+
+def write_all(sink: BinaryIO, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[sink.write(view) :]

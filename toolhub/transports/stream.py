@@ -1,0 +1,211 @@
+"""The answer to one POST or GET: one JSON body, or an event stream from the moment something is streamed.
+
+`EventStream` is the outlet that the server role writes to. Nothing is sent, and no task exists, until the first
+message is queued; a call that only answers costs two sends. From then on one task per stream writes, in order, what
+is queued: it waits for slow readers, and keeps quiet connections open with comments. In the handshake era every event
+is also kept in the session's event log, so that a client that lost its connection, or was asked to come back later,
+gets the rest of the stream from any worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from toolhub.transports.asgi import EVENTS, JSON, Headers, Send, respond
+from toolhub.transports.resume import StreamLog
+from toolhub.wire import jsonrpc, sse
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_SECONDS = 15.0
+MANY = 64
+"""From this many waiting messages on, progress is dropped."""
+MOST_MESSAGES = 1024
+MOST_BYTES = 4_194_304
+"""A reader that lets more than this wait is disconnected as too slow."""
+RETRY_MS = 500
+"""How long a client that was sent away waits before it comes back."""
+
+
+class EventStream:
+    """One response. `streaming`, `notify` and `close` are the outlet's; the rest is for the transport."""
+
+    __slots__ = (
+        "_bytes",
+        "_ending",
+        "_headers",
+        "_json",
+        "_log",
+        "_open",
+        "_queue",
+        "_send",
+        "_sending_away",
+        "_task",
+        "_wake",
+        "connected",
+        "on_slow",
+        "streaming",
+    )
+
+    def __init__(
+        self, send: Send, headers: Headers, *, events: bool = True, json: bool = True, log: StreamLog | None = None
+    ) -> None:
+        self.streaming = events
+        self.connected = True
+        """Whether somebody still reads; what is queued after that goes to the log alone, if there is one."""
+        self.on_slow: Callable[[], None] | None = None
+        self._send, self._headers, self._json, self._log = send, headers, json, log
+        self._queue: deque[tuple[bytes, str | None]] = deque()
+        self._bytes = 0
+        self._ending = self._open = self._sending_away = False
+        self._task: asyncio.Task[None] | None = None
+        self._wake: asyncio.Future[None] | None = None
+
+    @property
+    def committed(self) -> bool:
+        """Whether this has become an event stream."""
+        return self._task is not None
+
+    # --- the outlet ----------------------------------------------------------------------------------------------
+
+    def notify(self, message: dict[str, Any]) -> None:
+        if not self.streaming or self._ending or not (self.connected or self._log):
+            return
+        if len(self._queue) >= MANY and message.get("method") == "notifications/progress":
+            return
+        self._put(jsonrpc.encode(message))
+
+    def close(self) -> None:
+        """Send the client away; it comes back for the rest with Last-Event-ID."""
+        if self.streaming and self.connected and not self._ending and self._log is not None and self._log.primes:
+            self.commit()
+            self._sending_away = True
+            self._rouse()
+
+    # --- for the transport ---------------------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        """Become an event stream now, if that is possible."""
+        if self._task is None and self.streaming:
+            self._task = asyncio.get_running_loop().create_task(self._write())
+
+    def leave(self) -> None:
+        """The client has gone; what is still to come is kept for its return, or dropped."""
+        self.connected = False
+        if self._log is None:
+            self._queue.clear()
+            self._bytes = 0
+        self._rouse()
+
+    def end(self) -> None:
+        """End the stream after what is queued, without an answer."""
+        self._ending = True
+        self._rouse()
+
+    def stop(self) -> None:
+        """The reader of a stream that answers nothing has gone."""
+        self.leave()
+        self.end()
+
+    def replay(self, event_id: str, data: bytes) -> None:
+        """Queue an event of an earlier stream under its own id."""
+        self._put(data, event_id)
+
+    async def ended(self) -> None:
+        """Wait until everything is written."""
+        if self._task is not None:
+            await self._task
+
+    async def finish(self, message: dict[str, Any] | list[Any] | None, status: int = 200) -> None:
+        """Send the answer, as one JSON body or as the last event; None ends the stream without one."""
+        if self._task is None:
+            if not self.connected:
+                return
+            if message is None:
+                await respond(self._send, status, [*EVENTS, *self._headers], sse.comment())
+                return
+            if self._json or status != 200:
+                await respond(self._send, status, [*JSON, *self._headers], jsonrpc.encode(message))
+                return
+        if message is not None:
+            for one in message if isinstance(message, list) else [message]:
+                self._put(jsonrpc.encode(one))
+        self.end()
+        await self.ended()
+
+    def _put(self, data: bytes, event_id: str | None = None) -> None:
+        self._queue.append((data, event_id))
+        self._bytes += len(data)
+        self.commit()
+        if self.connected and (self._bytes > MOST_BYTES + len(data) or len(self._queue) > MOST_MESSAGES):
+            log.info("An event stream was ended: its reader is too slow")
+            self.leave()
+            if self.on_slow is not None:
+                self.on_slow()
+        self._rouse()
+
+    # --- the writing task ----------------------------------------------------------------------------------------
+
+    def _rouse(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    async def _write(self) -> None:
+        try:
+            await self._start()
+            while True:
+                while self._queue:
+                    data, event_id = self._queue.popleft()
+                    self._bytes -= len(data)
+                    await self._emit(data, event_id)
+                if self._sending_away:
+                    self.connected = False
+                if not self.connected:
+                    await self._shut()
+                if self._ending:
+                    break
+                await self._rest()
+        except Exception:
+            log.exception("An event stream failed")
+            self.leave()
+        finally:
+            if self._log is not None:
+                await self._log.finish()
+            await self._shut()
+
+    async def _start(self) -> None:
+        if not self.connected and self._log is None:
+            return
+        await self._send({"type": "http.response.start", "status": 200, "headers": [*EVENTS, *self._headers]})
+        self._open = True
+        if self._log is not None and self._log.primes:
+            await self._body(sse.priming(await self._log.start(), RETRY_MS))
+        elif not self._queue:
+            # Daphne holds the status and the headers back until there is something to follow them.
+            await self._body(sse.comment())
+
+    async def _emit(self, data: bytes, event_id: str | None) -> None:
+        if self._log is not None:
+            event_id = await self._log.append(data)
+        if self.connected:
+            await self._body(sse.event(data, event_id))
+
+    async def _rest(self) -> None:
+        """Until there is something to do; meanwhile a comment now and then tells proxies that this lives."""
+        wake = self._wake = asyncio.get_running_loop().create_future()
+        await asyncio.wait((wake,), timeout=HEARTBEAT_SECONDS)
+        if not wake.done() and self.connected:
+            await self._body(sse.comment())
+
+    async def _body(self, data: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def _shut(self) -> None:
+        """End the HTTP response; Daphne ignores it when the client has gone."""
+        if self._open:
+            self._open = False
+            await self._send({"type": "http.response.body", "body": b""})

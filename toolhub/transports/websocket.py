@@ -1,0 +1,95 @@
+"""MCP over WebSocket at /ws/mcp, a custom transport: one JSON-RPC message per text frame, subprotocol `mcp`.
+
+The token comes in the Authorization header: as a bearer token, or as the password of a Basic one, because WebSocket
+clients that cannot set a header can often put `user:password@` into their address, and it does not travel in the
+address then. Browsers can do neither and offer it as a second subprotocol, `bearer.TOKEN`, which is never echoed. In
+the query it would end up in logs, so there it is not looked for.
+"""
+
+from __future__ import annotations
+
+import logging
+from base64 import b64decode
+from binascii import Error as NotBase64
+
+from channels.consumer import AsyncConsumer
+from django.conf import settings
+
+from toolhub.access import bearer
+from toolhub.access.bearer import BadToken
+from toolhub.server.listeners import TooManyListeners
+from toolhub.transports import guard, noticed
+from toolhub.transports.asgi import Receive, Scope, Send
+from toolhub.transports.connection import TOO_BIG, UNSUPPORTED, Connection
+from toolhub.transports.guard import Refused
+
+log = logging.getLogger(__name__)
+
+SUBPROTOCOL = "mcp"
+IN_SUBPROTOCOL = "bearer."
+
+
+class McpWebsocketConsumer(AsyncConsumer):  # type: ignore[misc]
+    """One socket. Channels' own loop is left out: its handlers would be awaited one message at a time."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            connection = await admit(scope, send)
+        except (Refused, BadToken, TooManyListeners) as refused:
+            log.info("A WebSocket was refused: %s", str(refused) or type(refused).__name__)
+            client = scope.get("client")
+            noticed.turned_away(client[0] if client else "", refused)
+            await send({"type": "websocket.close"})
+            return
+        try:
+            while True:
+                event = await receive()
+                if event["type"] == "websocket.disconnect":
+                    return
+                text = event.get("text")
+                if text is None:
+                    connection.end(UNSUPPORTED, "a binary frame")
+                elif len(data := text.encode()) > settings.MAX_BODY_BYTES:
+                    connection.end(TOO_BIG, "a message that is too large")
+                else:
+                    connection.received(data)
+        finally:
+            await connection.left()
+
+
+async def admit(scope: Scope, send: Send) -> Connection:
+    """Accept the handshake; raises what refuses it."""
+    headers = guard.read_headers(scope)
+    guard.check(headers)
+    offered: list[str] = scope.get("subprotocols") or []
+    tokens = [name.removeprefix(IN_SUBPROTOCOL) for name in offered if name.startswith(IN_SUBPROTOCOL)]
+    if offered and SUBPROTOCOL not in offered:
+        raise Refused(400, "the client offers other subprotocols than `mcp`")
+    if len(tokens) > 1 or (tokens and "authorization" in headers):
+        raise Refused(400, "two tokens")
+    token = tokens[0] if tokens else from_header(headers.get("authorization"))
+    client = scope.get("client")
+    address = client[0] if client else ""
+    credential = bearer.cached(token) or await bearer.authenticate(token, address)
+
+    async def write(data: bytes) -> None:
+        await send({"type": "websocket.send", "text": data.decode()})
+
+    async def close(code: int) -> None:
+        await send({"type": "websocket.close", "code": code})
+
+    connection = Connection(credential, token, "websocket", address, write, close)
+    await send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL if offered else None})
+    return connection
+
+
+def from_header(value: str | None) -> str:
+    """The token of the Authorization header, bearer or password; raises BadToken."""
+    scheme, _, encoded = (value or "").strip().partition(" ")
+    if scheme.lower() != "basic":
+        return bearer.from_header(value)
+    try:
+        return b64decode(encoded.strip(), validate=True).decode().partition(":")[2]
+    except (NotBase64, ValueError):
+        raise BadToken("a malformed Basic header", sent=False) from None

@@ -1,0 +1,11 @@
+from __future__ import annotations
+
+from django.contrib import admin
+from django.urls import URLPattern, URLResolver, include, path
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("admin/", include("toolhub.pages.admin_urls")),
+    path("admin/", admin.site.urls),
+    path("", include("catalog.urls")),
+    path("", include("toolhub.access.urls")),
+]

@@ -1,0 +1,266 @@
+"""Results, notifications and requests as each protocol revision knows them.
+
+Handlers build the newest shape; `shape` takes away what the caller's revision does not know and adds what it demands.
+By hand and by key, because it is on the path of every call: whoever needs no change pays for a look, not for a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from .envelope import SERVER_INFO
+from .versions import AGE, MODERN
+
+CACHEABLE: Final = frozenset(
+    {
+        "server/discover",
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+        "resources/read",
+    }
+)
+"""Methods whose complete results say how long they keep, and for whom."""
+
+_MODERN: Final = frozenset(MODERN)
+_A0326, _A0618, _A1125, _A0728 = (AGE[r] for r in ("2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"))
+
+
+def _by_age(*steps: tuple[int, str]) -> tuple[frozenset[str], ...]:
+    """The members known at each age, from (since which age, names) pairs."""
+    return tuple(
+        frozenset(name for since, names in steps if since <= age for name in names.split()) for age in range(len(AGE))
+    )
+
+
+_IMPLEMENTATION: Final = _by_age((0, "name version"), (_A0618, "title"), (_A1125, "description icons websiteUrl"))
+_PROMPT: Final = _by_age((0, "name description arguments"), (_A0618, "title _meta"), (_A1125, "icons"))
+_PROMPT_ARGUMENT: Final = _by_age((0, "name description required"), (_A0618, "title"))
+_RESOURCE: Final = _by_age(
+    (0, "uri name description mimeType size annotations"), (_A0618, "title _meta"), (_A1125, "icons")
+)
+_TEMPLATE: Final = _by_age(
+    (0, "uriTemplate name description mimeType annotations"), (_A0618, "title _meta"), (_A1125, "icons")
+)
+_CONTENTS: Final = _by_age((0, "uri mimeType text blob"), (_A0618, "_meta"))
+_ANNOTATIONS: Final = _by_age((0, "audience priority"), (_A0618, "lastModified"))
+_CALL: Final = _by_age((0, "content isError _meta"), (_A0618, "structuredContent"), (_A0728, "resultType"))
+# Unlike everything else, two things came and went: `execution` and `tasks` belong to 2025-11-25 alone.
+_TOOL: Final = tuple(
+    known | {"execution"} if age == _A1125 else known
+    for age, known in enumerate(
+        _by_age(
+            (0, "name description inputSchema"),
+            (_A0326, "annotations"),
+            (_A0618, "title outputSchema _meta"),
+            (_A1125, "icons"),
+        )
+    )
+)
+_CAPABILITIES: Final = tuple(
+    known | {"tasks"} if age == _A1125 else known
+    for age, known in enumerate(
+        _by_age((0, "experimental logging prompts resources tools"), (_A0326, "completions"), (_A0728, "extensions"))
+    )
+)
+_ELICITATION: Final = _by_age((0, "message requestedSchema"), (_A1125, "mode url elicitationId _meta"), (_A0728, ""))
+_SAMPLING_NEWER: Final = _by_age((_A1125, "tools toolChoice"))
+
+
+def shape(
+    method: str, revision: str, result: dict[str, Any], server_info: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """`result` as `revision` knows it. What is given is never changed, and may be part of what comes back."""
+    if revision in _MODERN:
+        shaped = result.copy()
+        kind = shaped.setdefault("resultType", "complete")
+        if kind == "input_required":
+            shaped["inputRequests"] = {
+                key: {**asked, "params": outgoing(asked["method"], revision, asked.get("params", {}))}
+                for key, asked in shaped.get("inputRequests", {}).items()
+            }
+        elif method != "tools/call" and kind == "complete":
+            if (reshape := _RESHAPE.get(method)) is not None:
+                shaped = reshape(shaped, _A0728)
+            if method in CACHEABLE:
+                shaped.setdefault("ttlMs", 0)
+                shaped.setdefault("cacheScope", "private")
+        if server_info is not None:
+            meta = shaped.get("_meta")
+            shaped["_meta"] = {SERVER_INFO: server_info} if meta is None else {**meta, SERVER_INFO: server_info}
+        return shaped
+    if "resultType" in result or "ttlMs" in result or "cacheScope" in result:
+        result = {k: v for k, v in result.items() if k not in _MODERN_ONLY}
+    reshape = _RESHAPE.get(method)
+    return result if reshape is None else reshape(result, AGE[revision])
+
+
+_MODERN_ONLY: Final = frozenset({"resultType", "ttlMs", "cacheScope", "requestState", "inputRequests"})
+
+
+def outgoing(method: str, revision: str, params: dict[str, Any]) -> dict[str, Any]:
+    """The params of a notification or request to the client, as `revision` knows them."""
+    age = AGE[revision]
+    if method == "notifications/progress":
+        return _without(params, "message") if age < _A0326 else params
+    if method == "elicitation/create":
+        if age < _A1125:
+            return _known(params, _ELICITATION[age])
+        if age == _A0728:
+            return _without(_without(params, "elicitationId"), "_meta")
+        return params
+    if method == "sampling/createMessage":
+        if age < _A1125:
+            params = _without(_without(params, "tools"), "toolChoice")
+        messages = [_message(message, age) for message in params.get("messages", ())]
+        return {**params, "messages": messages}
+    return params
+
+
+def _known(members: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
+    """`members` itself if all of them are known, else a copy with those that are."""
+    if members.keys() <= known:
+        return members
+    return {name: value for name, value in members.items() if name in known}
+
+
+def _without(members: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in members.items() if key != name} if name in members else members
+
+
+def _call(result: dict[str, Any], age: int) -> dict[str, Any]:
+    result = _known(result, _CALL[age])
+    if "structuredContent" in result and type(result["structuredContent"]) is not dict:
+        result = _without(result, "structuredContent")  # before 2026-07-28 it is an object or nothing
+    if age >= _A1125:
+        return result
+    content = result.get("content")
+    return {**result, "content": [block(item, age) for item in content]} if content else result
+
+
+def _tools(result: dict[str, Any], age: int) -> dict[str, Any]:
+    return {**result, "tools": [_tool(tool, age) for tool in result["tools"]]}
+
+
+def _tool(tool: dict[str, Any], age: int) -> dict[str, Any]:
+    tool = _known(tool, _TOOL[age])
+    if age < _A0728 and "outputSchema" in tool and tool["outputSchema"].get("type") != "object":
+        return _without(tool, "outputSchema")  # its results come without structuredContent, so nothing is promised
+    return tool
+
+
+def _prompts(result: dict[str, Any], age: int) -> dict[str, Any]:
+    return {**result, "prompts": [_prompt(prompt, age) for prompt in result["prompts"]]}
+
+
+def _prompt(prompt: dict[str, Any], age: int) -> dict[str, Any]:
+    prompt = _known(prompt, _PROMPT[age])
+    known = _PROMPT_ARGUMENT[age]
+    arguments = prompt.get("arguments")
+    if arguments and not all(argument.keys() <= known for argument in arguments):
+        return {**prompt, "arguments": [_known(argument, known) for argument in arguments]}
+    return prompt
+
+
+def _resources(result: dict[str, Any], age: int) -> dict[str, Any]:
+    return {**result, "resources": [_described(one, _RESOURCE[age], age) for one in result["resources"]]}
+
+
+def _templates(result: dict[str, Any], age: int) -> dict[str, Any]:
+    return {**result, "resourceTemplates": [_described(t, _TEMPLATE[age], age) for t in result["resourceTemplates"]]}
+
+
+def _described(one: dict[str, Any], known: frozenset[str], age: int) -> dict[str, Any]:
+    return _annotated(_known(one, known), age)
+
+
+def _read(result: dict[str, Any], age: int) -> dict[str, Any]:
+    known = _CONTENTS[age]
+    contents = result["contents"]
+    if all(one.keys() <= known for one in contents):
+        return result
+    return {**result, "contents": [_known(one, known) for one in contents]}
+
+
+def _messages(result: dict[str, Any], age: int) -> dict[str, Any]:
+    if age >= _A1125:
+        return result
+    return {**result, "messages": [_message(message, age) for message in result["messages"]]}
+
+
+def _message(message: dict[str, Any], age: int) -> dict[str, Any]:
+    content = message.get("content")
+    if age >= _A1125 or type(content) is not dict:
+        return message
+    return {**message, "content": block(content, age)}
+
+
+def _initialized(result: dict[str, Any], age: int) -> dict[str, Any]:
+    return {
+        **result,
+        "serverInfo": _known(result["serverInfo"], _IMPLEMENTATION[age]),
+        "capabilities": _known(result["capabilities"], _CAPABILITIES[age]),
+    }
+
+
+def _discovered(result: dict[str, Any], age: int) -> dict[str, Any]:
+    return {**result, "capabilities": _known(result["capabilities"], _CAPABILITIES[age])}
+
+
+def _empty(result: dict[str, Any], age: int) -> dict[str, Any]:
+    return {}  # clients compare with exactly this
+
+
+_RESHAPE: Final[dict[str, Callable[[dict[str, Any], int], dict[str, Any]]]] = {
+    "tools/call": _call,
+    "tools/list": _tools,
+    "prompts/list": _prompts,
+    "prompts/get": _messages,
+    "resources/list": _resources,
+    "resources/templates/list": _templates,
+    "resources/read": _read,
+    "initialize": _initialized,
+    "server/discover": _discovered,
+    "ping": _empty,
+    "logging/setLevel": _empty,
+    "resources/subscribe": _empty,
+    "resources/unsubscribe": _empty,
+}
+
+
+def block(item: dict[str, Any], age: int) -> dict[str, Any]:
+    """One content block for an older revision: a kind it does not know becomes text that says what it was."""
+    kind = item.get("type")
+    if kind == "audio" and age < _A0326:
+        item = _as_text(item, f"[audio, {item.get('mimeType', 'unknown type')}: not part of this protocol revision]")
+    elif kind == "resource_link":
+        if age < _A0618:
+            item = _as_text(item, _link_text(item))
+        else:
+            item = _without(item, "icons") if age < _A1125 else item
+    elif kind == "resource" and age < _A0618 and "_meta" in item.get("resource", ()):
+        item = {**item, "resource": _without(item["resource"], "_meta")}
+    if age < _A0618 and "_meta" in item:
+        item = _without(item, "_meta")
+    return _annotated(item, age)
+
+
+def _annotated(item: dict[str, Any], age: int) -> dict[str, Any]:
+    annotations = item.get("annotations")
+    if not annotations or annotations.keys() <= _ANNOTATIONS[age]:
+        return item
+    return {**item, "annotations": _known(annotations, _ANNOTATIONS[age])}
+
+
+def _as_text(item: dict[str, Any], text: str) -> dict[str, Any]:
+    shown = {"type": "text", "text": text}
+    return {**shown, "annotations": item["annotations"]} if "annotations" in item else shown
+
+
+def _link_text(item: dict[str, Any]) -> str:
+    label = item.get("title") or item.get("name") or "resource"
+    kind = f" ({item['mimeType']})" if "mimeType" in item else ""
+    about = f": {item['description']}" if "description" in item else ""
+    return f"[resource link] {label}{kind} {item.get('uri', '')}{about}"

@@ -1,0 +1,144 @@
+"""The modern era's envelope: what every request says about itself in `params._meta`, and the headers that mirror it.
+
+Headers come as a mapping with lower-case names; a transport joins a repeated header with ", " before it gets here, so
+that two copies never agree with one value in the body. None stands for a transport without headers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from . import versions
+from .errors import HEADER_MISMATCH, INVALID_PARAMS, UNSUPPORTED_VERSION, McpError
+from .headers import check_param_headers as check_param_headers
+from .headers import decode_value
+from .jsonrpc import Request
+
+PROTOCOL_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
+CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
+CLIENT_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
+SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
+SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
+
+VERSION_HEADER: Final = "mcp-protocol-version"
+METHOD_HEADER: Final = "mcp-method"
+NAME_HEADER: Final = "mcp-name"
+
+NAMED_BY: Final = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
+"""The member of `params` that Mcp-Name mirrors, by method."""
+
+_OBJECTS: Final = ("sampling", "elicitation", "roots", "experimental", "extensions")
+_OF_OBJECTS: Final = ("experimental", "extensions")
+
+
+@dataclass(slots=True)
+class Envelope:
+    revision: str
+    client_name: str
+    client_version: str
+    capabilities: dict[str, Any]
+    log_level: str | None
+    progress_token: str | int | None
+
+
+def check(headers: Mapping[str, str] | None, request: Request, supported: Collection[str]) -> Envelope:
+    """The envelope of a modern request, or the first thing wrong with it as McpError.
+
+    Whether the method exists, and whether Mcp-Param headers fit the tool, is for those who know methods and tools.
+    """
+    params = request.params
+    meta = params.get("_meta")
+    if type(meta) is not dict:
+        raise _invalid("`_meta` must be an object")
+    try:
+        revision = meta[PROTOCOL_VERSION]
+        claimed = meta[CLIENT_CAPABILITIES]
+    except KeyError as missing:
+        raise _invalid(f"`_meta` lacks {missing.args[0]}") from None
+    if type(revision) is not str:
+        raise _invalid(f"{PROTOCOL_VERSION} must be a string")
+    capabilities = check_capabilities(claimed)
+    client_name, client_version = client_info(meta.get(CLIENT_INFO))
+
+    if headers is not None:
+        _check_headers(headers, request, revision)
+
+    if revision not in supported:
+        raise unsupported(revision, supported)
+
+    log_level = meta.get(LOG_LEVEL)
+    if log_level is not None and (type(log_level) is not str or log_level not in versions.LOG_SEVERITY):
+        raise _invalid(f"{LOG_LEVEL} must be one of {', '.join(versions.LOG_LEVELS)}")
+    return Envelope(revision, client_name, client_version, capabilities, log_level, progress_token(meta))
+
+
+def _check_headers(headers: Mapping[str, str], request: Request, revision: str) -> None:
+    if headers.get(VERSION_HEADER) != revision:
+        raise _mismatch("MCP-Protocol-Version", "the protocol version in `_meta`", VERSION_HEADER in headers)
+    if headers.get(METHOD_HEADER) != request.method:
+        raise _mismatch("Mcp-Method", "`method`", METHOD_HEADER in headers)
+    member = NAMED_BY.get(request.method)
+    if member is None:
+        return
+    expected = request.params.get(member)
+    if type(expected) is not str:
+        return  # the method itself says what is wrong with its parameter
+    name = headers.get(NAME_HEADER)
+    if name is None or decode_value(name) != expected:
+        raise _mismatch("Mcp-Name", f"`params.{member}`", name is not None)
+
+
+def unsupported(requested: str, supported: Collection[str]) -> McpError:
+    data = {"supported": list(supported), "requested": requested}
+    return McpError(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
+
+
+def check_capabilities(claimed: object) -> dict[str, Any]:
+    """A client's capabilities as plain objects that later code can index without asking; also for `initialize`."""
+    if type(claimed) is not dict:
+        raise _invalid("the client's capabilities must be an object")
+    if claimed:
+        for name in _OBJECTS:
+            if name in claimed and type(claimed[name]) is not dict:
+                raise _invalid(f"the client's capability `{name}` must be an object")
+        for name in _OF_OBJECTS:
+            if name in claimed and not all(type(value) is dict for value in claimed[name].values()):
+                raise _invalid(f"every member of the client's `{name}` must be an object")
+    return claimed
+
+
+def client_info(claimed: object) -> tuple[str, str]:
+    """Name and version as the client claims them, ("", "") if it claims none."""
+    if claimed is None:
+        return "", ""
+    if type(claimed) is dict:
+        name, version = claimed.get("name"), claimed.get("version")
+        if type(name) is str and type(version) is str:
+            return name, version
+    raise _invalid("the client's info must be an object with the texts `name` and `version`")
+
+
+def progress_token(meta: Mapping[str, Any]) -> str | int | None:
+    token = meta.get("progressToken")
+    if token is None or type(token) is str or type(token) is int:
+        return token
+    raise _invalid("`progressToken` must be a string or an integer")
+
+
+def _invalid(why: str) -> McpError:
+    return McpError(INVALID_PARAMS, f"Invalid params: {why}")
+
+
+def _mismatch(header: str, what: str, present: bool) -> McpError:
+    verb = "does not match" if present else "is missing; it must repeat"
+    return McpError(HEADER_MISMATCH, f"Header mismatch: {header} {verb} {what}")

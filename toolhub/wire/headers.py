@@ -1,0 +1,169 @@
+"""Tool parameters mirrored into HTTP headers (`x-mcp-header`), and how a value is written in one."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from binascii import Error as NotBase64
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from .errors import HEADER_MISMATCH, McpError
+
+ANNOTATION: Final = "x-mcp-header"
+PREFIX: Final = "Mcp-Param-"
+
+_TYPES: Final = frozenset({"string", "integer", "boolean"})
+_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
+_VALUE: Final = re.compile(r"[\t\x20-\x7e]*\Z")
+_NUMBER: Final = re.compile(r"(-?[0-9]{1,400})(?:\.0{1,400})?\Z")
+_OPEN: Final = "=?base64?"
+_CLOSE: Final = "?="
+# Where a schema keeps schemas. Anything else may hold data that merely looks like one.
+_ONE: Final = frozenset(
+    {"items", "contains", "additionalItems", "unevaluatedItems", "additionalProperties", "unevaluatedProperties"}
+    | {"propertyNames", "contentSchema", "not", "if", "then", "else"}
+)
+_SEVERAL: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
+_NAMED: Final = frozenset({"patternProperties", "dependentSchemas", "$defs", "definitions"})
+
+
+@dataclass(frozen=True, slots=True)
+class Mirrored:
+    """One parameter that a client repeats in a header."""
+
+    path: tuple[str, ...]
+    header: str
+    key: str
+    type: str
+
+
+def mirrored(input_schema: Mapping[str, Any]) -> tuple[Mirrored, ...]:
+    """The annotated parameters of a tool; raises ValueError with a sentence where an annotation is not allowed."""
+    found: dict[str, Mirrored] = {}
+    for path, schema in _schemas(input_schema):
+        if ANNOTATION not in schema:
+            continue
+        if not path:
+            raise ValueError(f"{ANNOTATION} is only allowed on properties reached through `properties` alone.")
+        where, token, kind = ".".join(path), schema[ANNOTATION], schema.get("type")
+        if not isinstance(token, str) or not _TOKEN.match(token):
+            raise ValueError(f"{ANNOTATION} of {where} must be a header name: letters, digits and !#$%&'*+-.^_`|~.")
+        if not isinstance(kind, str) or kind not in _TYPES:
+            raise ValueError(f"{ANNOTATION} of {where} needs the type string, integer or boolean.")
+        one = Mirrored(path, PREFIX + token, (PREFIX + token).lower(), kind)
+        if one.key in found:
+            raise ValueError(f"{ANNOTATION} {token} is there twice: {where} and {'.'.join(found[one.key].path)}.")
+        found[one.key] = one
+    return tuple(found.values())
+
+
+def _schemas(root: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...] | None, dict[str, Any]]]:
+    """Every schema in `root` with its chain of properties, None where the chain went through anything else."""
+    todo: list[tuple[tuple[str, ...] | None, Any]] = [((), root)]
+    while todo:
+        path, schema = todo.pop()
+        if not isinstance(schema, dict):
+            continue
+        yield path, schema
+        for keyword, value in schema.items():
+            if keyword == "properties" and isinstance(value, dict):
+                todo.extend((None if path is None else (*path, name), inner) for name, inner in value.items())
+            elif keyword in _SEVERAL and isinstance(value, list):
+                todo.extend((None, inner) for inner in value)
+            elif keyword in _NAMED and isinstance(value, dict):
+                todo.extend((None, inner) for inner in value.values())
+            elif keyword in _ONE:
+                todo.append((None, value))
+
+
+# The definitions' schemas never change and live as long as their snapshot. The schema is kept next to its answer so
+# that a recycled id cannot meet somebody else's.
+_known: dict[int, tuple[Mapping[str, Any], tuple[Mirrored, ...]]] = {}
+_KEEP: Final = 4096
+
+
+def _mirrored(input_schema: Mapping[str, Any]) -> tuple[Mirrored, ...]:
+    entry = _known.get(id(input_schema))
+    if entry is not None and entry[0] is input_schema:
+        return entry[1]
+    try:
+        found = mirrored(input_schema)
+    except ValueError:
+        found = ()  # clients drop such a tool and send no headers for it
+    if len(_known) >= _KEEP:
+        _known.clear()
+    _known[id(input_schema)] = (input_schema, found)
+    return found
+
+
+def check_param_headers(
+    headers: Mapping[str, str], input_schema: Mapping[str, Any], arguments: Mapping[str, Any]
+) -> None:
+    """Refuse a tools/call whose Mcp-Param headers say something else than its arguments."""
+    for one in _mirrored(input_schema):
+        value: Any = arguments
+        for step in one.path:
+            value = value.get(step) if isinstance(value, dict) else None
+        raw = headers.get(one.key)
+        if value is None:
+            if raw is not None:
+                raise _mismatch(one, "is there without a value in the arguments")
+            continue
+        written = _written(value)
+        if raw is None:
+            if written is not None:
+                raise _mismatch(one, "is missing")
+            continue
+        text = decode_value(raw)
+        if text is None:
+            raise _mismatch(one, "is malformed")
+        if written is None or not (text == written or (one.type == "integer" and _same_number(text, value))):
+            raise _mismatch(one, "says something else than the arguments")
+
+
+def decode_value(raw: str) -> str | None:
+    """What a header value stands for; None if it is malformed."""
+    raw = raw.strip(" \t")
+    if not _VALUE.match(raw):
+        return None
+    if not (raw.startswith(_OPEN) and raw.endswith(_CLOSE) and len(raw) >= len(_OPEN) + len(_CLOSE)):
+        return raw
+    payload = raw[len(_OPEN) : -len(_CLOSE)]
+    try:
+        decoded = b64decode(payload, validate=True)
+        # Only the canonical spelling: two encodings of one value would be two values to whoever routes by the header.
+        return decoded.decode() if b64encode(decoded).decode() == payload else None
+    except (NotBase64, ValueError):
+        return None
+
+
+def encode_value(value: str) -> str:
+    """`value` as a client writes it into a header."""
+    if _VALUE.match(value) and value == value.strip() and not (value.startswith(_OPEN) and value.endswith(_CLOSE)):
+        return value
+    return f"{_OPEN}{b64encode(value.encode()).decode()}{_CLOSE}"
+
+
+def _written(value: object) -> str | None:
+    """A scalar as its header spells it; None for what no header can carry."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float):
+        return str(value)
+    return None
+
+
+def _same_number(text: str, value: object) -> bool:
+    """42, 42.0 in the header and 42, 42.0 in the body are one number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    match = _NUMBER.match(text)
+    return match is not None and int(match[1]) == value
+
+
+def _mismatch(one: Mirrored, why: str) -> McpError:
+    return McpError(HEADER_MISMATCH, f"Header mismatch: {one.header} {why}")

@@ -1,0 +1,245 @@
+"""JSON-RPC 2.0 messages: one strict parser, one encoder.
+
+Strict because two readers that understand the same bytes differently are how a check is bypassed: no duplicate
+members, no NaN, no byte order mark, no lone surrogates, no number that Python cannot hold. The size of a body is the
+transport's affair.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, Final, NoReturn, TypeAlias
+
+from .errors import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, McpError
+
+MAX_BATCH: Final = 50
+MAX_DEPTH: Final = 64
+
+RequestId: TypeAlias = str | int
+
+
+@dataclass(slots=True)
+class Request:
+    id: RequestId
+    method: str
+    params: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Notification:
+    method: str
+    params: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Response:
+    """The other side's answer to a request of ours; exactly one of `result` and `error` is there."""
+
+    id: RequestId
+    result: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+
+
+Message: TypeAlias = Request | Notification | Response
+
+
+class _Unreadable(ValueError):
+    """Raised inside the decoder, with the sentence for the client."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise _Unreadable("an object has the same member twice")
+    return members
+
+
+def _constant(name: str) -> NoReturn:
+    raise _Unreadable(f"{name} is not JSON")
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if value - value != 0.0:
+        raise _Unreadable("a number is too large")
+    return value
+
+
+_scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(  # type: ignore[attr-defined]
+    object_pairs_hook=_object, parse_constant=_constant, parse_float=_float
+).scan_once
+
+
+def _dumper(ensure_ascii: bool) -> Callable[[Any], str]:
+    encoder = json.JSONEncoder(ensure_ascii=ensure_ascii, allow_nan=False, separators=(",", ":"), check_circular=False)
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:  # an interpreter without the accelerator
+        return encoder.encode
+    # `encode` builds this object anew for every message, which is half of its time on a short one.
+    escape = json.encoder.encode_basestring_ascii if ensure_ascii else json.encoder.encode_basestring
+    chunks = make(None, encoder.default, escape, None, ":", ",", False, False, False)
+    return lambda value: "".join(chunks(value, 0))
+
+
+_dump: Final = _dumper(ensure_ascii=False)
+_dump_ascii: Final = _dumper(ensure_ascii=True)
+
+_BLANKS: Final = " \t\n\r"
+# Ends at the closing quote or at the end of the body, and never gives back: linear on any input.
+_STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
+_NOT_BRACKETS: Final = bytes(sorted(set(range(256)) - set(b"[]{}")))
+_STEP: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+
+
+def _too_deep(body: bytes, limit: int) -> bool:
+    """Whether arrays and objects nest deeper than `limit`, told before the recursive decoder sees the body."""
+    if body.count(b"{") + body.count(b"[") <= limit:
+        return False
+    brackets = _STRING.sub(b"", body).translate(None, _NOT_BRACKETS)
+    return any(depth > limit for depth in accumulate(map(_STEP.__getitem__, brackets)))
+
+
+def decode(body: bytes, *, max_depth: int = MAX_DEPTH) -> Any:
+    """The JSON value in `body`, read strictly; raises McpError PARSE_ERROR."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        raise McpError(PARSE_ERROR, "Parse error: the body is not UTF-8") from None
+    if _too_deep(body, max_depth):
+        raise McpError(PARSE_ERROR, f"Parse error: nested deeper than {max_depth} levels")
+    try:
+        value, end = _scan(text, 0 if text[:1] == "{" else len(text) - len(text.lstrip(_BLANKS)))
+        if end != len(text) and text[end:].strip(_BLANKS):
+            raise _Unreadable("something follows the message")
+        # Only an escape can write half a surrogate pair; it could be neither stored nor answered.
+        if "\\u" in text and _SURROGATE.search(text):
+            _dump(value).encode()
+    except (StopIteration, json.JSONDecodeError):
+        raise McpError(PARSE_ERROR, "Parse error: the body is not JSON") from None
+    except _Unreadable as error:
+        raise McpError(PARSE_ERROR, f"Parse error: {error}") from None
+    except UnicodeEncodeError:
+        raise McpError(PARSE_ERROR, "Parse error: half a surrogate pair") from None
+    except ValueError:
+        raise McpError(PARSE_ERROR, "Parse error: a number has too many digits") from None
+    except RecursionError:
+        raise McpError(PARSE_ERROR, "Parse error: nested too deep") from None
+    return value
+
+
+def parse(body: bytes, *, batches: bool = False, max_depth: int = MAX_DEPTH) -> Message | list[Message]:
+    """The message in `body`, or the list of them where `batches` are allowed and one came; raises McpError."""
+    value = decode(body, max_depth=max_depth)
+    if type(value) is dict:
+        return message(value)
+    if type(value) is list:
+        return _batch(value, batches)
+    raise McpError(INVALID_REQUEST, "Invalid request: a message is an object")
+
+
+def message(value: dict[str, Any]) -> Message:
+    """Sort one decoded object into request, notification or response."""
+    method = value.get("method")
+    id_ = value.get("id")
+    if method is None and "method" not in value:
+        return _response(value, id_)
+    readable = type(id_) is str or type(id_) is int
+    if value.get("jsonrpc") != "2.0" or type(method) is not str or not method:
+        raise _invalid('`jsonrpc` must be "2.0" and `method` a non-empty string', id_ if readable else None)
+    if "result" in value or "error" in value:
+        raise _invalid("a message has either `method` or an answer", id_ if readable else None)
+    params = value.get("params")
+    if type(params) is not dict:
+        if "params" in value:
+            raise McpError(
+                INVALID_PARAMS,
+                "Invalid params: `params` must be an object",
+                request_id=id_ if readable else None,
+            )
+        params = {}
+    if readable:
+        return Request(id_, method, params)  # type: ignore[arg-type]
+    if "id" in value:
+        raise _invalid("`id` must be a string or an integer")
+    return Notification(method, params)
+
+
+def _response(value: dict[str, Any], id_: Any) -> Response:
+    # The id is one of ours: echoing it would answer a request with an error nobody asked for.
+    if value.get("jsonrpc") != "2.0" or not ("result" in value or "error" in value):
+        raise _invalid("not a request, notification or response")
+    if type(id_) is not str and type(id_) is not int:
+        raise _invalid("`id` must be a string or an integer")
+    if "error" not in value:
+        if type(value["result"]) is not dict:
+            raise _invalid("`result` must be an object")
+        return Response(id_, result=value["result"])
+    error = value["error"]
+    if "result" in value:
+        raise _invalid("a response has `result` or `error`, not both")
+    if type(error) is not dict or type(error.get("code")) is not int or type(error.get("message")) is not str:
+        raise _invalid("`error` must be an object with an integer `code` and a text `message`")
+    return Response(id_, error=error)
+
+
+def _batch(values: list[Any], allowed: bool) -> list[Message]:
+    if not allowed:
+        raise _invalid("this protocol revision has no batches")
+    if not 1 <= len(values) <= MAX_BATCH:
+        raise _invalid(f"a batch has 1 to {MAX_BATCH} messages")
+    messages: list[Message] = []
+    seen: set[RequestId] = set()
+    for value in values:
+        if type(value) is not dict:
+            raise _invalid("a message is an object")
+        one = message(value)
+        if isinstance(one, Request):
+            if one.method == "initialize":
+                raise _invalid("`initialize` must not be part of a batch", one.id)
+            if one.id in seen:
+                raise _invalid("two requests of a batch have the same `id`", one.id)
+            seen.add(one.id)
+        messages.append(one)
+    return messages
+
+
+def _invalid(why: str, request_id: RequestId | None = None) -> McpError:
+    return McpError(INVALID_REQUEST, f"Invalid request: {why}", request_id=request_id)
+
+
+def encode(message: Any) -> bytes:
+    """One line of compact UTF-8. Half a surrogate pair that a tool produced goes out escaped instead of failing."""
+    text = _dump(message)
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return _dump_ascii(message).encode()
+
+
+def result(id_: RequestId, result: dict[str, Any]) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id_, "result": result}
+
+
+def error(id_: RequestId | None, error: McpError) -> dict[str, Any]:
+    """An error answer; JSON-RPC wants a null `id` where the request's could not be read."""
+    body: dict[str, Any] = {"code": error.code, "message": error.message}
+    if error.data is not None:
+        body["data"] = error.data
+    return {"jsonrpc": "2.0", "id": id_, "error": body}
+
+
+def notification(method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+    if params is None:
+        return {"jsonrpc": "2.0", "method": method}
+    return {"jsonrpc": "2.0", "method": method, "params": params}
+
+
+def request(id_: RequestId, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+    if params is None:
+        return {"jsonrpc": "2.0", "id": id_, "method": method}
+    return {"jsonrpc": "2.0", "id": id_, "method": method, "params": params}

@@ -1,0 +1,40 @@
+"""The protocol revisions this server speaks, by era. Enumerations, never compared as strings."""
+
+from __future__ import annotations
+
+from typing import Final
+
+HANDSHAKE: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+"""Revisions that begin with `initialize` and may keep a session, oldest first."""
+
+MODERN: Final = ("2026-07-28",)
+"""Stateless revisions: every request carries its own envelope in `params._meta`."""
+
+ALL: Final = HANDSHAKE + MODERN
+LATEST_HANDSHAKE: Final = HANDSHAKE[-1]
+LATEST_MODERN: Final = MODERN[-1]
+
+DEFAULT_WITHOUT_HEADER: Final = "2025-03-26"
+"""What a handshake client means that sends no MCP-Protocol-Version header and has no session."""
+
+BATCHING: Final = frozenset({"2025-03-26"})
+"""The only revision that knows JSON-RPC batches."""
+
+AGE: Final = {revision: age for age, revision in enumerate(ALL)}
+"""Position of a revision in time: the way to ask "is it at least ...?"."""
+
+LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""Least severe first (RFC 5424)."""
+
+LOG_SEVERITY: Final = {level: severity for severity, level in enumerate(LOG_LEVELS)}
+
+
+def negotiate(requested: object) -> str:
+    """The revision `initialize` answers with: the requested one if it is spoken here, else the newest of its era."""
+    if isinstance(requested, str) and requested in HANDSHAKE:
+        return requested
+    return LATEST_HANDSHAKE
+
+
+def at_least(revision: str, than: str) -> bool:
+    return AGE[revision] >= AGE[than]
