@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from audit import checks, redaction
 from audit.secret_fields import SecretFields
 from audit.secret_names import SecretNames
+from tests.bounded import bounded
 
 SECRET = 'canary-"Sécrët"-4711/x+y'
 
@@ -255,7 +256,7 @@ json_values = st.recursive(
 )
 
 
-@hypothesis_settings(max_examples=150, deadline=None)
+@hypothesis_settings(bounded, max_examples=150)
 @given(json_values)
 def test_what_holds_no_secret_is_kept_exactly(value):
     names = SecretNames()
@@ -270,7 +271,7 @@ def test_what_holds_no_secret_is_kept_exactly(value):
     assert stored(kept) == redaction.canonical(kept)
 
 
-@hypothesis_settings(max_examples=100, deadline=None)
+@hypothesis_settings(bounded, max_examples=100)
 @given(json_values, st.lists(st.sampled_from(["a", "b", 0]), max_size=4))
 def test_a_secret_anywhere_in_any_value_is_hidden(value, way):
     canary = "zq-canary-zq"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from catalog import policy
 from catalog.definitions import GrantRule, Member, Snapshot, ToolDefinition, fill
 from catalog.policy import Who
+from tests.bounded import bounded
 
 ALICE, BOB, GONE = 1, 2, 3
 ANALYSTS, FILES, NUMBERS = 10, 20, 21
@@ -145,7 +146,7 @@ RULES = st.builds(
     user=st.sampled_from([ALICE, BOB, GONE]),
     toolsets=st.sampled_from([None, frozenset({FILES}), frozenset({NUMBERS}), frozenset()]),
 )
-@settings(max_examples=120, deadline=None, database=None, derandomize=True)
+@settings(bounded, max_examples=120)
 def test_the_list_and_the_single_decision_never_disagree(rules: Any, user: int, toolsets: Any) -> None:
     found, who = catalogue(*rules), Who(user, toolsets)
     everything = policy.decide_all(found, who, NOW, "production")

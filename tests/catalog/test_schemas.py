@@ -17,6 +17,7 @@ from catalog import schemas
 from catalog.checking import repetition, shapes
 from catalog.checking.flat import compile_flat
 from catalog.checking.full import compile_full
+from tests.bounded import bounded
 
 OBJECT: dict[str, Any] = {"type": "object"}
 
@@ -335,7 +336,7 @@ ARGUMENTS = st.one_of(st.dictionaries(NAMES, VALUES, max_size=4), VALUES)
 
 
 @given(schema=SCHEMAS, arguments=st.lists(ARGUMENTS, min_size=1, max_size=8))
-@settings(max_examples=150, deadline=None, database=None, derandomize=True)
+@settings(bounded, max_examples=150)
 def test_the_fast_check_the_full_check_and_jsonschema_agree(schema: dict[str, Any], arguments: list[Any]) -> None:
     fast, full = compile_flat(schema), compile_full(schema)
     assert fast is not None
@@ -358,7 +359,7 @@ KEYWORDS = st.sampled_from(sorted(shapes.SHAPES))
 
 
 @given(schema=st.dictionaries(KEYWORDS, ODD, max_size=3))
-@settings(max_examples=400, deadline=None, database=None, derandomize=True)
+@settings(bounded, max_examples=400)
 def test_what_is_surely_a_schema_is_one_for_the_library_too(schema: dict[str, Any]) -> None:
     inside = [value for value in schema.values() if isinstance(value, dict)]
     if shapes.surely(schema) and all(map(shapes.surely, inside)):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.wire.bounded import bounded
+from tests.bounded import bounded
 from toolhub.wire.envelope import check_param_headers
 from toolhub.wire.errors import HEADER_MISMATCH, McpError
 from toolhub.wire.headers import decode_value, encode_value, mirrored

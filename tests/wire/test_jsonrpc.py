@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.wire.bounded import bounded
+from tests.bounded import bounded
 from toolhub.wire import jsonrpc
 from toolhub.wire.errors import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, McpError, http_status
 from toolhub.wire.jsonrpc import Notification, Request, Response, encode, parse

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.wire.bounded import bounded
+from tests.bounded import bounded
 from toolhub.wire.uritemplate import parse
 
 
