@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from django.conf import settings
+
 from audit import statements, times
 from audit.store import NotDurable, Overtaken, Rows, StoreAway, Taken
 
@@ -20,7 +22,12 @@ _FINISH = (
     " WHERE id = ? AND outcome = 'running'"
 )
 _PATIENCE = 1.0
-"""Seconds to wait for another process's write lock; the guard counts the tries together."""
+"""Seconds to wait for another process's write lock, at the least; the guard counts the tries together."""
+
+
+def patience() -> float:
+    """The writer tries twice: where calls may wait longer for their record, so does each try."""
+    return max(_PATIENCE, (settings.RECORD_SECONDS - 1) / 2)
 
 
 def _told(method: Callable[Concatenate[SqliteStore, P], T]) -> Callable[Concatenate[SqliteStore, P], T]:
@@ -52,7 +59,7 @@ class SqliteStore:
     @_told
     def __init__(self, path: str) -> None:
         self._connection = connection = sqlite3.connect(
-            path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, uri=path.startswith("file:")
+            path, timeout=patience(), isolation_level=None, check_same_thread=False, uri=path.startswith("file:")
         )
         try:
             mode = connection.execute("PRAGMA journal_mode").fetchone()[0]

@@ -72,7 +72,8 @@ class GroupWriter(EntryQueue):
         self._stopping = True
         self._ring()
         self._thread.join(timeout + 0.5)
-        if self._thread.is_alive() or self.queue:
+        # A thread whose last try took until the deadline ended with what it could not write still in its hands.
+        if self._thread.is_alive() or self.queue or self._batch:
             self._set_aside("the server stops")
         self._guard.stop()
         if not self._thread.is_alive():
