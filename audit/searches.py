@@ -265,10 +265,10 @@ def _collect(
         looked += slice_
         if edge is None or len(found) >= wanted:
             return found, None
-        if looked >= budget or time.monotonic() > deadline:
+        now = time.monotonic()
+        if looked >= budget or now > deadline:
             return found, edge
         # No slice may take much longer than what is left of the time, which the one before says as well as any.
-        now = time.monotonic()
         fits = int(slice_ * (deadline - now) / max(now - began, 0.001)) + _PROBE
         slice_ = min(slice_ * 2, _LARGEST_SLICE, budget - looked, fits)
         start = edge
