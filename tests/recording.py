@@ -9,7 +9,8 @@ def end_the_record() -> None:
     """Costs nothing when nothing was recorded. Called by tests/conftest.py after every test."""
     recorder = sys.modules.get("audit.recorder")
     if recorder is not None:
-        recorder.stop_now(10.0)
-    for name in ("audit.upkeep", "audit.tallies"):
+        recorder.stop_now(60.0)
+    # The first may have started the others.
+    for name in ("audit.upkeep", "audit.tallies", "audit.checking", "audit.retention"):
         if (module := sys.modules.get(name)) is not None:
-            module.wait(30.0)
+            module.wait(60.0)

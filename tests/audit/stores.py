@@ -12,7 +12,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import sqlite3
 import subprocess
 import tempfile
@@ -26,25 +25,25 @@ from django.db import connections
 
 from tests.conftest import missing
 
-USER = "postgres"
+USER, PORT = "postgres", 5432
 
 
 class Cluster:
-    """A PostgreSQL server of the test's own, that may be stopped, frozen and killed."""
+    """A PostgreSQL server of the test's own, that may be stopped, frozen and killed.
+
+    It listens on a UNIX socket: a port that is free now may be somebody else's when the server starts again.
+    """
 
     def __init__(self) -> None:
         self.bin = _programs()
         self.folder = Path(tempfile.mkdtemp(prefix="thub-pg-"))
         self.data = self.folder / "data"
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
         if os.geteuid() == 0:
             shutil.chown(self.folder, USER, USER)
         self._run("initdb", "-D", self.data, "-A", "trust", "-U", USER, "--no-sync", "-E", "UTF8", "--locale=C")
         with (self.data / "postgresql.conf").open("a") as file:
             file.write(
-                f"port={self.port}\nlisten_addresses='127.0.0.1'\nunix_socket_directories=''\n"
+                f"port={PORT}\nlisten_addresses=''\nunix_socket_directories='{self.folder}'\n"
                 "shared_buffers=16MB\nmax_connections=60\n"
             )
         self.start()
@@ -56,10 +55,10 @@ class Cluster:
         subprocess.run(command, check=check, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", timeout=120)
 
     def start(self) -> None:
-        self._run("pg_ctl", "-D", self.data, "-w", "-t", "60", "-l", self.folder / "log", "start")
+        self._run("pg_ctl", "-D", self.data, "-w", "-t", "100", "-l", self.folder / "log", "start")
 
     def stop(self, mode: str = "immediate") -> None:
-        self._run("pg_ctl", "-D", self.data, "-w", "-t", "60", "-m", mode, "stop", check=False)
+        self._run("pg_ctl", "-D", self.data, "-w", "-t", "100", "-m", mode, "stop", check=False)
 
     def _processes(self) -> list[int]:
         leader = int((self.data / "postmaster.pid").read_text().split()[0])
@@ -81,7 +80,7 @@ class Cluster:
                     os.kill(pid, signal.SIGCONT)
 
     def url(self, database: str) -> str:
-        return f"postgresql://{USER}@127.0.0.1:{self.port}/{database}"
+        return f"postgresql://{USER}@/{database}?host={self.folder}&port={PORT}"
 
     def sql(self, text: str) -> None:
         with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
@@ -144,7 +143,7 @@ class RecordStore:
 @contextlib.contextmanager
 def pointed_at(url: str) -> Iterator[None]:
     """Django's default connection is that database, for every thread that connects from now on."""
-    from audit import recorder
+    from tests.recording import end_the_record
     from toolhub import env
 
     kept, before = connections.settings["default"], connections["default"]
@@ -157,7 +156,7 @@ def pointed_at(url: str) -> Iterator[None]:
         try:
             yield
         finally:
-            recorder.stop_now(10.0)
+            end_the_record()
             connections["default"].close()
     finally:
         os.environ.pop(name, None)

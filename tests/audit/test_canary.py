@@ -37,7 +37,7 @@ from tests import factories
 from tests.audit.stores import Cluster
 from tests.catalog.door import Recording, in_database
 from tests.serving import ROOT
-from tests.waiting import eventually
+from tests.waiting import eventually, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -126,10 +126,19 @@ def files_of_the_database() -> dict[str, bytes]:
             cursor.execute(f"SELECT t::text FROM {table} AS t")
             dump[table] = "\n".join(row[0] for row in cursor.fetchall()).encode()
     assert b"redacted" in dump["audit_call"] and name.startswith("test_")
-    files = [*(folder / "base" / str(oid)).iterdir(), *(folder / "pg_wal").glob("0*"), folder.parent / "log"]
-    found = {path.name: path.read_bytes() for path in files}
+    folders = [folder / "base" / str(oid), folder / "pg_wal"]
+    found = until(lambda: _read(folders), what="files that stay where they are") or {}
+    found["log"] = (folder.parent / "log").read_bytes()
     assert any(b"canary_leak" in data for path, data in found.items() if path.startswith("0000"))
     return dump | found
+
+
+def _read(folders: list[Path]) -> dict[str, bytes] | None:
+    """The files in the folders; None when the server took one of them away or renamed it meanwhile."""
+    try:
+        return {path.name: path.read_bytes() for folder in folders for path in folder.iterdir() if path.is_file()}
+    except FileNotFoundError:
+        return None
 
 
 @contextlib.contextmanager
@@ -188,7 +197,7 @@ async def test_a_canary_put_everywhere_is_nowhere(settings, tmp_path, log, alice
         )
     await _while_the_database_is_locked(call)
     logger.error("failed with %s and %s", CONFIGURED, TOKEN)
-    await recorder.stop(30)
+    await recorder.stop(60)
     assert await Call.objects.acount() == 8
     await sync_to_async(_look_everywhere)(tmp_path, log)
 
@@ -221,7 +230,8 @@ async def _while_the_database_is_locked(call: Any) -> None:
         def spooled() -> bytes:
             return b"".join(path.read_bytes() for path in spool.folder().glob("*"))
 
-        text = await eventually(spooled, 60)
+        await eventually(lambda: spooled().endswith(b"\n"), 60)
+        text = spooled()
         assert b"redacted" in text
         assert_clean(text, "the spool")
     await running
@@ -241,7 +251,7 @@ def _look_everywhere(tmp_path: Path, log: Path) -> None:
     actions_of_configuration(root)
     for kind in export.FORMATS:
         assert_clean(b"".join(export.chunks(Question(), kind)), f"the {kind} export")
-    assert shipper.flush(30)
+    assert shipper.flush(60)
     written = (tmp_path / "calls.log").read_bytes()
     assert written.count(b"\n") == 8
     assert_clean(written, "the call log")

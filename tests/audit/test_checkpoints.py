@@ -16,7 +16,7 @@ from tests.waiting import until
 def test_a_line_that_was_changed_is_not_signed(sqlite_store: RecordStore, settings: Any) -> None:
     settings.CHECKPOINT_FILE = str(sqlite_store.folder / "heads.jsonl")
     asyncio.run(call())
-    recorder.stop_now(30)
+    recorder.stop_now(60)
     head = heads.read_file(sqlite_store.folder / "heads.jsonl")[-1]
     assert head.signed
     for field, value in {"number": 9, "at": 1, "previous": "0", "heads": "{}", "hash": "0", "signature": "zz"}.items():
@@ -27,7 +27,7 @@ def test_a_line_that_was_changed_is_not_signed(sqlite_store: RecordStore, settin
 def test_a_stop_signs_the_heads_of_all_chains(record_store: RecordStore) -> None:
     recorder.action("root", "added", "tool", "1", None, None)
     asyncio.run(call())
-    recorder.stop_now(30)
+    recorder.stop_now(60)
     signed: dict[int, tuple[int, str]] = {}
     for row in Checkpoint.objects.order_by("number"):
         signed.update(heads.read_heads(row.heads))
@@ -55,7 +55,7 @@ def test_checkpoints_come_while_calls_are_recorded(
 
     asyncio.run(scenario())
     until(Checkpoint.objects.exists)
-    recorder.stop_now(30)
+    recorder.stop_now(60)
     kept = heads.read_file(sqlite_store.folder / "kept" / "heads.jsonl")
     assert [head.number for head in kept] == list(range(1, Checkpoint.objects.count() + 1))
     assert all(head.line() in caplog.text for head in kept)

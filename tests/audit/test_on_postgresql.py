@@ -61,7 +61,7 @@ def test_texts_that_mean_something_to_the_database_are_kept_as_they_are(postgres
         begun = [await recorder.begin(attempting.intent(text, text)) for text in texts]
         # Ended at once, so that they travel together.
         await asyncio.gather(*(recorder.finish(one, attempting.ending(result=one.intent.name)) for one in begun))
-        await recorder.stop(10)
+        await recorder.stop(60)
 
     asyncio.run(recorded())
     assert [(row.name, row.arguments, row.result) for row in Call.objects.order_by("pk")] == [(t, t, t) for t in texts]
@@ -72,7 +72,7 @@ def test_pruned_bodies_and_rows_leave_a_chain_that_verifies(postgres_store: Reco
     async def recorded() -> None:
         for _ in range(5):
             await attempting.call()
-        await recorder.stop(10)
+        await recorder.stop(60)
 
     asyncio.run(recorded())
     later = timezone.now() + timedelta(minutes=5)

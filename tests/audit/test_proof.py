@@ -15,7 +15,7 @@ def recorded() -> None:
         for number in range(3):
             await call(f"tool_{number}")
         await recorder.refuse(intent("nowhere"), recorder.Ending("unknown_tool"))
-        await recorder.stop(30)
+        await recorder.stop(60)
 
     asyncio.run(calls())
 

@@ -112,7 +112,7 @@ async def test_a_call_whose_caller_leaves_while_it_is_recorded_does_not_stay_ope
         task.cancel()
     results = await asyncio.gather(*tasks, return_exceptions=True)
     assert all(isinstance(result, asyncio.CancelledError) for result in results)
-    await recorder.stop(30)
+    await recorder.stop(60)
     assert set(record_store.outcomes().values()) <= {"ok", "cancelled"}
     assert recorder.running() == 0
 
@@ -133,7 +133,7 @@ async def test_an_outcome_is_recorded_once(record_store: RecordStore) -> None:
 
 async def test_a_stop_ends_what_is_still_open_and_the_next_call_opens_a_new_chain(record_store: RecordStore) -> None:
     begun = await recorder.begin(intent())
-    await recorder.stop(30)
+    await recorder.stop(60)
     assert record_store.outcomes() == {begun.id.hex: "unknown"}
     assert record_store.sql("SELECT count(*) FROM audit_writer WHERE ended IS NULL") == [(0,)]
     await call()

@@ -80,7 +80,7 @@ def test_a_call_of_a_process_that_was_killed_becomes_unknown_by_itself(record_st
         process.wait()
         until(lambda: record_store.outcomes()[id] == "unknown", 60)
     assert record_store.sql("SELECT kind FROM audit_link WHERE kind = 'closed'") == [("closed",)]
-    recorder.stop_now(30)
+    recorder.stop_now(60)
     assert record_store.sql("SELECT count(*) FROM audit_writer WHERE ended IS NULL") == [(0,)]
     assert verify.run(keep=False).problems == []
 
@@ -106,7 +106,7 @@ async def begun_elsewhere(store: RecordStore) -> None:
     assert writer is not None
     # Its last act is no stop: the lease is not given back.
     writer.open.clear()
-    await recorder.stop(30)
+    await recorder.stop(60)
     store.sql("UPDATE audit_call SET outcome = 'running'")
     store.sql("UPDATE audit_writer SET ended = NULL, host = 'another machine' WHERE id > 100")
 
@@ -116,19 +116,19 @@ def test_a_chain_that_vanished_beneath_a_process_is_replaced(sqlite_store: Recor
 
     async def scenario() -> None:
         await call()
-        for table in ("call", "link", "writer", "checkpoint"):
-            sqlite_store.sql(f"DELETE FROM audit_{table}")
-        # The next heartbeat finds that the writer is gone.
         writer = recorder._writer
         assert writer is not None
         before = writer.chain
+        for table in ("call", "link", "writer", "checkpoint"):
+            sqlite_store.sql(f"DELETE FROM audit_{table}")
+        # The next heartbeat finds that the writer is gone; it may have come already.
         writer._next_heartbeat = 0.0
         writer._ring()
         await eventually(lambda: writer.chain is not before)
         await call()
 
     asyncio.run(scenario())
-    recorder.stop_now(30)
+    recorder.stop_now(60)
     assert verify.run(keep=False).problems == []
 
 

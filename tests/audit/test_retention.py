@@ -22,7 +22,7 @@ LATER = timedelta(minutes=5)
 async def recorded(count: int = 6) -> list[str]:
     keys = [await attempting.call() for _ in range(count)]
     await recorder.refuse(attempting.intent(), attempting.ending("refused", ""))
-    await recorder.stop(10)
+    await recorder.stop(60)
     return keys
 
 
@@ -100,7 +100,7 @@ async def test_a_call_that_runs_and_one_that_is_young_are_left_alone():
     await _sync(lambda: retention.prune(timezone.now() + LATER, retention.ROWS))
     assert [row.pk async for row in Call.objects.all()] == [begun.id]
     await recorder.finish(begun, attempting.ending())
-    await recorder.stop(10)
+    await recorder.stop(60)
     assert await _sync(find_problem) == ""
 
 
@@ -164,7 +164,7 @@ def test_retention_by_the_settings_runs_once_a_day_in_one_process(settings):
     cache.delete("audit:retention")
     old(2, days=60)
     assert retention.scheduled()
-    retention.wait(30)
+    retention.wait(60)
     assert Call.objects.count() == 0
     assert Action.objects.get(verb="pruned").actor == "retention"
     assert not retention.scheduled()

@@ -19,11 +19,11 @@ from tests.audit import attempting
 def log(settings, tmp_path):
     settings.CALL_LOG = str(tmp_path / "calls.log")
     yield tmp_path / "calls.log"
-    shipper.flush(30)
+    shipper.flush(60)
 
 
 def lines(path):
-    assert shipper.flush(30)
+    assert shipper.flush(60)
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
@@ -54,7 +54,7 @@ def test_a_log_that_cannot_be_written_is_reported_once_and_stops_nothing(setting
     with caplog.at_level(logging.WARNING, logger="audit.shipper"):
         for number in range(50):
             shipper.ship([{"id": str(number)}])
-            assert shipper.flush(30)
+            assert shipper.flush(60)
     assert len([record for record in caplog.records if record.name == "audit.shipper"]) == 1
     assert "No such file" in caplog.text
 
@@ -72,7 +72,7 @@ def test_a_pipe_that_nobody_reads_holds_nobody_up_and_memory_stays_bounded(setti
         done.set()
 
     threading.Thread(target=many, daemon=True).start()
-    assert done.wait(30), "ship() waited for a reader"
+    assert done.wait(60), "ship() waited for a reader"
     assert shipper._shipper is not None and len(shipper._shipper._rows) <= 100
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # lets the thread go on, and end
     try:
@@ -90,7 +90,7 @@ async def test_every_ended_call_is_shipped_after_it_is_durable(log, monkeypatch)
     monkeypatch.setattr(recorder, "_listeners", [shipper.ship])
     key = await attempting.call()
     refused = await recorder.refuse(attempting.intent(name="secret_tool"), attempting.ending("refused", ""))
-    await recorder.stop(10)
+    await recorder.stop(60)
     rows = {row["id"].replace("-", ""): row for row in lines(log)}
     assert rows.keys() == {key, refused.hex}
     row, call = rows[key], await Call.objects.aget(pk=key)
@@ -103,7 +103,7 @@ async def test_every_ended_call_is_shipped_after_it_is_durable(log, monkeypatch)
 @pytest.mark.django_db(transaction=True)
 async def test_a_call_whose_beginning_is_not_in_memory_is_read_back(log):
     key = await attempting.call()
-    await recorder.stop(10)
+    await recorder.stop(60)
     call = await Call.objects.aget(pk=key)
     entry = Entry(1, call.pk, None, None, 0, 0.0)
     shipper.ship([entry])

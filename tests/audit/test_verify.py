@@ -48,7 +48,7 @@ def record(record_store: RecordStore, settings: Any) -> RecordStore:
         for number in range(count):
             await call(f"tool_{number}", "ok" if number % 2 else "tool_error")
         await recorder.refuse(intent("nowhere"), recorder.Ending("unknown_tool"))
-        await recorder.stop(30)
+        await recorder.stop(60)
 
     asyncio.run(calls(6))
     recorder.action("root", "changed", "tool", "calculate_sum", {"title": "Sum"}, {"title": "Total"})
@@ -349,7 +349,7 @@ def test_a_dump_of_sqlite_verifies_in_postgresql(
         for number in range(5):
             await call(f"Zahl {number} – ‚ü‘ \\ \t \n \u0001")
         await recorder.refuse(intent("nowhere"), recorder.Ending("unknown_tool"))
-        await recorder.stop(30)
+        await recorder.stop(60)
 
     recorder.action("root", "changed", "tool", "calculate_sum", {"title": "Sum"}, {"title": "Total"})
     asyncio.run(calls())
