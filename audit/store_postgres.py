@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import psycopg
-from psycopg.pq import ConnStatus, ExecStatus
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus
 from psycopg.pq.abc import PGresult
 
 from audit import statements, times
@@ -174,7 +174,8 @@ class PostgresStore:
 
     def _checked(self, result: PGresult) -> None:
         if result.status not in {ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK}:
-            if self._connection.pgconn.status != ConnStatus.OK:
+            # What has no code was not said by the server: libpq lost it, and may not call the connection bad at once.
+            if self._connection.pgconn.status != ConnStatus.OK or not result.error_field(DiagnosticField.SQLSTATE):
                 raise psycopg.OperationalError(result.error_message.decode(errors="replace"))
             raise psycopg.errors.error_from_result(result)
 
