@@ -413,6 +413,7 @@ class WebSocketClient(_Client):
             subprotocols=[Subprotocol("mcp")],
             additional_headers={"Authorization": f"Bearer {self.token}", **self.extra},
             open_timeout=WAIT,
+            ping_timeout=WAIT,
             max_size=64 * 1024 * 1024,
             proxy=None,
         )

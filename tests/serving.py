@@ -17,6 +17,7 @@ import re
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -117,9 +118,9 @@ class Hub:
             "PYTHONDONTWRITEBYTECODE": "1",
             "TOOLHUB_DATA_DIR": str(self.folder / "data"),
             "TOOLHUB_MIN_FREE_MB": "1",
-            "TOOLHUB_DATABASE_URL": f"{POSTGRES}/{self._database}" if self._database else "",
-            "TOOLHUB_REDIS_URL": self.redis.url if self.redis else "",
             # A machine that is busy with other tests must not look like a store that is away.
+            "TOOLHUB_DATABASE_URL": f"{POSTGRES}/{self._database}?connect_timeout=30" if self._database else "",
+            "TOOLHUB_REDIS_URL": self.redis.url if self.redis else "",
             "TOOLHUB_REDIS_TIMEOUT_MS": "10000",
             "TOOLHUB_RECORD_TIMEOUT_MS": "30000",
             **self.extra,
@@ -309,12 +310,18 @@ class Redis:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        until(self.socket.exists, 30, "Redis")
+        until(self._listens, 60, "Redis")
+
+    def _listens(self) -> bool:
+        """Its socket is there a moment before anybody may connect to it."""
+        assert self.process is not None and self.process.poll() is None, "Redis ended"
+        with socket.socket(socket.AF_UNIX) as client:
+            return client.connect_ex(str(self.socket)) == 0
 
     def stop(self) -> None:
         if self.process is not None:
             self.process.terminate()
-            self.process.wait(30)
+            self.process.wait(STOP_SECONDS)
             self.process = None
             self.socket.unlink(missing_ok=True)
 

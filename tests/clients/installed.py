@@ -20,7 +20,7 @@ from tests.conformance.suite import CACHE, NODE
 from tests.conftest import missing
 
 INSTALL_SECONDS = 600
-TRIES = 2
+TRIES = 3
 """A registry that does not answer once is asked again."""
 
 

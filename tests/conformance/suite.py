@@ -22,6 +22,8 @@ HERE = Path(__file__).resolve().parent
 CACHE = Path(os.environ.get("TOOLHUB_TEST_CACHE") or Path.home() / ".cache" / "toolhub-tests")
 FOLDER = CACHE / f"conformance-{VERSION}"
 INSTALL_SECONDS = 600
+TRIES = 3
+"""A registry that does not answer once is asked again."""
 RUN_SECONDS = 600
 RESULT = re.compile(r"server-(?P<scenario>.+?)-\d{4}-\d{2}-\d{2}T[\w.:-]+\Z")
 
@@ -43,20 +45,32 @@ def install() -> Path:
             return FOLDER
         if npm is None:
             missing("node", "npm is not installed")
-        shutil.rmtree(FOLDER, ignore_errors=True)
-        FOLDER.mkdir(parents=True)
-        (FOLDER / "package.json").write_text("{}")
+        for attempt in range(TRIES):
+            problem = _fill(npm or "npm")
+            if not problem:
+                (FOLDER / "complete").touch()
+                break
+            if attempt == TRIES - 1:
+                missing("node", f"the conformance suite cannot be installed: {problem}")
+    return FOLDER
+
+
+def _fill(npm: str) -> str:
+    """What went wrong, or nothing."""
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
+    (FOLDER / "package.json").write_text("{}")
+    try:
         done = subprocess.run(
-            [npm or "npm", "install", "--no-audit", "--no-fund", f"{PACKAGE}@{VERSION}", f"node@{NODE}"],
+            [npm, "install", "--no-audit", "--no-fund", f"{PACKAGE}@{VERSION}", f"node@{NODE}"],
             cwd=FOLDER,
             capture_output=True,
             text=True,
             timeout=INSTALL_SECONDS,
         )
-        if done.returncode:
-            missing("node", f"the conformance suite cannot be installed: {done.stderr[-500:]}")
-        (FOLDER / "complete").touch()
-    return FOLDER
+    except subprocess.TimeoutExpired:
+        return f"not within {INSTALL_SECONDS} s"
+    return done.stderr[-500:] if done.returncode else ""
 
 
 class Report:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -17,6 +18,7 @@ from tests.client import HttpClient, WebSocketClient
 from tests.e2e import proofs
 from tests.e2e.pages import Pages
 from tests.e2e.raw import META, MODERN, Raw
+from tests.e2e.seed import grants_end
 from tests.serving import ROOT, Hub
 from tests.waiting import eventually
 from toolhub.wire import versions
@@ -81,23 +83,22 @@ async def test_a_tool_of_somebody_else_and_one_that_does_not_exist_get_the_same_
 
 
 async def test_a_limit_refuses_the_fourth_call_and_says_how_long_to_wait(hub: Hub) -> None:
-    """Periods begin at fixed moments: when one begins in between, more pass. So not everything hangs on one try."""
-    exact = 0
+    """Periods begin at fixed moments: only when one begins in between, more pass."""
     async with HttpClient(hub.mcp_url, hub.seeded["bob"], "2025-11-25") as bob:
         for number in (1, 2, 3):
-            name, passed = f"with_limit_{number}", 0
+            name, passed, began = f"with_limit_{number}", 0, time.time()
             while not (result := await bob.call(name, {"a": 1})).get("isError"):
                 passed += 1
                 assert passed <= 6
+            took = time.time() - began
             assert passed >= 3
-            exact += passed == 3
             text = result["content"][0]["text"]
             seconds = [value for value in result["_meta"].values() if isinstance(value, int)]
             assert "3/m" in text and len(seconds) == 1 and 1 <= seconds[0] <= 60 and str(seconds[0]) in text, result
+            assert passed == 3 or 60 - seconds[0] <= took + 2, f"{passed} passed in one period: {result}"
             rows = await asyncio.to_thread(hub.call, proofs.calls, name=name)
             assert sorted(row[2] for row in rows) == ["limited"] + ["ok"] * passed
             assert next(str(seconds[0]) in row[4] for row in rows if row[2] == "limited")
-    assert exact >= 2
 
 
 # --- lists -----------------------------------------------------------------------------------------------------------
@@ -159,7 +160,8 @@ async def test_each_sees_their_own_list_in_the_browser(hub: Hub) -> None:
     for user, names in LISTS.items():
         async with Pages(hub, user) as pages:
             await pages.sign_in()
-            page = await pages.get("/tools/")
+            # What is random in it may hold any word.
+            page = re.sub(r'(csrf\w*" value|nonce)="[^"]*"', "", await pages.get("/tools/"))
             assert {name for name in every if f">{name}<" in page or f"#{name}" in page or name in page} == set(names)
 
 
@@ -265,25 +267,29 @@ async def test_when_a_grant_ends_the_tool_goes_and_open_streams_hear_it_at_that_
     await asyncio.to_thread(hub.call, soon)
     async with AsyncExitStack() as stack:
         token = hub.seeded["charlie"]
+        # Whoever comes only when the hub knows of it hears nothing of its beginning.
+        early = await stack.enter_async_context(HttpClient(hub.mcp_url, token, MODERN))
+
+        async def known() -> bool:
+            return await early.tools() == ["later_ending"]
+
+        await eventually(known, 60)
         clients: list[Any] = [
             await stack.enter_async_context(HttpClient(hub.mcp_url, token, "2025-11-25")),
             await stack.enter_async_context(HttpClient(hub.mcp_url, token, MODERN)),
             await stack.enter_async_context(WebSocketClient(hub.ws_url, token, "2025-03-26")),
         ]
-
-        async def granted() -> bool:
-            return [await client.tools() for client in clients] == [["later_ending"]] * 3
-
-        await eventually(granted, 60)
+        assert [await client.tools() for client in clients] == [["later_ending"]] * 3
         assert await clients[0].text("later_ending", {"a": 1})
         await clients[0].listen()
         await clients[1].subscribe(toolsListChanged=True)
         for client in clients:
             client.messages.clear()
-        ends = await asyncio.to_thread(hub.call, ending, seconds=2)
+        ends = await asyncio.to_thread(hub.call, grants_end, name="later_ending", seconds=2)
+        saved = time.time()
         await asyncio.gather(*(client.hears(CHANGED) for client in clients))
-        late = time.time() - ends
-        assert -0.05 < late < 20, f"heard {late:.2f} s after the end"
+        heard = time.time()
+        assert ends - 0.05 < heard < max(ends, saved) + 20, f"heard {heard - ends:.2f} s after the end"
         assert [await client.tools() for client in clients] == [[], [], []]
         for client in clients:
             with pytest.raises(Exception, match="Unknown tool: later_ending"):
@@ -297,17 +303,3 @@ def soon() -> None:
     from tests.e2e.seed import granted
 
     granted("later_ending", ["charlie"], "plus")
-
-
-def ending(seconds: float) -> float:
-    """When the grant will have ended."""
-    from datetime import timedelta
-
-    from django.utils import timezone
-
-    from catalog.models import Grant
-
-    grant = Grant.objects.get(tool__name="later_ending")
-    grant.ends = timezone.now() + timedelta(seconds=seconds)
-    grant.save()
-    return grant.ends.timestamp()

@@ -29,6 +29,12 @@ def hub() -> Iterator[Hub]:
         yield running
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that takes longer than this to answer would be taken for one that knows no discovery."""
+    monkeypatch.setattr("mcp.client.session.DISCOVER_TIMEOUT_SECONDS", 120.0)
+
+
 @asynccontextmanager
 async def connected(hub: Hub, mode: str, user: str = "alice", **options: Any) -> AsyncIterator[Client]:
     headers = {"Authorization": f"Bearer {hub.seeded[user]}"}

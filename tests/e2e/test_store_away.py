@@ -21,7 +21,7 @@ from tests.serving import Hub
 from tests.waiting import eventually
 
 MODERN = "2026-07-28"
-PROMISED, SLOW_MACHINE = 3.0, 7.0
+PROMISED, SLOW_MACHINE = 3.0, 17.0
 LOCKED_FOR = 30.0 if os.environ.get("TOOLHUB_TEST_LONG") else 5.0
 ENV = {"TOOLHUB_TOOL_MODULES": holding.MODULES, "TOOLHUB_RECORD_TIMEOUT_MS": "3000"}
 
@@ -42,6 +42,21 @@ async def refused(client: HttpClient) -> None:
     assert time.monotonic() - began < PROMISED + SLOW_MACHINE
 
 
+async def accepted(call: Callable[[], Awaitable[str]], begun: Callable[[], bool] = lambda: False) -> str:
+    """The answer of a call while the database is there.
+
+    A disk that stands still for three seconds looks the same as a database that is away, and what is refused for it has
+    not begun: it is asked again.
+    """
+    until = time.monotonic() + 60
+    while True:
+        try:
+            return await call()
+        except RpcError as refusal:
+            if "cannot record calls now" not in refusal.message or begun() or time.monotonic() > until:
+                raise
+
+
 async def goes_through(
     hub: Hub, folder: Path, away: Callable[[], AbstractContextManager[None]], least: float = 0.0
 ) -> None:
@@ -59,11 +74,16 @@ async def goes_through(
         return await status(path) == wanted
 
     async with HttpClient(hub.mcp_url, hub.seeded["alice"], MODERN) as client:
-        assert await client.text("say_hello") == "hello"
-        running = []
-        for number in range(5):
-            arguments = {"file": str(folder / "free"), "started": str(folder / f"s{number}")}
-            running.append(client.background(client.text("hold_until", arguments)))
+
+        async def hello() -> str:
+            return await client.text("say_hello")
+
+        async def hold(started: Path) -> str:
+            arguments = {"file": str(folder / "free"), "started": str(started)}
+            return await accepted(lambda: client.text("hold_until", arguments), started.exists)
+
+        assert await accepted(hello) == "hello"
+        running = [client.background(hold(folder / f"s{number}")) for number in range(5)]
         await eventually(lambda: all((folder / f"s{number}").exists() for number in range(5)))
         until = time.monotonic() + least
         context = away()
@@ -83,7 +103,7 @@ async def goes_through(
         finally:
             await asyncio.to_thread(context.__exit__, None, None, None)
         await eventually(lambda: is_status("/readyz", 200), 60)
-        assert await client.text("say_hello") == "hello"
+        assert await accepted(hello) == "hello"
 
         async def ended() -> dict[str, str]:
             found: dict[str, str] = await asyncio.to_thread(hub.call, holding.ended, name="hold_until")

@@ -62,9 +62,13 @@ async def test_only_those_whose_list_changed_hear_of_it(alice: User, bob: User, 
 
 async def test_a_grant_that_ends_is_announced_at_that_moment_without_any_change(alice: User) -> None:
     stream = Stream(await handshake(await token(alice)))
-    tool = await in_database(factories.make_tool)
+    given = await in_database(factories.grant, alice, await in_database(factories.make_tool))
+    await fresh()
+    await eventually(lambda: len(stream.heard()) == 1)
+    # Only now: a machine that stands still for a moment must not let it end before it was ever seen.
     ends = time.time() + 1.5
-    await in_database(factories.grant, alice, tool, ends=datetime.fromtimestamp(ends, UTC))
+    given.ends = datetime.fromtimestamp(ends, UTC)
+    await in_database(given.save)
     await fresh()
     await eventually(lambda: len(stream.heard()) == 2)
     assert time.time() >= ends

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -15,6 +16,7 @@ from websockets.sync.client import ClientConnection, connect
 from tests.browser import seed
 from tests.serving import Hub
 from tests.waiting import until
+from toolhub.access.call_pages import CANCEL_SECONDS
 
 pytestmark = [pytest.mark.postgres, pytest.mark.redis]
 META = "io.modelcontextprotocol/"
@@ -45,7 +47,9 @@ def hub() -> Iterator[Hub]:
 def page(hub: Hub, stack: ExitStack, *topics: dict[str, str]) -> ClientConnection:
     headers = {"Cookie": f"toolhub_session={hub.seeded['session']}", "Origin": hub.url}
     address = f"{hub.url.replace('http', 'ws')}/ws/live"
-    socket: ClientConnection = stack.enter_context(connect(address, additional_headers=headers))
+    socket: ClientConnection = stack.enter_context(
+        connect(address, additional_headers=headers, open_timeout=60, ping_timeout=60)
+    )
     for topic in topics:
         socket.send(json.dumps(topic))
     return socket
@@ -93,8 +97,10 @@ def test_a_page_of_one_worker_follows_and_cancels_a_call_of_the_other(hub: Hub) 
             told = next_message(socket, topic="calls", id=began["id"])
         assert told["progress"]["total"] == 300
         headers = {"X-CSRFToken": browser.cookies["toolhub_csrf"], "Accept": "application/json"}
-        answer = browser.post(f"/calls/{began['id']}/cancel/", headers=headers)
-        assert answer.json()["state"] == "cancelled"
+        pressed = time.monotonic()
+        state = browser.post(f"/calls/{began['id']}/cancel/", headers=headers).json()["state"]
+        # A slow machine is told that the call has not ended yet: what follows shows that it does.
+        assert state == "cancelled" or (state == "asked" and time.monotonic() - pressed >= CANCEL_SECONDS)
         next_message(socket, topic="calls", id=began["id"], outcome="cancelled")
         caller.join(60)
         assert not caller.is_alive()

@@ -111,7 +111,7 @@ def test_what_runs_answers_after_the_end_of_the_input(hub: Hub) -> None:
     with Stdio(hub) as client:
         client.initialize("2025-11-25")
         wanted = client.start("tools/call", {"name": "steps", "arguments": {"count": 5}})
-        out, _ = client.process.communicate(timeout=60)
+        out, _ = client.process.communicate(timeout=120)
         answers = [json.loads(line) for line in out.splitlines()]
         assert [answer["id"] for answer in answers if "result" in answer] == [wanted]
         assert client.process.returncode == 0
@@ -146,14 +146,14 @@ def test_a_signal_ends_the_command_and_its_calls_are_on_record(hub: Hub, tmp_pat
         client.start("tools/call", {"name": "wait", "arguments": {"seconds": 100, "started": str(started)}})
         until(started.exists)
         client.process.terminate()
-        client.process.communicate(timeout=60)
+        client.process.communicate(timeout=120)
     assert hub.call(outcomes)[-1] == ["wait", "stdio", "cancelled"]
 
 
 @pytest.mark.parametrize("token,says", [("", "TOOLHUB_TOKEN"), ("thp_" + "x" * 43, "refused")])
 def test_without_a_good_token_the_command_says_so_and_ends(hub: Hub, token: str, says: str) -> None:
     with Stdio(hub, TOOLHUB_TOKEN=token) as client:
-        out, _ = client.process.communicate(timeout=60)
+        out, _ = client.process.communicate(timeout=120)
         assert out == b""
         assert client.process.returncode != 0
         assert says in client.errors.read_text() and "Traceback" not in client.errors.read_text()
@@ -168,7 +168,7 @@ def test_the_token_may_be_in_a_file(hub: Hub, tmp_path: Path) -> None:
         env=hub.environment(),
         input=json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": ENVELOPE}}).encode(),
         capture_output=True,
-        timeout=60,
+        timeout=120,
     )
     assert [tool["name"] for tool in json.loads(done.stdout)["result"]["tools"]] == ["echo"]
     missing = hub.environment() | {"TOOLHUB_TOKEN": ""}
@@ -177,6 +177,6 @@ def test_the_token_may_be_in_a_file(hub: Hub, tmp_path: Path) -> None:
         cwd=ROOT,
         env=missing,
         capture_output=True,
-        timeout=60,
+        timeout=120,
     )
     assert failed.returncode != 0 and b"nothing" in failed.stderr and failed.stdout == b""
