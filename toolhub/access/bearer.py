@@ -37,7 +37,7 @@ FRESH_SECONDS = 5.0
 STALE_SECONDS = 600.0
 LAST_USED_SECONDS = 60.0
 COMPLAIN_SECONDS = 60.0
-ANSWER_SECONDS = 3.0
+ANSWER_SECONDS = settings.RECORD_SECONDS
 """A database that says nothing for so long counts as away."""
 WAITING = 2_000
 """At most this many different tokens wait to be looked up; beyond it, only what is known here is answered."""

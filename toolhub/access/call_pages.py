@@ -8,6 +8,7 @@ from typing import Any, cast
 from urllib.parse import urlencode
 from uuid import UUID
 
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
@@ -54,7 +55,8 @@ SAID = {
     "asked": _("The call was told to end, and has not ended yet."),
 }
 """What became of a wish to cancel, in words."""
-CANCEL_SECONDS = 3.0
+CANCEL_SECONDS = settings.RECORD_SECONDS
+"""How long a page waits for the end of a call: as long as the record may take to hold it."""
 FILTERS = ("q", "tool", "outcome", "client", "since", "until")
 CHOICES = [(value, WORDS[value]) for value, _label in outcomes.CHOICES if value not in SHOWN_AS]
 
@@ -181,7 +183,7 @@ def _end(call: Call, user: User) -> str:
         if now >= again:
             # More than once: news between workers can get lost, and is harmless when it comes twice.
             hooks.cancel_call(call.pk, reason)
-            again = now + CANCEL_SECONDS / 3
+            again = now + 1.0
         time.sleep(0.05)
         outcome = Call.objects.filter(pk=call.pk).values_list("outcome", flat=True).first()
         if outcome != outcomes.RUNNING:
