@@ -206,7 +206,7 @@ def _shown(
     }
     addresses = {what: reverse(f"pages:try-{what}", args=[pk, state["id"]]) for what in ("state", "cancel", "answer")}
     shown = {name: state[name] for name in ("id", "ended", "seconds", "progress", "user")}
-    return {**shown, **parts, "addresses": addresses}
+    return {**shown, **parts, "addresses": addresses, "wrong": bool(questions)}
 
 
 def _context(

@@ -12,9 +12,10 @@
   let clock = 0;
   let started = 0;
 
-  const place = (name, html) => {
+  // `kept`: what was typed and is wrong stays until the tool asks for something else, however often news is asked for.
+  const place = (name, html, kept) => {
     if (shown.get(name) === html) return;
-    shown.set(name, html);
+    if (!kept) shown.set(name, html);
     part(name).innerHTML = html; // made by our own templates, which escape what came from a tool
   };
 
@@ -53,7 +54,7 @@
     }
     part("said").textContent = reported ? reported.message || (reported.total ? "" : String(reported.progress)) : "";
     part("cancel-form").setAttribute("action", state.addresses.cancel);
-    for (const name of ["questions", "outcome", "log"]) place(name, state[name]);
+    for (const name of ["questions", "outcome", "log"]) place(name, state[name], name === "questions" && state.wrong);
     clearTimeout(waiting);
     clearInterval(clock);
     if (state.ended) return;
@@ -72,6 +73,7 @@
       if (answer.status === 404 || refused) {
         clearInterval(clock);
         part("running").hidden = true;
+        current = null; // news that comes later asks no more
         return say(refused ? page.dataset.refused : page.dataset.gone);
       }
       if (!answer.ok) throw new Error(String(answer.status));
