@@ -20,7 +20,8 @@ from toolhub.pages import try_runs
 from toolhub.server import relay
 
 ASK, REPLY = "try.ask", "try.reply"
-REPLY_SECONDS = 5.0
+REPLY_SECONDS = max(5.0, 4 * settings.REDIS_SECONDS)
+"""How long another worker may take: the question and the answer both go through Redis."""
 KEPT_BYTES = 16 * 1024 * 1024
 """Of what this worker was told by others; what was not asked about for longest goes first."""
 

@@ -54,7 +54,7 @@ class LiveConsumer(AsyncConsumer):  # type: ignore[misc]
             key = live_viewers.admit(scope)
             if stopping.needs_start():
                 await stopping.start()
-            found = await threads.looking().run(lambda: live_viewers.identify([key]))
+            found = await threads.looking().run(lambda: live_viewers.identify([key]), wait=30.0)
             if key not in found:
                 raise Refused(401, "nobody is signed in")
             client = scope.get("client")
