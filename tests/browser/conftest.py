@@ -16,6 +16,7 @@ from tests.serving import Hub
 
 CHROMIUM = os.environ.get("TOOLHUB_TEST_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser") or ""
 TIMEOUT = 60_000
+START = 180_000
 
 
 @pytest.fixture(scope="module")
@@ -32,10 +33,22 @@ def chromium() -> Iterator[Any]:
         missing("chromium", "no chromium in PATH; TOOLHUB_TEST_CHROMIUM may name one")
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+            executable_path=CHROMIUM,
+            args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
+            timeout=START,
         )
         yield browser
         browser.close()
+
+
+NOTE = """(selector) => {
+  const element = document.querySelector(selector);
+  const keep = () => {
+    if (!element.hidden) element.dataset.noted = (element.dataset.noted || "") + element.textContent + " / ";
+  };
+  const changes = { childList: true, characterData: true, subtree: true, attributeFilter: ["hidden"] };
+  new MutationObserver(keep).observe(element, changes);
+}"""
 
 
 class Window:
@@ -44,8 +57,13 @@ class Window:
     def __init__(self, page: Any, url: str) -> None:
         self.page, self.url = page, url
         self.complaints: list[str] = []
+        self.icons: list[str] = []
+        """Complaints that the site has no icon: whenever they come, one cannot tell which page it was."""
+        self.shows_data = False
+        """What is no page of ours, such as JSON, names no icon."""
         page.set_default_timeout(TIMEOUT)
-        page.on("console", lambda message: self._complain(message.type, message.text))
+        page.context.set_default_timeout(TIMEOUT)
+        page.on("console", self._complain)
         page.on("pageerror", lambda error: self.complaints.append(f"{page.url}: {error}"))
         page.on("dialog", self._no_dialog)
         page.on("request", self._stays_here)
@@ -56,9 +74,10 @@ class Window:
         self._click(*args, **options)
         self.page.wait_for_load_state()
 
-    def _complain(self, kind: str, text: str) -> None:
-        if kind in {"error", "warning"}:
-            self.complaints.append(f"{self.page.url}: {text}")
+    def _complain(self, message: Any) -> None:
+        if message.type in {"error", "warning"}:
+            icon = str(message.location.get("url", "")).endswith("/favicon.ico")
+            (self.icons if icon else self.complaints).append(f"{self.page.url}: {message.text}")
 
     def _no_dialog(self, dialog: Any) -> None:
         self.complaints.append(f"{self.page.url}: a dialog: {dialog.message}")
@@ -79,6 +98,15 @@ class Window:
         page.click("form button[type=submit], form button.primary")
         page.wait_for_url(lambda url: "sign-in" not in url and "login" not in url)
 
+    def note(self, selector: str) -> None:
+        """From now on what this element says is kept, for `noted`: some of it stands there for seconds only, which a
+        busy machine can miss."""
+        self.page.evaluate(NOTE, selector)
+
+    def noted(self, selector: str, text: str) -> None:
+        """Wait until it has said so."""
+        self.page.wait_for_selector(f'{selector}[data-noted*="{text}"]', state="attached")
+
     def too_wide(self) -> str:
         wide = self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         return f"{self.page.url} is {wide} px wider than the window" if wide > 0 else ""
@@ -97,7 +125,8 @@ def window(hub: Hub, chromium: Any) -> Iterator[Callable[..., Window]]:
     yield make
     for context, _ in opened:
         context.close()
-    assert [complaint for _, made in opened for complaint in made.complaints] == []
+    said = [line for _, made in opened for line in made.complaints + ([] if made.shows_data else made.icons)]
+    assert said == []
 
 
 def calling(hub: Hub, token: str, tool: str, arguments: dict[str, Any], client: str, version: str) -> str:

@@ -36,7 +36,7 @@ def client(hub: Hub) -> Iterator[Any]:
     async def run(token: str, name: str, arguments: dict[str, Any]) -> Any:
         headers = {"Authorization": f"Bearer {token}"}
         async with (
-            httpx2.AsyncClient(headers=headers, timeout=120) as http,
+            httpx2.AsyncClient(headers=headers, timeout=120, trust_env=False) as http,
             Client(streamable_http_client(hub.mcp_url, http_client=http)) as connection,
         ):
             await connection.list_tools()
@@ -64,7 +64,7 @@ def test_a_refused_client_is_explained_while_the_page_watches(hub: Hub, window: 
     page.wait_for_selector('#check [data-live="live"]')
     stage(page, "token", "now")
     wrong = {"Authorization": "Bearer thp_" + "x" * 43, "Accept": "application/json, text/event-stream"}
-    assert httpx2.post(hub.mcp_url, headers=wrong, json={}).status_code == 401
+    assert httpx2.post(hub.mcp_url, headers=wrong, json={}, timeout=60, trust_env=False).status_code == 401
     page.wait_for_selector('[data-reason="unknown"]:visible')
     stage(page, "token", "failed")
 
@@ -104,9 +104,10 @@ def test_a_call_appears_by_itself_with_its_progress_and_is_cancelled(hub: Hub, w
     slow.wait_for()
     slow.locator("progress").wait_for()
     call_id = slow.get_attribute("data-call")
+    mine.note("[data-said]")
     slow.locator("text=Cancel").click()
     page.wait_for_selector(f'[data-call="{call_id}"] >> text=cancelled')
-    page.wait_for_selector("[data-said] >> text=The call was cancelled.")
+    mine.noted("[data-said]", "The call was cancelled.")
     assert hub.call(seed.outcome, call_id=call_id) == ["cancelled", "cancelled by alice in the browser"]
     assert running.exception(60) is not None
 

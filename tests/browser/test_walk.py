@@ -151,8 +151,9 @@ def connect(alice: Window) -> tuple[int, str]:
     hand.click("text=Make a token for this client")
     page.wait_for_selector('#check [data-live="live"]')
     stage(page, "token", "now")
+    alice.note("[data-copy=snippet-1]")
     hand.click("[data-copy=snippet-1]")
-    page.wait_for_selector("text=Copied")
+    alice.noted("[data-copy=snippet-1]", "Copied")
     pasted = page.evaluate("navigator.clipboard.readText()")
     return hand.counted(), pasted
 
@@ -263,6 +264,7 @@ def exported(page: Any, call_id: str, file: Path) -> None:
     page.select_option("select[name=outcome]", "cancelled")
     page.fill("input[name=tool]", "long_task")
     hand.click("text=Apply")
+    page.wait_for_url("**outcome=cancelled**")  # the list before had the call as well
     page.wait_for_selector(f"a[href*='{call_id}']")
     with page.expect_download() as download:
         hand.click("text=Export JSON Lines")
