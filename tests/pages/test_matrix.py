@@ -276,7 +276,7 @@ def test_of_two_who_confirm_the_same_change_at_once_one_makes_it_and_the_other_i
     for browser in browsers:
         browser.force_login(root)
     sure = choose(browsers[0], **chosen, look="1").context["plan"].digest
-    looked = threading.Barrier(2, timeout=30)
+    looked = threading.Barrier(2, timeout=120)
 
     def confirm(browser: Client) -> Any:
         waited = False

@@ -145,7 +145,7 @@ def test_wrong_arguments_are_said_at_their_field_whether_the_page_or_the_door_fi
 def test_the_users_limits_count_and_the_page_says_which_one_was_reached(hub: Hub, root: Person) -> None:
     assert root.outcome(root.try_tool(hub.seeded["limited"], a=1))["ended"]
     refused = root.try_tool(hub.seeded["limited"], a=1)
-    assert "1/h on tool try_limited" in refused["message"]
+    assert "1/d on tool try_limited" in refused["message"]
     assert hub.call(try_seed.records)[-1]["outcome"] == "limited"
 
 

@@ -46,7 +46,7 @@ def seed() -> dict[str, int]:
     }
     limited = factories.make_tool("try_limited", function="calculate_sum", input_schema=FIELDS)
     factories.grant(alice, limited)
-    factories.limit("1/h", limited)
+    factories.limit("1/d", limited)  # whose period will not end between two calls
     add = factories.make_tool("try_add", function="calculate_sum", input_schema=FIELDS, toolset="Numbers")
     factories.grant(alice, add)
     factories.make_tool("try_nobodys")
