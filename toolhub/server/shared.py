@@ -1,7 +1,8 @@
-"""Small state that all workers share (sessions): hashes in Redis, with a copy here that is trusted for one second.
+"""Small state that all workers share (sessions): hashes in Redis, asked for whenever they matter.
 
-Without Redis configured the copy is the state. While Redis is away the copy stands in, and what was written meanwhile
-is handed over when Redis is back.
+A session that was closed at one worker is closed at the next one that the client asks, however soon: a copy that is
+trusted for a while would not know. Without Redis configured the copy is the state. While Redis is away the copy stands
+in, and what was written meanwhile is handed over when Redis is back.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from redis.exceptions import RedisError
 
 log = logging.getLogger(__name__)
 
-FRESH_SECONDS = 1.0
 COPIES = 50_000
 BREAK_SECONDS = 2.0
 COMPLAIN_SECONDS = 60.0
@@ -29,11 +29,10 @@ _Fields = dict[str, str]
 
 
 class _Copy:
-    __slots__ = ("ends", "fields", "fresh_until", "unsent")
+    __slots__ = ("ends", "fields", "unsent")
 
     def __init__(self) -> None:
         self.fields: _Fields = {}
-        self.fresh_until = 0.0
         self.ends = float("inf")
         self.unsent: dict[str, str | None] = {}
 
@@ -45,15 +44,6 @@ _closed_until = 0.0
 _complained = -COMPLAIN_SECONDS
 
 
-def recent(key: str) -> Mapping[str, str] | None:
-    """The state when it was looked at within a second (or is only here); else None: ask `read`."""
-    copy = _copies.get(key)
-    now = time.monotonic()
-    if copy is None or now >= copy.ends:
-        return None if settings.REDIS_URL else {}
-    return copy.fields if now < copy.fresh_until else None
-
-
 def copied(key: str) -> Mapping[str, str]:
     """What is known here, however old."""
     copy = _copies.get(key)
@@ -61,10 +51,10 @@ def copied(key: str) -> Mapping[str, str]:
 
 
 async def read(key: str) -> Mapping[str, str]:
-    if (known := recent(key)) is not None:
-        return known
+    if not settings.REDIS_URL:
+        return copied(key)
     copy = _copy(key)
-    if settings.REDIS_URL and not _breaker_open():
+    if not _breaker_open():
         try:
             found = await client().hgetall(PREFIX + key)
         except (RedisError, OSError) as error:
@@ -72,37 +62,29 @@ async def read(key: str) -> Mapping[str, str]:
         else:
             copy.fields = {str(name): str(value) for name, value in found.items()}
             for name, value in copy.unsent.items():
-                if value is not None:
+                if value is None:
+                    copy.fields.pop(name, None)
+                else:
                     copy.fields[name] = value
             await _hand_over()
-    copy.fresh_until = time.monotonic() + FRESH_SECONDS
     return copy.fields
 
 
 async def write(key: str, fields: Mapping[str, str | None], seconds: float) -> None:
     """Set fields (None removes one); all of the key is forgotten `seconds` after its last write."""
     copy = _copy(key)
-    now = time.monotonic()
     for name, value in fields.items():
         if value is None:
             copy.fields.pop(name, None)
         else:
             copy.fields[name] = value
-    copy.ends = now + seconds
+    copy.ends = time.monotonic() + seconds
     if not settings.REDIS_URL:
-        copy.fresh_until = float("inf")
         return
-    copy.fresh_until = now + FRESH_SECONDS
     copy.unsent.update(fields)
     _unsent.add(key)
     if not _breaker_open():
         await _hand_over(seconds)
-
-
-def forget(key: str) -> None:
-    """Another worker wrote: ask again next time."""
-    if settings.REDIS_URL and (copy := _copies.get(key)) is not None:
-        copy.fresh_until = 0.0
 
 
 def client() -> aioredis.Redis:
