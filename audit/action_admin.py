@@ -16,9 +16,9 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from audit import chain, changes, clock, finding, texts
+from audit import chain, changes, clock, finding, texts, verbs
 from audit.models import Action
-from audit.readonly import ReadOnlyAdmin, calls_address, column, moment, text
+from audit.readonly import ReadOnlyAdmin, calls_address, choice, column, moment, text
 from audit.searches import Page, Question, id_at, page
 
 SHORT = 4_000
@@ -31,12 +31,12 @@ def _short(name: str) -> Case:
 
 @admin.register(Action)
 class ActionAdmin(ReadOnlyAdmin):
-    list_display = ("when", "who", "verb", "kind", "what", "changed")
+    list_display = ("when", "who", "did", "to", "what", "changed")
     list_display_links = ("when",)
     list_filter = (
         text(gettext_lazy("actor"), "actor"),
-        text(gettext_lazy("verb"), "verb"),
-        text(gettext_lazy("kind"), "kind"),
+        choice(gettext_lazy("verb"), "verb", tuple(verbs.VERBS.items())),
+        choice(gettext_lazy("kind"), "kind", tuple(verbs.KINDS.items())),
         moment(gettext_lazy("time, from"), "since"),
         moment(gettext_lazy("time, before"), "until"),
     )
@@ -57,7 +57,9 @@ class ActionAdmin(ReadOnlyAdmin):
             rows = rows.filter(pk__lt=id_at(until))
         for name in ("actor", "verb", "kind"):
             if value := str(request.GET.get(name) or "").strip():
-                rest &= Q(**{f"{name}__icontains": value})
+                # A word of the record's own is that word; any other, as an address may have it, is a part of one.
+                exact = value in verbs.VERBS or value in verbs.KINDS
+                rest &= Q(**{name if exact else f"{name}__icontains": value})
         if question.q:
             spelled = json.dumps(question.q, ensure_ascii=False)[1:-1]
             rest &= (
@@ -87,7 +89,7 @@ class ActionAdmin(ReadOnlyAdmin):
         context = {
             **self.admin_site.each_context(request),
             "opts": self.opts,
-            "title": texts.visible(f"{action.verb} {action.kind}"),
+            "title": texts.visible(_said(action)),
             "action": action,
             "facts": [(name, texts.visible(value)) for name, value in _facts(action)],
             "call": action.target if action.kind == "call" else "",
@@ -103,6 +105,14 @@ class ActionAdmin(ReadOnlyAdmin):
     def who(self, action: Action) -> str:
         return texts.visible(action.actor)
 
+    @column(gettext_lazy("Verb"))
+    def did(self, action: Action) -> str:
+        return texts.visible(verbs.verb(action.verb))
+
+    @column(gettext_lazy("Kind"))
+    def to(self, action: Action) -> str:
+        return texts.visible(verbs.kind(action.kind))
+
     @column(gettext_lazy("Target"))
     def what(self, action: Action) -> str:
         if action.kind == "call":
@@ -117,11 +127,15 @@ class ActionAdmin(ReadOnlyAdmin):
         return changes.in_short(action.short_before, action.short_after)
 
 
+def _said(action: Action) -> str:
+    return f"{verbs.verb(action.verb)} {verbs.kind(action.kind)}"
+
+
 def _facts(action: Action) -> list[tuple[str, str]]:
     return [
         (_("Time"), clock.told(action.at)),
         (_("Actor"), action.actor),
-        (_("Action"), f"{action.verb} {action.kind}"),
+        (_("Action"), _said(action)),
         (_("Target"), action.target),
         (_("Id"), str(action.pk)),
         (_("Link of the chain"), "{}:{}".format(*chain.where(action.link))),

@@ -10,7 +10,7 @@ from django.urls import URLPattern, path
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from audit import checking, clock, texts, views
+from audit import checking, clock, problem_words, texts, views
 from audit.models import Checkpoint, Verification
 from audit.readonly import ReadOnlyAdmin, column, label
 
@@ -39,7 +39,7 @@ class CheckpointAdmin(ReadOnlyAdmin):
 class VerificationAdmin(ReadOnlyAdmin):
     list_display = ("when", "found", "what", "through", "links", "outside")
     plain = True
-    fields = ("when", "found", "problem", "through", "links", "outside")
+    fields = ("when", "found", "whole", "through", "links", "outside")
     readonly_fields = fields
     list_before_template = "admin/audit/chain.html"
 
@@ -63,8 +63,12 @@ class VerificationAdmin(ReadOnlyAdmin):
 
     @column(_("Problem"))
     def what(self, verification: Verification) -> str:
-        return texts.visible(verification.problem[:200])
+        return texts.visible(problem_words.said(verification.problem)[:200])
 
-    @column(_("outside head"))
+    @column(_("Problem"))
+    def whole(self, verification: Verification) -> str:
+        return texts.visible(problem_words.said(verification.problem))
+
+    @column(_("Outside head"))
     def outside(self, verification: Verification) -> str:
         return gettext("yes") if verification.outside_head else gettext("no")

@@ -14,7 +14,7 @@ from django.db import connection
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from audit import clock, texts, verify
+from audit import clock, finding, problem_words, texts, verify
 from audit.heads import Head, read_file
 from audit.models import Verification
 
@@ -32,6 +32,8 @@ class State:
     words: str
     more: str = ""
     running: bool = False
+    href: str = ""
+    """The page of the record that is broken."""
 
 
 _thread: threading.Thread | None = None
@@ -49,7 +51,8 @@ def state() -> State:
         return State("warning", _("The chain has never been checked."), running=running())
     when = _("checked at %s") % clock.told(last.at, "minutes")
     if not last.ok:
-        return State("danger", _("Broken: %s") % texts.visible(last.problem), when, running())
+        words = _("Broken: %s") % texts.visible(problem_words.said(last.problem))
+        return State("danger", words, when, running(), finding.address_for(last.problem))
     upto = _("Intact to call %s") % last.through if last.through else _("Intact; no calls yet")
     outside = (
         _("%s links; compared with a head that is kept elsewhere.")

@@ -18,6 +18,8 @@ from django.utils.html import format_html
 from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
+from audit import hooks
+
 SHOWN = 20
 """Of each kind that are named."""
 _DEEP = 4
@@ -40,6 +42,23 @@ class BoundedDeletion:
         along = question.along(type(rows[0]), [row.pk for row in rows], _DEEP)
         return ([*named, along] if along else named), question.numbers, question.refused, question.against
 
+    def render_delete_form(self, request: HttpRequest, context: dict[str, Any]) -> Any:
+        # The question is asked in the language of the page, about the row as the page calls it.
+        return super().render_delete_form(request, {**context, "object": _Named(context["object"])})  # type: ignore[misc]
+
+
+class _Named:
+    """A row that calls itself as the page calls it."""
+
+    def __init__(self, row: Any) -> None:
+        self._row = row
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._row, name)
+
+    def __str__(self) -> str:
+        return str(hooks.rule_in_words(str(self._row)))
+
 
 class _Question:
     def __init__(self, site: Any, request: HttpRequest) -> None:
@@ -50,7 +69,7 @@ class _Question:
 
     def count(self, model: type[models.Model], number: int, example: Any) -> None:
         meta = model._meta
-        kind = str(meta.verbose_name_plural)
+        kind = _("links between them") if meta.auto_created else str(meta.verbose_name_plural)
         self.numbers[kind] = self.numbers.get(kind, 0) + number
         admin = self.site._registry.get(model)
         if admin is not None and not admin.has_delete_permission(self.request, example):
@@ -58,15 +77,15 @@ class _Question:
 
     def name(self, row: Any) -> Any:
         meta = row._meta
-        kind = capfirst(str(meta.verbose_name))
+        kind, name = capfirst(str(meta.verbose_name)), str(hooks.rule_in_words(str(row)))
         if type(row) in self.site._registry:
             try:
                 href = reverse(f"{self.site.name}:{meta.app_label}_{meta.model_name}_change", args=(quote(row.pk),))
             except NoReverseMatch:
                 pass
             else:
-                return format_html('{}: <a href="{}">{}</a>', kind, href, row)
-        return f"{kind}: {row}"
+                return format_html('{}: <a href="{}">{}</a>', kind, href, name)
+        return f"{kind}: {name}"
 
     def along(self, model: type[models.Model], keys: Any, deep: int) -> list[Any]:
         """The rows that go because those with these keys (a list, or a query of them) go."""

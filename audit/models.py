@@ -12,7 +12,7 @@ from django.db import models
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from audit import clock, outcomes
+from audit import clock, outcomes, problem_words
 
 
 class Call(models.Model):
@@ -184,7 +184,7 @@ class Verification(models.Model):
         ordering = ("-id",)
 
     def __str__(self) -> str:
-        return f"{clock.told(self.at)}: {gettext('intact') if self.ok else self.problem}"
+        return f"{clock.told(self.at)}: {gettext('intact') if self.ok else problem_words.said(self.problem)}"
 
 
 class SavedView(models.Model):

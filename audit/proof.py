@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from django.utils.translation import gettext as _
 
-from audit import chain
+from audit import chain, problem_words
 from audit.heads import read_heads
 from audit.models import Call, Checkpoint, Link, Verification
 from audit.verify_links import problem_of
@@ -71,7 +71,11 @@ def _place(call: Call, key: int, rows: dict[int, Link]) -> Place:
         return Place(name, "", "", _("the link is missing"))
     before = rows.get(key - 1)
     previous = chain.START if sequence == 1 else before.hash if before is not None else None
-    problem = problem_of(link, call) if link.subject == call.pk.hex else _("the link belongs to another record")
+    problem = (
+        problem_words.found(problem_of(link, call))
+        if link.subject == call.pk.hex
+        else _("the link belongs to another record")
+    )
     if previous is None:
         problem = problem or _("the link before it is missing")
     elif link.hash != chain.link_hash(writer, sequence, previous, link.kind, link.subject, link.content):

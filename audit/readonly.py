@@ -162,7 +162,9 @@ class Choice(DropdownFilter):  # type: ignore[misc]
     options: Options = ()
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Options:
-        return self.options
+        # What an address asks for counts, also where it is none of the choices: then it is shown as it is.
+        asked = request.GET.get(str(self.parameter_name), "")
+        return self.options if not asked or asked in dict(self.options) else (*self.options, (asked, asked))
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset

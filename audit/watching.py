@@ -12,6 +12,7 @@ from typing import Any
 
 from django.db import models, router, transaction
 from django.db.models.signals import m2m_changed, post_delete, post_save, pre_delete, pre_save
+from django.utils.translation import override
 
 from audit import actions
 from audit.redaction import CHANGED, HIDDEN
@@ -85,7 +86,19 @@ def watch(
 
 
 def name_of(instance: models.Model, pk: Any = None) -> str:
-    return f"{instance} (id {instance.pk if pk is None else pk})"
+    return f"{instance} {_numbered(instance.pk if pk is None else pk)}"
+
+
+def _numbered(pk: Any) -> str:
+    return f"(id {pk})"
+
+
+def trace(instance: models.Model) -> dict[str, str] | None:
+    """What the list of actions is asked for to show all that was done to this row, under whatever name; None when
+    its model is not watched.
+    """
+    watched = _watched.get(type(instance))
+    return None if watched is None else {"kind": watched.kind, "q": _numbered(instance.pk)}
 
 
 def _before_save(*, sender: type[models.Model], instance: models.Model, using: str | None, **_: Any) -> None:
@@ -129,13 +142,19 @@ def _after_delete(*, sender: type[models.Model], instance: models.Model, **_: An
     actions.record("deleted", watched.kind, name, watched.shown(before or watched.of(instance)), None)
 
 
+def _english(words: Any) -> str:
+    """As the record has it, whatever language the page is in."""
+    with override("en"):
+        return str(words)
+
+
 def _relation(name: str) -> Any:
     def changed(
         *, instance: Any, action: str, reverse: bool, model: type[models.Model], pk_set: set[Any] | None, **_: Any
     ) -> None:
         if action not in {"pre_add", "post_add", "pre_remove", "post_remove", "pre_clear", "post_clear"}:
             return
-        kind = _watched[type(instance)].kind if type(instance) in _watched else str(instance._meta.verbose_name)
+        kind = _watched[type(instance)].kind if type(instance) in _watched else _english(instance._meta.verbose_name)
         key = f"{_BEFORE}_{name}_{reverse}"
         if action.startswith("pre_"):
             # Only who is touched is read: a group may have thousands of members.
@@ -144,7 +163,7 @@ def _relation(name: str) -> Any:
             instance.__dict__[key] = {row.pk: str(row) for row in chosen}
             return
         before: dict[Any, str] = instance.__dict__.pop(key, {})
-        label = str(model._meta.verbose_name_plural) if reverse else name
+        label = _english(model._meta.verbose_name_plural) if reverse else name
         if action == "post_add":
             added = [row for row in model._base_manager.filter(pk__in=pk_set or ()) if row.pk not in before]
             if added:

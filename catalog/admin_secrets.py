@@ -123,7 +123,8 @@ class SecretAdmin(BoundedDeletion, ModelAdmin):  # type: ignore[misc]
 
     @display(description=_("kind"), ordering="kind", label={"shared": "info", "personal": "success"})  # type: ignore[untyped-decorator]
     def sort(self, row: Secret) -> tuple[str, str]:
-        return row.kind, row.get_kind_display()
+        # The words of the form say what each means; a list has room for one.
+        return row.kind, gettext("shared") if row.kind == Secret.Kind.SHARED else gettext("personal")
 
     @admin.display(description=_("value"))
     def state(self, row: Any) -> str:

@@ -7,12 +7,12 @@ from typing import Any
 from django import forms
 from django.forms.models import InlineForeignKeyField
 from django.utils.translation import gettext
-from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget
+from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
 from catalog.checking.offers import runner_kinds
 from catalog.editor_settings import kind_name
 from catalog.models import Grant, Limit, Prompt, Resource, Tool
-from catalog.models.fields import JSONFormField
+from catalog.models.fields import JSONFormField, NamesFormField
 
 
 class JSONWidget(UnfoldAdminTextareaWidget):  # type: ignore[misc]
@@ -26,7 +26,9 @@ class CatalogueForm(forms.ModelForm):  # type: ignore[type-arg]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for name, field in self.fields.items():
-            if isinstance(field, JSONFormField):
+            if isinstance(field, NamesFormField):
+                field.widget = UnfoldAdminTextInputWidget(attrs={"spellcheck": "false"})
+            elif isinstance(field, JSONFormField):
                 value = self.initial.get(name, field.initial)
                 text = field.prepare_value(value() if callable(value) else value)
                 field.widget = JSONWidget(min(24, max(3, str(text or "").count("\n") + 2)))
@@ -86,6 +88,7 @@ class GrantForm(CatalogueForm):
     class Meta:
         model = Grant
         fields = "__all__"  # noqa: DJ007 - the admin's fieldsets name them
+        field_classes = {"environments": NamesFormField}
 
 
 class LimitForm(CatalogueForm):

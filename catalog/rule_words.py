@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import re
 
+from django.utils.functional import Promise
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
+from catalog import policy
 from catalog.models import Grant
 
+SENTENCES: dict[str, str | Promise] = {
+    policy.NO_USER: gettext_lazy("There is no such user."),
+    policy.INACTIVE: gettext_lazy("The user is not active."),
+    policy.NO_GRANT: gettext_lazy("No grant allows it."),
+    policy.OTHER_TOOLSETS: gettext_lazy("The token is restricted to other toolsets."),
+    policy.NOT_OFFERED: gettext_lazy("It is switched off, or gone."),
+    policy.QUARANTINED: gettext_lazy("It is in quarantine: its definition changed at its source."),
+}
+"""What decides where no grant does."""
 GRANT = re.compile(r"Grant (\d+): (allow|deny) (tool|toolset|resource|prompt) (.+)", re.DOTALL)
 LIMIT = re.compile(r"Limit (\d+): (\S+) on (?:(tool|toolset) (.+)|all tools( for .+))", re.DOTALL)
 _TO = re.compile(r" to (?:(user|group) (?=.)|(everyone)\Z)", re.DOTALL)
@@ -31,6 +43,11 @@ def said(rule: str) -> str:
             words = {"what": target(kind or "all tools", name), "whom": subject(by, whom), "number": number}
             return _("Limit %(number)s: %(rate)s on %(what)s for %(whom)s") % {**words, "rate": rate}
     return rule
+
+
+def sentence(rule: str) -> str | Promise:
+    """What decided, in the words of the page."""
+    return SENTENCES.get(rule) or said(rule)
 
 
 def what(grant: Grant) -> str:

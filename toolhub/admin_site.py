@@ -7,13 +7,18 @@ Django hands `?user=abc` on to the widget of the field, and a number of thirty d
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import admin
 from django.contrib.admin import sites
 from django.contrib.admin.options import IncorrectLookupParameters
-from django.core.exceptions import FieldDoesNotExist, ValidationError
+from django.contrib.admin.views.autocomplete import AutocompleteJsonView
+from django.core.exceptions import FieldDoesNotExist, PermissionDenied, ValidationError
 from django.db import models
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import redirect
+from django.urls import reverse
 from unfold.apps import DefaultAppConfig
 from unfold.sites import UnfoldAdminSite
 
@@ -26,6 +31,7 @@ class Asked:
 
     opts: Any
     list_filter: Any
+    admin_site: Any
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         """What the address gives to a new row, without what its fields cannot hold."""
@@ -56,6 +62,39 @@ class Asked:
                     raise IncorrectLookupParameters(f"no row has such a value: {name}")
         return super().get_changelist_instance(request)  # type: ignore[misc]
 
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        """Where a model keeps no versions, the record has what was done to a row; Django's log knows forms only."""
+        if not self._has_plain_history():
+            return super().history_view(request, object_id, extra_context)  # type: ignore[misc, no-any-return]
+        row = self.get_object(request, object_id)  # type: ignore[attr-defined]
+        if row is None:
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined, no-any-return]
+        if not self.has_view_or_change_permission(request, row):  # type: ignore[attr-defined]
+            raise PermissionDenied
+        address = self._on_record(request, row)
+        if address:
+            return redirect(address)
+        return super().history_view(request, object_id, extra_context)  # type: ignore[misc, no-any-return]
+
+    def render_change_form(self, request: HttpRequest, context: dict[str, Any], *args: Any, **options: Any) -> Any:
+        if self._has_plain_history():
+            row = options.get("obj")
+            context["show_history"] = bool(row is not None and self._on_record(request, row))
+        return super().render_change_form(request, context, *args, **options)  # type: ignore[misc]
+
+    def _has_plain_history(self) -> bool:
+        method = super().history_view  # type: ignore[misc]
+        return method.__func__ is admin.ModelAdmin.history_view
+
+    def _on_record(self, request: HttpRequest, row: Any) -> str:
+        """The address of the actions about this row, for whoever may read them."""
+        from audit import watching  # apps are not loaded yet when this module is
+
+        asked = watching.trace(row)
+        if asked is None or not request.user.has_perm("audit.view_action"):
+            return ""
+        return f"{reverse('admin:audit_action_changelist')}?{urlencode(asked)}"
+
 
 def _all_there(model: Any, values: list[Any]) -> bool:
     keys = {model._meta.pk.to_python(value) for value in values}
@@ -77,6 +116,18 @@ class Site(UnfoldAdminSite):  # type: ignore[misc]
         base = admin_class or admin.ModelAdmin
         asked = type(base.__name__, (Asked, base), {"__module__": base.__module__, "__doc__": base.__doc__})
         super().register(model_or_iterable, asked, **options)
+
+    def autocomplete_view(self, request: HttpRequest) -> HttpResponseBase:
+        return _Suggestions.as_view(admin_site=self)(request)
+
+
+class _Suggestions(AutocompleteJsonView):
+    """What a box of rows suggests, in the words of the ModelAdmin where it has some."""
+
+    def serialize_result(self, obj: Any, to_field_name: str) -> dict[str, str]:
+        found: dict[str, str] = super().serialize_result(obj, to_field_name)
+        in_words = getattr(self.model_admin, "in_words", None)
+        return {**found, "text": in_words(obj)} if in_words else found
 
 
 class Config(DefaultAppConfig):  # type: ignore[misc]

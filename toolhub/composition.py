@@ -6,7 +6,7 @@ import sys
 from uuid import UUID
 
 import audit.hooks
-from catalog import past, snapshot, visible
+from catalog import past, rule_words, snapshot, visible
 from toolhub.access import hooks
 from toolhub.access.admin import GroupAdmin, UserAdmin
 
@@ -15,6 +15,7 @@ def connect() -> None:
     hooks.toolsets_for = _toolsets_for
     hooks.reaches_anything = _reaches_anything
     audit.hooks.definition_at = past.definition_at
+    audit.hooks.rule_in_words = rule_words.sentence
     hooks.cancel_call = _cancel_call
     # By now the admin has imported every app's admin module.
     catalogue = sys.modules.get("catalog.admin")

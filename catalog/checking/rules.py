@@ -30,7 +30,10 @@ def rate(value: str) -> None:
 
 def environments(value: Any) -> None:
     if not isinstance(value, list) or not all(isinstance(name, str) and ENVIRONMENT.fullmatch(name) for name in value):
-        raise ValidationError(_('This is a list of names such as ["production"].'), code="invalid")
+        raise ValidationError(
+            _("These are names such as production, staging: letters, digits, underscore, hyphen and dot."),
+            code="invalid",
+        )
 
 
 def _given(row: Grant | Limit, *names: str) -> list[str]:

@@ -16,9 +16,9 @@ from catalog.canonical import dumps, loads
 class JSONFormField(forms.CharField):
     """Shows JSON indented, in its own order; a syntax error names line and column."""
 
-    widget = forms.Textarea
+    widget: type[forms.Widget] = forms.Textarea
     # Not "invalid": a form puts its own message in the place of a validator's that has the same code.
-    default_error_messages = {"not_json": "This is not JSON: %(problem)s."}
+    default_error_messages = {"not_json": _("This is not JSON: %(problem)s.")}
 
     def __init__(self, **kwargs: Any) -> None:
         kwargs.setdefault("strip", True)
@@ -59,6 +59,22 @@ class JSONFormField(forms.CharField):
 
     def run_validators(self, value: Any) -> None:
         """CharField's length rules mean text."""
+
+
+class NamesFormField(JSONFormField):
+    """A list of names, written as people do: with commas or spaces between them. A JSON list is taken as well."""
+
+    widget = forms.TextInput
+
+    def to_python(self, value: Any) -> Any:
+        if isinstance(value, str) and value.strip()[:1] not in ("", "[", "{", '"'):
+            return value.replace(",", " ").split()
+        return super().to_python(value)
+
+    def prepare_value(self, value: Any) -> Any:
+        if isinstance(value, list) and all(isinstance(name, str) for name in value):
+            return ", ".join(value)
+        return super().prepare_value(value)
 
 
 if TYPE_CHECKING:

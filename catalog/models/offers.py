@@ -58,7 +58,7 @@ class Resource(Offer):
             models.CheckConstraint(
                 condition=(Q(uri="") & ~Q(uri_template="")) | (~Q(uri="") & Q(uri_template="")),
                 name="resource_has_one_address",
-                violation_error_message="Give either an address or an address template.",
+                violation_error_message=_("Give either an address or an address template."),
             ),
             models.CheckConstraint(
                 condition=(
@@ -67,7 +67,7 @@ class Resource(Offer):
                     | (Q(text__isnull=True, blob__isnull=True) & ~Q(function=""))
                 ),
                 name="resource_has_one_content",
-                violation_error_message="Give exactly one of text, blob and function.",
+                violation_error_message=_("Give exactly one of text, blob and function."),
             ),
         ]
 

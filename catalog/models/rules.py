@@ -49,7 +49,7 @@ class Grant(models.Model):
         default=list,
         blank=True,
         validators=[check.environments],
-        help_text=_('Only where TOOLHUB_ENVIRONMENT is one of these, such as ["production"]; empty: everywhere.'),
+        help_text=_("Only where TOOLHUB_ENVIRONMENT is one of these, such as production, staging; empty: everywhere."),
     )
     note = models.CharField(max_length=500, blank=True, help_text=_("Why: the ticket, who asked for it."))
 
@@ -64,19 +64,19 @@ class Grant(models.Model):
             models.CheckConstraint(
                 condition=exactly_one("tool", "toolset", "resource", "prompt"),
                 name="grant_has_one_target",
-                violation_error_message="Choose exactly one of tool, toolset, resource and prompt.",
+                violation_error_message=_("Choose exactly one of tool, toolset, resource and prompt."),
             ),
             models.CheckConstraint(
                 condition=Q(user__isnull=False, group__isnull=True, everyone=False)
                 | Q(user__isnull=True, group__isnull=False, everyone=False)
                 | Q(user__isnull=True, group__isnull=True, everyone=True),
                 name="grant_has_one_subject",
-                violation_error_message="Choose exactly one of user, group and everyone.",
+                violation_error_message=_("Choose exactly one of user, group and everyone."),
             ),
             models.CheckConstraint(
                 condition=Q(starts__isnull=True) | Q(ends__isnull=True) | Q(ends__gt=models.F("starts")),
                 name="grant_ends_after_it_starts",
-                violation_error_message="The end must lie after the start.",
+                violation_error_message=_("The end must lie after the start."),
             ),
         ]
 
@@ -152,14 +152,14 @@ class Limit(models.Model):
                 | Q(tool__isnull=True, toolset__isnull=False, all_tools=False)
                 | Q(tool__isnull=True, toolset__isnull=True, all_tools=True),
                 name="limit_has_one_target",
-                violation_error_message="Choose exactly one of tool, toolset and all tools.",
+                violation_error_message=_("Choose exactly one of tool, toolset and all tools."),
             ),
             models.CheckConstraint(
                 condition=Q(scope="user", user__isnull=False, group__isnull=True)
                 | Q(scope="each_member", user__isnull=True, group__isnull=False)
                 | Q(scope__in=["each_user", "everyone_together"], user__isnull=True, group__isnull=True),
                 name="limit_scope_fits",
-                violation_error_message="A limit for one user names the user, one for members their group.",
+                violation_error_message=_("A limit for one user names the user, one for members their group."),
             ),
         ]
 

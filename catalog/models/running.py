@@ -35,7 +35,7 @@ class Task(models.Model):
     worker = models.CharField(max_length=100, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
-    ttl_ms = models.BigIntegerField(null=True, blank=True)
+    ttl_ms = models.BigIntegerField(_("kept for (ms)"), null=True, blank=True)
     expires_at = models.DateTimeField(null=True, blank=True, db_index=True)
 
     class Meta:
@@ -56,7 +56,7 @@ class StoredResult(models.Model):
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="catalog_results")
     call_id = models.UUIDField(null=True, blank=True)
     name = models.CharField(max_length=200, blank=True)
-    mime_type = models.CharField(max_length=100, blank=True)
+    mime_type = models.CharField(_("MIME type"), max_length=100, blank=True)
     is_text = models.BooleanField(default=True)
     body = models.BinaryField()
     size = models.BigIntegerField(default=0)

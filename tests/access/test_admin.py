@@ -175,3 +175,42 @@ def test_permissions_are_found_by_whoever_changes_people_and_by_nobody_else(
     found = browser(root).get(path, asked).json()["results"]
     assert [row["text"].rpartition(" | ")[2] for row in found] == ["Can view call"]
     assert browser(root).get("/admin/auth/permission/add/").status_code == 403
+
+
+def test_permissions_are_named_in_the_language_of_the_page(root: User, alice: User, browser: Browser) -> None:
+    client = browser(root)
+    asked = {"app_label": "auth", "model_name": "user", "field_name": "user_permissions"}
+    chinese = {"headers": {"accept-language": "zh-hans"}}
+
+    def texts(term: str) -> list[str]:
+        found = client.get("/admin/autocomplete/", {**asked, "term": term}, **chinese).json()["results"]  # type: ignore[arg-type]
+        return [row["text"].rpartition(" | ")[2] for row in found]
+
+    assert texts("view_call") == ["可以查看调用"]
+    assert texts("cancel_call") == ["可以取消正在运行的调用"]
+    alice.user_permissions.add(Permission.objects.get(codename="add_toolset"))
+    page = client.get(f"/admin/auth/user/{alice.pk}/change/", **chinese).content.decode()  # type: ignore[arg-type]
+    assert "可以添加工具集" in page and "Can add toolset" not in page
+    assert "可以添加工具集" in client.get("/admin/auth/permission/?q=add_toolset", **chinese).content.decode()  # type: ignore[arg-type]
+
+
+def test_the_history_of_a_person_is_what_the_record_has_of_them(
+    root: User, alice: User, viewer: User, browser: Browser
+) -> None:
+    client = browser(root)
+    client.post(
+        f"/admin/auth/user/{alice.pk}/password/", {"password1": "correct horse 2", "password2": "correct horse 2"}
+    )
+    alice.username = "alicia"
+    alice.save()
+    history = f"/admin/auth/user/{alice.pk}/history/"
+    assert history in client.get(f"/admin/auth/user/{alice.pk}/change/").content.decode()
+    page = client.get(history, follow=True)
+    assert page.redirect_chain[0][0].startswith("/admin/audit/action/?kind=user&q=")
+    listed = page.content.decode()
+    assert "alice (id" in listed and "alicia (id" in listed, "under every name that they had"
+    token, _ = AccessToken.objects.issue(alice, "laptop")
+    # Who may not read the record gets Django's own log.
+    answer = browser(viewer).get(f"{TOKENS}{token.pk}/history/")
+    assert answer.status_code == 200 and "doesn’t have a change history" in answer.content.decode()
+    assert f"{TOKENS}{token.pk}/history/" not in browser(viewer).get(f"{TOKENS}{token.pk}/change/").content.decode()

@@ -355,3 +355,34 @@ def test_whatever_has_grants_is_deleted_with_them_and_both_are_on_record(
     deleted = dict(Action.objects.filter(verb="deleted").values_list("kind", "target"))
     assert deleted["grant"].startswith(named)
     assert model in deleted
+
+
+def test_the_question_before_a_deletion_names_rules_in_the_language_of_the_page(browser: Client, alice: User) -> None:
+    tool = factories.make_tool()
+    grant, limit = factories.grant(alice, tool), factories.limit("3/m", tool)
+    grants = reverse("admin:catalog_grant_delete", args=[grant.pk])
+    whole = reverse("admin:catalog_tool_delete", args=[tool.pk])
+    assert f"delete the grant &quot;{grant}&quot;" in browser.get(grants).content.decode().replace('"', "&quot;")
+    for address, english in ((grants, "Grant "), (whole, "Limit ")):
+        page = browser.get(address, headers={"accept-language": "zh-hans"}).content.decode()
+        assert f"授权 {grant.pk}" in page and english not in page
+    assert f"限额 {limit.pk}" in page
+
+
+def test_environments_are_written_as_names_or_as_a_list(browser: Client, alice: User) -> None:
+    tool = factories.make_tool()
+    for number, (written, kept) in enumerate(
+        [
+            ("production, staging", ["production", "staging"]),
+            (" production staging ", ["production", "staging"]),
+            ('["production"]', ["production"]),
+            ("", []),
+        ]
+    ):
+        form = {"effect": "allow", "tool": tool.pk, "user": alice.pk, "environments": written, "note": str(number)}
+        assert browser.post(reverse("admin:catalog_grant_add"), form).status_code == 302, written
+        assert Grant.objects.get(note=str(number)).environments == kept
+    page = browser.get(reverse("admin:catalog_grant_change", args=[Grant.objects.get(note="0").pk]))
+    assert 'value="production, staging"' in page.content.decode()
+    wrong = {"effect": "allow", "tool": tool.pk, "user": alice.pk, "environments": "pro/duction"}
+    assert "environments" in errors(browser.post(reverse("admin:catalog_grant_add"), wrong))

@@ -31,7 +31,7 @@ def admin(root: User) -> Client:
 def pages(admin: Client, secret: Secret) -> str:
     """Every page that says something of a secret."""
     paths = ["", f"{secret.pk}/change/", f"{secret.pk}/history/", f"{secret.pk}/delete/"]
-    answers = [admin.get(f"/admin/catalog/secret/{path}") for path in paths]
+    answers = [admin.get(f"/admin/catalog/secret/{path}", follow=True) for path in paths]
     answers.append(admin.get("/admin/audit/action/"))
     assert [answer.status_code for answer in answers] == [200] * len(answers)
     return "".join(answer.content.decode() for answer in answers)

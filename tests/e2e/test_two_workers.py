@@ -196,7 +196,7 @@ async def test_a_session_that_was_ended_at_one_worker_is_at_once_not_found_at_th
             assert await first.close_session() in {200, 204}
             with pytest.raises((HttpRefusal, RpcError)) as refused:
                 await second.tools()
-            assert refused.value.status == 404
+            assert getattr(refused.value, "status", None) == 404
 
 
 async def test_the_hub_goes_on_while_a_killed_worker_is_replaced(hub: Hub) -> None:

@@ -23,6 +23,7 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 from unfold.widgets import UnfoldAdminIntegerFieldWidget
 
 from audit.deleting import BoundedDeletion
+from toolhub.access import permission_words
 from toolhub.access.models import DEFAULT_DAYS, MAX_DAYS, AccessToken
 
 DJANGOS = (
@@ -35,8 +36,18 @@ admin.site.unregister(User)
 admin.site.unregister(Group)
 
 
+class PermissionsInWords:
+    """For a ModelAdmin whose form has a box of permissions."""
+
+    def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        field = super().formfield_for_manytomany(db_field, request, **kwargs)  # type: ignore[misc]
+        if field is not None and db_field.related_model is Permission:
+            field.label_from_instance = permission_words.said
+        return field
+
+
 @admin.register(User)
-class UserAdmin(BoundedDeletion, DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg, misc]
+class UserAdmin(PermissionsInWords, BoundedDeletion, DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg, misc]
     form = UserChangeForm
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
@@ -55,11 +66,11 @@ class UserAdmin(BoundedDeletion, DjangoUserAdmin, ModelAdmin):  # type: ignore[t
 
     @admin.display(description=_("name"))
     def full_name(self, user: User) -> str:
-        return user.get_full_name()
+        return user.get_full_name() or "-"
 
 
 @admin.register(Group)
-class GroupAdmin(BoundedDeletion, DjangoGroupAdmin, ModelAdmin):  # type: ignore[misc]
+class GroupAdmin(PermissionsInWords, BoundedDeletion, DjangoGroupAdmin, ModelAdmin):  # type: ignore[misc]
     list_per_page = 25
     autocomplete_fields = ("permissions",)
     filter_horizontal = ()
@@ -72,6 +83,16 @@ class PermissionAdmin(ModelAdmin):  # type: ignore[misc]
 
     search_fields = ("name", "codename", "content_type__app_label")
     list_select_related = ("content_type",)
+    list_display = ("words",)
+    readonly_fields = ("words",)
+    fields = ("words", "codename")
+
+    @admin.display(description=_("permission"))
+    def words(self, permission: Permission) -> str:
+        return self.in_words(permission)
+
+    def in_words(self, row: Permission) -> str:
+        return permission_words.said(row)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         user = cast(User, request.user)

@@ -44,11 +44,6 @@ GROUPS: tuple[tuple[Any, tuple[tuple[str, str], ...], tuple[tuple[str, str, Any,
         ),
     ),
     (
-        gettext_lazy("People"),
-        (("auth.user", "person"), ("auth.group", "group"), ("access.accesstoken", "vpn_key")),
-        (("pages:sessions", "lan", gettext_lazy("Sessions"), ("access.view_connections",)),),
-    ),
-    (
         gettext_lazy("Record"),
         (
             ("audit.call", "receipt_long"),
@@ -57,6 +52,11 @@ GROUPS: tuple[tuple[Any, tuple[tuple[str, str], ...], tuple[tuple[str, str, Any,
             ("audit.verification", "fact_check"),
         ),
         (("pages:health", "troubleshoot", gettext_lazy("Tool health"), ("audit.view_call", "catalog.view_tool")),),
+    ),
+    (
+        gettext_lazy("People"),
+        (("auth.user", "person"), ("auth.group", "group"), ("access.accesstoken", "vpn_key")),
+        (("pages:sessions", "lan", gettext_lazy("Sessions"), ("access.view_connections",)),),
     ),
 )
 """The title of a group, its models (name, icon), and its other pages (address name, icon, title, permissions)."""

@@ -17,15 +17,6 @@ from catalog.models import Prompt, Resource, Tool
 from catalog.policy import Visible, Who
 
 DISABLED = "disabled"
-SENTENCES: dict[str, str | Promise] = {
-    policy.NO_USER: _("There is no such user."),
-    policy.INACTIVE: _("The user is not active."),
-    policy.NO_GRANT: _("No grant allows it."),
-    policy.OTHER_TOOLSETS: _("The token is restricted to other toolsets."),
-    policy.NOT_OFFERED: _("It is switched off, or gone."),
-    policy.QUARANTINED: _("It is in quarantine: its definition changed at its source."),
-    DISABLED: _("It is switched off."),
-}
 NAMES = ("tool__name", "toolset__name", "resource__uri", "prompt__name", "user__username", "group__name", "note")
 """Where the words of a search for grants may occur."""
 KINDS = ("tool", "resource", "prompt")
@@ -91,7 +82,7 @@ def rows(catalogue: Snapshot, who: Who, found: Iterable[Entry], at: float, envir
 
 def sentence(rule: str) -> str | Promise:
     """The rule in the words of the page."""
-    return SENTENCES.get(rule) or rule_words.said(rule)
+    return _("It is switched off.") if rule == DISABLED else rule_words.sentence(rule)
 
 
 def grant_link(rule: str) -> str:

@@ -1,5 +1,6 @@
 // The theme's select boxes (select2) come without names and with a list that holds more than items: both are mended as
-// the boxes appear, from the label that stands beside the field.
+// the boxes appear, from the label that stands beside the field. And the theme folds tabs away for want of room while its
+// icons are still words: they come back once the font is there.
 (function () {
   "use strict";
 
@@ -48,5 +49,13 @@
       });
     }).observe(document.body, { childList: true, subtree: true });
     all();
+  });
+
+  window.addEventListener("load", function () {
+    document.fonts.ready.then(function () {
+      const folded = document.getElementById("tabs-dropdown");
+      // The theme brings back one for each time that the window changes its size.
+      for (let left = folded ? folded.childElementCount : 0; left > 0; left--) window.dispatchEvent(new Event("resize"));
+    });
   });
 })();

@@ -1,0 +1,63 @@
+"""What administrative actions are called on record, and how a page says it in its own language."""
+
+from __future__ import annotations
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy, pgettext_lazy
+
+VERBS: dict[str, str | Promise] = {
+    "added to": pgettext_lazy("action", "added to"),
+    "approved": pgettext_lazy("action", "approved"),
+    "cancelled": pgettext_lazy("action", "cancelled"),
+    "changed": pgettext_lazy("action", "changed"),
+    "changed in quarantine": pgettext_lazy("action", "changed in quarantine"),
+    "checked": pgettext_lazy("action", "checked"),
+    "compared": pgettext_lazy("action", "compared"),
+    "copied": pgettext_lazy("action", "copied"),
+    "created": pgettext_lazy("action", "created"),
+    "deleted": pgettext_lazy("action", "deleted"),
+    "disconnected": pgettext_lazy("action", "disconnected"),
+    "discovered": pgettext_lazy("action", "discovered"),
+    "encrypted anew": pgettext_lazy("action", "encrypted anew"),
+    "exported": pgettext_lazy("action", "exported"),
+    "failed to sign in": pgettext_lazy("action", "failed to sign in"),
+    "imported from": pgettext_lazy("action", "imported from"),
+    "pruned": pgettext_lazy("action", "pruned"),
+    "quarantined": pgettext_lazy("action", "quarantined"),
+    "rejected": pgettext_lazy("action", "rejected"),
+    "removed from": pgettext_lazy("action", "removed from"),
+    "signed in": pgettext_lazy("action", "signed in"),
+    "signed out": pgettext_lazy("action", "signed out"),
+    "tested": pgettext_lazy("action", "tested"),
+    "tried": pgettext_lazy("action", "tried"),
+    "viewed": pgettext_lazy("action", "viewed"),
+}
+KINDS: dict[str, str | Promise] = {
+    "OpenAPI document": gettext_lazy("OpenAPI document"),
+    "access token": gettext_lazy("access token"),
+    "call": gettext_lazy("call"),
+    "calls": gettext_lazy("calls"),
+    "connection": gettext_lazy("connection"),
+    "grant": gettext_lazy("grant"),
+    "group": gettext_lazy("group"),
+    "limit": gettext_lazy("limit"),
+    "personal secret": gettext_lazy("personal secret"),
+    "prompt": gettext_lazy("prompt"),
+    "record": gettext_lazy("record"),
+    "resource": gettext_lazy("resource"),
+    "saved view": gettext_lazy("saved view"),
+    "secret": gettext_lazy("secret"),
+    "session": gettext_lazy("session"),
+    "tool": gettext_lazy("tool"),
+    "toolset": gettext_lazy("toolset"),
+    "upstream": gettext_lazy("upstream"),
+    "user": gettext_lazy("user"),
+}
+
+
+def verb(recorded: str) -> str:
+    return str(VERBS.get(recorded, recorded))
+
+
+def kind(recorded: str) -> str:
+    return str(KINDS.get(recorded, recorded))

@@ -1,0 +1,66 @@
+"""What a check of the chain found is said in the language of the page; every sentence that it writes is known."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+
+import pytest
+from django.utils.translation import override
+
+from audit import problem_words, verify_heads, verify_links, verify_rows
+
+CALL = "call 019ca945-0a00-7000-8000-000000000000"
+
+
+def sentences() -> set[str]:
+    """Every text that the checks give to a Problem, or return as one; what they fill in stands as 7:1."""
+    found = set()
+    for module in (verify_heads, verify_links, verify_rows):
+        for node in ast.walk(ast.parse(inspect.getsource(module))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Problem":
+                found |= texts(node.args[1])
+            elif isinstance(node, ast.FunctionDef) and node.name in {
+                "unsigned", "_check_call", "_check_action", "_check_writer"
+            }:  # fmt: skip
+                returns = [one.value for one in ast.walk(node) if isinstance(one, ast.Return) and one.value]
+                found |= {text for value in returns for text in texts(value)}
+    return found - {""}
+
+
+def texts(node: ast.expr) -> set[str]:
+    if isinstance(node, ast.IfExp):
+        return texts(node.body) | texts(node.orelse)
+    if isinstance(node, ast.Constant):
+        return {str(node.value)}
+    if isinstance(node, ast.JoinedStr):
+        return {"".join(str(part.value) if isinstance(part, ast.Constant) else "7:1" for part in node.values)}
+    return set()
+
+
+def test_every_sentence_of_a_check_is_known_in_the_language_of_the_page():
+    all_of_them = sentences()
+    assert len(all_of_them) > 25
+    for what in all_of_them - {"7:1 was edited after it was recorded"}:
+        assert problem_words.found(what) == what
+        with override("zh-hans"):
+            assert problem_words.found(what) != what, what
+
+
+@pytest.mark.parametrize(
+    ("problem", "said"),
+    [
+        (f"{CALL}: the call is missing: deleted", "调用 019ca945-0a00-7000-8000-000000000000：该调用缺失：已被删除"),
+        (f"{CALL} (link 3:7, begin): its link was renumbered",
+         "调用 019ca945-0a00-7000-8000-000000000000 (link 3:7, begin)：它的环节被重新编号"),
+        ("link 3:7: missing: the newest records were removed; checkpoint 4 names it",
+         "环节 3:7：缺失：最新的记录被移除；checkpoint 4 指向它"),
+        ("checkpoint 2: missing: deleted", "检查点 2：缺失：已被删除"),
+        (f"{CALL}: nobody ever wrote this", "调用 019ca945-0a00-7000-8000-000000000000：nobody ever wrote this"),
+        ("not a problem at all", "not a problem at all"),
+    ],
+)  # fmt: skip
+def test_a_problem_names_its_record_in_the_language_of_the_page(problem, said):
+    assert problem_words.said(problem) == problem
+    with override("zh-hans"):
+        assert problem_words.said(problem) == said
