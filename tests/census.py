@@ -352,7 +352,7 @@ def things(owner: User) -> dict[str, Any]:
     grant = factories.grant(owner, tool)
     limit = factories.limit("6/m", tool)
     secret = Secret.objects.get(name="census_secret")
-    upstream = Upstream.objects.create(name="census", transport="http", url="https://example.com/mcp")
+    upstream = Upstream.objects.create(name="census", transport="streamable_http", url="https://example.com/mcp")
     document = ImportedDocument.objects.create(name="census", title="Census", source="census.json", pending=DOCUMENT)
     issued, _ = AccessToken.objects.issue(owner, "census")
     (call,) = rows.save(rows.call(user=owner))

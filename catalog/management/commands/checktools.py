@@ -34,4 +34,7 @@ class Command(BaseCommand):
         for one, other, why in twins:
             self.stdout.write(f"{one} and {other}: {why}; say when to use which.")
         count = len(advice) + len(twins)
-        self.stdout.write(f"{len(tools)} tools and {len(prompts)} prompts: {count or 'nothing'} to advise.")
+        looked = " and ".join(
+            f"{len(rows)} {word}{'' if len(rows) == 1 else 's'}" for rows, word in ((tools, "tool"), (prompts, "prompt"))
+        )
+        self.stdout.write(f"{looked}: {count or 'nothing'} to advise.")
