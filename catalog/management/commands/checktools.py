@@ -35,6 +35,7 @@ class Command(BaseCommand):
             self.stdout.write(f"{one} and {other}: {why}; say when to use which.")
         count = len(advice) + len(twins)
         looked = " and ".join(
-            f"{len(rows)} {word}{'' if len(rows) == 1 else 's'}" for rows, word in ((tools, "tool"), (prompts, "prompt"))
+            f"{number} {word}{'' if number == 1 else 's'}"
+            for number, word in ((len(tools), "tool"), (len(prompts), "prompt"))
         )
         self.stdout.write(f"{looked}: {count or 'nothing'} to advise.")
