@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import socket
 import subprocess
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 EVERYTHING = "@modelcontextprotocol/server-everything@2026.8.31"
 LOCAL = ["127.0.0.0/8"]
+LISTENS = "0A"
+"""As the kernel writes it in its tables of sockets."""
 
 
 @pytest.fixture(autouse=True)
@@ -70,23 +71,30 @@ def everything() -> tuple[str, str]:
 
 @contextmanager
 def _everything(everything: tuple[str, str], mode: str, folder: Path) -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     with (folder / "log").open("wb") as output:
-        environment = {"PATH": os.environ["PATH"], "PORT": str(port)}
+        # The server takes any port that is free: one that was looked for beforehand may be somebody else's by then.
+        environment = {"PATH": os.environ["PATH"], "PORT": "0"}
         process = subprocess.Popen([*everything, mode], env=environment, stdout=output, stderr=output)
         try:
-            until(lambda: _listens(port), 120, "the everything-server")
+            port = until(lambda: _port_of(process.pid), 120, "the everything-server")
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(60)
 
 
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+def _port_of(pid: int) -> int:
+    """The TCP port that the process listens on; 0 while there is none."""
+    open_ones = set()
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            open_ones.add(os.readlink(descriptor))
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == LISTENS and f"socket:[{fields[9]}]" in open_ones:
+                return int(fields[1].rpartition(":")[2], 16)
+    return 0
 
 
 def row(url: str = "", **fields: Any) -> Row:
