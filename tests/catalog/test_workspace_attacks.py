@@ -22,7 +22,9 @@ from catalog import examples, workspace
 from catalog.errors import ToolError
 
 SECRET = "the secret outside"
-HANG = 20.0
+HANG = 60.0
+ENOUGH = 20
+"""So often a call must have succeeded, and so often have been refused, before a race says anything."""
 
 TOOLS: dict[str, Callable[[str], Any]] = {
     "read_file": lambda path: examples.read_file(path),
@@ -201,14 +203,15 @@ def test_links_that_are_swapped_in_during_the_call_lead_nowhere(folder: Path) ->
             time.sleep(0.01)
 
         def use_for_a_while() -> None:
-            until, number = time.monotonic() + 2.5, 0
-            while time.monotonic() < until:
+            """Longer where the disk or the processor was somebody else's: until both ends were met often enough."""
+            began, number = time.monotonic(), 0
+            while (now := time.monotonic() - began) < 2.5 or (now < HANG and min(outcomes.values()) <= ENOUGH):
                 use(number := number + 1)
 
         with ThreadPoolExecutor(1) as pool:
-            pool.submit(use_for_a_while).result(60)
+            pool.submit(use_for_a_while).result(2 * HANG)
     finally:
         stop.set()
         swapping.join(HANG)
-    assert outcomes["done"] > 20 and outcomes["refused"] > 20, outcomes
+    assert min(outcomes.values()) > ENOUGH, outcomes
     assert not list(folder.parent.glob("new*.csv")) and not list(folder.parent.glob(".new*"))

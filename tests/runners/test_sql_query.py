@@ -16,7 +16,7 @@ import pytest
 from catalog.errors import ToolError
 from catalog.results import Produced
 from catalog.runners import registry
-from catalog.sql import statements
+from catalog.sql import reading, statements
 from tests.conftest import missing
 from tests.runners.payloads import LITERAL
 from tests.runners.running import produced
@@ -25,6 +25,12 @@ from tests.waiting import eventually
 SERVER = os.environ.get("TOOLHUB_TEST_POSTGRES", "postgresql://postgres@127.0.0.1:5432")
 ROWS = [(1, "north", "lamp", 12), (2, "south", "chair", 3), (3, "north", "desk", 1)]
 TABLE = "CREATE TABLE sales (id INTEGER PRIMARY KEY, region TEXT, product TEXT, units INTEGER)"
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is busy with other tests must not look like one that is away."""
+    monkeypatch.setattr(reading, "CONNECT_SECONDS", 60)
 
 
 @pytest.fixture
@@ -58,7 +64,8 @@ def postgres(settings: Any) -> Iterator[str]:
 
 
 async def query(statement: str, arguments: dict[str, Any] | None = None, **more: Any) -> Produced:
-    return await produced("sql_query", {"database": "sales", "statement": statement, **more}, arguments or {})
+    settings = {"database": "sales", "statement": statement, "timeout": 120, **more}
+    return await produced("sql_query", settings, arguments or {})
 
 
 REFUSED = [

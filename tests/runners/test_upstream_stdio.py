@@ -97,7 +97,7 @@ def connect(tmp_path: Path, settings: Any) -> Callable[..., Any]:
 
 
 async def ask(link: Link, name: str) -> Any:
-    return await asyncio.wait_for(link.session.call_tool(name, {}), 30)
+    return await asyncio.wait_for(link.session.call_tool(name, {}), 120)
 
 
 @pytest.mark.parametrize("bad", ["grow", "fork", "flood"])
