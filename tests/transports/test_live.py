@@ -19,7 +19,6 @@ from tests.transports.conftest import META, Person, in_database
 from tests.transports.sockets import WAIT
 from tests.transports.windows import Window, sign_in
 from tests.waiting import eventually
-from toolhub.access import call_pages
 from toolhub.access.models import AccessToken
 from toolhub.server import attention, interest
 from toolhub.transports import live
@@ -275,12 +274,6 @@ async def test_not_granted_reads_as_not_there_for_the_one_who_asked(alices, wind
 
 
 # --- cancelling ------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that stands still for a moment must not look like a call that does not end."""
-    monkeypatch.setattr(call_pages, "CANCEL_SECONDS", 60.0)
 
 
 @pytest.fixture

@@ -48,6 +48,9 @@ def serve(endpoints: list[str], supervisor: int | None = None) -> int:
         server_name="",
         ping_interval=20,
         ping_timeout=30,
+        # Whose token it is may take as long to look up as a call to record: no handshake ends before that.
+        websocket_handshake_timeout=settings.RECORD_SECONDS + 5,
+        websocket_connect_timeout=settings.RECORD_SECONDS + 20,
         websocket_max_message_size=settings.MAX_BODY_BYTES,
         websocket_max_frame_size=settings.MAX_BODY_BYTES,
     )
