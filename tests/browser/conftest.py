@@ -41,6 +41,9 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
+WIDE = """document.fonts.ready.then(
+  () => document.documentElement.scrollWidth - document.documentElement.clientWidth)"""
+"""Until their font is there, icons are words."""
 NOTE = """(selector) => {
   const element = document.querySelector(selector);
   const keep = () => {
@@ -108,7 +111,7 @@ class Window:
         self.page.wait_for_selector(f'{selector}[data-noted*="{text}"]', state="attached")
 
     def too_wide(self) -> str:
-        wide = self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        wide = self.page.evaluate(WIDE)
         return f"{self.page.url} is {wide} px wider than the window" if wide > 0 else ""
 
 

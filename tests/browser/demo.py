@@ -145,15 +145,18 @@ def opened(window: Any, path: str) -> bool:
     return response.url == window.url + path and kind.startswith("text/html")
 
 
-STILL = """() => {
+STILL = """async () => {
   const sheet = new CSSStyleSheet();
   sheet.replaceSync("*, *::before, *::after { transition: none !important; animation: none !important }");
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
+  await document.fonts.ready;
+  for (let frames = 0; frames < 2; frames++) await new Promise(requestAnimationFrame);
 }"""
 
 
 def still(page: Any) -> None:
-    """Nothing moves any more: colours that are on their way are nobody's choice."""
+    """Nothing moves any more: colours that are on their way are nobody's choice. What scripts put off until the next
+    frame, such as names for the theme's boxes, is done."""
     page.evaluate(STILL)
 
 
