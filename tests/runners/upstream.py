@@ -106,7 +106,7 @@ class Upstream:
     def stop(self) -> None:
         if self._server is not None:
             self._server.should_exit = True
-            self._thread.join(30)
+            self._thread.join(120)
             self._server = None
 
     def calls(self) -> list[dict[str, Any]]:
