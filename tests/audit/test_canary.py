@@ -94,7 +94,9 @@ def caller(user: Any) -> Caller:
 def publish(user: Any) -> None:
     factories.grant(
         user,
-        factories.make_tool("canary_leak", function="canary_leak", description="Leaks.", input_schema=SCHEMA),
+        factories.make_tool(
+            "canary_leak", function="canary_leak", description="Leaks.", input_schema=SCHEMA, timeout=300
+        ),
     )
 
 
@@ -145,7 +147,7 @@ def _read(folders: list[Path]) -> dict[str, bytes] | None:
 def nobody_can_write() -> Iterator[None]:
     """Somebody else holds what the record needs; reading goes on."""
     if connection.vendor == "sqlite":
-        lock: Any = sqlite3.connect(str(connection.settings_dict["NAME"]), isolation_level=None, timeout=30)
+        lock: Any = sqlite3.connect(str(connection.settings_dict["NAME"]), isolation_level=None, timeout=120)
         lock.execute("BEGIN IMMEDIATE")
     else:
         lock = psycopg.connect(**{**connection.get_connection_params(), "cursor_factory": None, "context": None})
@@ -214,7 +216,7 @@ def test_a_canary_is_nowhere_on_postgresql_either(cluster: Cluster) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=550,
     )
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
 
