@@ -14,6 +14,7 @@ from django.db import models
 from django.db.models.deletion import CASCADE, DO_NOTHING, SET_DEFAULT, SET_NULL, get_candidate_relations_to_delete
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
+from django.utils.functional import Promise
 from django.utils.html import format_html
 from django.utils.text import capfirst
 from django.utils.translation import gettext as _
@@ -69,7 +70,9 @@ class _Question:
 
     def count(self, model: type[models.Model], number: int, example: Any) -> None:
         meta = model._meta
-        kind = _("links between them") if meta.auto_created else str(meta.verbose_name_plural)
+        # Django's own tables between two kinds have an English name and no other.
+        nameless = meta.auto_created and not isinstance(meta.verbose_name_plural, Promise)
+        kind = _("links between them") if nameless else str(meta.verbose_name_plural)
         self.numbers[kind] = self.numbers.get(kind, 0) + number
         admin = self.site._registry.get(model)
         if admin is not None and not admin.has_delete_permission(self.request, example):

@@ -146,6 +146,9 @@ class ReadOnlyAdmin(ModelAdmin):  # type: ignore[misc]
     def page(self, request: HttpRequest, *, before: str, after: str) -> Page:
         return page(self.get_queryset(request).order_by(), None, before=before, after=after)
 
+    def render_change_form(self, request: HttpRequest, context: dict[str, Any], *args: Any, **options: Any) -> Any:
+        return super().render_change_form(request, {**context, "show_history": False}, *args, **options)
+
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         # The record has no other history than itself.
         return redirect(reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_change", args=(object_id,)))

@@ -386,3 +386,12 @@ def test_environments_are_written_as_names_or_as_a_list(browser: Client, alice: 
     assert 'value="production, staging"' in page.content.decode()
     wrong = {"effect": "allow", "tool": tool.pk, "user": alice.pk, "environments": "pro/duction"}
     assert "environments" in errors(browser.post(reverse("admin:catalog_grant_add"), wrong))
+
+
+def test_a_list_without_rows_says_whether_there_are_none_or_none_that_match(browser: Client) -> None:
+    address = reverse("admin:catalog_toolset_changelist")
+    empty = browser.get(address).content.decode()
+    assert "Nothing is here yet." in empty and "Add toolset" in empty and "Reset filters" not in empty
+    factories.make_toolset("Numbers")
+    unmatched = browser.get(address, {"q": "letters"}).content.decode()
+    assert "Nothing matches" in unmatched and "Reset filters" in unmatched and "Nothing is here yet." not in unmatched
