@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
 
+import psycopg
 import pytest
 from django.db import connections
 from django.utils import timezone
+from psycopg.pq import ConnStatus, ExecStatus
 
 from audit import export, recorder, retention, verify
 from audit.models import Call
@@ -97,3 +101,25 @@ def test_the_statement_of_a_batch_outlives_what_the_driver_forgets_and_what_an_a
         store.write([], [], [])
     finally:
         store.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "kind"),
+    [
+        (None, ConnStatus.BAD, psycopg.OperationalError),
+        (None, ConnStatus.OK, psycopg.OperationalError),  # cut while it was sent to: noticed only with the next use
+        (b"23505", ConnStatus.OK, psycopg.errors.UniqueViolation),
+    ],
+)
+def test_what_the_server_did_not_say_is_a_lost_connection(code: bytes | None, status: ConnStatus, kind: Any) -> None:
+    store = PostgresStore.__new__(PostgresStore)
+    store._connection = SimpleNamespace(pgconn=SimpleNamespace(status=status))  # type: ignore[assignment]
+    result: Any = SimpleNamespace(
+        status=ExecStatus.FATAL_ERROR,
+        error_message=b"it closed the connection",
+        error_field=lambda field: code,
+        get_error_message=lambda encoding: "it closed the connection",
+    )
+    with pytest.raises(psycopg.DatabaseError) as raised:
+        store._checked(result)
+    assert type(raised.value) is kind
