@@ -194,6 +194,8 @@ class GroupWriter(EntryQueue):
         if not self._batch:
             if not queue:
                 if self._stopping:
+                    if self.away or (self.spool is not None and not self.spool.empty):
+                        return True  # the heartbeat waited until the database was back: first what was spooled
                     self._end()
                     return False
                 self._sleep(self._next_heartbeat - now)

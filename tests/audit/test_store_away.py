@@ -24,7 +24,7 @@ from audit.store import NotDurable
 from audit.store_sqlite import SqliteStore
 from tests.audit.attempting import call, ending, intent, until_ready
 from tests.audit.stores import Cluster, RecordStore, opened
-from tests.waiting import until
+from tests.waiting import eventually, until
 
 NO_LATER_THAN = 3.0
 """The promise. A stopwatch is the only way to test it; the machine is given a little more."""
@@ -383,6 +383,27 @@ def test_a_stop_while_the_database_is_locked_spools_and_does_not_wait_for_ever(
     running = asyncio.run(scenario())
     asyncio.run(call())
     until(lambda: sqlite_store.outcomes()[running] == "ok", 60)
+
+
+def test_a_stop_that_finds_the_database_back_records_what_was_spooled_meanwhile(sqlite_store: RecordStore) -> None:
+    """The writer waited for the lock with its heartbeat, and has nothing queued when it goes on."""
+
+    async def scenario() -> None:
+        running = await recorder.begin(intent())
+        writer = recorder._writer
+        assert writer is not None
+        with as_in_production(), locked(sqlite_store):
+            writer._next_heartbeat = 0.0
+            writer._ring()
+            await asyncio.sleep(0.2)  # it waits by now; otherwise it has the outcome in hand, which is as well
+            await recorder.finish(running, ending())
+            stopping = asyncio.create_task(recorder.stop(60))
+            await eventually(lambda: writer._stopping)
+        await stopping
+
+    asyncio.run(scenario())
+    assert list(sqlite_store.outcomes().values()) == ["ok"]
+    assert not list((sqlite_store.folder / "spool").iterdir())
 
 
 def test_a_lock_held_for_a_moment_refuses_nobody(sqlite_store: RecordStore) -> None:
