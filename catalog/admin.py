@@ -58,8 +58,12 @@ class OfferAdmin(HistoryAdmin):
     def who_sees(self, row: Any) -> str:
         if row.pk is None:
             return gettext("Nobody yet. Choose under Grants who may, and save.")
-        context = {"audience": audience.of(row._meta.model_name, row.pk), "environment": settings.ENVIRONMENT}
-        return render_to_string("admin/catalog/audience.html", context)
+        # The theme asks for each text of a page several times; a thousand users are decided about once.
+        shown: str | None = row.__dict__.get("_who_sees")
+        if shown is None:
+            context = {"audience": audience.of(row._meta.model_name, row.pk), "environment": settings.ENVIRONMENT}
+            shown = row._who_sees = render_to_string("admin/catalog/audience.html", context)
+        return shown
 
     @admin.display(description=_("advice"))
     def advice(self, row: Any) -> str:

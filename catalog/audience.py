@@ -39,11 +39,11 @@ def of(kind: str, pk: int) -> Audience:
     for user_id, member in catalogue.members.items():
         decision = policy.decide(catalogue, Who(user_id), item, now, environment)
         if decision.visible:
-            users.append((member.username, rule_words.said(decision.rule)))
+            users.append((member.username, decision.rule))
     rules = catalogue.limits_by_tool.get(pk, ()) if kind == "tool" else ()
     return Audience(
         True,
-        sorted(users)[:SHOWN],
+        [(name, rule_words.said(rule)) for name, rule in sorted(users)[:SHOWN]],
         len(users),
         [rule_words.said(rule.label) for rule in rules[:SHOWN]],
         max(0, len(rules) - SHOWN),
