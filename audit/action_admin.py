@@ -36,7 +36,7 @@ class ActionAdmin(ReadOnlyAdmin):
     list_filter = (
         text(gettext_lazy("actor"), "actor"),
         choice(gettext_lazy("verb"), "verb", tuple(verbs.VERBS.items())),
-        choice(gettext_lazy("kind"), "kind", tuple(verbs.KINDS.items())),
+        choice(gettext_lazy("kind"), "kind", tuple((kind, gettext_lazy(kind)) for kind in verbs.KINDS)),
         moment(gettext_lazy("time, from"), "since"),
         moment(gettext_lazy("time, before"), "until"),
     )
@@ -55,11 +55,10 @@ class ActionAdmin(ReadOnlyAdmin):
             rows = rows.filter(pk__gte=id_at(since))
         if until is not None:
             rows = rows.filter(pk__lt=id_at(until))
-        for name in ("actor", "verb", "kind"):
+        for name, known in (("actor", ()), ("verb", verbs.VERBS), ("kind", verbs.KINDS)):
             if value := str(request.GET.get(name) or "").strip():
                 # A word of the record's own is that word; any other, as an address may have it, is a part of one.
-                exact = value in verbs.VERBS or value in verbs.KINDS
-                rest &= Q(**{name if exact else f"{name}__icontains": value})
+                rest &= Q(**{name if value in known else f"{name}__icontains": value})
         if question.q:
             spelled = json.dumps(question.q, ensure_ascii=False)[1:-1]
             rest &= (

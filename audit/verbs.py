@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.utils.functional import Promise
-from django.utils.translation import gettext_lazy, pgettext_lazy
+from django.utils.translation import gettext, gettext_noop, pgettext_lazy
 
 VERBS: dict[str, str | Promise] = {
     "added to": pgettext_lazy("action", "added to"),
@@ -32,27 +32,27 @@ VERBS: dict[str, str | Promise] = {
     "tried": pgettext_lazy("action", "tried"),
     "viewed": pgettext_lazy("action", "viewed"),
 }
-KINDS: dict[str, str | Promise] = {
-    "OpenAPI document": gettext_lazy("OpenAPI document"),
-    "access token": gettext_lazy("access token"),
-    "call": gettext_lazy("call"),
-    "calls": gettext_lazy("calls"),
-    "connection": gettext_lazy("connection"),
-    "grant": gettext_lazy("grant"),
-    "group": gettext_lazy("group"),
-    "limit": gettext_lazy("limit"),
-    "personal secret": gettext_lazy("personal secret"),
-    "prompt": gettext_lazy("prompt"),
-    "record": gettext_lazy("record"),
-    "resource": gettext_lazy("resource"),
-    "saved view": gettext_lazy("saved view"),
-    "secret": gettext_lazy("secret"),
-    "session": gettext_lazy("session"),
-    "tool": gettext_lazy("tool"),
-    "toolset": gettext_lazy("toolset"),
-    "upstream": gettext_lazy("upstream"),
-    "user": gettext_lazy("user"),
-}
+KINDS = (
+    gettext_noop("OpenAPI document"),
+    gettext_noop("access token"),
+    gettext_noop("call"),
+    gettext_noop("calls"),
+    gettext_noop("connection"),
+    gettext_noop("grant"),
+    gettext_noop("group"),
+    gettext_noop("limit"),
+    gettext_noop("personal secret"),
+    gettext_noop("prompt"),
+    gettext_noop("record"),
+    gettext_noop("resource"),
+    gettext_noop("saved view"),
+    gettext_noop("secret"),
+    gettext_noop("session"),
+    gettext_noop("tool"),
+    gettext_noop("toolset"),
+    gettext_noop("upstream"),
+    gettext_noop("user"),
+)
 
 
 def verb(recorded: str) -> str:
@@ -60,4 +60,4 @@ def verb(recorded: str) -> str:
 
 
 def kind(recorded: str) -> str:
-    return str(KINDS.get(recorded, recorded))
+    return gettext(recorded) if recorded in KINDS else recorded

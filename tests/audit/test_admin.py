@@ -227,6 +227,8 @@ def test_the_list_of_actions_filters_and_searches(reader):
     page = reader.get(address, {"verb": "deleted"}, headers={"accept-language": "zh-hans"}).content.decode()
     assert "删除" in page and "授权" in page and 'value="deleted"' in page
     assert "nonsense" in reader.get(address, {"verb": "nonsense"}).content.decode()
+    Action.objects.filter(actor="eve").update(actor="user of tools")
+    assert actors(actor="user") == ["user of tools"], "a kind's word is a part of a name like any other"
 
 
 # --- details -----------------------------------------------------------------------------------------------------
