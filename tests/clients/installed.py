@@ -16,9 +16,11 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.conformance.suite import CACHE, NODE
 from tests.conftest import missing
 
+NODE = "22"
+"""Node 22 is a package like any other."""
+CACHE = Path(os.environ.get("TOOLHUB_TEST_CACHE") or Path.home() / ".cache" / "toolhub-tests")
 INSTALL_SECONDS = 600
 TRIES = 3
 """A registry that does not answer once is asked again."""

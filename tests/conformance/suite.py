@@ -2,76 +2,25 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
-import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from tests.conftest import missing
+from tests.clients.installed import npm_packages
 
 PACKAGE = "@modelcontextprotocol/conformance"
 VERSION = "0.2.0-alpha.12"
-NODE = "22"
-"""The suite needs Node 22, which is a package like any other."""
 HERE = Path(__file__).resolve().parent
-CACHE = Path(os.environ.get("TOOLHUB_TEST_CACHE") or Path.home() / ".cache" / "toolhub-tests")
-FOLDER = CACHE / f"conformance-{VERSION}"
-INSTALL_SECONDS = 600
-TRIES = 3
-"""A registry that does not answer once is asked again."""
 RUN_SECONDS = 1200
 SCENARIO_MS = 180_000
 RESULT = re.compile(r"server-(?P<scenario>.+?)-\d{4}-\d{2}-\d{2}T[\w.:-]+\Z")
 
 
-@contextmanager
-def _alone() -> Iterator[None]:
-    """Test processes that run side by side install once."""
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "conformance.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 def install() -> Path:
     """The folder the suite is installed in; skips the test where that is not possible."""
-    npm = shutil.which("npm")
-    with _alone():
-        if (FOLDER / "complete").exists():
-            return FOLDER
-        if npm is None:
-            missing("node", "npm is not installed")
-        for attempt in range(TRIES):
-            problem = _fill(npm or "npm")
-            if not problem:
-                (FOLDER / "complete").touch()
-                break
-            if attempt == TRIES - 1:
-                missing("node", f"the conformance suite cannot be installed: {problem}")
-    return FOLDER
-
-
-def _fill(npm: str) -> str:
-    """What went wrong, or nothing."""
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir(parents=True)
-    (FOLDER / "package.json").write_text("{}")
-    try:
-        done = subprocess.run(
-            [npm, "install", "--no-audit", "--no-fund", f"{PACKAGE}@{VERSION}", f"node@{NODE}"],
-            cwd=FOLDER,
-            capture_output=True,
-            text=True,
-            timeout=INSTALL_SECONDS,
-        )
-    except subprocess.TimeoutExpired:
-        return f"not within {INSTALL_SECONDS} s"
-    return done.stderr[-500:] if done.returncode else ""
+    return npm_packages(f"{PACKAGE}@{VERSION}")
 
 
 class Report:
