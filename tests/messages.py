@@ -118,7 +118,7 @@ def ours() -> dict[tuple[str | None, str], Message]:
 
 
 def names() -> dict[tuple[str | None, str], Message]:
-    """What models and their fields are called in the admin, where `toolhub.apps` makes a text of it."""
+    """What models, their fields and their permissions are called in the admin."""
     from django.apps import apps
     from django.contrib import admin
     from django.utils.translation import override
@@ -132,8 +132,11 @@ def names() -> dict[tuple[str | None, str], Message]:
             own = model in admin.site._registry
             # Others are named where somebody deletes what they belong to.
             hangs = any(row.related_model in admin.site._registry for row in meta.local_fields)
-            if model.__module__.startswith(OURS) and (own or hangs) and not model.__name__.startswith("Historical"):
-                said = [meta.verbose_name, meta.verbose_name_plural]
+            named = own or hangs or meta.permissions
+            if model.__module__.startswith(OURS) and named and not model.__name__.startswith("Historical"):
+                said = [meta.verbose_name, *(name for _codename, name in meta.permissions)]
+                if own or hangs:
+                    said.append(meta.verbose_name_plural)
                 if own:
                     said += [row.verbose_name for row in (*meta.local_fields, *meta.local_many_to_many)]
                 for text in map(str, said):
