@@ -46,7 +46,7 @@ def _decision(call: Call) -> list[tuple[str, str]]:
         outcomes.INVALID_ARGUMENTS: _("Refused: the arguments do not fit the schema."),
     }  # fmt: skip
     found = [(_("Decision"), words.get(call.outcome, _("Allowed to run.")))]
-    found.append((_("Rule"), str(hooks.rule_in_words(call.rule)) or _("no rule")))
+    found.append((_("Rule"), hooks.rule_in_words(call.rule) or _("no rule")))
     names = {outcomes.LIMITED: _("Limit"), outcomes.INVALID_ARGUMENTS: _("What did not fit")}
     if call.outcome in names:
         found.append((names[call.outcome], call.detail))

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.utils.functional import Promise
-
 
 @dataclass(frozen=True, slots=True)
 class Definition:
@@ -30,10 +28,5 @@ def _nothing(method: str, target_id: int, digest: str, moment: datetime) -> Defi
 definition_at: Callable[[str, int, str, datetime], Definition | None] = _nothing
 """(method, id in the catalogue, the recorded hash, when the call began) -> what it was then, None if nobody knows."""
 
-
-def _as_recorded(rule: str) -> str | Promise:
-    return rule
-
-
-rule_in_words: Callable[[str], str | Promise] = _as_recorded
+rule_in_words: Callable[[str], str] = str
 """(a grant or a limit as the record names it) -> the same in the language of the page."""

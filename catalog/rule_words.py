@@ -45,9 +45,9 @@ def said(rule: str) -> str:
     return rule
 
 
-def sentence(rule: str) -> str | Promise:
+def sentence(rule: str) -> str:
     """What decided, in the words of the page."""
-    return SENTENCES.get(rule) or said(rule)
+    return str(SENTENCES.get(rule) or said(rule))
 
 
 def what(grant: Grant) -> str:

@@ -2,6 +2,9 @@
 
 Django hands `?user=abc` on to the widget of the field, and a number of thirty digits on to the database: both answer
 500. Here the class of every model gets `Asked` in front of it, those of Django and of libraries included.
+
+What else holds for every model is here too: a history that is on record is found there, and what a box suggests is in
+the words of the page.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from django.contrib import admin
 from django.contrib.admin import sites
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.autocomplete import AutocompleteJsonView
-from django.core.exceptions import FieldDoesNotExist, PermissionDenied, ValidationError
+from django.core.exceptions import FieldDoesNotExist, ValidationError
 from django.db import models
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -31,7 +34,6 @@ class Asked:
 
     opts: Any
     list_filter: Any
-    admin_site: Any
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         """What the address gives to a new row, without what its fields cannot hold."""
@@ -64,15 +66,9 @@ class Asked:
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         """Where a model keeps no versions, the record has what was done to a row; Django's log knows forms only."""
-        if not self._has_plain_history():
-            return super().history_view(request, object_id, extra_context)  # type: ignore[misc, no-any-return]
-        row = self.get_object(request, object_id)  # type: ignore[attr-defined]
-        if row is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined, no-any-return]
-        if not self.has_view_or_change_permission(request, row):  # type: ignore[attr-defined]
-            raise PermissionDenied
-        address = self._on_record(request, row)
-        if address:
+        row = self.get_object(request, object_id) if self._has_plain_history() else None  # type: ignore[attr-defined]
+        may = row is not None and self.has_view_or_change_permission(request, row)  # type: ignore[attr-defined]
+        if may and (address := self._on_record(request, row)):
             return redirect(address)
         return super().history_view(request, object_id, extra_context)  # type: ignore[misc, no-any-return]
 

@@ -83,14 +83,11 @@ class PermissionAdmin(ModelAdmin):  # type: ignore[misc]
 
     search_fields = ("name", "codename", "content_type__app_label")
     list_select_related = ("content_type",)
-    list_display = ("words",)
-    readonly_fields = ("words",)
-    fields = ("words", "codename")
+    list_display = ("in_words",)
+    readonly_fields = ("in_words",)
+    fields = ("in_words", "codename")
 
     @admin.display(description=_("permission"))
-    def words(self, permission: Permission) -> str:
-        return self.in_words(permission)
-
     def in_words(self, row: Permission) -> str:
         return permission_words.said(row)
 

@@ -161,12 +161,12 @@ def _started(request: HttpRequest, tool: Tool, form: Form) -> try_runs.Run:
 
 
 def _hidden(tool: Tool, user: User) -> str:
-    said = {"user": user.get_username(), "rule": str(sentence(DISABLED))}
+    said = {"user": user.get_username(), "rule": sentence(DISABLED)}
     item = snapshot.latest().items.get(("tool", tool.pk))
     if item is not None:
         decision = visible.decide(credential_of(user), item)
         # It may have been granted in the moment between.
-        said["rule"] = _("not a moment ago, but now; try again.") if decision.visible else str(sentence(decision.rule))
+        said["rule"] = _("not a moment ago, but now; try again.") if decision.visible else sentence(decision.rule)
     return _("%(user)s does not see this tool, and the attempt is on record. The reason: %(rule)s") % said
 
 

@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 
 from django.db.models import Q
 from django.urls import reverse
-from django.utils.functional import Promise
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext as _
 
 from catalog import policy, rule_words
 from catalog.definitions import Item, ResourceDefinition, Snapshot
@@ -39,7 +38,7 @@ class Entry:
 class Row:
     entry: Entry
     link: str
-    rule: str | Promise
+    rule: str
     """The rule that shows it, or the one that hides it."""
     rule_link: str
     changes_at: datetime | None
@@ -80,7 +79,7 @@ def rows(catalogue: Snapshot, who: Who, found: Iterable[Entry], at: float, envir
     return made
 
 
-def sentence(rule: str) -> str | Promise:
+def sentence(rule: str) -> str:
     """The rule in the words of the page."""
     return _("It is switched off.") if rule == DISABLED else rule_words.sentence(rule)
 

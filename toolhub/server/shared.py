@@ -36,6 +36,13 @@ class _Copy:
         self.ends = float("inf")
         self.unsent: dict[str, str | None] = {}
 
+    def take(self, changes: Mapping[str, str | None]) -> None:
+        for name, value in changes.items():
+            if value is None:
+                self.fields.pop(name, None)
+            else:
+                self.fields[name] = value
+
 
 _copies: OrderedDict[str, _Copy] = OrderedDict()
 _unsent: set[str] = set()
@@ -61,11 +68,7 @@ async def read(key: str) -> Mapping[str, str]:
             _away(error)
         else:
             copy.fields = {str(name): str(value) for name, value in found.items()}
-            for name, value in copy.unsent.items():
-                if value is None:
-                    copy.fields.pop(name, None)
-                else:
-                    copy.fields[name] = value
+            copy.take(copy.unsent)
             await _hand_over()
     return copy.fields
 
@@ -73,11 +76,7 @@ async def read(key: str) -> Mapping[str, str]:
 async def write(key: str, fields: Mapping[str, str | None], seconds: float) -> None:
     """Set fields (None removes one); all of the key is forgotten `seconds` after its last write."""
     copy = _copy(key)
-    for name, value in fields.items():
-        if value is None:
-            copy.fields.pop(name, None)
-        else:
-            copy.fields[name] = value
+    copy.take(fields)
     copy.ends = time.monotonic() + seconds
     if not settings.REDIS_URL:
         return
