@@ -26,12 +26,12 @@ class Guard:
         self._writer = writer
         self._wake = Event()
         self._stopped = False
-        self._places = space.folders()
+        self._places = space.log_folders()
         self._thread = Thread(target=self._run, name="record-guard", daemon=True)
 
     def start(self) -> None:
         writer = self._writer
-        writer.crowded = space.shortage(self._places)
+        writer.crowded = space.disk_shortage(self._places)
         self._thread.start()
 
     def hurry(self) -> None:
@@ -57,7 +57,7 @@ class Guard:
                 logger.exception("the guard of the record failed; it goes on")
 
     def _look_at_the_disk(self) -> None:
-        shortage = space.shortage(self._places)
+        shortage = space.disk_shortage(self._places)
         if shortage != self._writer.crowded:
             if bool(shortage) != bool(self._writer.crowded):
                 logger.warning("calls are refused: %s", shortage) if shortage else logger.info(

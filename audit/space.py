@@ -9,7 +9,7 @@ from django.conf import settings
 from django.db import connections
 
 
-def folders() -> tuple[Path, ...]:
+def log_folders() -> tuple[Path, ...]:
     """Where the record grows: the data folder, and the folder of an SQLite database."""
     found = [Path(settings.DATA_DIR)]
     database = connections["default"].settings_dict
@@ -18,7 +18,7 @@ def folders() -> tuple[Path, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def shortage(places: tuple[Path, ...]) -> str:
+def disk_shortage(places: tuple[Path, ...]) -> str:
     """Why there is not enough room, or an empty text."""
     for place in places:
         try:

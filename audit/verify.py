@@ -74,7 +74,7 @@ def _check(report: Report, kept: list[Head], upto: UUID, recent: bool) -> None:
     last = Checkpoint.objects.order_by("-number").values_list("at", flat=True).first()
     report.checkpoints = Checkpoint.objects.count()
     # A changed record is named before the checkpoint that knew it: it comes first in the report.
-    for problem in verify_heads.checkpoints(heads):
+    for problem in verify_heads.check_checkpoints(heads):
         signed.append(problem)
         if len(signed) >= ENOUGH:
             break
@@ -88,14 +88,14 @@ def _check(report: Report, kept: list[Head], upto: UUID, recent: bool) -> None:
             else:
                 report.links += found
     after = identifiers.first_id_of(times.to_ms(last) - 60_000) if recent and last is not None else _NOTHING
-    for found in verify_rows.calls(after, upto):
+    for found in verify_rows.check_calls(after, upto):
         if isinstance(found, Problem):
             _add(report, [found])
         else:
             report.calls += found
-    _add(report, verify_rows.actions(after))
-    _add(report, verify_rows.writers())
-    _add(report, verify_heads.outside(kept))
+    _add(report, verify_rows.check_actions(after))
+    _add(report, verify_rows.check_writers())
+    _add(report, verify_heads.check_external(kept))
     _add(report, signed)
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from audit import chain, keys, times
 from audit.heads import Head, Heads, read_heads
 from audit.models import Checkpoint, Link
-from audit.verify_links import Problem, name
+from audit.verify_links import Problem, link_name
 
 
-def checkpoints(heads: Heads) -> Iterator[Problem]:
+def check_checkpoints(heads: Heads) -> Iterator[Problem]:
     """What is wrong with the checkpoints of the database. Collects in `heads` where each chain was signed last."""
     number, previous = 0, chain.START
     for row in Checkpoint.objects.order_by("number").iterator():
@@ -30,7 +30,7 @@ def checkpoints(heads: Heads) -> Iterator[Problem]:
         heads.update(read_heads(row.heads))
 
 
-def outside(kept: list[Head]) -> Iterator[Problem]:
+def check_external(kept: list[Head]) -> Iterator[Problem]:
     """What a head that is kept elsewhere knows and the database does not: the records first, then the checkpoints."""
     good = []
     for head in kept:
@@ -62,6 +62,6 @@ def reached(head: Head, what: str) -> Iterator[Problem]:
     there = dict(Link.objects.filter(id__in=list(places)).order_by().values_list("id", "hash"))
     for place, digest in places.items():
         if place not in there:
-            yield Problem(name(*chain.where(place)), f"missing: the newest records were removed; {what} names it")
+            yield Problem(link_name(*chain.where(place)), f"missing: the newest records were removed; {what} names it")
         elif there[place] != digest:
-            yield Problem(name(*chain.where(place)), f"is another than the one that {what} names")
+            yield Problem(link_name(*chain.where(place)), f"is another than the one that {what} names")

@@ -29,7 +29,7 @@ class Problem:
         return f"{self.record}: {self.what}"
 
 
-def name(writer: int, sequence: int) -> str:
+def link_name(writer: int, sequence: int) -> str:
     return f"link {writer}:{sequence}"
 
 
@@ -68,7 +68,7 @@ def walk(writer: int, start: tuple[int, str], prunes: Prunes) -> Iterator[int | 
             at = chain.where(link.id)[1]
             sequence += 1
             if at != sequence:
-                missing = name(writer, sequence) if at == sequence + 1 else f"{name(writer, sequence)} to {at - 1}"
+                missing = link_name(writer, sequence) if at == sequence + 1 else f"{link_name(writer, sequence)} to {at - 1}"
                 yield Problem(missing, f"missing: deleted before {_subject(link)}")
                 sequence = at
             elif link.hash != chain.link_hash(writer, sequence, previous, link.kind, link.subject, link.content):
@@ -81,7 +81,7 @@ def walk(writer: int, start: tuple[int, str], prunes: Prunes) -> Iterator[int | 
 
 
 def _subject(link: Link) -> str:
-    place = name(*chain.where(link.id))
+    place = link_name(*chain.where(link.id))
     if link.kind == chain.OPENED or len(link.subject) != 32:
         return place
     what = "action" if link.kind == chain.ACTION else "call"

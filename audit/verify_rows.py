@@ -12,7 +12,7 @@ from audit.verify_links import BEGINNINGS, ENDS, PAGE, Problem, of_call
 Found = dict[int, tuple[str, str]]
 
 
-def calls(after: UUID, upto: UUID) -> Iterator[int | Problem]:
+def check_calls(after: UUID, upto: UUID) -> Iterator[int | Problem]:
     """The number of calls of each page, and those that nobody recorded."""
     columns = ("id", "outcome", "link", "end_link")
     while page := list(Call.objects.filter(id__gt=after, id__lte=upto).order_by("id").values_list(*columns)[:PAGE]):
@@ -28,7 +28,7 @@ def calls(after: UUID, upto: UUID) -> Iterator[int | Problem]:
         yield len(page)
 
 
-def actions(after: UUID) -> Iterator[Problem]:
+def check_actions(after: UUID) -> Iterator[Problem]:
     while page := list(Action.objects.filter(id__gt=after).order_by("id").values_list("id", "link")[:PAGE]):
         links = _links([place for _, place in page])
         for id, place in page:
@@ -37,7 +37,7 @@ def actions(after: UUID) -> Iterator[Problem]:
         after = page[-1][0]
 
 
-def writers() -> Iterator[Problem]:
+def check_writers() -> Iterator[Problem]:
     """A chain that was removed whole leaves its writer behind."""
     for id in Writer.objects.order_by("id").values_list("id", flat=True).iterator():
         if not Link.objects.filter(id=chain.place(id, 1)).exists():

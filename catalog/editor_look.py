@@ -60,8 +60,8 @@ def at(form: Any) -> Look:
     shapes, hidden = [], False
     annotations: dict[str, Any] = {}
     if isinstance(row.input_schema, dict) and (row.name or "name" not in wrong):
-        definition = editor_preview.definition(row)
-        shapes, hidden = editor_preview.shapes(definition.wire), editor_preview.has_hidden(definition.wire)
+        definition = editor_preview.preview_definition(row)
+        shapes, hidden = editor_preview.preview_shapes(definition.wire), editor_preview.has_hidden(definition.wire)
         annotations = definition.annotations
     described = bool(row.name and row.description.strip())
     advice = lint.tool(row) if described else []

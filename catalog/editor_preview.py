@@ -31,13 +31,13 @@ class Shape:
     tokens: int
 
 
-def definition(row: Tool) -> ToolDefinition:
+def preview_definition(row: Tool) -> ToolDefinition:
     """As the snapshot would hold this row, saved or not."""
     values = {field.attname: getattr(row, field.attname) for field in row._meta.concrete_fields}
     return loader.tool(values, frozenset())
 
 
-def shapes(wire: dict[str, Any]) -> list[Shape]:
+def preview_shapes(wire: dict[str, Any]) -> list[Shape]:
     """The newest revisions first; those that get the same are together."""
     by_text: dict[str, list[str]] = {}
     for revision in reversed(ALL):

@@ -14,10 +14,8 @@ from catalog.limits import Remaining
 
 log = logging.getLogger(__name__)
 
-__all__ = ["Remaining", "applying", "of", "of_rules"]
 
-
-def of(credential: Credential, tool: ToolDefinition) -> list[Remaining]:
+def remaining_for(credential: Credential, tool: ToolDefinition) -> list[Remaining]:
     """The tightest first; empty when there is no limit, or while the counters cannot be read."""
     try:
         return limits.remaining(snapshot.current(), tool, credential)
@@ -26,12 +24,12 @@ def of(credential: Credential, tool: ToolDefinition) -> list[Remaining]:
         return []
 
 
-def applying(credential: Credential) -> list[LimitRule]:
+def applying_to(credential: Credential) -> list[LimitRule]:
     """Every limit that speaks about this person, in the order in which they were made."""
     return limits.applying(snapshot.current(), credential)
 
 
-def of_rules(credential: Credential, rules: Sequence[LimitRule]) -> list[tuple[LimitRule, Remaining | None]]:
+def remaining_of_rules(credential: Credential, rules: Sequence[LimitRule]) -> list[tuple[LimitRule, Remaining | None]]:
     """What is left of each of these; None while the counters cannot be read."""
     try:
         return [*limits.remaining_of(snapshot.current(), rules, credential)]

@@ -102,7 +102,7 @@ def _cards(tools: Iterable[ToolDefinition], user: User) -> list[ToolCard]:
             parameters = None
         else:
             room -= heavy
-        found = left.of(credential, tool)
+        found = left.remaining_for(credential, tool)
         cards.append(ToolCard(tool, title_of(tool), _cut(tool.description), parameters, marks(tool.annotations), found))
     return cards
 
@@ -160,7 +160,7 @@ def tool(request: HttpRequest, name: str) -> HttpResponse:
         "title": title_of(found),
         "about": _cut(found.description, WHOLE_BYTES),
         "marks": marks(found.annotations),
-        "limits": left.of(credential_of(user), found),
+        "limits": left.remaining_for(credential_of(user), found),
         "parameters": parameters if _rows_weight(parameters) <= WHOLE_BYTES else [],
         "schema": _cut(schema, WHOLE_BYTES // 2),
     }

@@ -16,7 +16,7 @@ SCALARS = frozenset({"string", "number", "integer", "boolean", "null"})
 HOPS = 8
 
 
-def of(schema: dict[str, Any], root: dict[str, Any]) -> tuple[str, str] | None:
+def find_costly_keyword(schema: dict[str, Any], root: dict[str, Any]) -> tuple[str, str] | None:
     """(what is wrong and how it is mended, the keyword) of one subschema of `root`, or None."""
     named = schema.get("patternProperties")
     for keyword, patterns in (("pattern", [schema.get("pattern")]), ("patternProperties", named)):
@@ -27,7 +27,7 @@ def of(schema: dict[str, Any], root: dict[str, Any]) -> tuple[str, str] | None:
                     "once, or put something between two rounds that cannot be part of one, as in ([a-z]+-)+."
                 )
                 return sentence % {"pattern": pattern[:100]}, keyword
-    if schema.get("uniqueItems") is True and not _bounded(schema, root):
+    if schema.get("uniqueItems") is True and not _array_bounded(schema, root):
         sentence = _(
             '"uniqueItems" over objects or lists compares each with every other. Add a "maxItems" of at most %(most)s, '
             "or leave it out."
@@ -36,7 +36,7 @@ def of(schema: dict[str, Any], root: dict[str, Any]) -> tuple[str, str] | None:
     return None
 
 
-def _bounded(schema: dict[str, Any], root: dict[str, Any]) -> bool:
+def _array_bounded(schema: dict[str, Any], root: dict[str, Any]) -> bool:
     """Comparing scalars is quick; anything else must be few."""
     most = schema.get("maxItems")
     if isinstance(most, int | float) and most <= MAX_UNIQUE:

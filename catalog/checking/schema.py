@@ -172,7 +172,7 @@ class _Walk:
 
     def burden(self) -> None:
         for pointer, part in self.seen.items():
-            found = burdens.of(part, self.seen[""])
+            found = burdens.find_costly_keyword(part, self.seen[""])
             if found is not None:
                 refuse(_("At %(where)s: %(why)s"), f"{pointer}/{found[1]}", where=_where(pointer), why=found[0])
 

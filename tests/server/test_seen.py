@@ -32,7 +32,7 @@ def client(credential: Credential, name: str = "client", version: str = "1", **c
 
 def test_a_token_whose_client_takes_ever_new_names_pushes_nobody_else_out(monkeypatch):
     monkeypatch.setattr(seen, "PER_CREDENTIAL", 5)
-    monkeypatch.setattr(seen, "MOST", 10)
+    monkeypatch.setattr(seen, "MAX_CLIENTS", 10)
     seen.noted(client(BOB), True)
     for number in range(50):
         seen.noted(client(ALICE, f"name {number}"), True)
@@ -43,7 +43,7 @@ def test_a_token_whose_client_takes_ever_new_names_pushes_nobody_else_out(monkey
 
 
 def test_all_together_are_bounded(monkeypatch):
-    monkeypatch.setattr(seen, "MOST", 10)
+    monkeypatch.setattr(seen, "MAX_CLIENTS", 10)
     for number in range(30):
         seen.noted(client(Credential(number, "x", f"token:{number}", "", None, None)), True)
     rows, left_out = seen.rows(4)

@@ -58,7 +58,7 @@ class Field:
         return f"argument-{self.number}"
 
 
-def of(schema: dict[str, Any]) -> list[Field]:
+def fields_of(schema: dict[str, Any]) -> list[Field]:
     """The fields of a schema, filled with its defaults."""
     found = []
     for number, (part, row) in enumerate(at_the_top(schema)):
@@ -70,7 +70,7 @@ def of(schema: dict[str, Any]) -> list[Field]:
     return found
 
 
-def fill(fields: list[Field], data: Mapping[str, Any]) -> None:
+def fill_fields(fields: list[Field], data: Mapping[str, Any]) -> None:
     """What was typed, back into the fields; a list of texts as a browser sends it, or one text each."""
     for field in fields:
         value = data.get(field.key)
@@ -83,7 +83,7 @@ def fill_values(fields: list[Field], arguments: Mapping[str, Any]) -> None:
         field.value = _typed(field, arguments[field.name]) if field.name in arguments else ""
 
 
-def arguments(fields: list[Field]) -> dict[str, Any] | None:
+def read_arguments(fields: list[Field]) -> dict[str, Any] | None:
     """What the fields say; None when one of them cannot be read, and then its `error` says why.
 
     An empty field is an argument that is not given.

@@ -33,7 +33,7 @@ class Form:
     def __init__(self, request: HttpRequest, tool: Tool) -> None:
         actor = cast(User, request.user)
         self.tool, self.actor = tool, actor
-        self.fields = try_fields.of(tool.input_schema)
+        self.fields = try_fields.fields_of(tool.input_schema)
         data = request.POST if request.method == "POST" else None
         self.may_choose = actor.has_perm(MAY_TRY_AS)
         self.as_json = (data or request.GET).get("mode") == "json" or (not self.fields and bool(data))
@@ -44,7 +44,7 @@ class Form:
             self.username = data.get("user", "").strip()[:150] or actor.get_username()
             self.text = data.get(try_fields.WHOLE, "{}")
             if not self.as_json:
-                try_fields.fill(self.fields, data)
+                try_fields.fill_fields(self.fields, data)
 
     def show(self, state: dict[str, Any]) -> None:
         """Filled as for a call that was tried."""
@@ -60,7 +60,7 @@ class Form:
                 self.error = str(error)
                 return
         else:
-            self.text = try_fields.as_json(try_fields.arguments(self.fields) or {}, indent=2)
+            self.text = try_fields.as_json(try_fields.read_arguments(self.fields) or {}, indent=2)
             for field in self.fields:
                 field.error = ""
         self.as_json = not self.as_json
@@ -72,7 +72,7 @@ class Form:
                 return try_fields.whole(self.text)
             except (ValueError, RecursionError) as error:
                 raise Refused(str(error), try_fields.WHOLE) from None
-        found = try_fields.arguments(self.fields)
+        found = try_fields.read_arguments(self.fields)
         if found is None:
             raise Refused(_("Look at the fields that are marked."))
         return found
@@ -108,7 +108,7 @@ class Question:
         self.message = texts.visible(str(params.get("message", ""))[:5000])
         self.url = str(params.get("url", "")) if params.get("mode") == "url" else ""
         self.schema = params.get("requestedSchema") if not self.url else None
-        self.fields = try_fields.of(self.schema) if isinstance(self.schema, dict) else None
+        self.fields = try_fields.fields_of(self.schema) if isinstance(self.schema, dict) else None
         for field in self.fields or ():
             field.number += 10_000  # beside the fields of the tool on one page
         self.error = ""
@@ -120,8 +120,8 @@ class Question:
     def read(self, data: Any) -> dict[str, Any] | None:
         """The values, or None when they do not fit; then the fields say why."""
         assert self.fields is not None  # noqa: S101 - only a form is read
-        try_fields.fill(self.fields, data)
-        content = try_fields.arguments(self.fields)
+        try_fields.fill_fields(self.fields, data)
+        content = try_fields.read_arguments(self.fields)
         if content is None:
             return None
         schema = Elicit(self.message, cast("dict[str, Any]", self.schema)).requested()

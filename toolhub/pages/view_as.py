@@ -201,11 +201,11 @@ def _shown(request: HttpRequest, asked: Asked, catalogue: Snapshot, who: Who, se
         ]
     else:
         credential = asked.credential()
-        fitting = [rule for rule in left.applying(credential) if all(word in rule.label.lower() for word in words)]
+        fitting = [rule for rule in left.applying_to(credential) if all(word in rule.label.lower() for word in words)]
         pages = Paginator(fitting, PAGE).get_page(number)
         shown["rows"] = [
             (rule_words.said(rule.label), rule.rate, remaining, _limit_link(rule))
-            for rule, remaining in left.of_rules(credential, list(pages))
+            for rule, remaining in left.remaining_of_rules(credential, list(pages))
         ]
     shown["page"] = pages
     shown["older"], shown["newer"] = around(pages, lambda number: asked.address(page=number))

@@ -207,7 +207,7 @@ def _on_updated(payload: dict[str, Any]) -> None:
             _announce(audience, uri)
 
 
-def reset() -> None:
+def forget_audiences() -> None:
     """Forget everybody (a new event loop)."""
     global _deciding, _again
     for audience in _audiences.values():

@@ -159,7 +159,7 @@ def reset() -> None:
     """Forget everybody (their event loop is gone)."""
     for known in (_all, _by_user, _by_session, _by_task):
         known.clear()
-    audiences.reset()
+    audiences.forget_audiences()
 
 
 def _forget(listener: Listener) -> None:

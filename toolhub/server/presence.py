@@ -37,7 +37,7 @@ QUICKEST_SECONDS = 0.5
 STOP_SECONDS = 3.0
 """How long a stop waits for the last beat."""
 FORGET_SECONDS = 600.0
-MOST = 2_000
+MAX_ROWS = 2_000
 COMPLAIN_SECONDS = 60.0
 
 _wake: asyncio.Event | None = None
@@ -106,7 +106,7 @@ def disconnect(row: seen.Row) -> None:
     """End the session, or close the connection or stream, of a row of `connected`. From a thread, in a transaction."""
     order = {"key": row["key"], "kind": row["kind"]}
     for process in ServingProcess.objects.select_for_update().filter(pk__in=row["workers"]):
-        process.orders = json.dumps([*json.loads(process.orders or "[]"), order][-MOST:])
+        process.orders = json.dumps([*json.loads(process.orders or "[]"), order][-MAX_ROWS:])
         process.save(update_fields=["orders"])
     transaction.on_commit(lambda: relay.tell_from_thread(DISCONNECT, order))
 
@@ -139,7 +139,7 @@ async def _try(work: Callable[[], Awaitable[None]]) -> None:
 
 async def _publish() -> None:
     global _written
-    rows, left_out = seen.rows(MOST)
+    rows, left_out = seen.rows(MAX_ROWS)
     text = json.dumps(rows)
     now = time.monotonic()
     news = text != _written[0] or now - _written[1] >= RENEW_SECONDS

@@ -17,7 +17,7 @@ from audit.caller import Caller
 from toolhub.server import listeners, relay, sessions
 from toolhub.server.peer import Peer
 
-MOST = 20_000
+MAX_CLIENTS = 20_000
 PER_CREDENTIAL = 1_000
 """Beyond it the first ones of that credential are forgotten, and nobody else's: a client may call itself anything."""
 LONGEST = 200
@@ -75,7 +75,7 @@ def _add(key: str | tuple[str, ...], peer: Peer, caller: Caller, now: float) -> 
     own = caller.credential.id
     if len(_clients.get(own, ())) >= PER_CREDENTIAL:
         _drop(own, next(iter(_clients[own])))
-    while _count >= MOST:
+    while _count >= MAX_CLIENTS:
         first = next(iter(_clients))
         _drop(first, next(iter(_clients[first])))
     issued = peer.session.issued_at if peer.session is not None and not peer.connection else 0.0
