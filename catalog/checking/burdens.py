@@ -19,8 +19,8 @@ HOPS = 8
 def find_costly_keyword(schema: dict[str, Any], root: dict[str, Any]) -> tuple[str, str] | None:
     """(what is wrong and how it is mended, the keyword) of one subschema of `root`, or None."""
     named = schema.get("patternProperties")
-    for keyword, patterns in (("pattern", [schema.get("pattern")]), ("patternProperties", named)):
-        for pattern in patterns if isinstance(patterns, dict | list) else ():
+    for keyword, listed in (("pattern", [schema.get("pattern")]), ("patternProperties", named)):
+        for pattern in listed if isinstance(listed, dict | list) else ():
             if isinstance(pattern, str) and repetition.nested(pattern):
                 sentence = _(
                     "the pattern %(pattern)s nests endless repetitions, which can hold up a client for hours. Repeat "

@@ -11,14 +11,14 @@ from django.contrib.auth.models import Group
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponseRedirect
 from django.urls import reverse
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext_lazy
 
 from catalog import granting
 from catalog.models import Tool, Toolset
 from toolhub.pages.access_bulk import NEEDED
 
 
-@admin.action(description=_("Change grants for the selected ones"), permissions=["grants"])
+@admin.action(description=gettext_lazy("Change grants for the selected ones"), permissions=["grants"])
 def change_grants(modeladmin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponseRedirect:
     kind = str(modeladmin.model._meta.model_name)
     numbers = queryset.order_by().values_list("pk", flat=True)[: granting.MOST]
