@@ -13,14 +13,16 @@ class AuditConfig(AppConfig):
     def ready(self) -> None:
         from django.contrib.auth.models import Group, User
 
-        from audit import actions, checks, recorder, shipper  # noqa: F401 - registers the system checks
+        from audit import checks, recorder  # noqa: F401 - registers the system checks
+        from audit.actions import log
+        from audit.actions.model_signals import watch
         from audit.auditors import make_group
+        from audit.export import log_shipper
         from audit.models import SavedView
-        from audit.watching import watch
 
-        actions.connect()
-        if shipper.wanted():
-            recorder.on_finished(shipper.ship)
+        log.connect()
+        if log_shipper.wanted():
+            recorder.on_finished(log_shipper.ship)
         watch(User, kind="user", ignore=("last_login",), secrets=("password",), many=("groups", "user_permissions"))
         watch(Group, kind="group", many=("permissions",))
         watch(SavedView, kind="saved view")

@@ -12,7 +12,7 @@ from django.db import models
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from audit import clock, outcomes, problem_words
+from audit import local_time, outcomes
 
 
 class Call(models.Model):
@@ -184,7 +184,7 @@ class Verification(models.Model):
         ordering = ("-id",)
 
     def __str__(self) -> str:
-        return f"{clock.told(self.at)}: {gettext('intact') if self.ok else problem_words.said(self.problem)}"
+        return local_time.told(self.at)
 
 
 class SavedView(models.Model):

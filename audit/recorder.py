@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from threading import Lock
-from typing import Any
 from uuid import UUID
 
-from audit import identifiers, ledger
-from audit.attempts import Begun, CannotRecord, Ending, Intent, RecordBusy
-from audit.chores import Chores
-from audit.entries import BEGIN, FINISH, PING, REFUSAL, Entry
-from audit.logs import logger
-from audit.times import now_ms
-from audit.writer import GroupWriter
+from audit.format import uuid7
+from audit.format.timestamps import now_ms
+from audit.maintenance import Chores
+from audit.types import Begun, CannotRecord, Ending, Intent, RecordBusy
+from audit.writing.entries import BEGIN, FINISH, PING, REFUSAL, Entry
+from audit.writing.writer import Writer
+
+logger = logging.getLogger("audit")
 
 __all__ = [
     "Begun",
@@ -29,7 +30,6 @@ __all__ = [
     "Ending",
     "Intent",
     "RecordBusy",
-    "action",
     "begin",
     "finish",
     "new_call_id",
@@ -42,20 +42,20 @@ __all__ = [
     "stop_now",
 ]
 
-_writer: GroupWriter | None = None
+_writer: Writer | None = None
 _opening = Lock()
 _listeners: list[Callable[[list[Entry]], None]] = []
 
-new_call_id = identifiers.new_id
+new_call_id = uuid7.new_id
 
 
-def _open() -> GroupWriter:
+def _open() -> Writer:
     global _writer
     with _opening:
         if _writer is None:
             chores = Chores()
-            _writer = GroupWriter(chores.now_and_then, chores.at_the_end)
-            _writer.finished = _listeners
+            _writer = Writer(chores.now_and_then, chores.at_the_end)
+            _writer.queue.finished = _listeners
             _writer.start()
         return _writer
 
@@ -65,15 +65,15 @@ async def begin(intent: Intent, call_id: UUID | None = None) -> Begun:
     writer = _writer or _open()
     loop = asyncio.get_running_loop()
     future = loop.create_future()
-    begun = Begun(call_id or identifiers.new_id(), time.monotonic(), intent)
+    begun = Begun(call_id or uuid7.new_id(), time.monotonic(), intent)
     entry = Entry(BEGIN, begun.id, intent, None, now_ms(), begun.started, loop, future)
-    writer.put(entry)
+    writer.queue.put(entry)
     try:
         await future
     except asyncio.CancelledError:
-        writer.give_up_on(entry, "the client left before it ran")
+        writer.queue.give_up_on(entry, "the client left before it ran")
         raise
-    writer.open[begun.id] = begun
+    writer.queue.open[begun.id] = begun
     return begun
 
 
@@ -83,13 +83,13 @@ def finish(begun: Begun, ending: Ending) -> asyncio.Future[None]:
     The write is queued by this very call, before anything is awaited: an awaiter that is cancelled loses nothing.
     """
     writer = _writer or _open()
-    writer.open.pop(begun.id, None)
+    writer.queue.open.pop(begun.id, None)
     loop = asyncio.get_running_loop()
     future = loop.create_future()
     now = time.monotonic()
     entry = Entry(FINISH, begun.id, begun.intent, ending, now_ms(), now, loop, future)
     entry.duration = int((now - begun.started) * 1_000_000)
-    writer.put_end(entry)
+    writer.queue.put_end(entry)
     return future
 
 
@@ -98,40 +98,25 @@ async def refuse(intent: Intent, ending: Ending) -> UUID:
     writer = _writer or _open()
     loop = asyncio.get_running_loop()
     future = loop.create_future()
-    id = identifiers.new_id()
+    id = uuid7.new_id()
     entry = Entry(REFUSAL, id, intent, ending, now_ms(), time.monotonic(), loop, future)
     entry.duration = 0
-    writer.put(entry)
+    writer.queue.put(entry)
     await future
     return id
-
-
-def action(
-    actor: str,
-    verb: str,
-    kind: str,
-    target: str,
-    before: Mapping[str, Any] | None,
-    after: Mapping[str, Any] | None,
-) -> None:
-    """Puts an administrative action on record, inside the database transaction of the caller. Any thread, no loop.
-
-    Secrets must have been elided from `before` and `after`.
-    """
-    ledger.write(actor, verb, kind, target, before, after)
 
 
 async def ready() -> str | None:
     """None when calls can be recorded, else the reason why not. Asks the database when nothing was written lately."""
     writer = _writer or _open()
-    if writer.refusing:
-        return writer.refusing
+    if writer.queue.refusing:
+        return writer.queue.refusing
     if time.monotonic() - writer.last_write < 1.0:
         return None
     loop = asyncio.get_running_loop()
     future = loop.create_future()
     try:
-        writer.put(Entry(PING, identifiers.new_id(), None, None, now_ms(), time.monotonic(), loop, future))
+        writer.queue.put(Entry(PING, uuid7.new_id(), None, None, now_ms(), time.monotonic(), loop, future))
         await future
     except CannotRecord as error:
         return error.reason
@@ -140,7 +125,7 @@ async def ready() -> str | None:
 
 def running() -> int:
     """How many calls of this process have begun and not ended."""
-    return len(_writer.open) if _writer is not None else 0
+    return len(_writer.queue.open) if _writer is not None else 0
 
 
 def on_finished(listener: Callable[[list[Entry]], None]) -> None:
@@ -169,7 +154,7 @@ def stop_now(timeout: float) -> None:
 def _at_exit() -> None:
     try:
         stop_now(5.0)
-    except Exception:  # noqa: BLE001
+    except Exception:
         logger.exception("the record was not ended in order; the next process closes its calls")
 
 

@@ -21,11 +21,12 @@ from django.db import connection, transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from audit import actions, actors, outcomes
-from audit.chain import PRUNED, body_digest
-from audit.identifiers import first_id_of
+from audit import outcomes
+from audit.actions import actor, log
+from audit.format.chain import PRUNED, body_digest
+from audit.format.timestamps import to_ms
+from audit.format.uuid7 import first_id_of
 from audit.models import Call
-from audit.times import to_ms
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ def prune(before: datetime, what: str, step: Callable[[Pruned], None] | None = N
         old = old.filter(body_state="")
     if not old.exists():
         return done
-    actions.record(
+    log.record(
         "pruned", "calls", f"{what} before {before:%Y-%m-%dT%H:%M:%S.%f%z}", None, {"what": what, "before": limit.hex}
     )
     last: UUID | None = None
@@ -138,7 +139,7 @@ def by_settings(now: datetime | None = None) -> Pruned:
 
 def _in_background() -> None:
     try:
-        with actors.acting("retention"):
+        with actor.acting("retention"):
             done = by_settings()
         if done != Pruned():
             logger.info("retention removed %d bodies and %d calls", done.bodies, done.rows)

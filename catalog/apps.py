@@ -11,15 +11,17 @@ class CatalogConfig(AppConfig):
     verbose_name = _("Catalogue")
 
     def ready(self) -> None:
-        from audit.watching import watch
-        from catalog import checks, models, revision, secrets, signals, snapshot  # noqa: F401 - registers the system checks
+        from audit.actions.model_signals import watch
+        from catalog import checks, models, signals  # noqa: F401 - registers the system checks
+        from catalog.policy import revision, snapshot
+        from catalog.secrets import resolve
         from catalog.upstreams import discovery
 
-        post_migrate.connect(revision.after_migrate, sender=self, dispatch_uid="catalog.revision")
+        post_migrate.connect(revision.after_migrate, sender=self, dispatch_uid="catalog.policy.revision")
         for model in revision.watched():
             for signal in (post_save, post_delete, m2m_changed):
                 signal.connect(signals.on_change, sender=model, dispatch_uid=f"catalog.{model._meta.label}")
-        signals.changed.connect(snapshot.on_changed, dispatch_uid="catalog.snapshot")
+        signals.changed.connect(snapshot.on_changed, dispatch_uid="catalog.policy.snapshot")
         # What quarantine writes is put on record by catalog.quarantine, with the difference.
         quarantine = ("pinned", "approved", "proposed", "rejected", "quarantined_since")
         watch(models.Tool, ignore=("version", *quarantine), many=("toolsets",))
@@ -31,5 +33,5 @@ class CatalogConfig(AppConfig):
         watch(models.Upstream, ignore=models.Upstream.HEALTH)
         watch(models.Secret, secrets=("value",))
         watch(models.PersonalSecret, secrets=("value",))
-        signals.changed.connect(secrets.forget, dispatch_uid="catalog.secrets")
-        secrets.also_used_by(discovery.secret_uses)
+        signals.changed.connect(resolve.forget, dispatch_uid="catalog.secrets.resolve")
+        resolve.also_used_by(discovery.secret_uses)

@@ -8,7 +8,8 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import DatabaseError
 
-from catalog import encryption, functions
+from catalog import encryption
+from catalog.functions import registry
 from catalog.processes import allowed
 
 
@@ -52,7 +53,7 @@ def tool_modules_can_be_imported(app_configs: Any, **kwargs: Any) -> list[CheckM
             hint="Correct the module, or take it out of TOOLHUB_TOOL_MODULES.",
             id="catalog.E002",
         )
-        for module, why in functions.problems().items()
+        for module, why in registry.problems().items()
     ]
 
 

@@ -19,11 +19,11 @@ from django.db import transaction
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from audit import actions
+from audit.actions import log
 from catalog.canonical import dumps, loads
-from catalog.invisible import show
+from catalog.functions.results import clean_text
+from catalog.functions.sanitise import show
 from catalog.models import Tool
-from catalog.results import clean_text
 
 PERMISSION = "catalog.review_tool"
 MEMBERS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "settings")
@@ -97,7 +97,7 @@ def propose(tool: Tool, definition: Definition | None) -> bool:
         _save(row, tool)
         before, after = _sides(row)
         verb = "quarantined" if first else "changed in quarantine"
-        actions.record(verb, "tool", f"{row} (id {row.pk})", before, after)
+        log.record(verb, "tool", f"{row} (id {row.pk})", before, after)
     return True
 
 
@@ -137,7 +137,7 @@ def approve(tool: Tool, by: str, looked_at: str = "") -> list[str]:
             row.full_clean()
         row.proposed, row.rejected, row.quarantined_since = "", "", None
         _save(row, tool)
-        actions.record("approved", "tool", f"{row} (id {row.pk})", before, after, actor=by)
+        log.record("approved", "tool", f"{row} (id {row.pk})", before, after, actor=by)
     return kept
 
 
@@ -148,7 +148,7 @@ def reject(tool: Tool, by: str, looked_at: str = "") -> None:
         before, after = _sides(row)
         row.rejected, row.proposed = pin(proposal(row)), ""
         _save(row, tool)
-        actions.record("rejected", "tool", f"{row} (id {row.pk})", after, before, actor=by)
+        log.record("rejected", "tool", f"{row} (id {row.pk})", after, before, actor=by)
 
 
 def difference(tool: Tool) -> list[tuple[str, str, str]]:

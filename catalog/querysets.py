@@ -7,12 +7,12 @@ from typing import Any
 from django.db.models import CharField, Count, OuterRef, QuerySet, Subquery, Value
 from django.db.models.functions import Cast, Coalesce, Concat
 
-from audit.watching import RecordsBulkChanges
+from audit.actions.model_signals import RecordsBulkChanges
 from catalog.signals import announce
 
 
 class CatalogueQuerySet(RecordsBulkChanges):
-    """The database itself bumps the revision (see catalog.revision); this tells the running process at once."""
+    """The database itself bumps the revision (see catalog.policy.revision); this tells the running process at once."""
 
     def update(self, **kwargs: Any) -> int:
         rows = super().update(**kwargs)

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 from django.urls import path
 
-from catalog import views, views_secrets
+from catalog.views import secrets, tools
 
 app_name = "catalog"
 urlpatterns = [
-    path("tools/", views.tools, name="tools"),
-    path("tools/<str:name>/", views.tool, name="tool"),
-    path("secrets/", views_secrets.listing, name="secrets"),
-    path("secrets/<slug:name>/", views_secrets.enter, name="secret-enter"),
-    path("secrets/<slug:name>/remove/", views_secrets.remove, name="secret-remove"),
+    path("tools/", tools.tools, name="tools"),
+    path("tools/<str:name>/", tools.tool, name="tool"),
+    path("secrets/", secrets.listing, name="secrets"),
+    path("secrets/<slug:name>/", secrets.enter, name="secret-enter"),
+    path("secrets/<slug:name>/remove/", secrets.remove, name="secret-remove"),
 ]

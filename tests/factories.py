@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
     from django.contrib.auth.models import Group, User
 
-    from catalog.definitions import Snapshot
     from catalog.models import Grant, Limit, Prompt, Resource, Tool, Toolset
+    from catalog.policy.definitions import Snapshot
 
 TWO_NUMBERS: dict[str, Any] = {
     "type": "object",
@@ -127,7 +127,7 @@ def make_group(name: str = "analysts", members: Iterable[User] = ()) -> Group:
 
 def credential(user: User, **fields: Any) -> Any:
     """What bearer authentication would say about a token of this user."""
-    from audit.caller import Credential
+    from audit.types import Credential
 
     fields.setdefault("id", f"token:{user.pk}")
     fields.setdefault("label", "laptop")
@@ -138,6 +138,6 @@ def credential(user: User, **fields: Any) -> Any:
 
 def load() -> Snapshot:
     """Put what the database holds now into the snapshot (in a test without a running poll)."""
-    from catalog import snapshot
+    from catalog.policy import snapshot
 
     return snapshot.refresh()

@@ -146,10 +146,11 @@ def names() -> dict[tuple[str | None, str], Message]:
 
 
 def settings_of_runners() -> dict[tuple[str | None, str], Message]:
-    """Labels and helps of the forms for runners: `catalog.editor_fields` makes them from the models of the settings."""
+    """Labels and helps of the forms for runners, which the tool editor makes from their settings."""
     from django.utils.translation import override
 
-    from catalog import editor_fields, editor_settings
+    from catalog.admin.editor import runner_forms
+    from catalog.admin.editor import runner_forms as editor_runner_forms
     from catalog.runners import registry
 
     found: dict[tuple[str | None, str], Message] = {}
@@ -163,8 +164,8 @@ def settings_of_runners() -> dict[tuple[str | None, str], Message]:
 
     with override(None):
         for kind in registry.KINDS:
-            hidden = editor_settings.HIDDEN.get(kind, frozenset())
-            shown = editor_fields.fields(registry.settings_schema(kind))
+            hidden = editor_runner_forms.HIDDEN.get(kind, frozenset())
+            shown = runner_forms.fields(registry.settings_schema(kind))
             walk(one for one in shown if one["name"] not in hidden)
     return found
 

@@ -11,6 +11,6 @@ def end_the_record() -> None:
     if recorder is not None:
         recorder.stop_now(60.0)
     # The first may have started the others.
-    for name in ("audit.upkeep", "audit.tallies", "audit.checking", "audit.retention"):
+    for name in ("audit.maintenance", "audit.queries.rollups", "audit.integrity.scheduled", "audit.retention"):
         if (module := sys.modules.get(name)) is not None:
             module.wait(60.0)

@@ -13,7 +13,7 @@ from django.contrib.auth.models import Permission, User
 from django.http import HttpResponse
 from django.test import Client
 
-from audit import checking
+from audit.integrity import scheduled
 from tests import census, factories
 from tests.census import ABSENT, ANYONE, OWNER, Rule
 from tests.transports.wire import Wire
@@ -29,7 +29,7 @@ DJANGOS = frozenset(
 @pytest.fixture
 def things(alice: User, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     # A check of the chain would outlast its test, and find the database locked by it.
-    monkeypatch.setattr(checking, "start", lambda: True)
+    monkeypatch.setattr(scheduled, "start", lambda: True)
     found = census.things(alice)
     factories.load()
     return found

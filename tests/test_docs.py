@@ -72,7 +72,7 @@ def test_the_second_command_is_the_one_that_ci_runs():
 
 
 def test_every_setting_of_an_http_tool_is_in_the_readme_and_says_what_it_means():
-    from catalog.runners.http_api import Settings
+    from catalog.runners.http_api.runner import Settings
 
     section = README.split("## HTTP API tools")[1].split("\n## ")[0]
     rows = re.findall(r"^\| (`[^|]*`) \|", section, re.MULTILINE)

@@ -189,10 +189,9 @@ def bare_in_python(tree: ast.AST) -> Iterator[ast.expr]:
 
 
 FOR_PROGRAMS = (
-    "catalog/catalogue_",
-    "catalog/examples.py",
-    "catalog/loader.py",
-    "catalog/checking/",
+    "catalog/examples/",
+    "catalog/policy/loader.py",
+    "catalog/schemas/",
     "toolhub/wire/",
     "toolhub/server/",
 )

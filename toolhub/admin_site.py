@@ -84,9 +84,9 @@ class Asked:
 
     def _on_record(self, request: HttpRequest, row: Any) -> str:
         """The address of the actions about this row, for whoever may read them."""
-        from audit import watching  # apps are not loaded yet when this module is
+        from audit.actions import model_signals  # apps are not loaded yet when this module is
 
-        asked = watching.trace(row)
+        asked = model_signals.trace(row)
         if asked is None or not request.user.has_perm("audit.view_action"):
             return ""
         return f"{reverse('admin:audit_action_changelist')}?{urlencode(asked)}"

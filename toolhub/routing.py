@@ -7,9 +7,9 @@ from collections.abc import Awaitable
 from typing import Any
 
 from toolhub.transports.asgi import Application, Receive, Scope, Send
+from toolhub.transports.http import StreamableHttpConsumer
 from toolhub.transports.live import LiveConsumer
 from toolhub.transports.probes import healthz, readyz
-from toolhub.transports.streamable import StreamableHttpConsumer
 from toolhub.transports.websocket import McpWebsocketConsumer
 
 MCP_PATHS = frozenset({"/mcp", "/mcp/"})

@@ -94,7 +94,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "toolhub.access.preferences.Preferences",
-    "audit.actors.ActorMiddleware",
+    "audit.actions.actor.ActorMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "simple_history.middleware.HistoryRequestMiddleware",
@@ -152,7 +152,7 @@ CACHES: dict[str, dict[str, Any]] = {
     for name in ("default", "limits")
 }
 if REDIS_URL:
-    CACHES["limits"]["BACKEND"] = "catalog.limit_cache.LimitCache"
+    CACHES["limits"]["BACKEND"] = "catalog.policy.limit_cache.LimitCache"
 CACHES["local"] = {**_memory_cache, "LOCATION": "local"}
 """`local` is always this process's own: what limits fall back to while Redis does not answer."""
 RATELIMIT_USE_CACHE = "limits"
@@ -250,7 +250,7 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
-    "filters": {"secrets": {"()": "audit.redaction.LogFilter"}},
+    "filters": {"secrets": {"()": "audit.redaction.redactor.LogFilter"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["secrets"]}},
     "root": {"handlers": ["console"], "level": env.text("TOOLHUB_LOG_LEVEL", "INFO").upper()},
     "loggers": {

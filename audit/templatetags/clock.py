@@ -6,21 +6,21 @@ from datetime import datetime
 
 from django import template
 
-from audit import clock
+from audit import local_time
 
 register = template.Library()
 
 
 @register.filter
 def told(value: datetime | None, precision: str = "seconds") -> str:
-    return "" if value is None else clock.told(value, precision)
+    return "" if value is None else local_time.told(value, precision)
 
 
 @register.filter
 def shown(value: datetime | None, precision: str = "seconds") -> str:
-    return "" if value is None else clock.shown(value, precision)
+    return "" if value is None else local_time.shown(value, precision)
 
 
 @register.simple_tag
 def zone() -> str:
-    return clock.zone()
+    return local_time.zone()

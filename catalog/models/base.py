@@ -36,7 +36,7 @@ class Offer(models.Model):
         default=100, help_text=_("Lists are ordered by position, then by name.")
     )
     version = models.BigIntegerField(default=0, editable=False)
-    """Written by the database (see catalog.revision): the catalogue revision that changed this row last."""
+    """Written by the database (see catalog.policy.revision): the catalogue revision that changed this row last."""
 
     objects = CatalogueQuerySet.as_manager()
 

@@ -7,7 +7,7 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 from simple_history.models import HistoricalRecords
 
-from catalog.checking import offers as check
+from catalog.models import validators as check
 from catalog.models.base import Offer, check_name, check_not_blank
 from catalog.models.fields import JSONTextField
 from catalog.models.tools import Toolset

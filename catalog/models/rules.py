@@ -11,7 +11,7 @@ from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 from simple_history.models import HistoricalRecords
 
-from catalog.checking import rules as check
+from catalog.models import validators as check
 from catalog.models.fields import JSONTextField, check_kinds
 from catalog.models.offers import Prompt, Resource
 from catalog.models.tools import Tool, Toolset
@@ -186,7 +186,7 @@ class Limit(models.Model):
 
 
 class CatalogueRevision(models.Model):
-    """One row whose number the database raises in the transaction of every change (see catalog.revision)."""
+    """One row whose number the database raises in the transaction of every change (see catalog.policy.revision)."""
 
     number = models.BigIntegerField(default=0)
 

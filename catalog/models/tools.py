@@ -10,11 +10,11 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 from simple_history.models import HistoricalRecords
 
-from catalog import schemas
-from catalog.checking import offers as check
+from catalog.models import validators as check
 from catalog.models.base import Offer, check_name, check_not_blank
 from catalog.models.fields import JSONTextField
 from catalog.querysets import CatalogueQuerySet
+from catalog.schemas import validator
 
 
 def empty_schema() -> dict[str, Any]:
@@ -60,13 +60,13 @@ class Tool(Offer):
     )
     input_schema = JSONTextField(
         default=empty_schema,
-        validators=[schemas.check],
+        validators=[validator.check],
         help_text=_('JSON Schema (2020-12, or draft-07 when "$schema" says so) of the arguments.'),
     )
     output_schema = JSONTextField(
         null=True,
         blank=True,
-        validators=[schemas.check],
+        validators=[validator.check],
         help_text=_("JSON Schema of the structured result, if the tool has one."),
     )
     annotation_title = models.CharField(max_length=200, blank=True)

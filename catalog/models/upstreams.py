@@ -11,11 +11,11 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from catalog.checking import offers as check
+from catalog.models import validators as check
 from catalog.models.fields import JSONTextField, check_kinds
 from catalog.processes import allowed
 from catalog.querysets import CatalogueQuerySet
-from catalog.upstreams import connection as reaching
+from catalog.runners.upstream_mcp import connection as reaching
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 PREFIX = re.compile(r"[A-Za-z0-9_.-]{0,40}")
@@ -139,7 +139,7 @@ class Upstream(models.Model):
         return f"upstream:{self.pk}"
 
     def reached_by(self) -> dict[str, Any]:
-        """What `catalog.upstreams.connection.parse` reads."""
+        """What `catalog.runners.upstream_mcp.connection.parse` reads."""
         found = {name: getattr(self, name) for name in self.REACHED_BY}
         return {"upstream": self.pk or 0, "name": self.name, **found}
 

@@ -15,7 +15,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from unfold.admin import ModelAdmin
 
-from audit.deleting import BoundedDeletion
+from audit.actions.cascade import BoundedDeletion
 from catalog.models import ImportedDocument, Tool
 from catalog.openapi import importing
 from catalog.openapi.forms import ChoicesForm, SourceForm

@@ -7,14 +7,14 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext as _
 
-from catalog import schemas
 from catalog.openapi.references import Refused
+from catalog.schemas import validator
 
 
 def check(schema: dict[str, Any], sentence: str) -> None:
     """Raise Refused with a sentence that says which schema it is and has a place for %(why)s."""
     try:
-        schemas.check(schema)
+        validator.check(schema)
     except ValidationError as error:
         raise Refused(sentence % {"why": error.messages[0]}) from None
     except RecursionError:

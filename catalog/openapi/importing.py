@@ -16,15 +16,15 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from audit import actions
+from audit.actions import log
 from catalog import quarantine
-from catalog.invisible import show
+from catalog.functions.sanitise import show
 from catalog.models import ImportedDocument, Tool, Toolset
 from catalog.openapi import document as documents
 from catalog.openapi import proposals as proposing
 from catalog.openapi.proposals import Choices, Proposal
 from catalog.openapi.schemas import plain_text
-from catalog.outgoing import networks
+from catalog.runners import networks
 from toolhub import egress
 
 FETCH_SECONDS = 30.0
@@ -196,7 +196,7 @@ def apply(row: ImportedDocument, choices: Choices, chosen: Collection[str], tool
                 if quarantine.propose(line.tool, line.proposal.definition() if usable and line.proposal else None):
                     result.quarantined.append(line.tool)
         _imported(row, choices, toolset, by)
-        actions.record(
+        log.record(
             "imported",
             "OpenAPI document",
             f"{row} (id {row.pk})",

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from catalog.checking.offers import runner_settings
+from catalog.models.validators import runner_settings
 from catalog.openapi import bombs, names, security, servers
 from catalog.openapi.bodies import add_body
 from catalog.openapi.parameters import Inputs, add_parameters

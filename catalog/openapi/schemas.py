@@ -12,7 +12,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from catalog.invisible import hidden
+from catalog.functions.sanitise import hidden
 from catalog.openapi.references import MAX_HOPS, References, Refused
 
 MAX_WRITTEN_OUT = 300

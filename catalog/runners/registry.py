@@ -2,8 +2,8 @@
 
 A runner is a module with `Settings`, a pydantic model of what the row's settings hold, and
 `prepare(settings) -> run`, where `await run(arguments, context)` does the work and returns what
-`catalog.results.produce` understands. Arguments fit the tool's input schema. A runner raises ToolError for what the
-caller should read; it is cancelled when the call is.
+`catalog.functions.results.produce` understands. Arguments fit the tool's input schema. A runner raises ToolError for
+what the caller should read; it is cancelled when the call is.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any, Protocol, cast
 
 from pydantic import BaseModel, ValidationError
 
-from catalog.context import Context
-from catalog.runners import problems
+from catalog.functions.context import Context
+from catalog.runners import settings_errors as runners_settings_errors
 
 KINDS = {
-    "python_function": "catalog.runners.python_function",
-    "http_api": "catalog.runners.http_api",
-    "command": "catalog.runners.command",
-    "sql_query": "catalog.runners.sql_query",
-    "upstream_mcp": "catalog.runners.upstream_mcp",
+    "python_function": "catalog.runners.python_function.runner",
+    "http_api": "catalog.runners.http_api.runner",
+    "command": "catalog.runners.command.runner",
+    "sql_query": "catalog.runners.sql_query.runner",
+    "upstream_mcp": "catalog.runners.upstream_mcp.runner",
 }
 
 Run = Callable[[dict[str, Any], Context], Awaitable[Any]]
@@ -45,7 +45,7 @@ def parse_settings(kind: str, data: Any) -> BaseModel:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise ValueError(problems.sentence(error)) from None
+        raise ValueError(runners_settings_errors.sentence(error)) from None
 
 
 def not_ready(kind: str, data: Any) -> str | None:
@@ -71,5 +71,5 @@ def settings_errors(kind: str, data: Any) -> list[tuple[tuple[str | int, ...], s
         runner(kind).Settings.model_validate(data)
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)
-        return [(entry["loc"], entry["type"], problems.words(entry)) for entry in found]
+        return [(entry["loc"], entry["type"], runners_settings_errors.words(entry)) for entry in found]
     return []

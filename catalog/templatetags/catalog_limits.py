@@ -5,7 +5,7 @@ from __future__ import annotations
 from django import template
 from django.utils.translation import gettext as _
 
-from catalog.checking.rules import RATE
+from catalog.models.validators import RATE
 
 register = template.Library()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from django import template
 
-from catalog.invisible import show
+from catalog.functions.sanitise import show
 from catalog.openapi.importing import readable as _readable
 
 register = template.Library()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django import template
 
-from catalog import rule_words
+from catalog.policy import messages
 
 register = template.Library()
 
@@ -12,4 +12,4 @@ register = template.Library()
 @register.filter
 def said(rule: object) -> str:
     """Any other text stays as it is."""
-    return rule_words.said(str(rule))
+    return messages.said(str(rule))

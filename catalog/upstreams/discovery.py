@@ -17,15 +17,16 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, override
 
-from audit import actions, actors
-from catalog import quarantine, secrets
+from audit.actions import actor, log
+from catalog import quarantine
 from catalog.canonical import dumps
-from catalog.english import ENGLISH
-from catalog.invisible import show
+from catalog.functions.sanitise import show
+from catalog.language import ENGLISH
 from catalog.models import Tool, Upstream
-from catalog.upstreams.connection import Connection
-from catalog.upstreams.failures import UpstreamError, failure, refusal, too_late
-from catalog.upstreams.link import Link
+from catalog.runners.upstream_mcp.connection import Connection
+from catalog.runners.upstream_mcp.failures import UpstreamError, failure, refusal, too_late
+from catalog.runners.upstream_mcp.link import Link
+from catalog.secrets import resolve
 
 RUNNER = "upstream_mcp"
 MAX_TOOLS, MAX_PAGES, MAX_DEFINITION = 1000, 100, 262_144
@@ -33,7 +34,7 @@ HINTS = ("title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorl
 NAME_LENGTH = 128
 CAPABILITIES: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
 """Servers show some tools only to clients that can be asked. Whatever is asked meanwhile is refused."""
-UNREACHED = (ValueError, secrets.MissingSecret)
+UNREACHED = (ValueError, resolve.MissingSecret)
 """Why it cannot even be tried, as a sentence in the language at hand."""
 T = TypeVar("T")
 Way = tuple[Connection, Mapping[str, str]]
@@ -156,7 +157,7 @@ def reach(upstream: Upstream, user_id: int | None) -> Way:
 
     def way() -> Way:
         connection = upstream.connection()
-        return connection, secrets.resolve_now(connection.secret_names, user_id)
+        return connection, resolve.resolve_now(connection.secret_names, user_id)
 
     def words() -> str:
         try:
@@ -178,10 +179,10 @@ def look(upstream: Upstream, user_id: int | None, verb: str) -> Found:
         found = run_now(list_tools(*reach(upstream, user_id)))
     except UpstreamError as error:
         note(upstream, problem=error.on_record)
-        actions.record(verb, "upstream", _name(upstream), None, {"problem": error.on_record})
+        log.record(verb, "upstream", _name(upstream), None, {"problem": error.on_record})
         raise
     note(upstream, found)
-    actions.record(verb, "upstream", _name(upstream), None, {"revision": found.revision, "tools": len(found.tools)})
+    log.record(verb, "upstream", _name(upstream), None, {"revision": found.revision, "tools": len(found.tools)})
     return found
 
 
@@ -233,7 +234,7 @@ def import_tools(upstream: Upstream, found: Found, wanted: Iterable[str]) -> Out
     if outcome.imported or outcome.refused:
         refused = [refusal.name or "one that changed after it was looked at" for refusal in outcome.refused]
         after = {"imported": outcome.imported, "refused": refused}
-        actions.record("imported from", "upstream", _name(upstream), None, after)
+        log.record("imported from", "upstream", _name(upstream), None, after)
         note(upstream, found)
     return outcome
 
@@ -244,7 +245,7 @@ def compare(upstream: Upstream, found: Found) -> Comparison:
     for definition in found.tools:
         listed.setdefault(definition["name"], []).append(definition)
     result = Comparison()
-    with actors.acting(f"comparison with upstream {upstream.name}"):
+    with actor.acting(f"comparison with upstream {upstream.name}"):
         for tool in _tools(upstream):
             definitions = listed.pop(str(quarantine.approved(tool).get("name")), [])
             # Listed twice: whichever is another one counts.
@@ -282,7 +283,7 @@ def note(upstream: Upstream, found: Found | None = None, problem: str = "") -> N
 
 
 def secret_uses() -> Iterator[tuple[str, str]]:
-    """(name of a secret, what uses it in words), for `catalog.secrets.uses`."""
+    """(name of a secret, what uses it in words), for `catalog.secrets.resolve.uses`."""
     for upstream in Upstream.objects.all():
         with suppress(ValueError):
             for name in upstream.connection().secret_names:

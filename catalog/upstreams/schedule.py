@@ -18,8 +18,9 @@ from django.db.models import Q
 from django.utils import timezone
 
 from catalog.models import Upstream
-from catalog.upstreams import discovery, news, pool
-from catalog.upstreams.failures import UpstreamError
+from catalog.runners.upstream_mcp import news, pool
+from catalog.runners.upstream_mcp.failures import UpstreamError
+from catalog.upstreams import discovery
 
 LOOK_SECONDS = 2.0
 AT_ONCE = 8

@@ -8,15 +8,15 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
-from toolhub.access import clients
+from toolhub.access import connect
 
 PUBLIC = "https://tools.example.com"
 TOKEN = "thp_" + "a" * 43
 
 
-@pytest.mark.parametrize("client", clients.CLIENTS, ids=lambda client: client.key)
-def test_nothing_is_left_to_fill_in_and_json_is_json(client: clients.Client) -> None:
-    parts = clients.fill(client, PUBLIC, TOKEN)
+@pytest.mark.parametrize("client", connect.CLIENTS, ids=lambda client: client.key)
+def test_nothing_is_left_to_fill_in_and_json_is_json(client: connect.Client) -> None:
+    parts = connect.fill(client, PUBLIC, TOKEN)
     whole = "\n".join(part.text for part in parts)
     assert "@URL@" not in whole
     assert "@NAME@" not in whole
@@ -29,7 +29,7 @@ def test_nothing_is_left_to_fill_in_and_json_is_json(client: clients.Client) -> 
 
 
 def test_keys_are_unique() -> None:
-    assert len(clients.BY_KEY) == len(clients.CLIENTS)
+    assert len(connect.BY_KEY) == len(connect.CLIENTS)
 
 
 @pytest.mark.parametrize(
@@ -38,14 +38,14 @@ def test_keys_are_unique() -> None:
 )
 @pytest.mark.parametrize("key", ["mcp-remote", "claude-desktop"])
 def test_the_bridge_is_told_when_the_address_has_no_tls(key: str, url: str, told: bool) -> None:
-    parts = clients.fill(clients.BY_KEY[key], url)
+    parts = connect.fill(connect.BY_KEY[key], url)
     assert ("--allow-http" in parts[0].text) == told
 
 
 def test_deeplinks_carry_the_settings() -> None:
-    cursor = clients.deeplink(clients.BY_KEY["cursor"], PUBLIC, TOKEN)
+    cursor = connect.deeplink(connect.BY_KEY["cursor"], PUBLIC, TOKEN)
     packed = parse_qs(urlsplit(cursor).query)["config"][0]
     assert json.loads(base64.b64decode(packed))["headers"] == {"Authorization": f"Bearer {TOKEN}"}
-    vscode = clients.deeplink(clients.BY_KEY["vscode"], PUBLIC, TOKEN)
+    vscode = connect.deeplink(connect.BY_KEY["vscode"], PUBLIC, TOKEN)
     assert json.loads(unquote(urlsplit(vscode).query))["url"] == f"{PUBLIC}/mcp"
-    assert clients.deeplink(clients.BY_KEY["curl"], PUBLIC, TOKEN) == ""
+    assert connect.deeplink(connect.BY_KEY["curl"], PUBLIC, TOKEN) == ""

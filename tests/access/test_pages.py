@@ -14,9 +14,9 @@ from django.test import Client
 from django.utils import timezone
 
 from audit.models import Call
-from catalog import views as tool_views
+from catalog.views import tools as tool_views
 from tests import factories
-from toolhub.access import clients, views
+from toolhub.access import connect, views
 from toolhub.access.models import AccessToken, digest_of
 
 if TYPE_CHECKING:
@@ -243,20 +243,20 @@ def test_the_connect_page_says_to_whom_nothing_is_granted_that_a_client_would_fi
     assert said not in browser(alice).get("/connect/").content.decode()
 
 
-@pytest.mark.parametrize("client_", clients.CLIENTS, ids=lambda client: client.key)
+@pytest.mark.parametrize("client_", connect.CLIENTS, ids=lambda client: client.key)
 def test_each_client_has_its_page_and_a_token_is_filled_in_once(
-    alice: User, browser: Browser, client_: clients.Client
+    alice: User, browser: Browser, client_: connect.Client
 ) -> None:
     client = browser(alice)
     path = f"/connect/{client_.key}/"
     before = client.get(path).content.decode()
-    assert clients.PLACEHOLDER in before
+    assert connect.PLACEHOLDER in before
     assert not AccessToken.objects.exists()
     answer = client.post(path)
     page = answer.content.decode()
     (text,) = set(TOKEN.findall(page))
     assert AccessToken.objects.get().digest == digest_of(text)
-    assert clients.PLACEHOLDER not in page
+    assert connect.PLACEHOLDER not in page
     assert "no-store" in answer["Cache-Control"]
     assert not TOKEN.search(client.get(path).content.decode())
 

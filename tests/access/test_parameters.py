@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from catalog import parameters
+from catalog.schemas import parameters
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from catalog import limit_cache
+from catalog.policy import limit_cache
 from toolhub import env
 from toolhub.access import throttle
 
@@ -46,7 +46,7 @@ def test_while_redis_is_away_this_process_counts(settings: Any, monkeypatch: pyt
         settings.CACHES = {
             **settings.CACHES,
             "limits": {
-                "BACKEND": "catalog.limit_cache.LimitCache",
+                "BACKEND": "catalog.policy.limit_cache.LimitCache",
                 "LOCATION": nobody,
                 "OPTIONS": {"socket_timeout": 2},
             },

@@ -56,7 +56,7 @@ def test_a_page_is_bounded_whatever_its_tools_say(alice: User, browser: Browser,
 def test_parameters_that_do_not_fit_are_on_the_tools_own_page(
     alice: User, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("catalog.views.PARAMETER_BYTES", 10)
+    monkeypatch.setattr("catalog.views.tools.PARAMETER_BYTES", 10)
     factories.grant(alice, factories.make_tool("add", input_schema=wordy(2)))
     client = browser(alice)
     page = client.get("/tools/").content.decode()

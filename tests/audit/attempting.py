@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from audit import recorder
-from audit.caller import Caller, Credential
+from audit.types import Caller, Credential
 
 ALICE = Caller(
     Credential(7, "alice", "token:1", "laptop", None, None), "http", "2025-11-25", "192.0.2.7", "inspector", "1.0"

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from audit.models import Call
-from audit.searches import id_at
+from audit.queries.search import id_at
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

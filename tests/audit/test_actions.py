@@ -14,10 +14,12 @@ from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory
 from django.urls import reverse
 
-from audit import actions, actors, recorder, verify, watching
+from audit import recorder
+from audit.actions import actor, ledger, log, model_signals
+from audit.actions.model_signals import RecordsBulkChanges, watch
+from audit.integrity import verify
 from audit.models import Action
-from audit.redaction import CHANGED, HIDDEN
-from audit.watching import RecordsBulkChanges, watch
+from audit.redaction.redactor import CHANGED, HIDDEN
 
 pytestmark = pytest.mark.django_db
 
@@ -54,7 +56,7 @@ def test_a_change_that_is_rolled_back_leaves_no_action_and_an_action_that_fails_
     def away(*_: object) -> None:
         raise recorder.CannotRecord("the disk is full")
 
-    monkeypatch.setattr(recorder, "action", away)
+    monkeypatch.setattr(ledger, "write", away)
     with pytest.raises(recorder.CannotRecord):
         change("dora")
     alice.refresh_from_db()
@@ -149,7 +151,7 @@ def test_many_rows_made_or_deleted_at_once_are_on_record():
 
 
 def test_more_rows_than_are_listed_are_counted(monkeypatch):
-    monkeypatch.setattr(watching, "LISTED", 2)
+    monkeypatch.setattr(model_signals, "LISTED", 2)
     User.objects.bulk_create([User(username=f"u{number}") for number in range(5)])
     User.objects.filter(username__startswith="u").update(is_active=False)
     assert len(last()[0][4]) == 3 and last()[0][4]["count"] == 5
@@ -161,11 +163,11 @@ def test_every_table_of_the_catalogue_and_the_tokens_are_watched():
 
     names = ("Tool", "Toolset", "Prompt", "Resource", "Grant", "Limit")
     wanted = {getattr(catalogue, name) for name in names} | {AccessToken, User, Group}
-    assert wanted <= set(watching._watched)
+    assert wanted <= set(model_signals._watched)
 
 
 def test_a_secret_in_a_watched_field_is_hidden_by_its_name():
-    actions.record("changed", "tool", "x", {"settings": {"headers": {"Authorization": "Bearer abc-def"}}}, None)
+    log.record("changed", "tool", "x", {"settings": {"headers": {"Authorization": "Bearer abc-def"}}}, None)
     assert "abc-def" not in newest().before
 
 
@@ -191,14 +193,14 @@ def test_the_person_signed_in_is_the_actor_of_what_the_admin_changes(client, roo
 def test_a_request_leaves_no_actor_behind(client, root):
     client.force_login(root)
     client.get("/admin/")
-    assert actors.current().name == "toolhub" and actors.address() == ""
+    assert actor.current().name == "toolhub" and actor.address() == ""
 
 
 def test_a_command_is_an_actor_by_its_name(monkeypatch):
     monkeypatch.setattr("sys.argv", ["/srv/toolhub/manage.py", "createsuperuser"])
     User.objects.create(username="made")
     assert newest().actor == "command createsuperuser"
-    with actors.acting("retention"):
+    with actor.acting("retention"):
         User.objects.create(username="made2")
     assert newest().actor == "retention"
 
@@ -207,16 +209,16 @@ def test_someone_who_did_not_sign_in_has_no_name(rf: RequestFactory):
     seen: list[str] = []
 
     def answer(request: HttpRequest) -> HttpResponse:
-        seen.append(actors.current().name)
+        seen.append(actor.current().name)
         return HttpResponse()
 
-    actors.ActorMiddleware(answer)(rf.get("/"))
+    actor.ActorMiddleware(answer)(rf.get("/"))
     assert seen == ["nobody signed in"]
 
 
 def test_a_page_that_changes_nothing_asks_for_no_user(rf: RequestFactory, django_assert_num_queries):
     with django_assert_num_queries(0):
-        actors.ActorMiddleware(lambda request: HttpResponse())(rf.get("/"))
+        actor.ActorMiddleware(lambda request: HttpResponse())(rf.get("/"))
 
 
 # --- signing in --------------------------------------------------------------------------------------------------

@@ -25,14 +25,17 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client, override_settings
 
-from audit import export, recorder, redaction, shipper, spool
-from audit.caller import Caller
+from audit import recorder
+from audit.export import log_shipper, rows
 from audit.models import Action, Call
-from audit.searches import Question
-from catalog import calls
-from catalog.content import ToolError
+from audit.queries.search import Question
+from audit.redaction import redactor
+from audit.types import Caller
+from audit.writing import spool
+from catalog.calls import call_tool
 from catalog.errors import InvalidArguments, UnknownTool
 from catalog.functions import Context, tool
+from catalog.functions.content import ToolError
 from tests import factories
 from tests.audit.stores import Cluster
 from tests.catalog.door import Recording, in_database
@@ -163,7 +166,7 @@ def nobody_can_write() -> Iterator[None]:
 @pytest.fixture
 def log(tmp_path):
     handler = logging.FileHandler(tmp_path / "debug.log")
-    handler.addFilter(redaction.LogFilter())
+    handler.addFilter(redactor.LogFilter())
     root = logging.getLogger()
     level = root.level
     root.addHandler(handler)
@@ -177,13 +180,13 @@ def log(tmp_path):
 async def test_a_canary_put_everywhere_is_nowhere(settings, tmp_path, log, alice, monkeypatch):
     settings.REDACT_VALUES = [CONFIGURED]
     settings.CALL_LOG = str(tmp_path / "calls.log")
-    monkeypatch.setattr(recorder, "_listeners", [shipper.ship])
+    monkeypatch.setattr(recorder, "_listeners", [log_shipper.ship])
     await in_database(publish, alice)
     who, channel = caller(alice), Recording()
     channel.request_id = f"id-{CONFIGURED}"
 
     async def call(name: str, mode: str, **more: Any) -> Any:
-        return await calls.call_tool(who, name, arguments(mode) | more, channel)
+        return await call_tool.call_tool(who, name, arguments(mode) | more, channel)
 
     for mode in ("ok", "error", "crash"):
         await call("canary_leak", mode)
@@ -192,9 +195,9 @@ async def test_a_canary_put_everywhere_is_nowhere(settings, tmp_path, log, alice
     with pytest.raises(InvalidArguments):
         await call("canary_leak", "ok", key=WRITE_ONLY * 5, note=WRITE_ONLY * 5)
     with pytest.raises(UnknownTool):  # no schema says what is secret there
-        await calls.call_tool(who, f"tool_{CONFIGURED}", {"note": CONFIGURED, "password": BY_NAME}, channel)
+        await call_tool.call_tool(who, f"tool_{CONFIGURED}", {"note": CONFIGURED, "password": BY_NAME}, channel)
     with pytest.raises(UnknownTool):
-        await calls.call_tool(
+        await call_tool.call_tool(
             caller(await User.objects.acreate(username="eve")), "canary_leak", arguments("ok"), channel
         )
     await _while_the_database_is_locked(call)
@@ -251,9 +254,9 @@ def _look_everywhere(tmp_path: Path, log: Path) -> None:
     for address in ("/admin/audit/call/", "/admin/audit/action/", f"/admin/audit/call/?q={CONFIGURED[:12]}"):
         assert_clean(client.get(address).content, address)
     actions_of_configuration(root)
-    for kind in export.FORMATS:
-        assert_clean(b"".join(export.chunks(Question(), kind)), f"the {kind} export")
-    assert shipper.flush(60)
+    for kind in rows.FORMATS:
+        assert_clean(b"".join(rows.chunks(Question(), kind)), f"the {kind} export")
+    assert log_shipper.flush(60)
     written = (tmp_path / "calls.log").read_bytes()
     assert written.count(b"\n") == 8
     assert_clean(written, "the call log")
@@ -268,8 +271,10 @@ def _look_everywhere(tmp_path: Path, log: Path) -> None:
 
 def actions_of_configuration(root: User) -> None:
     """Secrets that administrators put into what they manage."""
-    from audit import actions
+    from audit.actions import log as actions_log
 
-    actions.record("changed", "upstream", f"{CONFIGURED} {TOKEN}", {"env": {"API_KEY": BY_NAME}}, {"note": CONFIGURED})
+    actions_log.record(
+        "changed", "upstream", f"{CONFIGURED} {TOKEN}", {"env": {"API_KEY": BY_NAME}}, {"note": CONFIGURED}
+    )
     row = Action.objects.first()
     assert row is not None and row.before and row.after

@@ -7,7 +7,9 @@ from threading import Barrier, BrokenBarrierError, Thread
 import pytest
 from django.db import DatabaseError, connections, transaction
 
-from audit import chain, recorder, verify
+from audit.actions import ledger
+from audit.format import chain
+from audit.integrity import verify
 from audit.models import Action, Link
 from tests.audit.stores import RecordStore
 
@@ -47,13 +49,13 @@ def test_values_that_move_from_one_column_to_the_next_change_the_content() -> No
 
 def test_an_action_is_on_record_with_the_change_or_not_at_all(record_store: RecordStore) -> None:
     with transaction.atomic():
-        recorder.action("root", "deleted", "tool", "1", {"name": "sum"}, None)
+        ledger.write("root", "deleted", "tool", "1", {"name": "sum"}, None)
         transaction.set_rollback(True)
     assert Action.objects.count() == Link.objects.count() == 0
     with transaction.atomic():
-        recorder.action("root", "added", "tool", "1", None, {"name": "sum", "position": 100})
-        recorder.action("root", "added", "grant", "2", None, {"who": "everyone"})
-    recorder.action("root", "changed", "tool", "1", {"name": "sum"}, {"name": "total"})
+        ledger.write("root", "added", "tool", "1", None, {"name": "sum", "position": 100})
+        ledger.write("root", "added", "grant", "2", None, {"who": "everyone"})
+    ledger.write("root", "changed", "tool", "1", {"name": "sum"}, {"name": "total"})
     assert [(row.verb, row.target, row.before, row.after) for row in Action.objects.order_by("id")] == [
         ("added", "1", "", '{"name":"sum","position":100}'),
         ("added", "2", "", '{"who":"everyone"}'),
@@ -71,7 +73,7 @@ def test_actions_in_transactions_at_the_same_time_wait_for_nobody(postgres_store
     def act(number: int) -> None:
         try:
             with transaction.atomic():
-                recorder.action("root", "changed", "tool", str(number), None, None)
+                ledger.write("root", "changed", "tool", str(number), None, None)
                 together.wait()
         except (BrokenBarrierError, DatabaseError) as error:
             failures.append(error)
@@ -85,5 +87,5 @@ def test_actions_in_transactions_at_the_same_time_wait_for_nobody(postgres_store
         thread.join(90)
     assert failures == []
     assert Action.objects.count() == chain.ACTION_CHAINS
-    recorder.action("root", "changed", "tool", "later", None, None)
+    ledger.write("root", "changed", "tool", "later", None, None)
     assert verify.run(keep=False).problems == []

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from audit import heads, keys, recorder
+from audit import recorder
+from audit.actions import ledger
+from audit.integrity import checkpoints, keys
 from audit.models import Checkpoint, Link, Writer
 from tests.audit.attempting import call
 from tests.audit.stores import RecordStore
@@ -17,20 +19,20 @@ def test_a_line_that_was_changed_is_not_signed(sqlite_store: RecordStore, settin
     settings.CHECKPOINT_FILE = str(sqlite_store.folder / "heads.jsonl")
     asyncio.run(call())
     recorder.stop_now(60)
-    head = heads.read_file(sqlite_store.folder / "heads.jsonl")[-1]
+    head = checkpoints.read_file(sqlite_store.folder / "heads.jsonl")[-1]
     assert head.signed
     for field, value in {"number": 9, "at": 1, "previous": "0", "heads": "{}", "hash": "0", "signature": "zz"}.items():
-        data = {name: getattr(head, name) for name in heads.Head.__slots__} | {field: value}
-        assert not heads.Head(**data).signed, field
+        data = {name: getattr(head, name) for name in checkpoints.Head.__slots__} | {field: value}
+        assert not checkpoints.Head(**data).signed, field
 
 
 def test_a_stop_signs_the_heads_of_all_chains(record_store: RecordStore) -> None:
-    recorder.action("root", "added", "tool", "1", None, None)
+    ledger.write("root", "added", "tool", "1", None, None)
     asyncio.run(call())
     recorder.stop_now(60)
     signed: dict[int, tuple[int, str]] = {}
     for row in Checkpoint.objects.order_by("number"):
-        signed.update(heads.read_heads(row.heads))
+        signed.update(checkpoints.read_heads(row.heads))
     expected = {
         writer: Link.objects.filter(writer=writer).order_by("-sequence").values_list("sequence", "hash")[0]
         for writer in Writer.objects.values_list("id", flat=True)
@@ -56,15 +58,15 @@ def test_checkpoints_come_while_calls_are_recorded(
     asyncio.run(scenario())
     until(Checkpoint.objects.exists)
     recorder.stop_now(60)
-    kept = heads.read_file(sqlite_store.folder / "kept" / "heads.jsonl")
+    kept = checkpoints.read_file(sqlite_store.folder / "kept" / "heads.jsonl")
     assert [head.number for head in kept] == list(range(1, Checkpoint.objects.count() + 1))
     assert all(head.line() in caplog.text for head in kept)
-    assert heads.Head.parse(json.dumps(json.loads(kept[0].line()))) == kept[0]
+    assert checkpoints.Head.parse(json.dumps(json.loads(kept[0].line()))) == kept[0]
 
 
 def test_the_key_is_not_in_what_it_signs(settings: Any) -> None:
-    head = heads.Head.sign(1, 2, "{}", "0" * 64)
+    head = checkpoints.Head.sign(1, 2, "{}", "0" * 64)
     assert settings.RECORD_KEY not in head.line()
     assert keys.name() == head.key
     settings.RECORD_KEY = ""
-    assert heads.Head.sign(1, 2, "{}", "0" * 64).key != head.key
+    assert checkpoints.Head.sign(1, 2, "{}", "0" * 64).key != head.key

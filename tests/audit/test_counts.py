@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from django.db import connection, connections
 
-from audit import counts, tallies, times
+from audit.format import timestamps
 from audit.models import Tallied, Tally
-from audit.moments import one_moment
+from audit.queries import rollups, statistics
+from audit.queries.snapshot_read import one_moment
 from tests.audit.rows import call, save
 from tests.audit.stores import RecordStore
 
@@ -56,13 +57,13 @@ class Before:
 
 def save_calls(number: int) -> None:
     """Three calls that nobody counted yet, of a tool and a person each time."""
-    started = times.from_ms(times.now_ms()) - timedelta(seconds=90)
+    started = timestamps.from_ms(timestamps.now_ms()) - timedelta(seconds=90)
     values = {"target_id": 1, "name": "tool", "user_id": 7}
     save(*(call(10 * number + each, started_at=started, **values) for each in range(3)))
 
 
 def count() -> None:
-    assert tallies.catch_up()
+    assert rollups.catch_up()
 
 
 @pytest.mark.usefixtures("tables")
@@ -70,7 +71,7 @@ def count() -> None:
 def test_no_call_is_counted_twice_or_missed_when_it_is_tallied_while_a_page_counts(before: int) -> None:
     save_calls(1)
     with connection.execute_wrapper(Before(before, count)):
-        report = counts.report("7d")
+        report = statistics.report("7d")
     assert (report.calls, report.tools, report.users) == (3, [("tool", 3, 0)], [(7, 3, 0)])
 
 
@@ -79,7 +80,7 @@ def test_no_call_is_counted_twice_or_missed_when_it_is_tallied_while_a_page_coun
 def test_neither_are_the_calls_of_tools_that_are_looked_through_for_unused_ones(before: int) -> None:
     save_calls(1)
     with connection.execute_wrapper(Before(before, count)):
-        found, _, live = counts.called_since(times.from_ms(times.now_ms()) - timedelta(days=3))
+        found, _, live = statistics.called_since(timestamps.from_ms(timestamps.now_ms()) - timedelta(days=3))
     assert (found, live) == ({"tool": (3, 0)}, True)
 
 
@@ -87,11 +88,11 @@ def test_neither_are_the_calls_of_tools_that_are_looked_through_for_unused_ones(
 def test_what_is_read_at_one_moment_holds_up_nobody_who_writes() -> None:
     save_calls(1)
     with one_moment():
-        assert counts.report("24h").calls == 3
+        assert statistics.report("24h").calls == 3
         elsewhere(lambda: save_calls(2))
         elsewhere(count)
         assert not Tally.objects.exists()
     assert Tally.objects.exists()
     with connection.cursor() as cursor:  # the next transaction may write as ever
         cursor.execute("DELETE FROM audit_call")
-    assert counts.report("7d").calls == 6
+    assert statistics.report("7d").calls == 6

@@ -12,7 +12,7 @@ from django.contrib.auth.models import Group, User
 from django.db import connection
 from django.urls import reverse
 
-from audit import chain
+from audit.format import chain
 from audit.models import Action, Call, Link
 from tests.audit.rows import call, save
 

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from audit import texts
-from audit.differences import CONTEXT, GONE, NEW, ROOM, SAME, SKIPPED, lines
+from audit import display
+from audit.text_diff import CONTEXT, GONE, NEW, ROOM, SAME, SKIPPED, lines
 
 
 def kinds(before: str, after: str) -> list[tuple[str, str]]:
@@ -53,7 +53,7 @@ def test_both_texts_can_be_read_off_the_difference() -> None:
 def test_hostile_texts_make_no_large_page(unit: str) -> None:
     before, after = unit * 200_000, "x" + unit * 199_000
     found = lines(before, after)
-    assert found and sum(texts.weight(line.text) + 60 for line in found) < ROOM + 10_000
+    assert found and sum(display.weight(line.text) + 60 for line in found) < ROOM + 10_000
 
 
 def test_invisible_characters_are_spelled_out() -> None:

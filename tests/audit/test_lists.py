@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from audit import call_list
 from audit.models import Call
-from audit.searches import Question, page
+from audit.queries import search
+from audit.queries.search import Question, page
 from tests.audit.rows import NOON, call, save
 
 pytestmark = pytest.mark.django_db
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch):
     """Only the number of rows bounds a search here: a slow machine must not change what is found."""
-    monkeypatch.setattr("audit.searches.SECONDS", 600)
+    monkeypatch.setattr("audit.queries.search.SECONDS", 600)
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_an_account_that_is_gone_still_has_its_calls(record, alice):
 def test_pages_forward_and_back_hold_every_call_once(record, parts, monkeypatch):
     whole = found(**parts)
     assert whole
-    monkeypatch.setattr("audit.searches._FIRST_SLICE", 5)
+    monkeypatch.setattr("audit.queries.search._FIRST_SLICE", 5)
     forward, cursor = [], ""
     while True:
         part = Question(**parts).page(before=cursor, size=7)
@@ -161,7 +161,7 @@ def test_a_new_call_does_not_shift_the_page_that_somebody_reads(record, alice):
 
 
 def test_a_search_that_uses_up_its_budget_says_so_and_goes_on_from_there(record, monkeypatch):
-    monkeypatch.setattr("audit.searches._FIRST_SLICE", 10)
+    monkeypatch.setattr("audit.queries.search._FIRST_SLICE", 10)
     first = Question(q="number 5 M").page(budget=50)
     assert first.rows == [] and first.older and first.looked_through is not None
     assert first.looked_through == record[70].started_at
@@ -184,24 +184,24 @@ def test_a_cursor_that_is_none_is_refused(record, cursor):
     with pytest.raises(ValueError):
         Question().page(before=cursor)
     with pytest.raises(ValueError):
-        call_list.page_for_user(1, {}, cursor)
+        search.page_for_user(1, {}, cursor)
 
 
 def test_a_person_sees_their_own_calls_only_whatever_they_ask_for(record, alice, bob, charlie):
     for filters in ({}, {"user": "bob"}, {"q": "bob"}, {"q": str(record[1].pk)}, {"user_id": bob.pk}):
-        rows = call_list.page_for_user(alice.pk, filters, size=500).rows
+        rows = search.page_for_user(alice.pk, filters, size=500).rows
         assert {row.username for row in rows} <= {"alice"}
-    assert len(call_list.page_for_user(alice.pk, {}, size=500).rows) == 60
-    assert call_list.page_for_user(charlie.pk, {}).rows == []
-    assert call_list.one_for_user(bob.pk, record[0].pk) is None
-    assert call_list.one_for_user(alice.pk, str(record[0].pk)) == record[0]
-    assert call_list.one_for_user(alice.pk, "nonsense") is None
+    assert len(search.page_for_user(alice.pk, {}, size=500).rows) == 60
+    assert search.page_for_user(charlie.pk, {}).rows == []
+    assert search.one_for_user(bob.pk, record[0].pk) is None
+    assert search.one_for_user(alice.pk, str(record[0].pk)) == record[0]
+    assert search.one_for_user(alice.pk, "nonsense") is None
 
 
 def test_a_persons_pages_go_both_ways(record, alice):
-    first = call_list.page_for_user(alice.pk, {"outcome": "ok"}, size=10)
-    second = call_list.page_for_user(alice.pk, {"outcome": "ok"}, first.older, size=10)
-    again = call_list.page_for_user(alice.pk, {"outcome": "ok"}, second.newer, size=10)
+    first = search.page_for_user(alice.pk, {"outcome": "ok"}, size=10)
+    second = search.page_for_user(alice.pk, {"outcome": "ok"}, first.older, size=10)
+    again = search.page_for_user(alice.pk, {"outcome": "ok"}, second.newer, size=10)
     assert [row.pk for row in again.rows] == [row.pk for row in first.rows]
     assert not first.newer and not again.newer and second.newer
 
@@ -209,7 +209,7 @@ def test_a_persons_pages_go_both_ways(record, alice):
 def test_a_persons_page_is_one_query(record, alice, django_assert_num_queries):
     for filters in ({}, {"outcome": "ok"}):
         with django_assert_num_queries(1):
-            call_list.page_for_user(alice.pk, filters)
+            search.page_for_user(alice.pk, filters)
 
 
 def test_lists_do_not_read_bodies(record, django_assert_num_queries):

@@ -13,10 +13,12 @@ from django.db import connections
 from django.utils import timezone
 from psycopg.pq import ConnStatus, ExecStatus
 
-from audit import export, recorder, retention, verify
+from audit import recorder, retention
+from audit.export import rows as export_rows
+from audit.integrity import verify
 from audit.models import Call
-from audit.searches import Question
-from audit.store_postgres import PostgresStore
+from audit.queries.search import Question
+from audit.writing.stores.postgres import PostgresStore
 from tests.audit import attempting
 from tests.audit.rows import call, save
 from tests.audit.stores import RecordStore
@@ -42,7 +44,7 @@ def test_filters_and_exports_find_the_same_rows_whichever_index_is_read(postgres
         *(f"{n}" for n in range(1179, 1169, -1)),
         "117",
     ]
-    lines = b"".join(export.chunks(Question(), "jsonl")).count(b"\n")
+    lines = b"".join(export_rows.chunks(Question(), "jsonl")).count(b"\n")
     assert lines == 1200
 
 

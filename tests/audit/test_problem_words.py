@@ -8,7 +8,7 @@ import inspect
 import pytest
 from django.utils.translation import override
 
-from audit import problem_words, verify_heads, verify_links, verify_rows
+from audit.integrity import links, messages, verify
 
 CALL = "call 019ca945-0a00-7000-8000-000000000000"
 
@@ -16,7 +16,7 @@ CALL = "call 019ca945-0a00-7000-8000-000000000000"
 def sentences() -> set[str]:
     """Every text that the checks give to a Problem, or return as one; what they fill in stands as 7:1."""
     found = set()
-    for module in (verify_heads, verify_links, verify_rows):
+    for module in (verify, links):
         for node in ast.walk(ast.parse(inspect.getsource(module))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Problem":
                 found |= texts(node.args[1])
@@ -42,9 +42,9 @@ def test_every_sentence_of_a_check_is_known_in_the_language_of_the_page():
     all_of_them = sentences()
     assert len(all_of_them) > 25
     for what in all_of_them - {"7:1 was edited after it was recorded"}:
-        assert problem_words.found(what) == what
+        assert messages.found(what) == what
         with override("zh-hans"):
-            assert problem_words.found(what) != what, what
+            assert messages.found(what) != what, what
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,6 @@ def test_every_sentence_of_a_check_is_known_in_the_language_of_the_page():
     ],
 )  # fmt: skip
 def test_a_problem_names_its_record_in_the_language_of_the_page(problem, said):
-    assert problem_words.said(problem) == problem
+    assert messages.said(problem) == problem
     with override("zh-hans"):
-        assert problem_words.said(problem) == said
+        assert messages.said(problem) == said

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from audit import proof, recorder, verify
+from audit import recorder
+from audit.integrity import proof, verify
 from audit.models import Call
 from tests.audit.attempting import call, intent
 from tests.audit.stores import RecordStore

@@ -7,8 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from audit import queueing, recorder
+from audit import recorder
 from audit.models import Call
+from audit.writing import queue
 from tests.audit.attempting import call, ending, intent, until_ready
 from tests.audit.stores import RecordStore
 from tests.waiting import eventually
@@ -18,7 +19,7 @@ async def test_nothing_is_accepted_when_too_much_waits(
     sqlite_store: RecordStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await call()
-    monkeypatch.setattr(queueing, "QUEUE", 0)
+    monkeypatch.setattr(queue, "MAX_WAITING", 0)
     with pytest.raises(recorder.RecordBusy, match="too many calls are waiting"):
         await recorder.begin(intent())
     with pytest.raises(recorder.RecordBusy):

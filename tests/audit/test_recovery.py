@@ -14,8 +14,10 @@ import pytest
 from django.core.management import call_command
 from django.db import connections
 
-from audit import processes, recorder, recovery, verify
-from audit.writer import GroupWriter
+from audit import recorder
+from audit.integrity import verify
+from audit.writing import leases, recovery
+from audit.writing.writer import Writer
 from tests.audit.attempting import call, ending, intent
 from tests.audit.stores import RecordStore
 from tests.waiting import eventually, until
@@ -105,7 +107,7 @@ async def begun_elsewhere(store: RecordStore) -> None:
     writer = recorder._writer
     assert writer is not None
     # Its last act is no stop: the lease is not given back.
-    writer.open.clear()
+    writer.queue.open.clear()
     await recorder.stop(60)
     store.sql("UPDATE audit_call SET outcome = 'running'")
     store.sql("UPDATE audit_writer SET ended = NULL, host = 'another machine' WHERE id > 100")
@@ -123,7 +125,7 @@ def test_a_chain_that_vanished_beneath_a_process_is_replaced(sqlite_store: Recor
             sqlite_store.sql(f"DELETE FROM audit_{table}")
         # The next heartbeat finds that the writer is gone; it may have come already.
         writer._next_heartbeat = 0.0
-        writer._ring()
+        writer.queue.ring()
         await eventually(lambda: writer.chain is not before)
         await call()
 
@@ -146,14 +148,14 @@ async def test_a_child_process_shares_nothing_with_its_parent(sqlite_store: Reco
 def test_whether_a_process_lives() -> None:
     process = subprocess.Popen(["sleep", "600"])
     try:
-        since = processes.born(process.pid)
-        assert processes.lives(process.pid, since)
-        assert not processes.lives(process.pid, since - 1), "another process has its id"
+        since = leases.born(process.pid)
+        assert leases.lives(process.pid, since)
+        assert not leases.lives(process.pid, since - 1), "another process has its id"
     finally:
         process.kill()
-    until(lambda: not processes.lives(process.pid, since), 30, "a process that nobody waited for is dead as well")
+    until(lambda: not leases.lives(process.pid, since), 30, "a process that nobody waited for is dead as well")
     process.wait()
-    assert not processes.lives(process.pid, since)
+    assert not leases.lives(process.pid, since)
 
 
 @pytest.mark.postgres
@@ -163,7 +165,7 @@ def test_processes_that_start_together_get_chains_of_their_own(postgres_store: R
     def start() -> None:
         together.wait()
         try:
-            GroupWriter.once(lambda writer: chains.append(writer.chain.writer if writer.chain else 0))
+            Writer.once(lambda writer: chains.append(writer.chain.writer if writer.chain else 0))
         finally:
             connections["default"].close()
 

@@ -13,16 +13,17 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from audit import checks, redaction
-from audit.secret_fields import SecretFields
-from audit.secret_names import SecretNames
+from audit import checks
+from audit.redaction import redactor
+from audit.redaction.names import SecretNames
+from audit.redaction.schema_fields import SecretFields
 from tests.bounded import bounded
 
 SECRET = 'canary-"Sécrët"-4711/x+y'
 
 
-def stored(value, schema=None, mode=redaction.REDACTED, **options):
-    return redaction.redactor(schema, mode).text(value, **options)
+def stored(value, schema=None, mode=redactor.REDACTED, **options):
+    return redactor.redactor(schema, mode).text(value, **options)
 
 
 @pytest.fixture
@@ -91,18 +92,18 @@ def test_a_secret_that_stands_in_another_field_too_is_hidden_there():
     text = stored({"key": "hide-me-4711", "url": "https://x/?k=hide-me-4711"}, schema, found=found)
     assert "hide-me-4711" not in text
     assert found == ["hide-me-4711"]
-    result = redaction.result_redactor(None).text(
+    result = redactor.result_redactor(None).text(
         {"content": [{"type": "text", "text": "used hide-me-4711"}]}, extra=found
     )
     assert "hide-me-4711" not in result
-    assert "hide-me-4711" not in redaction.detail("cannot log in with hide-me-4711", extra=found)
+    assert "hide-me-4711" not in redactor.detail("cannot log in with hide-me-4711", extra=found)
 
 
 def test_the_output_schema_speaks_of_the_structured_content_and_hides_its_copy_in_the_text():
     schema = {"properties": {"pin_code_of_door": {"$ref": "#/$defs/p"}}, "$defs": {"p": {"format": "password"}}}
     structured = {"pin_code_of_door": "hide-me-4711", "floor": 3}
     result = {"content": [{"type": "text", "text": json.dumps(structured)}], "structuredContent": structured}
-    text = redaction.result_redactor(schema).text(result)
+    text = redactor.result_redactor(schema).text(result)
     assert "hide-me-4711" not in text
     assert json.loads(text)["structuredContent"]["floor"] == 3
 
@@ -182,12 +183,12 @@ def betrayed(text: str) -> bool:
 
 
 @pytest.mark.parametrize("spelling", list(spellings()))
-@pytest.mark.parametrize("mode", [redaction.REDACTED, redaction.WHOLE])
+@pytest.mark.parametrize("mode", [redactor.REDACTED, redactor.WHOLE])
 def test_a_configured_value_is_hidden_in_every_spelling(configured, spelling, mode):
     value = spellings()[spelling]
     for place in ({"note": value}, {"list": [[value]]}, {value: 1}, value):
         assert not betrayed(stored(place, mode=mode)), place
-    assert not betrayed(redaction.detail(f"failed: {value}"))
+    assert not betrayed(redactor.detail(f"failed: {value}"))
 
 
 def test_a_number_that_is_a_configured_value_is_hidden(settings):
@@ -198,28 +199,28 @@ def test_a_number_that_is_a_configured_value_is_hidden(settings):
 
 
 def test_values_that_other_parts_hold_are_hidden_once_they_said_so(monkeypatch):
-    monkeypatch.setattr(redaction, "_also", dict(redaction._also))
-    monkeypatch.setattr(redaction, "_rules", None)
+    monkeypatch.setattr(redactor, "_also", dict(redactor._also))
+    monkeypatch.setattr(redactor, "_rules", None)
     assert "upstream-pass-1" in stored({"a": "upstream-pass-1"})
-    redaction.also(["upstream-pass-1"])
+    redactor.also(["upstream-pass-1"])
     assert "upstream-pass-1" not in stored({"a": "upstream-pass-1"})
 
 
 def test_an_access_token_of_this_hub_is_hidden_without_any_setting():
     token = "thp_" + "Ab3_-" * 8 + "xyz"
-    for mode in (redaction.WHOLE, redaction.REDACTED):
+    for mode in (redactor.WHOLE, redactor.REDACTED):
         assert token not in stored({"a": f"Bearer {token}", token: 1}, mode=mode)
-    assert token not in redaction.detail(f"bad token {token}")
+    assert token not in redactor.detail(f"bad token {token}")
 
 
 def test_digests_only_keeps_nothing_but_a_digest_and_the_length():
-    kept = json.loads(stored({"a": "public"}, mode=redaction.DIGESTS))
+    kept = json.loads(stored({"a": "public"}, mode=redactor.DIGESTS))
     assert kept.keys() == {"$redacted", "length"} and kept["length"] == len('{"a":"public"}')
-    assert kept == json.loads(stored({"a": "public"}, mode=redaction.DIGESTS))
+    assert kept == json.loads(stored({"a": "public"}, mode=redactor.DIGESTS))
 
 
 def test_whole_keeps_what_only_names_and_schemas_mark():
-    text = stored({"password": "kept"}, {"properties": {"password": {"writeOnly": True}}}, redaction.WHOLE)
+    text = stored({"password": "kept"}, {"properties": {"password": {"writeOnly": True}}}, redactor.WHOLE)
     assert json.loads(text) == {"password": "kept"}
 
 
@@ -268,7 +269,7 @@ def test_what_holds_no_secret_is_kept_exactly(value):
 
     kept = clean(value)
     assert json.loads(stored(kept)) == kept
-    assert stored(kept) == redaction.canonical(kept)
+    assert stored(kept) == redactor.canonical(kept)
 
 
 @hypothesis_settings(bounded, max_examples=100)
@@ -283,7 +284,7 @@ def test_a_secret_anywhere_in_any_value_is_hidden(value, way):
 
 def test_the_first_part_of_a_secret_is_hidden_from_sentences_that_cut_it():
     secret = "hide-me-" * 20
-    text = redaction.detail(f'argument "key" is "{secret[:60]}"... of 160 characters, {secret[:15]}', extra=[secret])
+    text = redactor.detail(f'argument "key" is "{secret[:60]}"... of 160 characters, {secret[:15]}', extra=[secret])
     assert "hide-me" not in text and "of 160 characters" in text
 
 
@@ -298,12 +299,12 @@ def test_the_first_part_of_a_secret_is_hidden_from_sentences_that_cut_it():
     ],
 )
 def test_error_texts_lose_what_their_place_says_is_secret(line):
-    assert "hide-me-1" not in redaction.detail(line)
+    assert "hide-me-1" not in redactor.detail(line)
 
 
 def test_a_long_hostile_text_is_masked_in_linear_time():
     for text in ("a" * 300_000 + "=", "a://" * 50_000, "bearer " * 50_000, "?a=" * 80_000):
-        assert redaction.detail(text)
+        assert redactor.detail(text)
 
 
 def test_log_lines_and_tracebacks_lose_secrets(configured):
@@ -314,7 +315,7 @@ def test_log_lines_and_tracebacks_lose_secrets(configured):
             lines.append(self.format(record))
 
     handler = Keeps()
-    handler.addFilter(redaction.LogFilter())
+    handler.addFilter(redactor.LogFilter())
     logger = logging.getLogger("test.redaction")
     logger.setLevel(logging.DEBUG)
     logger.propagate = False

@@ -11,7 +11,8 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
 
-from audit import recorder, retention, upkeep, verify
+from audit import maintenance, recorder, retention
+from audit.integrity import verify
 from audit.models import Action, Call, Link
 from tests.audit import attempting
 from tests.audit.rows import call, save
@@ -173,9 +174,9 @@ def test_retention_by_the_settings_runs_once_a_day_in_one_process(settings):
 
 def test_upkeep_looks_once_a_minute(monkeypatch):
     looks = []
-    monkeypatch.setattr(upkeep, "look", lambda: looks.append(1))
-    monkeypatch.setattr(upkeep, "_next", 0.0)
-    assert upkeep.now_and_then() and not upkeep.now_and_then()
+    monkeypatch.setattr(maintenance, "look", lambda: looks.append(1))
+    monkeypatch.setattr(maintenance, "_next", 0.0)
+    assert maintenance.now_and_then() and not maintenance.now_and_then()
 
 
 @pytest.mark.django_db

@@ -9,7 +9,8 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.urls import reverse
 
-from audit import saved_views, verify
+from audit.admin import saved_views
+from audit.integrity import verify
 from audit.models import Action, SavedView
 from tests.audit.rows import call, save
 

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from audit import identifiers, spool
-from audit.attempts import Ending
-from audit.entries import FINISH, Entry
+from audit.format import uuid7
+from audit.types import Ending
+from audit.writing import spool
+from audit.writing.entries import FINISH, Entry
 
 
 def entry(detail: str = "") -> Entry:
-    made = Entry(FINISH, identifiers.new_id(), None, Ending("ok", detail=detail), 1_700_000_000_123, time.monotonic())
+    made = Entry(FINISH, uuid7.new_id(), None, Ending("ok", detail=detail), 1_700_000_000_123, time.monotonic())
     made.duration = 5
     return made
 

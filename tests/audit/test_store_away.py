@@ -18,10 +18,12 @@ import pytest
 from django.db import connections
 from django.test import override_settings
 
-from audit import recorder, store_sqlite, verify
-from audit.spool import path_of
-from audit.store import NotDurable
-from audit.store_sqlite import SqliteStore
+from audit import recorder
+from audit.integrity import verify
+from audit.writing.spool import path_of
+from audit.writing.stores import sqlite
+from audit.writing.stores.base import NotDurable
+from audit.writing.stores.sqlite import SqliteStore
 from tests.audit.attempting import call, ending, intent, until_ready
 from tests.audit.stores import Cluster, RecordStore, opened
 from tests.waiting import eventually, until
@@ -368,7 +370,7 @@ asyncio.run(main())
 def test_a_stop_while_the_database_is_locked_spools_and_does_not_wait_for_ever(
     sqlite_store: RecordStore, monkeypatch: pytest.MonkeyPatch, patience: float
 ) -> None:
-    monkeypatch.setattr(store_sqlite, "patience", lambda: patience)
+    monkeypatch.setattr(sqlite, "patience", lambda: patience)
 
     async def scenario() -> str:
         running = await recorder.begin(intent())
@@ -394,11 +396,11 @@ def test_a_stop_that_finds_the_database_back_records_what_was_spooled_meanwhile(
         assert writer is not None
         with as_in_production(), locked(sqlite_store):
             writer._next_heartbeat = 0.0
-            writer._ring()
+            writer.queue.ring()
             await asyncio.sleep(0.2)  # it waits by now; otherwise it has the outcome in hand, which is as well
             await recorder.finish(running, ending())
             stopping = asyncio.create_task(recorder.stop(60))
-            await eventually(lambda: writer._stopping)
+            await eventually(lambda: writer.queue.stopping)
         await stopping
 
     asyncio.run(scenario())

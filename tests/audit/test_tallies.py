@@ -7,8 +7,10 @@ from uuid import UUID
 
 import pytest
 
-from audit import counts, outcomes, tallies, times
+from audit import outcomes
+from audit.format import timestamps
 from audit.models import Call, Tallied, Tally
+from audit.queries import rollups, statistics
 from tests.audit.rows import call, save
 
 pytestmark = pytest.mark.django_db
@@ -16,7 +18,7 @@ pytestmark = pytest.mark.django_db
 
 def ago(number: int, **values):
     """A call of a known tool that began so many seconds ago."""
-    started = times.from_ms(times.now_ms()) - timedelta(seconds=number)
+    started = timestamps.from_ms(timestamps.now_ms()) - timedelta(seconds=number)
     return call(number, started_at=started, **{"target_id": 1, **values})
 
 
@@ -29,72 +31,72 @@ def counted() -> dict[str, int]:
 
 
 def test_calls_are_counted_once_however_often_it_is_counted(monkeypatch):
-    monkeypatch.setattr(tallies, "SLICE", 7)
+    monkeypatch.setattr(rollups, "SLICE", 7)
     save(*(ago(100 + number, outcome="ok" if number % 3 else "limited") for number in range(30)))
     for _ in range(3):
-        assert tallies.catch_up()
+        assert rollups.catch_up()
     assert counted() == {"ok": 20, "limited": 10}
 
 
 def test_a_call_that_still_runs_is_counted_when_it_has_ended():
     (running,) = save(ago(3_000, outcome=outcomes.RUNNING, duration_us=None))
-    tallies.catch_up()
+    rollups.catch_up()
     assert counted() == {}
-    assert counts.report("24h").outcomes == {"running": 1}
+    assert statistics.report("24h").outcomes == {"running": 1}
     Call.objects.filter(pk=running.pk).update(outcome="timeout", duration_us=9_000_000)
-    assert counts.report("24h").outcomes == {"timeout": 1}
+    assert statistics.report("24h").outcomes == {"timeout": 1}
     Tallied.objects.update(through=UUID(int=Tallied.objects.get().through.int - (1 << 80)))  # a moment later
-    tallies.catch_up()
+    rollups.catch_up()
     assert counted() == {"timeout": 1}
-    assert counts.report("24h").outcomes == {"timeout": 1}
+    assert statistics.report("24h").outcomes == {"timeout": 1}
 
 
 def test_who_was_overtaken_by_another_process_counts_nothing():
     save(ago(200))
-    state = tallies._begin()
-    tallies.catch_up()
-    assert tallies._step(state, UUID(int=2**128 - 1), recheck=True) is None
+    state = rollups._begin()
+    rollups.catch_up()
+    assert rollups._step(state, UUID(int=2**128 - 1), recheck=True) is None
     assert counted() == {"ok": 1}
 
 
 def test_names_that_no_tool_has_are_not_counted_as_tools():
     save(ago(200, name="made up", target_id=None, outcome="unknown_tool"), ago(201, name="real"))
-    tallies.catch_up()
+    rollups.catch_up()
     assert set(Tally.objects.filter(what="tool").values_list("key", flat=True)) == {"real"}
 
 
-@pytest.mark.parametrize("period", counts.PERIODS)
+@pytest.mark.parametrize("period", statistics.PERIODS)
 def test_a_report_says_the_same_before_and_after_counting(period):
     save(*(ago(40 * number, name=f"tool_{number % 3}", duration_us=1_000 * (number + 1)) for number in range(50)))
-    before = counts.report(period)
-    tallies.catch_up()
-    after = counts.report(period)
+    before = statistics.report(period)
+    rollups.catch_up()
+    after = statistics.report(period)
     assert (before.outcomes, before.tools, before.p95) == (after.outcomes, after.tools, after.p95)
     assert before.live and after.live
     assert before.calls == sum(slot.outcomes.total() for slot in before.slots) > 0
 
 
 def test_when_much_is_not_counted_yet_the_report_says_until_when_it_holds(monkeypatch):
-    monkeypatch.setattr(tallies, "hurry", lambda: None)
+    monkeypatch.setattr(rollups, "hurry", lambda: None)
     save(*(ago(300 + number) for number in range(4)))
-    tallies.catch_up()
-    monkeypatch.setattr(counts, "TAIL", 2)
+    rollups.catch_up()
+    monkeypatch.setattr(statistics, "TAIL", 2)
     save(*(ago(number) for number in range(5)))
-    report = counts.report("7d")
+    report = statistics.report("7d")
     assert (report.live, report.calls) == (False, 4)
-    assert abs(report.counted - times.from_ms(times.now_ms() - tallies.LAG_MS)) < timedelta(seconds=50)
+    assert abs(report.counted - timestamps.from_ms(timestamps.now_ms() - rollups.LAG_MS)) < timedelta(seconds=50)
 
 
 def test_a_percentile_is_within_five_percent():
     took = [1_000 * number for number in range(1, 101)]
     save(*(ago(200 + number, duration_us=value) for number, value in enumerate(took)))
-    found = counts.report("24h").p95 or counts.report("7d").p95
+    found = statistics.report("24h").p95 or statistics.report("7d").p95
     assert found == pytest.approx(95_000, rel=0.05)
 
 
 def test_tallies_of_long_ago_are_forgotten():
     save(ago(200))
-    tallies.catch_up()
-    Tally.objects.update(at=times.from_ms(times.now_ms()) - timedelta(days=tallies.KEEP_DAYS + 2))
-    tallies._forget_old()
+    rollups.catch_up()
+    Tally.objects.update(at=timestamps.from_ms(timestamps.now_ms()) - timedelta(days=rollups.KEEP_DAYS + 2))
+    rollups._forget_old()
     assert not Tally.objects.exists()

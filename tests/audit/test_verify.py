@@ -15,8 +15,11 @@ from django.core import serializers
 from django.core.management import CommandError, call_command
 from django.db import connections
 
-from audit import chain, recorder, verify
-from audit.identifiers import new_id
+from audit import recorder
+from audit.actions import ledger
+from audit.format import chain
+from audit.format.uuid7 import new_id
+from audit.integrity import verify
 from audit.models import Action, Call, Checkpoint, Link, Verification, Writer
 from tests.audit.attempting import call, ending, intent
 from tests.audit.stores import Cluster, RecordStore, opened, postgres_database
@@ -51,8 +54,8 @@ def record(record_store: RecordStore, settings: Any) -> RecordStore:
         await recorder.stop(60)
 
     asyncio.run(calls(6))
-    recorder.action("root", "changed", "tool", "calculate_sum", {"title": "Sum"}, {"title": "Total"})
-    recorder.action("root", "deleted", "grant", "4", {"who": "alice"}, None)
+    ledger.write("root", "changed", "tool", "calculate_sum", {"title": "Sum"}, {"title": "Total"})
+    ledger.write("root", "deleted", "grant", "4", {"who": "alice"}, None)
     asyncio.run(calls(4))
     assert verify.run(keep=False).problems == []
     return record_store
@@ -209,12 +212,12 @@ def test_a_call_that_is_replaced_with_its_digests_made_to_fit_is_found(record: R
 
 
 def _content(pk: Any) -> str:
-    from audit import times
+    from audit.format import timestamps
 
     row = Call.objects.values_list(*chain.BEGIN_COLUMNS, *chain.END_COLUMNS).get(pk=pk)
     values = list(row)
-    values[0], values[16], values[17] = values[0].hex, times.to_ms(values[16]), chain.body_digest(values[17])
-    values[23], values[25] = times.to_ms(values[23]), chain.body_digest(values[25])
+    values[0], values[16], values[17] = values[0].hex, timestamps.to_ms(values[16]), chain.body_digest(values[17])
+    values[23], values[25] = timestamps.to_ms(values[23]), chain.body_digest(values[25])
     return chain.content(values)
 
 
@@ -307,8 +310,8 @@ def test_what_came_after_the_last_checkpoint_is_checked_alone(record: RecordStor
 
 def test_what_retention_took_is_not_missed_and_what_somebody_else_took_is(record: RecordStore) -> None:
     ids = [row.hex for row in Call.objects.order_by("id").values_list("id", flat=True)]
-    recorder.action("retention", "pruned", "calls", "bodies", None, {"what": "bodies", "before": ids[4]})
-    recorder.action("retention", "pruned", "calls", "rows", None, {"what": "rows", "before": ids[2]})
+    ledger.write("retention", "pruned", "calls", "bodies", None, {"what": "bodies", "before": ids[4]})
+    ledger.write("retention", "pruned", "calls", "rows", None, {"what": "rows", "before": ids[2]})
     Call.objects.filter(id__lt=ids[2]).delete()
     for row in Call.objects.filter(id__lt=ids[4]):
         row.arguments = chain.PRUNED + chain.body_digest(row.arguments)
@@ -351,7 +354,7 @@ def test_a_dump_of_sqlite_verifies_in_postgresql(
         await recorder.refuse(intent("nowhere"), recorder.Ending("unknown_tool"))
         await recorder.stop(60)
 
-    recorder.action("root", "changed", "tool", "calculate_sum", {"title": "Sum"}, {"title": "Total"})
+    ledger.write("root", "changed", "tool", "calculate_sum", {"title": "Sum"}, {"title": "Total"})
     asyncio.run(calls())
     dump = serializers.serialize("json", [row for model in MODELS for row in model.objects.all()])
     with postgres_database(cluster) as url, opened(url, tmp_path):

@@ -56,7 +56,7 @@ def work(folder: Path) -> None:
     django.setup()
 
     from audit import recorder
-    from audit.caller import Caller, Credential
+    from audit.types import Caller, Credential
 
     caller = Caller(Credential(1, "load", "token:1", "bench", None, None), "http", "2025-11-25", "127.0.0.1")
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND

@@ -108,7 +108,7 @@ def of_census(rounds: int, only: str) -> dict[str, Measured]:
     from django.test import Client
 
     from audit.models import Call
-    from catalog import snapshot
+    from catalog.policy import snapshot
     from tests.bench import estate, visits
     from toolhub.management.running import spare_what_stays
 
@@ -152,8 +152,8 @@ def of_record(rounds: int, only: str) -> dict[str, Measured]:
     from django.contrib.auth.models import User
     from django.test import Client
 
-    from audit import call_list
     from audit.models import Action, Call
+    from audit.queries import search
     from tests.bench.estate import WORDS, tool_name
 
     client = Client()
@@ -181,7 +181,7 @@ def of_record(rounds: int, only: str) -> dict[str, Measured]:
         return opened("/admin/audit/call/", **query)
 
     def own(*question: Any) -> tuple[int, int]:
-        call_list.page_for_user(chance.choice(users)[0], *question)
+        search.page_for_user(chance.choice(users)[0], *question)
         return 200, 0
 
     def user() -> str:

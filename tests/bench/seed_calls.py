@@ -70,7 +70,7 @@ def rows(count: int, users: Named, tools: Named, moment: Any) -> Iterator[tuple[
 
 
 def seed(count: int, users: Named, tools: Named) -> None:
-    from audit.store import open_store
+    from audit.writing.stores import open_store
 
     store = open_store()
     batch: list[tuple[Any, ...]] = []
@@ -88,7 +88,7 @@ def seed(count: int, users: Named, tools: Named) -> None:
 
 async def record(count: int, users: Named, tools: Named) -> None:
     from audit import recorder
-    from audit.caller import Caller, Credential
+    from audit.types import Caller, Credential
 
     chance = random.Random(7)
     left = iter(range(count))
@@ -127,7 +127,7 @@ def main() -> None:
     from django.core.management import call_command
     from django.db import connection
 
-    from audit import tallies
+    from audit.queries import rollups
     from catalog.models import Tool
 
     started = time.monotonic()
@@ -148,7 +148,7 @@ def main() -> None:
     sys.stdout.write(f"{options.calls:,} calls in {time.monotonic() - started:.0f} s\n")
     sys.stdout.flush()
     started = time.monotonic()
-    tallies.catch_up(600)
+    rollups.catch_up(600)
     with connection.cursor() as cursor:
         # What a year of ordinary use would have taught the planner.
         cursor.execute("ANALYZE")

@@ -28,8 +28,8 @@ def fill() -> dict[str, Any]:
     """People, the example catalogue, a week of calls; one of everything that an address may name."""
     from django.contrib.auth.models import Group, User
 
-    from audit import actions
-    from catalog import catalogue_example
+    from audit.actions import log
+    from catalog.examples import catalogue
     from catalog.models import Tool, Toolset
     from tests import census, factories
     from toolhub.access.models import AccessToken
@@ -43,7 +43,7 @@ def fill() -> dict[str, Any]:
     auditor.groups.add(Group.objects.get(name="auditor"))
     things = census.things(people["alice"])
     User.objects.create_user("demo")
-    catalogue_example.load()
+    catalogue.load()
     analysts = factories.make_group("Analysts", [people["alice"], people["bob"]])
     factories.make_group("Support", [people["charlie"]])
     for toolset in Toolset.objects.exclude(name="Census"):
@@ -56,7 +56,7 @@ def fill() -> dict[str, Any]:
     for name in ("Claude Code on my laptop", "Cursor"):
         AccessToken.objects.issue(people["alice"], name)
     newest = calls(people["alice"], people["bob"])
-    actions.record("enabled", "tool", "calculate_sum")
+    log.record("enabled", "tool", "calculate_sum")
     things |= {"tool": tool.pk, "catalog_tool": tool.pk, "call": newest, "audit_call": newest}
     things["catalog_tool_version"] = tool.history.first().pk
     return {name: str(value) for name, value in things.items()}
@@ -66,7 +66,7 @@ def calls(*users: Any) -> uuid.UUID:
     """A week of calls, most of them fine; the id of the newest."""
     from django.utils import timezone
 
-    from audit.searches import id_at
+    from audit.queries.search import id_at
     from catalog.models import Tool
     from tests.audit import rows
 

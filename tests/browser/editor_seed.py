@@ -37,8 +37,8 @@ def _user(name: str) -> Any:
 
 def tool(name: str) -> dict[str, Any] | None:
     """Its columns as they are stored, who sees it now, and how many versions there are."""
-    from catalog import audience, snapshot
     from catalog.models import Tool
+    from catalog.policy import snapshot, visibility
 
     row = Tool.objects.filter(name=name).first()
     if row is None:
@@ -51,7 +51,7 @@ def tool(name: str) -> dict[str, Any] | None:
         "runner": row.runner,
         "settings": row.settings,
         "enabled": row.enabled,
-        "seen_by": [user for user, _ in audience.of("tool", row.pk).users],
+        "seen_by": [user for user, _ in visibility.of("tool", row.pk).users],
         "versions": row.history.count(),
     }
 

@@ -213,7 +213,7 @@ def everything() -> dict[str, Any]:
     from django.utils import timezone
 
     from audit import outcomes
-    from audit.identifiers import new_id
+    from audit.format.uuid7 import new_id
     from audit.models import Checkpoint, SavedView, Verification
     from catalog.models import Tool, Upstream
     from tests import census, factories

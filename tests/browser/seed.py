@@ -98,7 +98,7 @@ def callers() -> dict[str, Any]:
     """alice with a quick tool and one that takes its time and tells how far it is; bob with nothing."""
     from django.contrib.auth.models import User
 
-    from catalog.functions import lookup
+    from catalog.functions.registry import lookup
     from tests import factories
 
     alice = User.objects.create_user("alice", password=PASSWORD)

@@ -7,12 +7,14 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
-from audit.caller import Caller
 from audit.models import Call
-from catalog import calls, functions, snapshot
-from catalog.channel import Question
+from audit.types import Caller
+from catalog.calls import call_tool
 from catalog.errors import NeedsInput
-from catalog.results import ToolResult
+from catalog.functions import registry
+from catalog.functions.channel import Question
+from catalog.functions.results import ToolResult
+from catalog.policy import snapshot
 from tests import factories
 
 HANDSHAKE, MODERN = "2025-11-25", "2026-07-28"
@@ -64,7 +66,7 @@ def publish(user: Any, *names: str, **fields: Any) -> Any:
     """Rows for registered tool functions, granted to the user; the last one."""
     tool = None
     for name in names:
-        tool = factories.make_tool(**{**functions.tool_row(name), **fields})
+        tool = factories.make_tool(**{**registry.tool_row(name), **fields})
         if user is not None:
             factories.grant(user, tool)
     return tool
@@ -72,7 +74,7 @@ def publish(user: Any, *names: str, **fields: Any) -> Any:
 
 async def call(user: Any, name: str, arguments: Any = None, channel: Any = None, **options: Any) -> ToolResult:
     revision = options.pop("revision", HANDSHAKE)
-    return await calls.call_tool(
+    return await call_tool.call_tool(
         caller(user, revision), name, {} if arguments is None else arguments, channel or Recording(), **options
     )
 

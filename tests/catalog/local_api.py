@@ -11,10 +11,10 @@ from uuid import uuid4
 
 import pytest
 
-from audit.caller import Caller, Credential
-from catalog.context import Context
-from catalog.outgoing import patience
+from audit.types import Caller, Credential
+from catalog.functions.context import Context
 from catalog.runners import registry
+from catalog.runners.http_api import resilience
 from tests.catalog.door import Recording
 
 
@@ -69,13 +69,13 @@ class Api:
 @pytest.fixture
 async def api(settings: Any) -> AsyncIterator[Api]:
     settings.ALLOW_PRIVATE_NETWORKS = ["127.0.0.0/8"]
-    patience.forget()
+    resilience.forget()
     made = Api()
     server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
     made.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     yield made
     server.close()
-    patience.forget()
+    resilience.forget()
 
 
 def context(**secrets: str) -> Context:

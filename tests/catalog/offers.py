@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Literal
 
-from catalog.content import Assistant, EmbeddedResource, Image, Message, ToolError, User
 from catalog.functions import Context, prompt, resource
+from catalog.functions.content import Assistant, EmbeddedResource, Image, Message, ToolError, User
 
 RAN: list[str] = []
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}

@@ -12,8 +12,8 @@ from django.test import Client
 from django.urls import reverse
 
 from audit.models import Action
-from catalog import revision
 from catalog.models import Grant, Limit, Prompt, Resource, StoredResult, Task, Tool, Toolset, Upstream
+from catalog.policy import revision
 from tests import factories
 
 pytestmark = pytest.mark.django_db

@@ -14,7 +14,8 @@ from django.utils.translation import get_language, override
 
 from audit import outcomes, recorder
 from audit.recorder import CannotRecord
-from catalog import calls, snapshot, threads
+from catalog import threads
+from catalog.calls import call_tool
 from catalog.errors import (
     CLIENT_GONE,
     InternalFailure,
@@ -28,6 +29,7 @@ from catalog.errors import (
     UnknownResource,
     UnknownTool,
 )
+from catalog.policy import snapshot
 from tests import factories
 from tests.catalog import tools
 from tests.catalog.door import (
@@ -123,7 +125,9 @@ async def test_a_superuser_without_a_grant_is_refused(root: Any) -> None:
 async def test_a_token_for_other_toolsets_does_not_reach_the_tool(alice: Any) -> None:
     await in_database(publish, alice, "door_add")
     with pytest.raises(UnknownTool):
-        await calls.call_tool(caller(alice, toolset_ids=frozenset({999})), "door_add", {"a": 1, "b": 2}, Recording())
+        await call_tool.call_tool(
+            caller(alice, toolset_ids=frozenset({999})), "door_add", {"a": 1, "b": 2}, Recording()
+        )
     assert (await the_record()).outcome == outcomes.REFUSED
 
 
@@ -134,9 +138,9 @@ async def test_a_name_that_no_tool_can_have_is_refused_and_recorded(alice: Any, 
     with pytest.raises(UnknownTool):
         await call(alice, name, {name: name}, channel)
     with pytest.raises(UnknownResource):
-        await calls.read_resource(caller(alice), name, channel)
+        await call_tool.read_resource(caller(alice), name, channel)
     with pytest.raises(UnknownPrompt):
-        await calls.get_prompt(caller(alice), name, {name: name}, channel)
+        await call_tool.get_prompt(caller(alice), name, {name: name}, channel)
     assert [row.outcome for row in await on_record()] == [outcomes.UNKNOWN_TOOL] * 3
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from catalog import calls, functions
+from catalog.calls import call_tool
 from catalog.errors import InvalidArguments, UnknownPrompt, UnknownResource
+from catalog.functions import registry
 from tests import factories
 from tests.catalog import offers  # noqa: F401 - registers the functions
 from tests.catalog.door import caller, in_database
@@ -18,13 +19,13 @@ OFFER = {"type": "ref/resource", "uri": "offer://{kind}/{number}"}
 
 
 def publish(user: Any) -> None:
-    factories.grant(user, factories.make_prompt(**functions.prompt_row("offer_letter")))
-    row = {"uri": "", **functions.resource_row("offer_template"), "completions": {"number": ["1", "10", "21"]}}
+    factories.grant(user, factories.make_prompt(**registry.prompt_row("offer_letter")))
+    row = {"uri": "", **registry.resource_row("offer_template"), "completions": {"number": ["1", "10", "21"]}}
     factories.grant(user, factories.make_resource(**row))
 
 
 async def complete(user: Any, ref: Any, name: Any, value: Any, **context: Any) -> Any:
-    return await calls.complete(caller(user), ref, {"name": name, "value": value}, context)
+    return await call_tool.complete(caller(user), ref, {"name": name, "value": value}, context)
 
 
 async def test_what_is_not_the_callers_or_not_asked_for_properly_is_refused(alice: Any, bob: Any) -> None:

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from catalog import functions
-from catalog.defaults import compile_fill
+from catalog.functions import registry
+from catalog.schemas.defaults import compile_fill
 from tests import factories
 from tests.catalog.door import call, in_database, text
 
 SEEN: list[dict[str, Any]] = []
 
 
-@functions.tool(name="defaults_echo", input_schema={"type": "object"})
+@registry.tool(name="defaults_echo", input_schema={"type": "object"})
 async def echo(**arguments: Any) -> str:
     SEEN.append(arguments)
     return ", ".join(f"{name}={value}" for name, value in sorted(arguments.items()))

@@ -13,11 +13,12 @@ from django.test import Client
 from django.urls import reverse
 
 from audit.models import Action
-from catalog import editor_admin, loader
+from catalog.admin.editor import views
 from catalog.models import Grant, Limit, Tool
+from catalog.policy import loader
 from tests import factories
 from tests.catalog.test_admin import tool_form
-from toolhub.wire.answers import shape
+from toolhub.wire.shapes import shape
 
 pytestmark = pytest.mark.django_db
 NEW = "admin:catalog_tool_look_new"
@@ -316,7 +317,7 @@ def test_duplicating_needs_the_permissions_of_saving(alice: User) -> None:
     assert client_of(alice, "view_tool", "add_tool").post(address, {"name": "another"}).status_code == 403
     assert client_of(alice, "add_tool").get(address).status_code == 403
     assert Tool.objects.count() == 1
-    assert set(vars(editor_admin.duplicate(tool, "another"))) >= {"settings"}
+    assert set(vars(views.duplicate(tool, "another"))) >= {"settings"}
 
 
 # --- versions --------------------------------------------------------------------------------------------------------

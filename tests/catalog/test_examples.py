@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
-from catalog import calls, catalogue_apis, catalogue_example, functions, workspace
+from catalog import workspace
+from catalog.calls import call_tool
 from catalog.errors import ToolError, UnknownTool
+from catalog.examples import apis, catalogue
+from catalog.functions import registry
 from catalog.models import Grant, Limit, Prompt, Resource, Tool, Toolset
 from tests.catalog.door import Recording, call, caller, in_database, text
 from tests.factories import grant
@@ -28,7 +31,7 @@ def folder(settings: Any, tmp_path: Path) -> Path:
 
 
 def run(name: str, **arguments: Any) -> Any:
-    return functions.lookup("tool", name).call(**arguments)
+    return registry.lookup("tool", name).call(**arguments)
 
 
 OUTSIDE = [
@@ -202,7 +205,7 @@ async def test_programs_and_the_sample_database_are_there_for_whom_they_are_gran
     settings.COMMANDS = ["date", "uname", "wc", "ls"]
 
     def load() -> None:
-        catalogue_example.load("alice")
+        catalogue.load("alice")
         Tool.objects.update(timeout=120)  # a program starts late on a machine that is busy with other tests
 
     await in_database(load)
@@ -226,7 +229,7 @@ async def test_programs_and_the_sample_database_are_there_for_whom_they_are_gran
 @pytest.mark.django_db
 def test_programs_are_off_until_they_are_listed(settings: Any, folder: Path) -> None:
     settings.COMMANDS = []
-    catalogue_example.load("alice")
+    catalogue.load("alice")
     assert not Tool.objects.get(name="execute_command").enabled
 
 
@@ -245,10 +248,10 @@ def test_a_setting_is_added_once_and_a_log_entry_every_time(folder: Path) -> Non
 
 @pytest.mark.django_db(transaction=True)
 async def test_the_example_catalogue_is_made_once_and_works_for_its_user(folder: Path, alice: Any, bob: Any) -> None:
-    await in_database(catalogue_example.load, "alice")
-    assert await Tool.objects.acount() == len(catalogue_example.TOOLS) + 3 + len(catalogue_apis.TOOLS)
+    await in_database(catalogue.load, "alice")
+    assert await Tool.objects.acount() == len(catalogue.TOOLS) + 3 + len(apis.TOOLS)
     assert text(await call(alice, "calculate_sum", {"a": 1, "b": 2})) == "3"
-    arguments = {"path": catalogue_example.SAMPLE_PATH, "column": "revenue", "operation": "average"}
+    arguments = {"path": catalogue.SAMPLE_PATH, "column": "revenue", "operation": "average"}
     average = await call(alice, "analyze_csv", arguments)
     assert average.structured is not None and average.structured["result"] == pytest.approx(378.416666)
     channel = Recording()
@@ -261,14 +264,14 @@ async def test_the_example_catalogue_is_made_once_and_works_for_its_user(folder:
             await call(alice, name, {"path": "x"})
     with pytest.raises(UnknownTool):
         await call(bob, "calculate_sum", {"a": 1, "b": 2})
-    guide = await calls.read_resource(caller(alice), "toolhub-examples://guide", Recording())
+    guide = await call_tool.read_resource(caller(alice), "toolhub-examples://guide", Recording())
     assert guide.contents[0]["mimeType"] == "text/markdown" and "calculate_sum" in guide.contents[0]["text"]
     run("write_file", path="note.txt", content="remember {braces}")
-    note = await calls.read_resource(caller(alice), "workspace://note.txt", Recording())
+    note = await call_tool.read_resource(caller(alice), "workspace://note.txt", Recording())
     assert note.contents[0]["text"] == "remember {braces}"
-    explained = await calls.get_prompt(caller(alice), "explain_file", {"path": "note.txt"}, Recording())
+    explained = await call_tool.get_prompt(caller(alice), "explain_file", {"path": "note.txt"}, Recording())
     assert "remember {braces}" in explained.messages[0]["content"]["text"]
-    suggested = await calls.complete(
+    suggested = await call_tool.complete(
         caller(alice), {"type": "ref/prompt", "name": "explain_file"}, {"name": "path", "value": "no"}, {}
     )
     assert suggested[0] == ["note.txt"]
@@ -276,13 +279,13 @@ async def test_the_example_catalogue_is_made_once_and_works_for_its_user(folder:
 
 @pytest.mark.django_db
 def test_loading_again_brings_nothing_back_that_an_administrator_took_away(alice: Any) -> None:
-    catalogue_example.load("alice")
+    catalogue.load("alice")
     assert [limit.rate for limit in Limit.objects.all()] == ["6/m"]
     assert Limit.objects.get().tool == Tool.objects.get(name="long_task")
     Grant.objects.all().delete()
     Tool.objects.get(name="add_log").delete()
     Tool.objects.filter(name="read_file").update(description="Mine.")
-    catalogue_example.load("alice")
+    catalogue.load("alice")
     assert not Grant.objects.exists() and not Tool.objects.filter(name="add_log").exists()
     assert Tool.objects.get(name="read_file").description == "Mine."
     counted = (Toolset.objects.count(), Resource.objects.count(), Prompt.objects.count(), Limit.objects.count())
@@ -290,8 +293,8 @@ def test_loading_again_brings_nothing_back_that_an_administrator_took_away(alice
 
 
 def test_every_parameter_of_every_example_is_described_and_bounded() -> None:
-    rows = [functions.tool_row(name) for name in catalogue_example.TOOLS]
-    for row in (*rows, *catalogue_apis.TOOLS):
+    rows = [registry.tool_row(name) for name in catalogue.TOOLS]
+    for row in (*rows, *apis.TOOLS):
         assert len(row["description"]) > 60 and None not in (row["read_only"], row["idempotent"], row["open_world"])
         assert row["input_schema"]["additionalProperties"] is False
         for parameter in row["input_schema"]["properties"].values():

@@ -16,7 +16,8 @@ from django.core.management import CommandError, call_command
 from django.utils.translation import override
 
 from audit.models import Action
-from catalog import catalogue_example, quarantine
+from catalog import quarantine
+from catalog.examples import catalogue
 from catalog.exchange import files
 from catalog.exchange.kinds import KINDS
 from catalog.models import Grant, ImportedDocument, Limit, Prompt, Resource, Secret, Tool, Toolset, Upstream
@@ -114,7 +115,7 @@ def test_a_file_that_is_not_there_is_said_in_a_sentence(tmp_path: Path) -> None:
 
 def furnish(alice: User) -> None:
     """One of everything, with text that is hard to write."""
-    catalogue_example.load(alice.username)
+    catalogue.load(alice.username)
     secret = Secret(name="forge_token", description="From the forge.\n  Second line: 1e5")
     secret.enter("hunter2-hunter2")
     secret.save()

@@ -14,11 +14,11 @@ from django.core import checks
 from pydantic import BaseModel, Field
 
 from audit import outcomes
-from catalog import functions
-from catalog.context import Context, SyncContext
 from catalog.errors import ClientLacks, InvalidArguments, NeedsInput, ProtocolError
-from catalog.questions import Elicit
-from catalog.signatures import derive, derive_arguments
+from catalog.functions import registry
+from catalog.functions.context import Context, SyncContext
+from catalog.functions.elicitation import Elicit
+from catalog.functions.signatures import derive, derive_arguments
 from tests.catalog import tools
 from tests.catalog.door import MODERN, Recording, call, in_database, on_record, publish, text, the_record
 
@@ -41,7 +41,7 @@ class Place(BaseModel):
 def test_two_functions_cannot_share_a_name() -> None:
     with pytest.raises(ValueError, match="two functions"):
 
-        @functions.tool("door_add")
+        @registry.tool("door_add")
         async def another(a: int) -> int:
             return a
 
@@ -61,12 +61,12 @@ def test_a_module_that_cannot_be_imported_is_a_problem_and_does_not_take_the_oth
     module = types.ModuleType("door_good_module")
     sys.modules["door_good_module"] = module
     settings.TOOL_MODULES = ["no.such.module", "door_good_module"]
-    assert "ModuleNotFoundError" in functions.problems()["no.such.module"]
-    assert "door_good_module" not in functions.problems()
+    assert "ModuleNotFoundError" in registry.problems()["no.such.module"]
+    assert "door_good_module" not in registry.problems()
     reported = [message for message in checks.run_checks() if message.id == "catalog.E002"]
     assert len(reported) == 1 and "no.such.module" in reported[0].msg and reported[0].hint
     with pytest.raises(LookupError, match="door_good_module"):
-        functions.lookup("tool", "never_registered")
+        registry.lookup("tool", "never_registered")
 
 
 # --- what a signature says -------------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ async def test_a_client_that_declared_nothing_is_never_asked(alice: Any) -> None
 def _context(channel: Any, revision: str = "2025-11-25") -> Context:
     from uuid import uuid4
 
-    from audit.caller import Caller, Credential
+    from audit.types import Caller, Credential
 
     credential = Credential(1, "alice", "token:1", "laptop", None, None)
     return Context(Caller(credential, "http", revision, "192.0.2.1"), channel, "x", uuid4())

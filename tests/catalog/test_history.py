@@ -9,8 +9,8 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
-from catalog import revision
 from catalog.models import Tool
+from catalog.policy import revision
 from tests import factories
 from tests.catalog.test_admin import tool_form
 

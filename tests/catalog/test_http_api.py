@@ -14,10 +14,10 @@ import pytest
 
 from audit import outcomes
 from catalog.errors import ToolError
-from catalog.json_path import parse_path, select
-from catalog.outgoing import patience
-from catalog.results import produce
+from catalog.functions.results import produce
 from catalog.runners import registry
+from catalog.runners.http_api import resilience
+from catalog.runners.http_api.json_path import parse_path, select
 from tests import factories
 from tests.catalog.door import call, in_database, text, the_record
 from tests.catalog.local_api import Api, ask, context
@@ -518,10 +518,10 @@ class Clock:
 
 def test_pauses_grow_differ_and_follow_what_the_host_asks() -> None:
     for attempt, longest in ((0, 0.2), (1, 0.4), (2, 0.8), (4, 3.2), (9, 5.0)):
-        found = {patience.pause(attempt) for _ in range(50)}
+        found = {resilience.pause(attempt) for _ in range(50)}
         assert len(found) > 1 and min(found) >= longest / 2 and max(found) <= longest
-    assert patience.pause(0, "7") == 7.0
-    assert patience.pause(0, "Wed, 21 Oct 2026 07:28:00 GMT") <= 0.2
+    assert resilience.pause(0, "7") == 7.0
+    assert resilience.pause(0, "Wed, 21 Oct 2026 07:28:00 GMT") <= 0.2
 
 
 async def test_a_host_that_keeps_failing_is_left_alone_and_then_tried_by_one_call(api: Api) -> None:
@@ -534,7 +534,7 @@ async def test_a_host_that_keeps_failing_is_left_alone_and_then_tried_by_one_cal
         with pytest.raises(ToolError, match=r"127.0.0.1 failed 3 times in a row .* Try again in 3\d\d\d s"):
             await ask(settings | {"url": f"{api.url}{path}"})
     assert len(api.seen) == 3
-    guard = patience.breaker(f"{api.url}", "127.0.0.1")
+    guard = resilience.breaker(f"{api.url}", "127.0.0.1")
     assert guard.is_open
     guard.opened_until = time.monotonic()
     probe = asyncio.ensure_future(ask(settings | {"url": f"{api.url}/hold", "timeout": 30}))
@@ -565,7 +565,7 @@ async def test_calls_beyond_the_cap_wait_and_are_then_told_that_the_tool_is_busy
         await run({}, context())
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
-    slots = patience.Slots(1, 60)
+    slots = resilience.Slots(1, 60)
     assert slots.take() and not slots.take()
     waiting, leaving = asyncio.ensure_future(slots.wait()), asyncio.ensure_future(slots.wait())
     await asyncio.sleep(0)

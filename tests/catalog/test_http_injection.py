@@ -14,8 +14,9 @@ import pytest
 
 from catalog.errors import ToolError
 from catalog.openapi import importing
-from catalog.upstreams import connection, discovery
-from catalog.upstreams.failures import UpstreamError
+from catalog.runners.upstream_mcp import connection
+from catalog.runners.upstream_mcp.failures import UpstreamError
+from catalog.upstreams import discovery
 from tests.catalog.local_api import Api, ask
 from tests.catalog.local_api import api as api
 from tests.test_egress import NASTY

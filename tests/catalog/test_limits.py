@@ -14,8 +14,8 @@ from django.core.cache.backends.redis import RedisCache
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisAway
 
-from catalog import limit_cache, limits
-from catalog.definitions import ToolDefinition
+from catalog.policy import limit_cache, limits
+from catalog.policy.definitions import ToolDefinition
 from tests import factories
 from tests.conftest import missing
 
@@ -153,7 +153,11 @@ def test_in_redis_too_two_hundred_tries_at_once_admit_exactly_twenty(
         missing("redis", f"no server at {address}: {error}")
     # Not the one of the process, which an earlier test may have left open for seconds.
     monkeypatch.setattr(limit_cache, "breaker", limit_cache.Breaker())
-    limit_cache_settings = {"BACKEND": "catalog.limit_cache.LimitCache", "LOCATION": address, "KEY_PREFIX": uuid4().hex}
+    limit_cache_settings = {
+        "BACKEND": "catalog.policy.limit_cache.LimitCache",
+        "LOCATION": address,
+        "KEY_PREFIX": uuid4().hex,
+    }
     settings.CACHES = {**settings.CACHES, "limits": limit_cache_settings}
     factories.limit("20/d", factories.make_tool())
     shop, start = Shop(), threading.Barrier(20)
@@ -205,7 +209,7 @@ class TestWithoutRedis:
         monkeypatch.setattr(limit_cache, "breaker", limit_cache.Breaker())
         settings.CACHES = {
             **settings.CACHES,
-            "limits": {"BACKEND": "catalog.limit_cache.LimitCache", "LOCATION": "redis://127.0.0.1:1/0"},
+            "limits": {"BACKEND": "catalog.policy.limit_cache.LimitCache", "LOCATION": "redis://127.0.0.1:1/0"},
         }
         return asked
 

@@ -14,7 +14,8 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import translation
 
-from catalog import catalogue_example, lint
+from catalog import lint
+from catalog.examples import catalogue
 from catalog.models import Prompt, Tool
 from tests import factories
 from tests.catalog.test_admin import tool_form
@@ -145,7 +146,7 @@ def test_checktools_lists_the_advice_and_ends_well() -> None:
 
 @pytest.mark.django_db
 def test_there_is_nothing_to_advise_on_the_example_catalogue(alice: User) -> None:
-    catalogue_example.load(alice.username)
+    catalogue.load(alice.username)
     out = StringIO()
     call_command("checktools", "--json", stdout=out)
     found = json.loads(out.getvalue())

@@ -12,8 +12,9 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from catalog import past, snapshot
+from catalog.calls import history
 from catalog.models import Tool
+from catalog.policy import snapshot
 from tests import factories
 from tests.audit import rows
 
@@ -33,21 +34,21 @@ def test_the_version_with_the_recorded_hash_is_found_behind_later_ones(root: Use
     tool.save()
     second = hash_of("tool", tool)
     now = timezone.now()
-    first = past.definition_at("tools/call", tool.pk, digest, now)
+    first = history.definition_at("tools/call", tool.pk, digest, now)
     assert first is not None and first.exact and json.loads(first.text)["description"] == "The first wording."
-    found = past.definition_at("tools/call", tool.pk, second, now)
+    found = history.definition_at("tools/call", tool.pk, second, now)
     assert found is not None and found.exact and found.by == "root" and "The second wording." in found.text
 
 
 def test_only_what_clients_were_shown_is_told() -> None:
     tool = factories.make_tool(runner="http_api", settings={"url": "https://internal.example.com/"})
-    found = past.definition_at("tools/call", tool.pk, hash_of("tool", tool), timezone.now())
+    found = history.definition_at("tools/call", tool.pk, hash_of("tool", tool), timezone.now())
     assert found is not None and found.exact and "internal.example.com" not in found.text
 
 
 def test_a_hash_that_history_does_not_know_gives_the_newest_version_and_says_so() -> None:
     tool = factories.make_tool()
-    found = past.definition_at("tools/call", tool.pk, "0" * 64, timezone.now())
+    found = history.definition_at("tools/call", tool.pk, "0" * 64, timezone.now())
     assert found is not None and not found.exact
 
 
@@ -57,15 +58,15 @@ def test_prompts_resources_and_what_was_deleted_have_a_past_too() -> None:
     known = [(method, row.pk, hash_of(kind, row)) for method, kind, row in wanted]
     Tool.objects.all().delete()
     for method, pk, digest in known:
-        found = past.definition_at(method, pk, digest, timezone.now())
+        found = history.definition_at(method, pk, digest, timezone.now())
         assert found is not None and found.exact, method
 
 
 @pytest.mark.parametrize("method", ["tools/call", "tasks/get", ""])
 def test_before_its_time_and_for_what_is_none_nothing_is_known(method: str) -> None:
     tool = factories.make_tool()
-    assert past.definition_at(method, tool.pk, "0" * 64, timezone.now() - timedelta(days=1)) is None
-    assert past.definition_at(method, tool.pk + 999, "0" * 64, timezone.now()) is None
+    assert history.definition_at(method, tool.pk, "0" * 64, timezone.now() - timedelta(days=1)) is None
+    assert history.definition_at(method, tool.pk + 999, "0" * 64, timezone.now()) is None
 
 
 def test_the_auditor_reads_it_beside_the_call_and_compares_two(alice: User) -> None:

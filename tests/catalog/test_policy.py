@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog import policy
-from catalog.definitions import GrantRule, Member, Snapshot, ToolDefinition, fill
-from catalog.policy import Who
+from catalog.policy import rules as policy
+from catalog.policy.definitions import GrantRule, Member, Snapshot, ToolDefinition, fill
+from catalog.policy.rules import Who
 from tests.bounded import bounded
 
 ALICE, BOB, GONE = 1, 2, 3

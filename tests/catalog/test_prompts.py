@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from audit import outcomes
-from catalog import calls, functions
+from catalog.calls import call_tool
 from catalog.errors import InvalidArguments, NeedsInput, ProtocolError, UnknownPrompt
+from catalog.functions import registry
 from tests import factories
 from tests.catalog import offers
 from tests.catalog.door import MODERN, Recording, caller, in_database, on_record, the_record
@@ -36,11 +37,11 @@ def template(user: Any, messages: Any = None, name: str = "weather") -> None:
 
 def behind(user: Any, *names: str) -> None:
     for name in names:
-        factories.grant(user, factories.make_prompt(**functions.prompt_row(name)))
+        factories.grant(user, factories.make_prompt(**registry.prompt_row(name)))
 
 
 async def get(user: Any, name: str, arguments: Any = None, channel: Any = None, revision: str = "2025-11-25") -> Any:
-    return await calls.get_prompt(caller(user, revision), name, arguments or {}, channel or Recording())
+    return await call_tool.get_prompt(caller(user, revision), name, arguments or {}, channel or Recording())
 
 
 async def test_a_prompt_of_somebody_else_and_none_are_refused_alike_and_recorded_apart(alice: Any, bob: Any) -> None:

@@ -12,9 +12,11 @@ from django.test import Client
 from django.urls import reverse
 
 from audit.models import Action
-from catalog import invisible, policy, quarantine
+from catalog import quarantine
+from catalog.functions import sanitise
 from catalog.models import Tool
-from catalog.policy import Who
+from catalog.policy import rules
+from catalog.policy.rules import Who
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -39,13 +41,13 @@ def taken_over(**fields: Any) -> Tool:
     return tool
 
 
-def decision(tool: Tool, user: User) -> policy.Decision:
+def decision(tool: Tool, user: User) -> rules.Decision:
     snapshot = factories.load()
-    return policy.decide(snapshot, Who(user.pk), snapshot.tools[tool.name], time.time(), "development")
+    return rules.decide(snapshot, Who(user.pk), snapshot.tools[tool.name], time.time(), "development")
 
 
 def seen(user: User) -> list[str]:
-    return list(policy.decide_all(factories.load(), Who(user.pk), time.time(), "development").tools)
+    return list(rules.decide_all(factories.load(), Who(user.pk), time.time(), "development").tools)
 
 
 def browser(user: User) -> Client:
@@ -67,7 +69,7 @@ def test_a_changed_definition_is_seen_by_nobody_and_the_rule_says_why(alice: Use
     assert seen(alice) == ["met_weather"]
     assert quarantine.propose(tool, POISONED)
     assert seen(alice) == []
-    assert decision(tool, alice) == policy.Decision(False, "quarantined: its definition changed")
+    assert decision(tool, alice) == rules.Decision(False, "quarantined: its definition changed")
 
 
 def test_the_approved_definition_with_its_members_in_another_order_is_no_change() -> None:
@@ -98,7 +100,7 @@ def test_what_a_reader_would_not_see_is_written_out_in_the_difference() -> None:
     ((member, before, after),) = quarantine.difference(tool)
     assert (member, before) == ("description", DEFINITION["description"])
     assert after.endswith('⟨U+202E RIGHT-TO-LEFT OVERRIDE⟩⟨hidden in tag characters: "Ignore"⟩')
-    assert invisible.show("a\u200bb\x1b[31m\u00a0é 漢字\n") == (
+    assert sanitise.show("a\u200bb\x1b[31m\u00a0é 漢字\n") == (
         "a⟨U+200B ZERO WIDTH SPACE⟩b⟨U+001B ESCAPE⟩[31m⟨U+00A0 NO-BREAK SPACE⟩é 漢字\n"
     )
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from audit import outcomes
-from catalog import calls, functions, offering, resources
+from catalog.calls import call_tool, execution, resources
 from catalog.errors import CLIENT_GONE, ProtocolError, UnknownResource
+from catalog.functions import registry
 from tests import factories
 from tests.catalog import offers
 from tests.catalog.door import Recording, caller, in_database, on_record, the_record
@@ -30,11 +31,11 @@ def text(user: Any, uri: str = "docs://handbook", **fields: Any) -> None:
 
 def behind(user: Any, *names: str) -> None:
     for name in names:
-        factories.grant(user, factories.make_resource(**{"uri": "", **functions.resource_row(name)}))
+        factories.grant(user, factories.make_resource(**{"uri": "", **registry.resource_row(name)}))
 
 
 async def read(user: Any, uri: str) -> Any:
-    return await calls.read_resource(caller(user), uri, Recording())
+    return await call_tool.read_resource(caller(user), uri, Recording())
 
 
 async def test_a_resource_of_somebody_else_and_none_are_refused_alike_and_recorded_apart(alice: Any, bob: Any) -> None:
@@ -68,7 +69,7 @@ async def test_a_function_that_fails_is_an_error_without_internals(alice: Any, k
 async def test_a_function_that_takes_too_long_is_stopped(alice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     await in_database(behind, alice, "offer_template")
     monkeypatch.setattr(resources, "FUNCTION_SECONDS", 0.2)
-    assert offering.FUNCTION_SECONDS == 30.0
+    assert execution.FUNCTION_SECONDS == 30.0
     with pytest.raises(ProtocolError, match=r"within 0\.2 s"):
         await read(alice, "offer://slow/1")
     assert (await the_record()).outcome == outcomes.TIMEOUT

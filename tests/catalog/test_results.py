@@ -11,12 +11,14 @@ from uuid import uuid4
 
 import pytest
 
-from audit import outcomes, redaction
+from audit import outcomes
 from audit.models import Call
-from catalog import calls, recording, stored, threads
+from audit.redaction import redactor
+from catalog import threads
+from catalog.calls import call_tool, recording, stored_results
 from catalog.errors import UnknownResource
-from catalog.harmless import harmless, note
-from catalog.results import BadResult, clean_name, clean_text, produce, size_of
+from catalog.functions.results import BadResult, clean_name, clean_text, produce, size_of
+from catalog.functions.sanitise import harmless, note
 from tests.catalog import tools
 from tests.catalog.door import Recording, call, caller, in_database, on_record, publish, text, the_record
 from tests.waiting import eventually
@@ -94,11 +96,11 @@ async def test_a_large_result_is_kept_for_its_user_alone_and_linked_to(alice: An
     sentence, link = result.content
     assert "200000 bytes" in sentence["text"] and sentence["text"].count("t" * 400) == 1
     assert link["type"] == "resource_link" and link["size"] == 200_000 and link["uri"] in sentence["text"]
-    read = await calls.read_resource(caller(alice), link["uri"], Recording())
+    read = await call_tool.read_resource(caller(alice), link["uri"], Recording())
     assert read.contents == [{"uri": link["uri"], "mimeType": "text/plain", "text": "t" * 200_000}]
-    for user, uri in ((bob, link["uri"]), (alice, f"{stored.PREFIX}{uuid4()}"), (alice, link["uri"] + "0")):
+    for user, uri in ((bob, link["uri"]), (alice, f"{stored_results.PREFIX}{uuid4()}"), (alice, link["uri"] + "0")):
         with pytest.raises(UnknownResource):
-            await calls.read_resource(caller(user), uri, Recording())
+            await call_tool.read_resource(caller(user), uri, Recording())
 
 
 async def test_a_cap_counts_bytes_and_not_characters(alice: Any) -> None:
@@ -112,7 +114,7 @@ async def test_a_large_image_is_moved_out_and_the_rest_stays(alice: Any) -> None
     result = await call(alice, "door_large", {"size": 9000, "kind": "image"})
     assert [block["type"] for block in result.content] == ["text", "resource_link", "text"]
     assert result.content[2]["text"] == "small"
-    read = await calls.read_resource(caller(alice), result.content[1]["uri"], Recording())
+    read = await call_tool.read_resource(caller(alice), result.content[1]["uri"], Recording())
     assert base64.b64decode(read.contents[0]["blob"]) == tools.PNG + b"i" * 8992
     assert read.contents[0]["mimeType"] == "image/png"
 
@@ -122,7 +124,7 @@ async def test_large_structured_content_is_moved_out_and_an_error_where_it_was_p
     free = await call(alice, "door_large", {"size": 9000, "kind": "structured"})
     assert free.structured is None and not free.is_error
     uri = free.content[1]["uri"]
-    read = await calls.read_resource(caller(alice), uri, Recording())
+    read = await call_tool.read_resource(caller(alice), uri, Recording())
     assert json.loads(read.contents[0]["text"]) == {"body": "s" * 9000}
     assert read.contents[0]["mimeType"] == "application/json"
     promised = await call(alice, "door_large_weather", {"size": 9000})
@@ -137,7 +139,7 @@ async def test_a_large_result_is_cut_off_visibly_when_it_cannot_be_kept(
     async def full(*args: Any, **options: Any) -> str:
         raise OSError("disk full")
 
-    monkeypatch.setattr(stored, "put", full)
+    monkeypatch.setattr(stored_results, "put", full)
     result = await call(alice, "door_large", {"size": 50_000})
     assert len(result.content) == 1 and "was cut off" in text(result) and len(text(result)) < 2000
 
@@ -146,7 +148,7 @@ async def test_the_record_keeps_the_beginning_of_a_long_result_and_the_digest_of
     await in_database(publish, alice, "door_echo", max_argument_bytes=1_000_000)
     for size in (100_000, 500_000):
         result = await call(alice, "door_echo", {"value": "v" * size})
-        whole = redaction.canonical({"content": result.content})
+        whole = redactor.canonical({"content": result.content})
         row = await Call.objects.aget(id=result.call_id)
         assert row.result == whole[:65_536] and row.result_bytes == len(whole)
         assert row.result_sha256 == hashlib.sha256(whole.encode()).hexdigest()

@@ -8,8 +8,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import translation
 
-from catalog import rule_words
 from catalog.models import Grant, Limit
+from catalog.policy import messages
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -33,13 +33,13 @@ def rules(alice: User) -> list[Grant | Limit]:
 def test_in_english_every_rule_reads_as_it_stands_on_record(alice: User) -> None:
     made = rules(alice)
     assert len(made) == 28
-    assert [rule_words.said(str(rule)) for rule in made] == [str(rule) for rule in made]
+    assert [messages.said(str(rule)) for rule in made] == [str(rule) for rule in made]
 
 
 def test_in_another_language_every_rule_is_in_that_language(alice: User) -> None:
     made = rules(alice)
     with translation.override("zh-hans"):
-        said = [rule_words.said(str(rule)) for rule in made]
+        said = [messages.said(str(rule)) for rule in made]
     assert not [text for text in said if any(word in text for word in ("Grant", "Limit", " to ", " for each", " on "))]
     allowed = next(rule for rule in made if isinstance(rule, Grant) and rule.user and rule.toolset)
     assert f"授权 {allowed.pk}：允许用户 alice 使用工具集 Files for all" in said
@@ -59,9 +59,9 @@ def test_in_another_language_every_rule_is_in_that_language(alice: User) -> None
 )
 def test_what_can_be_read_in_two_ways_or_not_at_all_is_left_as_it_stands(rule: str) -> None:
     with translation.override("zh-hans"):
-        assert rule_words.said(rule) == rule
+        assert messages.said(rule) == rule
 
 
 def test_what_and_whom_of_a_grant_are_told_as_in_its_sentence(alice: User) -> None:
     for grant in (rule for rule in rules(alice) if isinstance(rule, Grant)):
-        assert str(grant) == f"Grant {grant.pk}: {grant.effect} {rule_words.what(grant)} to {rule_words.whom(grant)}"
+        assert str(grant) == f"Grant {grant.pk}: {grant.effect} {messages.what(grant)} to {messages.whom(grant)}"

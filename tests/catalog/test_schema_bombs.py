@@ -15,8 +15,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 
-from catalog import schemas
 from catalog.models import Tool
+from catalog.schemas import validator
 from tests import factories
 from tests.catalog import door
 from tests.catalog.test_schemas import doubling, prop
@@ -81,7 +81,7 @@ CLEAN |= {"a slow pattern", "a slow pattern many times", "names that match slowl
 def test_a_bomb_is_not_saved_and_the_refusal_says_what_it_is(name: str, schema: Any) -> None:
     if "deep" in schema:
         with pytest.raises((ValidationError, RecursionError)):
-            schemas.check(json.loads(schema["deep"]))
+            validator.check(json.loads(schema["deep"]))
         return
     for fields in ({"input_schema": schema}, {"input_schema": {"type": "object"}, "output_schema": schema}):
         row = Tool(name="bomb", description="Does it.", runner="python_function", settings={"function": "x"}, **fields)
@@ -105,13 +105,13 @@ def test_a_check_ends_in_a_quarter_of_a_second_of_processor_time_whatever_was_st
 ) -> None:
     if "deep" in schema:
         return  # such a schema is not even read, see below
-    check = schemas.Check(schema)
+    check = validator.Check(schema)
     began = time.thread_time()
     check(value)
     # Patterns run outside of Python's own thread of work; what they cost is bounded by counting.
     assert time.thread_time() - began < 1.0
     began = time.thread_time()
-    check(value, schemas.LOOP_SECONDS)
+    check(value, validator.LOOP_SECONDS)
     assert time.thread_time() - began < 0.5
 
 

@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from catalog import schemas
-from catalog.checking import repetition, shapes
-from catalog.checking.flat import compile_flat
-from catalog.checking.full import compile_full
+from catalog.schemas import metaschema, redos, validator
+from catalog.schemas.fast import compile_flat
+from catalog.schemas.full import compile_full
 from tests.bounded import bounded
 
 OBJECT: dict[str, Any] = {"type": "object"}
@@ -135,16 +134,16 @@ ACCEPTED: list[dict[str, Any]] = [
 @pytest.mark.parametrize(("what", "schema", "expected"), REFUSED, ids=[row[0] for row in REFUSED])
 def test_a_schema_that_breaks_a_rule_is_refused_with_the_reason(what: str, schema: Any, expected: str) -> None:
     with pytest.raises(ValidationError) as caught:
-        schemas.check(schema)
+        validator.check(schema)
     assert expected in " ".join(caught.value.messages)
     with translation.override("zh-hans"), pytest.raises(ValidationError) as caught:
-        schemas.check(schema)
+        validator.check(schema)
     assert re.search(r"[\u4e00-\u9fff]", caught.value.messages[0])
 
 
 @pytest.mark.parametrize("schema", ACCEPTED)
 def test_a_sound_schema_is_accepted(schema: dict[str, Any]) -> None:
-    schemas.check(schema)
+    validator.check(schema)
 
 
 SENTENCES: list[tuple[dict[str, Any], Any, str]] = [
@@ -203,27 +202,27 @@ def test_patterns_that_would_run_for_hours_answer() -> None:
         {**OBJECT, "patternProperties": {evil: {}}, "additionalProperties": False},
         prop({"type": "object", "propertyNames": {"pattern": evil}}),
     ):
-        check = schemas.validator(json.dumps(schema), schema)
+        check = validator.validator(json.dumps(schema), schema)
         assert check({"a": text if schema.get("properties", {}).get("a", {}).get("pattern") else {text: 1}, text: 1})
 
 
 def test_a_long_list_of_unique_things_answers() -> None:
     schema = prop({"type": "array", "uniqueItems": True})
-    check = schemas.validator("unique", schema)
+    check = validator.validator("unique", schema)
     items: list[Any] = [{"n": number, "deep": [number]} for number in range(8_000)]
     assert check({"a": items}, 30.0) is None
-    assert check({"a": [*items, {"deep": [7.0], "n": 7}]}, 30.0) != schemas.TOO_MUCH
+    assert check({"a": [*items, {"deep": [7.0], "n": 7}]}, 30.0) != validator.TOO_MUCH
     assert check({"a": [1, True, "1", [1], {"1": 1}]}) is None
 
 
 def test_a_schema_that_multiplies_over_nested_values_gives_up() -> None:
     child = {"type": "object", "properties": {"c": {"$ref": "#/$defs/x"}}}
     schema = {**OBJECT, "$defs": {"x": {"allOf": [child, child, child]}}, "properties": {"c": {"$ref": "#/$defs/x"}}}
-    schemas.check(schema)
+    validator.check(schema)
     value: dict[str, Any] = {}
     for _ in range(40):
         value = {"c": value}
-    assert schemas.validator("multiplies", schema)(value) == schemas.TOO_MUCH
+    assert validator.validator("multiplies", schema)(value) == validator.TOO_MUCH
 
 
 def test_draft_07_is_judged_by_its_own_rules() -> None:
@@ -231,14 +230,14 @@ def test_draft_07_is_judged_by_its_own_rules() -> None:
         "$schema": "http://json-schema.org/draft-07/schema#",
         **prop({"type": "array", "items": [{"type": "integer"}], "additionalItems": False}),
     }
-    schemas.check(schema)
-    check = schemas.validator("draft-07", schema)
+    validator.check(schema)
+    check = validator.validator("draft-07", schema)
     assert check({"a": [1]}) is None
     assert check({"a": [1, 2]})
 
 
 def test_a_validator_is_compiled_once() -> None:
-    assert schemas.validator("once", OBJECT) is schemas.validator("once", OBJECT)
+    assert validator.validator("once", OBJECT) is validator.validator("once", OBJECT)
 
 
 BAD = [
@@ -284,12 +283,12 @@ GOOD += [
 
 @pytest.mark.parametrize("pattern", BAD)
 def test_a_pattern_whose_repetitions_can_divide_a_text_in_many_ways_is_known(pattern: str) -> None:
-    assert repetition.nested(pattern)
+    assert redos.nested(pattern)
 
 
 @pytest.mark.parametrize("pattern", GOOD)
 def test_a_pattern_whose_repetitions_are_kept_apart_is_not_taken_for_one(pattern: str) -> None:
-    assert not repetition.nested(pattern)
+    assert not redos.nested(pattern)
 
 
 # --- the fast check and jsonschema agree ---------------------------------------------------------------------------
@@ -355,12 +354,12 @@ def test_the_fast_check_the_full_check_and_jsonschema_agree(schema: dict[str, An
 ODD: Any = st.sampled_from(
     [None, True, -1, 0, 1.5, "", "a", "string", [], ["a"], ["a", "a"], [{}], [1], {}, {"a": {}}, {"a": 1}]
 )
-KEYWORDS = st.sampled_from(sorted(shapes.SHAPES))
+KEYWORDS = st.sampled_from(sorted(metaschema.SHAPES))
 
 
 @given(schema=st.dictionaries(KEYWORDS, ODD, max_size=3))
 @settings(bounded, max_examples=400)
 def test_what_is_surely_a_schema_is_one_for_the_library_too(schema: dict[str, Any]) -> None:
     inside = [value for value in schema.values() if isinstance(value, dict)]
-    if shapes.surely(schema) and all(map(shapes.surely, inside)):
+    if metaschema.surely(schema) and all(map(metaschema.surely, inside)):
         Draft202012Validator.check_schema(schema)

@@ -19,11 +19,15 @@ from django.core import checks
 from django.core.exceptions import ValidationError
 from django.core.management import CommandError, call_command
 
-from audit import outcomes, redaction
+from audit import outcomes
 from audit.models import Action, Call
-from catalog import catalogue_apis, encryption, secrets, snapshot
+from audit.redaction import redactor
+from catalog import encryption
 from catalog.errors import InvalidArguments
+from catalog.examples import apis
 from catalog.models import PersonalSecret, Secret, Tool
+from catalog.policy import snapshot
+from catalog.secrets import resolve
 from tests import factories
 from tests.catalog.door import call, caller, in_database, on_record, text
 from tests.catalog.local_api import Api
@@ -162,8 +166,8 @@ def test_rotation_moves_everything_to_the_first_key(alice: Any, bob: Any, settin
     call_command("rotatesecrets", stdout=said)
     assert said.getvalue() == "1 shared and 2 personal secrets are encrypted with the first key.\n"
     settings.ENCRYPTION_KEYS = [new]
-    assert secrets.resolve_now(["api_key", "my_token"], alice.pk) == {"api_key": CANARY, "my_token": "value of alice"}
-    assert secrets.resolve_now(["my_token"], bob.pk) == {"my_token": "value of bob"}
+    assert resolve.resolve_now(["api_key", "my_token"], alice.pk) == {"api_key": CANARY, "my_token": "value of alice"}
+    assert resolve.resolve_now(["my_token"], bob.pk) == {"my_token": "value of bob"}
     done = Action.objects.latest("id")
     assert done.verb == "encrypted anew" and json.loads(done.after) == {"shared": 1, "personal": 2}
 
@@ -232,11 +236,11 @@ async def test_a_secret_is_hidden_in_answers_record_and_logs(
             assert result.is_error == (status == 400 or media_type == "application/zip"), media_type
             assert result.structured is None
             said += json.dumps(result.content)
-    assert redaction.VEIL in said and "withheld" in said
+    assert redactor.VEIL in said and "withheld" in said
     assert {request["headers"]["authorization"] for request in api.seen} == {f"Bearer {value}"}
     kept = json.dumps([row async for row in Call.objects.values()], default=str)
     line = logging.makeLogRecord({"msg": f"the tool said {value}", "args": ()})
-    redaction.LogFilter().filter(line)
+    redactor.LogFilter().filter(line)
     everywhere = {"answers": said, "record": kept, "logs": line.getMessage() + caplog.text}
     for where, found in everywhere.items():
         for spelling in spelled:
@@ -249,13 +253,13 @@ async def test_values_are_read_once_per_revision_and_follow_every_change(
     alice: Any, bob: Any, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads: list[int] = []
-    load = secrets._load
+    load = resolve._load
 
     def counted(read: Any, user_id: int) -> None:
         reads.append(user_id)
         load(read, user_id)
 
-    monkeypatch.setattr(secrets, "_load", counted)
+    monkeypatch.setattr(resolve, "_load", counted)
 
     def prepare() -> Secret:
         factories.grant(alice, factories.make_tool("calculate_sum"))
@@ -286,7 +290,7 @@ async def test_values_are_read_once_per_revision_and_follow_every_change(
     assert len(reads) == 4
     # A change in this very process counts before the snapshot has even heard of it.
     await sync_to_async(enter)(secret, alice, "third of alice")
-    assert await secrets.resolve(["my_token"], caller(alice)) == {"my_token": "third of alice"}
+    assert await resolve.resolve(["my_token"], caller(alice)) == {"my_token": "third of alice"}
 
 
 @pytest.mark.django_db(transaction=True)
@@ -321,13 +325,13 @@ async def test_two_users_who_call_at_once_each_send_their_own_secret(alice: Any,
 @pytest.mark.django_db(transaction=True)
 async def test_the_example_tools_speak_the_paths_of_their_apis_with_the_callers_own_token(alice: Any, api: Api) -> None:
     def prepare() -> None:
-        catalogue_apis.load()
-        catalogue_apis.load()
+        apis.load()
+        apis.load()
         for tool in Tool.objects.all():
             host = tool.settings["url"].split("/")[2]
             tool.settings["url"] = tool.settings["url"].replace(f"https://{host}", api.url)
             tool.save()
-        factories.grant(alice, factories.make_toolset(catalogue_apis.TOOLSET))
+        factories.grant(alice, factories.make_toolset(apis.TOOLSET))
 
     await in_database(prepare)
     for name, arguments in (

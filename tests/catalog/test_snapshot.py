@@ -10,10 +10,10 @@ from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Group, User
 from django.db import connection, transaction
 
-from catalog import revision, snapshot
-from catalog.loader import Loader
 from catalog.models import Grant, Tool, Toolset
-from catalog.policy import Who, decide_all
+from catalog.policy import revision, snapshot
+from catalog.policy.loader import Loader
+from catalog.policy.rules import Who, decide_all
 from tests import factories
 
 if TYPE_CHECKING:

@@ -7,30 +7,38 @@ from uuid import uuid4
 
 import pytest
 
-from catalog import stored
+from catalog.calls import stored_results
 from catalog.models import StoredResult
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 async def test_another_user_a_wrong_address_and_an_expired_result_are_none(alice: Any, bob: Any) -> None:
-    uri = await stored.put(alice.pk, b"mine", "text/plain")
-    expired = await stored.put(alice.pk, b"old", "text/plain", seconds=-1)
-    assert await stored.get(bob.pk, uri) is None
-    for wrong in (expired, uri + "0", uri.upper(), f"{stored.PREFIX}{uuid4()}", f"{stored.PREFIX}../x", "docs://x", ""):
-        assert await stored.get(alice.pk, wrong) is None
+    uri = await stored_results.put(alice.pk, b"mine", "text/plain")
+    expired = await stored_results.put(alice.pk, b"old", "text/plain", seconds=-1)
+    assert await stored_results.get(bob.pk, uri) is None
+    for wrong in (
+        expired,
+        uri + "0",
+        uri.upper(),
+        f"{stored_results.PREFIX}{uuid4()}",
+        f"{stored_results.PREFIX}../x",
+        "docs://x",
+        "",
+    ):
+        assert await stored_results.get(alice.pk, wrong) is None
 
 
 async def test_a_result_is_read_back_as_it_was(alice: Any) -> None:
-    text = await stored.get(alice.pk, await stored.put(alice.pk, "grüße\0".encode(), "text/plain"))
+    text = await stored_results.get(alice.pk, await stored_results.put(alice.pk, "grüße\0".encode(), "text/plain"))
     assert text is not None and text.content() == {"uri": text.uri, "mimeType": "text/plain", "text": "grüße\0"}
     data = bytes(range(256)) * 1000
-    image = await stored.get(alice.pk, await stored.put(alice.pk, data, "image/png", is_text=False))
+    image = await stored_results.get(alice.pk, await stored_results.put(alice.pk, data, "image/png", is_text=False))
     assert image is not None and image.body == data and "blob" in image.content()
 
 
 async def test_the_chore_removes_what_has_expired_and_nothing_else(alice: Any) -> None:
-    kept = await stored.put(alice.pk, b"new", "text/plain")
-    await stored.put(alice.pk, b"old", "text/plain", seconds=-1)
-    assert await stored.remove_expired() == 1
-    assert await StoredResult.objects.acount() == 1 and await stored.get(alice.pk, kept) is not None
+    kept = await stored_results.put(alice.pk, b"new", "text/plain")
+    await stored_results.put(alice.pk, b"old", "text/plain", seconds=-1)
+    assert await stored_results.remove_expired() == 1
+    assert await StoredResult.objects.acount() == 1 and await stored_results.get(alice.pk, kept) is not None

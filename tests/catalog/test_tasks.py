@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from audit import recorder
 from audit.recorder import Ending, Intent
-from catalog import tasks
+from catalog.calls import tasks
 from catalog.models import Task
 from tests.catalog.door import caller
 

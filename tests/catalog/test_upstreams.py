@@ -278,7 +278,7 @@ def test_one_process_at_a_time_compares_and_a_change_that_is_announced_is_due_at
 def test_tools_of_an_upstream_that_is_switched_off_are_nobodys_and_its_secrets_are_known_to_be_used(
     other: Upstream, alice: User
 ) -> None:
-    from catalog import secrets
+    from catalog.secrets import resolve
 
     made = row(other)
     import_all(made)
@@ -286,7 +286,7 @@ def test_tools_of_an_upstream_that_is_switched_off_are_nobodys_and_its_secrets_a
     Secret.objects.create(name="other_key", value="x")
     made.headers = {"X-Api-Key": {"secret": "other_key"}}
     made.save()
-    assert "upstream other" in secrets.uses()["other_key"]
+    assert "upstream other" in resolve.uses()["other_key"]
     made.enabled = False
     made.save()
     assert "other_ask" not in factories.load().tools

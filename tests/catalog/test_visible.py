@@ -10,8 +10,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from catalog import snapshot, visible
 from catalog.models import Tool
+from catalog.policy import snapshot, visibility
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -23,7 +23,7 @@ def test_each_person_sees_their_own_and_a_superuser_nothing(alice: User, bob: Us
     factories.grant(factories.make_group("writers", [bob]), factories.make_toolset("Files"))
     factories.load()
     seen = {
-        user.username: list(visible.for_credential(factories.credential(user)).tools)
+        user.username: list(visibility.for_credential(factories.credential(user)).tools)
         for user in (alice, bob, charlie, root)
     }
     assert seen == {"alice": ["one"], "bob": ["two"], "charlie": [], "root": []}
@@ -34,7 +34,7 @@ def test_the_deciding_rule_is_a_sentence(alice: User) -> None:
     factories.make_tool(toolset="Files")
     rule = factories.grant(factories.make_group("analysts", [alice]), factories.make_toolset("Files"))
     factories.load()
-    _, sentence = visible.for_credential(factories.credential(alice)).tools["calculate_sum"]
+    _, sentence = visibility.for_credential(factories.credential(alice)).tools["calculate_sum"]
     assert sentence == f"Grant {rule.pk}: allow toolset Files to group analysts" == str(rule)
 
 
@@ -43,11 +43,11 @@ def test_the_answer_is_remembered_until_the_catalogue_changes(alice: User) -> No
     factories.grant(alice, tool)
     factories.load()
     mine = factories.credential(alice)
-    first = visible.for_credential(mine)
-    assert visible.for_credential(factories.credential(alice)) is first
+    first = visibility.for_credential(mine)
+    assert visibility.for_credential(factories.credential(alice)) is first
     Tool.objects.update(title="Other")
     factories.load()
-    second = visible.for_credential(mine)
+    second = visibility.for_credential(mine)
     assert second is not first
     assert second.fingerprints["tools"] != first.fingerprints["tools"]
 
@@ -57,12 +57,12 @@ def test_a_grant_that_ends_takes_the_tool_away_without_any_change(alice: User, m
     factories.grant(alice, factories.make_tool(), ends=end)
     factories.load()
     mine = factories.credential(alice)
-    found = visible.for_credential(mine)
+    found = visibility.for_credential(mine)
     assert list(found.tools) == ["calculate_sum"]
     assert found.changes_at == end.timestamp()
     clock = time.time
     monkeypatch.setattr(time, "time", lambda: clock() + 3601)
-    assert visible.for_credential(mine).tools == {}
+    assert visibility.for_credential(mine).tools == {}
 
 
 def test_an_inactive_user_and_one_who_left_the_group_see_nothing(alice: User) -> None:
@@ -74,10 +74,10 @@ def test_an_inactive_user_and_one_who_left_the_group_see_nothing(alice: User) ->
         (lambda: alice.groups.clear(), lambda: alice.groups.add(group)),
     ):
         factories.load()
-        assert visible.for_credential(mine).tools
+        assert visibility.for_credential(mine).tools
         change()
         factories.load()
-        assert not visible.for_credential(mine).tools
+        assert not visibility.for_credential(mine).tools
         undo()
 
 
@@ -85,22 +85,22 @@ def test_grants_of_another_environment_do_not_count(alice: User, settings: Any) 
     factories.grant(alice, factories.make_tool(), environments=["production"])
     factories.load()
     mine = factories.credential(alice)
-    assert not visible.for_credential(mine).tools
+    assert not visibility.for_credential(mine).tools
     settings.ENVIRONMENT = "production"
-    assert visible.for_credential(mine).tools
+    assert visibility.for_credential(mine).tools
 
 
 def test_resources_templates_and_prompts_follow_the_same_policy(alice: User, charlie: User) -> None:
     page = factories.make_resource(uri_template="docs://{page}", name="page", function="page")
     factories.grant(alice, factories.make_resource(), page, factories.make_prompt())
     factories.load()
-    mine = visible.for_credential(factories.credential(alice))
+    mine = visibility.for_credential(factories.credential(alice))
     assert (list(mine.resources), list(mine.templates), list(mine.prompts)) == (
         ["docs://handbook"],
         ["docs://{page}"],
         ["greeting"],
     )
-    nothing = visible.for_credential(factories.credential(charlie))
+    nothing = visibility.for_credential(factories.credential(charlie))
     assert not (nothing.resources or nothing.templates or nothing.prompts)
 
 
@@ -109,8 +109,8 @@ def test_a_token_restricted_to_a_toolset_sees_only_that(alice: User) -> None:
     factories.grant(alice, *tools)
     factories.load()
     files = frozenset({factories.make_toolset("Files").pk})
-    assert list(visible.for_credential(factories.credential(alice, toolset_ids=files)).tools) == ["one"]
-    assert list(visible.for_credential(factories.credential(alice)).tools) == ["one", "two"]
+    assert list(visibility.for_credential(factories.credential(alice, toolset_ids=files)).tools) == ["one"]
+    assert list(visibility.for_credential(factories.credential(alice)).tools) == ["one", "two"]
 
 
 def test_before_the_first_load_there_is_an_error_and_not_an_empty_list(
@@ -118,4 +118,4 @@ def test_before_the_first_load_there_is_an_error_and_not_an_empty_list(
 ) -> None:
     monkeypatch.setattr(snapshot, "_snapshot", None)
     with pytest.raises(snapshot.NotLoaded):
-        visible.for_credential(factories.credential(alice))
+        visibility.for_credential(factories.credential(alice))

@@ -18,8 +18,9 @@ from typing import Any
 
 import pytest
 
-from catalog import examples, workspace
+from catalog import workspace
 from catalog.errors import ToolError
+from catalog.examples import functions
 
 SECRET = "the secret outside"
 HANG = 60.0
@@ -27,13 +28,13 @@ ENOUGH = 20
 """So often a call must have succeeded, and so often have been refused, before a race says anything."""
 
 TOOLS: dict[str, Callable[[str], Any]] = {
-    "read_file": lambda path: examples.read_file(path),
-    "write_file": lambda path: examples.write_file(path, "x"),
+    "read_file": lambda path: functions.read_file(path),
+    "write_file": lambda path: functions.write_file(path, "x"),
     "append": lambda path: workspace.write(path, b"x", append=True),
-    "delete_file": lambda path: examples.delete_file(path),
-    "list_directory": lambda path: examples.list_directory(path),
-    "analyze_csv": lambda path: examples.analyze_csv(path, "a"),
-    "resource": lambda path: examples.workspace_file(path),
+    "delete_file": lambda path: functions.delete_file(path),
+    "list_directory": lambda path: functions.list_directory(path),
+    "analyze_csv": lambda path: functions.analyze_csv(path, "a"),
+    "resource": lambda path: functions.workspace_file(path),
     "program's input": lambda path: _used(workspace.opened(path)),
     "program's folder": lambda path: _used(workspace.opened_folder(path)),
 }
@@ -91,7 +92,7 @@ def test_a_path_that_leads_out_or_cannot_be_one_is_refused(tool: str, folder: Pa
 def test_what_only_looks_like_a_way_out_is_a_name_inside(path: str, folder: Path) -> None:
     for tool in ("read_file", "delete_file", "program's input"):
         refused(tool, path)
-    examples.write_file(path, "x")
+    functions.write_file(path, "x")
     assert any(name in "".join(found) for _, _, found in os.walk(folder) for name in (path.rpartition("/")[2],))
 
 
@@ -139,7 +140,7 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_read(folder: Path) -> 
     for tool in ("read_file", "analyze_csv", "append", "resource"):
         assert "bytes" in refused(tool, "huge.csv")
     with pytest.raises(ToolError, match="more than the"):
-        examples.write_file("new.csv", "x" * (workspace.MAX_WRITE_BYTES + 1))
+        functions.write_file("new.csv", "x" * (workspace.MAX_WRITE_BYTES + 1))
     assert not (folder / "new.csv").exists()
     assert time.process_time() - began < 10
 

@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal
 from django.utils.translation import get_language, gettext
 from pydantic import Field
 
-from catalog.content import (
+from catalog.functions import Context, Elicit, Roots, Sample, SyncContext, tool
+from catalog.functions.content import (
     Audio,
     EmbeddedResource,
     Image,
@@ -23,7 +24,6 @@ from catalog.content import (
     Text,
     ToolError,
 )
-from catalog.functions import Context, Elicit, Roots, Sample, SyncContext, tool
 
 RAN: list[str] = []
 """Names of the functions that ran, in order: what a test empties first and looks at last."""

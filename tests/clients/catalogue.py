@@ -19,12 +19,12 @@ def load() -> list[list[str]]:
     from django.contrib.auth.models import User
     from django.db import transaction
 
-    from catalog import catalogue_example
+    from catalog.examples import catalogue
     from catalog.models import Toolset
     from tests.factories import grant, make_group
     from toolhub.access.models import AccessToken
 
-    catalogue_example.load()
+    catalogue.load()
     with transaction.atomic():
         people = [User.objects.create(username=f"person-{number}") for number in range(PEOPLE)]
         grant(make_group("people", people), Toolset.objects.get(name="Examples"))

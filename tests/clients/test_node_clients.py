@@ -41,7 +41,7 @@ from tests.clients.versions import (
     TYPESCRIPT_2,
 )
 from tests.serving import Hub
-from toolhub.access import clients
+from toolhub.access import connect
 
 Somebody = Callable[[], Person]
 FOREIGN = Path(__file__).parent / "foreign"
@@ -83,7 +83,7 @@ PLAIN = ("--format", "json", "--connect-timeout", "0")
 
 def inspector(hub: Hub, project: Path, token: str) -> list[str]:
     """What the connect page says to run, without the method."""
-    text = clients.fill(clients.BY_KEY["inspector"], hub.url, token)[0].text
+    text = connect.fill(connect.BY_KEY["inspector"], hub.url, token)[0].text
     said = shlex.split(text.replace("\\\n", ""))
     assert said[:2] == ["npx", "@modelcontextprotocol/inspector"]
     method = said.index("--method")
@@ -120,7 +120,7 @@ def test_the_inspector_in_a_terminal(hub: Hub, somebody: Somebody, project: Path
 )
 async def test_mcp_remote_bridges_stdio(hub: Hub, somebody: Somebody, project: Path, revision: str, name: str) -> None:
     person = somebody()
-    said = clients.fill(clients.BY_KEY["claude-desktop"], hub.url, person.token)[0].text
+    said = connect.fill(connect.BY_KEY["claude-desktop"], hub.url, person.token)[0].text
     server = json.loads(said)["mcpServers"]["toolhub"]
     assert [server["command"], *server["args"][:2]] == ["npx", "-y", "mcp-remote"]
     command, *arguments = node(project, "node_modules/.bin/mcp-remote", *server["args"][2:])
@@ -139,7 +139,7 @@ def test_the_inspector_is_refused_with_a_wrong_token(hub: Hub, project: Path) ->
 
 def test_what_the_connect_page_says_about_typescript_works(hub: Hub, somebody: Somebody, project: Path) -> None:
     token = somebody().token
-    (project / "list-tools.mjs").write_text(clients.fill(clients.BY_KEY["typescript"], hub.url, token)[1].text)
+    (project / "list-tools.mjs").write_text(connect.fill(connect.BY_KEY["typescript"], hub.url, token)[1].text)
     listed = output(node(project, "list-tools.mjs"), project)
     assert all(f"'{name}'" in listed for name in TOOLS) and REFUSED not in listed
 

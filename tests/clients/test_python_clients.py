@@ -22,7 +22,7 @@ from tests.clients.sdk import INFO, use
 from tests.clients.versions import EVERY, FASTMCP, HANDSHAKE, LATEST_HANDSHAKE, MODERN, PYTHON_1
 from tests.conftest import missing
 from tests.serving import ROOT, Hub
-from toolhub.access import clients
+from toolhub.access import connect
 
 SDK_1 = f"mcp[ws]=={PYTHON_1.version}"
 FASTMCP_CLIENT = f"fastmcp-slim[client]=={FASTMCP.version}"
@@ -90,7 +90,7 @@ def test_fastmcp_over_http(hub: Hub, somebody: Somebody, environments: Environme
 
 def test_what_the_connect_page_says_about_python_works(hub: Hub, somebody: Somebody, tmp_path: Path) -> None:
     token = somebody().token
-    (tmp_path / "list_tools.py").write_text(clients.fill(clients.BY_KEY["python"], hub.url, token)[1].text)
+    (tmp_path / "list_tools.py").write_text(connect.fill(connect.BY_KEY["python"], hub.url, token)[1].text)
     listed = output([sys.executable, "list_tools.py"], tmp_path)
     assert [line.split(" - ")[0] for line in listed.splitlines()] == TOOLS
 
@@ -99,6 +99,6 @@ def test_what_the_connect_page_says_about_curl_works(hub: Hub, somebody: Somebod
     if shutil.which("curl") is None:
         missing("curl", "it is not installed")
     token = somebody().token
-    said = clients.fill(clients.BY_KEY["curl"], hub.url, token)[0].text
+    said = connect.fill(connect.BY_KEY["curl"], hub.url, token)[0].text
     answer = json.loads(output(["sh", "-c", said], tmp_path))
     assert [tool["name"] for tool in answer["result"]["tools"]] == TOOLS

@@ -11,18 +11,8 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
-from catalog import functions
-from catalog.content import (
-    Audio,
-    EmbeddedResource,
-    Image,
-    Message,
-    ProtocolError,
-    Text,
-    ToolError,
-    User,
-)
-from catalog.functions import Context, Elicit, Roots, Sample, prompt, resource, tool
+from catalog.functions import Context, Elicit, Roots, Sample, prompt, registry, resource, tool
+from catalog.functions.content import Audio, EmbeddedResource, Image, Message, ProtocolError, Text, ToolError, User
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
 WAV = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA="
@@ -420,13 +410,13 @@ def load(username: str) -> None:
     from catalog.models import Grant, Prompt, Resource, Tool, Toolset
 
     user = get_user_model().objects.get(username=username)
-    mine = [(kind, name) for kind in ("tool", "prompt") for name in functions.registered(kind) if _ours(kind, name)]
+    mine = [(kind, name) for kind in ("tool", "prompt") for name in registry.registered(kind) if _ours(kind, name)]
     with transaction.atomic():
         toolset, made = Toolset.objects.get_or_create(name="Conformance")
         if not made:
             return
         for kind, name in mine:
-            columns = functions.tool_row(name) if kind == "tool" else functions.prompt_row(name)
+            columns = registry.tool_row(name) if kind == "tool" else registry.prompt_row(name)
             row = (Tool if kind == "tool" else Prompt)(**columns, position=1 if name in FIRST else 50)
             row.full_clean()
             row.save()
@@ -437,7 +427,7 @@ def load(username: str) -> None:
             Resource(name="static-binary", uri="test://static-binary", mime_type="image/png", blob=PNG),
             Resource(name="watched-resource", uri="test://watched-resource", **{**text, "text": "Watched."}),
             Resource(name="example-resource", uri="test://example-resource", **{**text, "text": "An example."}),
-            Resource(**functions.resource_row("test_template")),
+            Resource(**registry.resource_row("test_template")),
         ]
         for resource_row in rows:
             resource_row.full_clean()
@@ -447,4 +437,4 @@ def load(username: str) -> None:
 
 
 def _ours(kind: Any, name: str) -> bool:
-    return functions.lookup(kind, name).call.__module__ == __name__
+    return registry.lookup(kind, name).call.__module__ == __name__

@@ -114,7 +114,7 @@ def own_sign_in(user: str) -> None:
 
 def everything() -> dict[str, str]:
     """The cast and an administrator; every tool here for alice and bob."""
-    from catalog.functions import registered
+    from catalog.functions.registry import registered
 
     tokens = cast()
     root()
@@ -125,7 +125,7 @@ def everything() -> dict[str, str]:
 
 def declared(name: str) -> dict[str, Any]:
     """What a decorator says about a tool, without what it leaves open."""
-    from catalog.functions import lookup
+    from catalog.functions.registry import lookup
 
     return {key: value for key, value in lookup("tool", name).options.items() if value is not None}
 

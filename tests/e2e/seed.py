@@ -22,7 +22,7 @@ def granted(name: str, users: list[str], function: str = "", **fields: Any) -> i
     """A tool with the schema of its function, granted to these users."""
     from django.contrib.auth.models import User
 
-    from catalog.functions import lookup
+    from catalog.functions.registry import lookup
     from tests.factories import grant, make_tool
 
     found = lookup("tool", function or name)
@@ -36,7 +36,7 @@ def granted(name: str, users: list[str], function: str = "", **fields: Any) -> i
 
 def example() -> dict[str, str]:
     """The cast with every function of `tests.e2e.functions` for alice and `echo` for bob; their tokens."""
-    from catalog.functions import registered
+    from catalog.functions.registry import registered
 
     tokens = cast()
     for name in registered("tool"):

@@ -12,7 +12,7 @@ import httpx2
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from catalog import catalogue_upstream
+from catalog.examples import upstream
 from catalog.processes import allowed
 from tests.clients.installed import npx_cache
 from tests.conftest import missing
@@ -112,10 +112,10 @@ async def test_without_node_everything_else_works_and_it_says_what_is_missing(tm
 
 
 async def test_with_node_the_official_server_is_imported_granted_and_really_called() -> None:
-    if shutil.which(catalogue_upstream.PROGRAM, path=allowed.PATH) is None:
-        missing("node", f"no {catalogue_upstream.PROGRAM} on {allowed.PATH}")
+    if shutil.which(upstream.PROGRAM, path=allowed.PATH) is None:
+        missing("node", f"no {upstream.PROGRAM} on {allowed.PATH}")
     hub = Quickstart()
-    shutil.copytree(npx_cache(catalogue_upstream.PACKAGE), hub.folder / "data" / "npm", symlinks=True)
+    shutil.copytree(npx_cache(upstream.PACKAGE), hub.folder / "data" / "npm", symlinks=True)
     with hub:
         tools = "/admin" + hub.said(r"Example upstream +list its tools at \S+/admin(\S+)")
         pages = await hub.sign_in()

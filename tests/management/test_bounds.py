@@ -27,7 +27,7 @@ def seed() -> str:
     from django.contrib.sessions.backends.db import SessionStore
     from django.utils import timezone
 
-    from audit.identifiers import new_id
+    from audit.format.uuid7 import new_id
     from audit.models import Call
 
     numbers = {"result_bytes": ROW_BYTES, "duration_us": 1000, "writer": 0, "link": 0}

@@ -14,7 +14,7 @@ from django.utils import timezone
 from audit.models import Call
 from tests.audit.rows import call, save
 from tests.factories import grant, make_tool
-from toolhub.pages import health_calls, health_findings, health_unused
+from toolhub.pages.health import findings, queries
 
 pytestmark = pytest.mark.django_db
 _numbers = itertools.count(1)
@@ -23,7 +23,7 @@ HOSTILE = '"><script>alert(1)</script>'
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch):
-    monkeypatch.setattr(health_calls, "SECONDS", 600)
+    monkeypatch.setattr(queries, "SECONDS", 600)
 
 
 def ago(seconds: float, **values) -> Call:
@@ -68,28 +68,28 @@ def test_it_only_reads(client, root):
 @pytest.mark.parametrize(
     "sentence, expected",
     [
-        ('argument "to": is required', ("to", health_findings.MISSING, "")),
-        ('argument "too": is not known; expected one of "to"', ("too", health_findings.UNKNOWN, "")),
+        ('argument "to": is required', ("to", findings.MISSING, "")),
+        ('argument "too": is not known; expected one of "to"', ("too", findings.UNKNOWN, "")),
         (
             'argument "unit": expected one of "c", "f", got string "k"',
-            ("unit", health_findings.CHOICE, 'one of "c", "f"'),
+            ("unit", findings.CHOICE, 'one of "c", "f"'),
         ),
-        ('argument "n": expected at most 10, got integer 11', ("n", health_findings.BOUND, "at most 10")),
+        ('argument "n": expected at most 10, got integer 11', ("n", findings.BOUND, "at most 10")),
         (
             'argument "day": expected text that matches ^\\d+$, got string "x"',
-            ("day", health_findings.PATTERN, "text that matches ^\\d+$"),
+            ("day", findings.PATTERN, "text that matches ^\\d+$"),
         ),
-        ('argument "ids[3]": expected integer, got string "x"', ("ids[]", health_findings.TYPE, "integer")),
-        ("something else", ("", health_findings.OTHER, "")),
+        ('argument "ids[3]": expected integer, got string "x"', ("ids[]", findings.TYPE, "integer")),
+        ("something else", ("", findings.OTHER, "")),
     ],
     ids=["missing", "unknown", "choice", "bound", "pattern", "type", "other"],
 )
 def test_the_sentence_of_a_refusal_says_which_parameter_and_how(sentence, expected):
-    assert health_findings.what_was_wrong(sentence) == expected
+    assert findings.what_was_wrong(sentence) == expected
 
 
 def test_the_sentences_are_those_of_the_real_check():
-    from catalog.schemas import validator
+    from catalog.schemas.validator import validator
 
     schema = {
         "type": "object",
@@ -103,13 +103,13 @@ def test_the_sentences_are_those_of_the_real_check():
     }
     check = validator("health", schema)
     found = [check(wrong) for wrong in ({"unit": "k"}, {"n": 11}, {"day": "x"}, {"n": "1"}, {"m": 1}, {})]
-    assert [health_findings.what_was_wrong(str(one))[:2] for one in found] == [
-        ("unit", health_findings.CHOICE),
-        ("n", health_findings.BOUND),
-        ("day", health_findings.PATTERN),
-        ("n", health_findings.TYPE),
-        ("m", health_findings.UNKNOWN),
-        ("n", health_findings.MISSING),
+    assert [findings.what_was_wrong(str(one))[:2] for one in found] == [
+        ("unit", findings.CHOICE),
+        ("n", findings.BOUND),
+        ("day", findings.PATTERN),
+        ("n", findings.TYPE),
+        ("m", findings.UNKNOWN),
+        ("n", findings.MISSING),
     ]
 
 
@@ -193,16 +193,16 @@ def test_it_says_how_far_it_looked(client, root, monkeypatch):
     save(*(ago(number) for number in range(1, 300)), ago(3 * 86_400))
     assert "Looked at all 300 calls" in page(client, root)
     assert "Looked at all 299 calls" in page(client, root, days=1)
-    monkeypatch.setattr(health_calls, "CALLS", 250)
+    monkeypatch.setattr(queries, "CALLS", 250)
     html = page(client, root)
     assert "Looked at the newest 250 calls, back to" in html and "more than this page looks through" in html
 
 
 def test_it_stops_looking_when_the_time_is_up(monkeypatch):
     save(*(ago(number) for number in range(1, 600)))
-    monkeypatch.setattr(health_calls, "SECONDS", 0)
-    looked = health_calls.newest(7)
-    assert looked.cut and len(looked.attempts) == health_calls._FIRST
+    monkeypatch.setattr(queries, "SECONDS", 0)
+    looked = queries.newest(7)
+    assert looked.cut and len(looked.attempts) == queries._FIRST
 
 
 def test_it_shows_a_bounded_part_and_asks_a_bounded_number_of_questions(client, root, django_assert_max_num_queries):
@@ -222,7 +222,7 @@ def test_it_shows_a_bounded_part_and_asks_a_bounded_number_of_questions(client, 
     with django_assert_max_num_queries(22):
         html = client.get("/admin/health/").content.decode()
     assert "20 of 30 are shown." in html and len(html) < 300_000
-    assert health_unused.SHOWN == 20
+    assert queries.SHOWN == 20
 
 
 def test_what_is_stored_is_text(client, root):

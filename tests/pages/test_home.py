@@ -13,8 +13,8 @@ import pytest
 from django.contrib.auth.models import Group, Permission, User
 from django.utils import timezone
 
-from audit import counts, tallies
 from audit.models import Call
+from audit.queries import rollups, statistics
 from tests.audit.rows import call, save
 from tests.factories import grant, make_tool
 from toolhub.access.models import AccessToken, ServingProcess
@@ -94,7 +94,7 @@ def test_a_new_hub_says_what_to_do_next_until_it_is_done(client, root):
     assert "No calls in this time" in html and 'href="/connect/"' in html
 
 
-@pytest.mark.parametrize("period", counts.PERIODS)
+@pytest.mark.parametrize("period", statistics.PERIODS)
 def test_every_number_is_that_of_the_list_it_leads_to(client, root, alice, period):
     client.force_login(root)
     save(
@@ -103,7 +103,7 @@ def test_every_number_is_that_of_the_list_it_leads_to(client, root, alice, perio
         made(6, user=root, name="weather", outcome="tool_error"),
         made(7, outcome="refused", target_id=None),
     )
-    tallies.catch_up()
+    rollups.catch_up()
     html = page(client, period=period)
     assert [numbers(html)[label][0] for label in ("Calls", "Limits hit", "Refused")] == ["7", "1", "1"]
     links = re.findall(
@@ -129,7 +129,7 @@ def test_the_chart_and_the_table_say_the_same(client, root):
 def test_what_is_stored_is_text(client, root):
     client.force_login(root)
     save(made(1, name=HOSTILE, username=HOSTILE), made(2, name=HOSTILE))
-    tallies.catch_up()
+    rollups.catch_up()
     html = page(client)
     assert "<script>alert" not in html and "&lt;script&gt;alert(1)" in html
     href = next(found for found in re.findall(r'href="([^"]*tool=[^"]*)"', html))
@@ -143,12 +143,12 @@ def test_an_unknown_period_is_the_first_one(client, root):
 
 def test_it_says_when_it_does_not_count_up_to_now(client, root, monkeypatch):
     client.force_login(root)
-    monkeypatch.setattr(tallies, "hurry", lambda: None)
-    monkeypatch.setattr(counts, "TAIL", 1)
+    monkeypatch.setattr(rollups, "hurry", lambda: None)
+    monkeypatch.setattr(statistics, "TAIL", 1)
     save(*(made(10 + number) for number in range(5)))
     html = page(client)
     assert "look again in a minute" in html and "No calls in this time" not in html
-    tallies.catch_up()
+    rollups.catch_up()
     save(*(made(-90 - number) for number in range(3)))
     html = page(client)
     assert "newer calls are being counted" in html and numbers(html)["Calls"][0] == "5"
@@ -173,7 +173,7 @@ def test_it_asks_a_bounded_number_of_questions(client, root, django_assert_max_n
         save(made(number, user=user, name=f"tool_{number}"))
     with django_assert_max_num_queries(26):
         page(client)
-    tallies.catch_up()
+    rollups.catch_up()
     save(made(1000), made(1001))
     with django_assert_max_num_queries(26):
         page(client)

@@ -16,8 +16,8 @@ from django.test import Client
 from django.utils import timezone
 
 from audit.models import Action
-from catalog import granting
 from catalog.models import Grant, Toolset
+from catalog.policy import grant_changes
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -309,7 +309,7 @@ def test_ending_a_grant_keeps_what_somebody_else_wrote_into_it_meanwhile(alice: 
     looked_at = Grant.objects.get(pk=grant.pk)
     grant.note, grant.environments = "why", ["production"]
     grant.save()
-    granting.end(looked_at)
+    grant_changes.end(looked_at)
     grant.refresh_from_db()
     assert grant.ends is not None
     assert (grant.note, grant.environments) == ("why", ["production"])
@@ -317,19 +317,19 @@ def test_ending_a_grant_keeps_what_somebody_else_wrote_into_it_meanwhile(alice: 
 
 def test_a_target_that_is_gone_meanwhile_is_granted_to_nobody(alice: User) -> None:
     tool = factories.make_tool()
-    wish = granting.Wish("allow", granting.targets([tool.pk], []), granting.subjects([alice.pk], []))
-    digest = granting.Plan.of(wish).digest
+    wish = grant_changes.Wish("allow", grant_changes.targets([tool.pk], []), grant_changes.subjects([alice.pk], []))
+    digest = grant_changes.Plan.of(wish).digest
     tool.delete()
-    assert granting.carry_out(wish, digest)[1] is False
+    assert grant_changes.carry_out(wish, digest)[1] is False
 
 
 def test_a_grant_counts_as_there_only_when_it_covers_all_that_is_wished(alice: User) -> None:
     tool = factories.make_tool()
     now = timezone.now()
-    targets, subjects = granting.targets([tool.pk], []), granting.subjects([alice.pk], [])
+    targets, subjects = grant_changes.targets([tool.pk], []), grant_changes.subjects([alice.pk], [])
 
     def made(**wish: Any) -> int:
-        return len(granting.Plan.of(granting.Wish("allow", targets, subjects, **wish)).make)
+        return len(grant_changes.Plan.of(grant_changes.Wish("allow", targets, subjects, **wish)).make)
 
     factories.grant(alice, tool, environments=["production"], ends=now + timedelta(days=10))
     assert made() == 1

@@ -14,9 +14,9 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from audit import tallies
 from audit.models import Call
-from catalog import snapshot
+from audit.queries import rollups
+from catalog.policy import snapshot
 from tests.bench import estate, visits
 
 pytestmark = pytest.mark.django_db(transaction=True)  # inside a transaction the snapshot is read for every page
@@ -71,7 +71,7 @@ def test_more_tools_users_and_calls_cost_no_page_a_query_and_leave_it_bounded() 
     estate.grow(*LARGE)
     calls(6, 2_000, owner)
     estate.beat(100)
-    tallies.catch_up(30)
+    rollups.catch_up(30)
     snapshot.refresh()
     wrong = []
     for name, (status, queries, size) in look(things, people).items():

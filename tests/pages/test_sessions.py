@@ -24,7 +24,7 @@ from tests.e2e.pages import Pages
 from tests.serving import ROOT, Hub
 from tests.waiting import eventually
 from toolhub.access.models import AccessToken, ServingProcess
-from toolhub.server import seen
+from toolhub.server import clients
 
 MODERN = "2026-07-28"
 HOSTILE = '"><script>alert(1)</script>'
@@ -38,10 +38,10 @@ def alices_token(alice: User) -> AccessToken:
     return AccessToken.objects.issue(alice, "laptop")[0]
 
 
-def row(of: AccessToken, key: str = "k1", **values: Any) -> seen.Row:
+def row(of: AccessToken, key: str = "k1", **values: Any) -> clients.Row:
     now = time.time()
     return {
-        "kind": seen.SESSION,
+        "kind": clients.SESSION,
         "key": key,
         "user_id": of.user_id,
         "user": of.user.username,
@@ -59,7 +59,7 @@ def row(of: AccessToken, key: str = "k1", **values: Any) -> seen.Row:
     }
 
 
-def process(*rows: seen.Row, name: str = "aa11", age: float = 1.0, left_out: int = 0) -> ServingProcess:
+def process(*rows: clients.Row, name: str = "aa11", age: float = 1.0, left_out: int = 0) -> ServingProcess:
     now = timezone.now()
     return ServingProcess.objects.create(
         pk=name,
@@ -159,7 +159,7 @@ def test_silent_processes_and_revoked_tokens_are_nobodys_connection(client, alic
 
 @pytest.mark.django_db
 def test_stateless_callers_cannot_be_disconnected_but_their_token_can_be_revoked(client, alices_token):
-    process(row(alices_token, kind=seen.STATELESS))
+    process(row(alices_token, kind=clients.STATELESS))
     staff(client, *PERMISSIONS)
     html = client.get("/admin/sessions/").content.decode()
     assert "HTTP, stateless" in html
@@ -182,13 +182,13 @@ def test_what_clients_say_about_themselves_is_text(client, alices_token):
 @pytest.mark.django_db
 def test_the_list_is_filtered_and_bounded(client, alices_token):
     rows = [row(alices_token, f"k{number}", client=f"client-{number:03d}") for number in range(250)]
-    process(*rows, row(alices_token, "ws", kind=seen.WEBSOCKET, client="cursor"), left_out=7)
+    process(*rows, row(alices_token, "ws", kind=clients.WEBSOCKET, client="cursor"), left_out=7)
     staff(client, *PERMISSIONS)
     html = client.get("/admin/sessions/").content.decode()
     assert html.count('form="disconnect"') == 100
     assert "251 clients are connected" in html and "7 more are not listed" in html
     assert len(html) < 300_000
-    for query in ({"q": "CURSOR"}, {"kind": seen.WEBSOCKET}):
+    for query in ({"q": "CURSOR"}, {"kind": clients.WEBSOCKET}):
         html = client.get("/admin/sessions/", query).content.decode()
         assert "1 client is connected" in html and "client-001" not in html
     assert "Nobody who is connected fits" in client.get("/admin/sessions/", {"q": "nobody"}).content.decode()

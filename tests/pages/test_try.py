@@ -15,7 +15,7 @@ from tests.pages.try_person import Person
 from tests.pages.try_tools import HOSTILE, LARGE, PICTURE
 from tests.serving import Hub
 from tests.waiting import until
-from toolhub.pages import try_fields
+from toolhub.pages.try_it import form as try_form
 
 MODULES = {"TOOLHUB_TOOL_MODULES": "catalog.examples,tests.pages.try_tools"}
 
@@ -40,16 +40,16 @@ def record(hub: Hub, call: str) -> dict[str, Any]:
 # --- the form ------------------------------------------------------------------------------------------------------
 
 
-def filled(schema: dict[str, Any], **values: str) -> list[try_fields.Field]:
-    fields = try_fields.fields_of(schema)
-    try_fields.fill_fields(fields, {f"argument.{name}": value for name, value in values.items()})
+def filled(schema: dict[str, Any], **values: str) -> list[try_form.Field]:
+    fields = try_form.fields_of(schema)
+    try_form.fill_fields(fields, {f"argument.{name}": value for name, value in values.items()})
     return fields
 
 
 def test_what_a_field_cannot_hold_is_said_at_that_field() -> None:
     wrong = {"a": "many", "tags": "[1,", "sure": "perhaps", "mode": "fast"}
     fields = filled(try_seed.FIELDS, **wrong)
-    assert try_fields.read_arguments(fields) is None
+    assert try_form.read_arguments(fields) is None
     errors = {field.name: field.error for field in fields}
     assert "not a number" in errors["a"]
     assert "line 1" in errors["tags"]
@@ -57,13 +57,13 @@ def test_what_a_field_cannot_hold_is_said_at_that_field() -> None:
     assert "Choose one" in errors["mode"]  # values are JSON: "fast" comes as '"fast"'
     assert (errors["b"], errors["note"]) == ("", "")
     (missing, *_) = filled(try_seed.FIELDS)
-    assert try_fields.read_arguments([missing]) is None
+    assert try_form.read_arguments([missing]) is None
     assert "required" in missing.error
 
 
 def test_typed_values_become_arguments_of_their_own_type_and_empty_fields_are_not_given() -> None:
     values = {"a": "1e3", "b": "90071992547409931", "note": "1", "mode": '"slow"', "sure": "false", "tags": '["x"]'}
-    assert try_fields.read_arguments(filled(try_seed.FIELDS, **values)) == {
+    assert try_form.read_arguments(filled(try_seed.FIELDS, **values)) == {
         "a": 1000.0,
         "b": 90071992547409931,
         "note": "1",
@@ -71,8 +71,8 @@ def test_typed_values_become_arguments_of_their_own_type_and_empty_fields_are_no
         "sure": False,
         "tags": ["x"],
     }
-    assert try_fields.read_arguments(filled(try_seed.FIELDS, a="2")) == {"a": 2}
-    kinds = {field.name: (field.kind, field.value) for field in try_fields.fields_of(try_seed.FIELDS)}
+    assert try_form.read_arguments(filled(try_seed.FIELDS, a="2")) == {"a": 2}
+    kinds = {field.name: (field.kind, field.value) for field in try_form.fields_of(try_seed.FIELDS)}
     assert kinds["b"] == ("number", "2")
     assert kinds["mode"] == ("choice", '"fast"')
     assert kinds["tags"][0] == "json"
@@ -81,7 +81,7 @@ def test_typed_values_become_arguments_of_their_own_type_and_empty_fields_are_no
 @pytest.mark.parametrize("number", ["1e999", "NaN", "Infinity", "1,5", "0x10", "١"])
 def test_what_is_no_number_of_json_is_refused(number: str) -> None:
     (field, *_) = filled(try_seed.FIELDS, a=number)
-    assert try_fields.read_arguments([field]) is None, field.value
+    assert try_form.read_arguments([field]) is None, field.value
 
 
 # --- refusals ------------------------------------------------------------------------------------------------------

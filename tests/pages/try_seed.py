@@ -28,7 +28,7 @@ def seed() -> dict[str, int]:
     """alice may use every tool of `try_tools`; root; `helper`, who may try tools but only as themselves; `deputy`."""
     from django.contrib.auth.models import Permission, User
 
-    from catalog.functions import registered
+    from catalog.functions.registry import registered
     from tests import factories
     from tests.e2e.seed import granted
 

@@ -9,8 +9,8 @@ import wave
 from pathlib import Path
 from typing import Any
 
-from catalog.content import Audio, EmbeddedResource, Image, ResourceLink, Result, Text
 from catalog.functions import Context, tool
+from catalog.functions.content import Audio, EmbeddedResource, Image, ResourceLink, Result, Text
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
 PICTURE = base64.b64decode(

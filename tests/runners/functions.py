@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from catalog.content import Image, ToolError
 from catalog.functions import Context, SyncContext, tool
+from catalog.functions.content import Image, ToolError
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

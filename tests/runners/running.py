@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from audit.caller import Caller, Credential
-from catalog.channel import NullChannel
-from catalog.context import Context
+from audit.types import Caller, Credential
+from catalog.functions.channel import NullChannel
+from catalog.functions.context import Context
+from catalog.functions.results import Produced, produce
 from catalog.processes import launch
-from catalog.results import Produced, produce
 from catalog.runners import registry
 from tests.catalog.door import Recording
 from tests.waiting import eventually

@@ -19,7 +19,7 @@ from django.core.exceptions import PermissionDenied, ValidationError
 from audit import outcomes
 from catalog.checks import command_tools_can_run, commands_are_harmless_programs
 from catalog.errors import ToolError
-from catalog.results import failure
+from catalog.functions.results import failure
 from catalog.runners import registry
 from tests import factories
 from tests.catalog.door import call, in_database, text, the_record
@@ -390,7 +390,7 @@ def _inlines(page: Any) -> dict[str, Any]:
 
 
 def test_the_model_refuses_whoever_the_form_let_through(settings: Any, db: None, alice: Any, rf: Any) -> None:
-    from audit.actors import ActorMiddleware
+    from audit.actions.actor import ActorMiddleware
     from catalog.models import Tool
 
     request = rf.get("/")

@@ -152,6 +152,6 @@ def _of_tools() -> list[int]:
                 line = file.read()
         except OSError:
             continue
-        if b"catalog.runners.child" in line or b"supervisor.py" in line or b"SIGTERM" in line:
+        if b"catalog.runners.python_function.child" in line or b"supervisor.py" in line or b"SIGTERM" in line:
             found.append(pid)
     return found

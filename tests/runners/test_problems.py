@@ -10,9 +10,9 @@ import pytest
 from django.utils.translation import override
 from pydantic import BaseModel, Field, ValidationError
 
-from catalog.checking import patterns
-from catalog.runners import problems, registry
-from catalog.upstreams import connection
+from catalog.runners import registry, settings_errors
+from catalog.runners.upstream_mcp import connection
+from catalog.schemas import patterns
 
 ENGLISH = re.compile(r"[A-Za-z]{2,} [a-z]{2,}")
 """Two words beside each other: a sentence, where a name of a setting stands alone."""
@@ -151,18 +151,18 @@ def errors() -> list[Mapping[str, Any]]:
 
 def test_every_sentence_is_one_of_pydantic_with_its_values() -> None:
     found = errors()
-    assert {entry["type"] for entry in found} >= set(problems.SENTENCES) | {"string_too_short", "too_long"}
+    assert {entry["type"] for entry in found} >= set(settings_errors.SENTENCES) | {"string_too_short", "too_long"}
     assert len(found) == len(Everything.model_fields) + 1
     for entry in found:
-        assert problems.words(entry) == entry["msg"]
-        if (sentence := problems.SENTENCES.get(entry["type"])) is not None and entry["type"] != "literal_error":
+        assert settings_errors.words(entry) == entry["msg"]
+        if (sentence := settings_errors.SENTENCES.get(entry["type"])) is not None and entry["type"] != "literal_error":
             values = {name: f"{value:g}" if value == 600.0 else value for name, value in entry.get("ctx", {}).items()}
             assert sentence % values == entry["msg"]
 
 
 def test_every_one_of_them_is_said_in_chinese_with_its_values() -> None:
     with override("zh-hans"):
-        said = {str(entry["loc"][0]): problems.words(entry) for entry in errors()}
+        said = {str(entry["loc"][0]): settings_errors.words(entry) for entry in errors()}
     assert {name: text for name, text in said.items() if ENGLISH.search(text) or not CHINESE.search(text)} == {}
     for name, value in (
         ("above", "1.5"),
@@ -177,7 +177,7 @@ def test_every_one_of_them_is_said_in_chinese_with_its_values() -> None:
 
 def test_what_has_no_sentence_of_ours_stays_as_pydantic_says_it() -> None:
     with override("zh-hans"):
-        assert problems.words({"type": "url_scheme", "msg": "URL scheme should be odd", "loc": ()}) == (
+        assert settings_errors.words({"type": "url_scheme", "msg": "URL scheme should be odd", "loc": ()}) == (
             "URL scheme should be odd"
         )
 

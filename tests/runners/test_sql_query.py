@@ -14,9 +14,9 @@ import psycopg
 import pytest
 
 from catalog.errors import ToolError
-from catalog.results import Produced
+from catalog.functions.results import Produced
 from catalog.runners import registry
-from catalog.sql import reading, statements
+from catalog.runners.sql_query import reading, statements
 from tests.conftest import missing
 from tests.runners.payloads import LITERAL
 from tests.runners.running import produced

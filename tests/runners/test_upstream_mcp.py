@@ -18,11 +18,14 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from audit.models import Call
-from catalog import calls, quarantine, snapshot
+from catalog import quarantine
+from catalog.calls import call_tool
 from catalog.errors import CANCELLED_BY_CLIENT, NeedsInput
 from catalog.models import Tool
 from catalog.models import Upstream as Row
-from catalog.upstreams import discovery, pool, schedule
+from catalog.policy import snapshot
+from catalog.runners.upstream_mcp import pool
+from catalog.upstreams import discovery, schedule
 from tests import factories
 from tests.catalog import door
 from tests.clients.installed import npm_packages
@@ -229,7 +232,9 @@ async def test_connections_are_never_shared_between_users_or_credentials_and_are
     start = len(legacy.ledger)
 
     async def session(user: User, **fields: Any) -> str:
-        result = await calls.call_tool(door.caller(user, **fields), "other_whoami", {}, door.Recording(capabilities={}))
+        result = await call_tool.call_tool(
+            door.caller(user, **fields), "other_whoami", {}, door.Recording(capabilities={})
+        )
         found: str = json.loads(door.text(result))["session"]
         assert found
         return found

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from catalog.processes import launch
-from catalog.upstreams import pipes
-from catalog.upstreams.connection import parse
-from catalog.upstreams.failures import UpstreamError
-from catalog.upstreams.link import Link
+from catalog.runners.upstream_mcp import pipes
+from catalog.runners.upstream_mcp.connection import parse
+from catalog.runners.upstream_mcp.failures import UpstreamError
+from catalog.runners.upstream_mcp.link import Link
 from tests.runners.running import script
 from tests.waiting import eventually
 

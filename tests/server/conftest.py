@@ -11,15 +11,17 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
 
-from audit.caller import Credential
-from catalog import functions, snapshot
+from audit.types import Credential
+from catalog.functions import registry
+from catalog.policy import snapshot
 from tests import factories
 from tests.server import functions as published
 from tests.waiting import eventually
 from tests.wire.official import validate_server_message
 from toolhub.access.models import AccessToken
-from toolhub.server import dispatch, lifecycle, shared, stopping
+from toolhub.server import dispatch, process, state
 from toolhub.server import peer as peers
+from toolhub.server.methods import lifecycle
 from toolhub.server.peer import Peer, Session
 from toolhub.wire import jsonrpc
 from toolhub.wire.envelope import Envelope
@@ -159,7 +161,7 @@ def publish(published_functions: None, transactional_db: None) -> Callable[..., 
     def make(user: User | None, *names: str, **fields: Any) -> Any:
         tool = None
         for name in names:
-            function = functions.lookup("tool", name)
+            function = registry.lookup("tool", name)
             options = function.options
             tool = factories.make_tool(
                 name,
@@ -181,10 +183,10 @@ def publish(published_functions: None, transactional_db: None) -> Callable[..., 
 @pytest.fixture
 async def hub(transactional_db: None) -> AsyncIterator[None]:
     """The server role, started on the test's own event loop and stopped at its end."""
-    shared.reset()
-    await stopping.start()
+    state.reset()
+    await process.start()
     yield
-    await stopping.stop(0)
+    await process.stop(0)
 
 
 async def token(user: User, name: str = "laptop") -> Credential:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from catalog.content import ProtocolError, ToolError
 from catalog.functions import Context, prompt, resource, tool
-from catalog.questions import Elicit, Roots, Sample
+from catalog.functions.content import ProtocolError, ToolError
+from catalog.functions.elicitation import Elicit, Roots, Sample
 
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 STARTED: dict[str, asyncio.Event] = {}

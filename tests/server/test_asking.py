@@ -12,7 +12,7 @@ from audit.models import Call
 from tests import factories
 from tests.server.conftest import Client, fresh, handshake, in_database, modern, text, token
 from tests.waiting import eventually
-from toolhub.server import client_requests, request_state
+from toolhub.server import channels
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("hub")]
 
@@ -56,7 +56,7 @@ async def test_the_answer_of_another_session_or_user_is_ignored(tools: User, bob
     assert not running.done()
     await client.reply(request["id"], result=ALICE)
     assert text(await running) == "Hello, Alice!"
-    assert client_requests.waiting() == 0
+    assert channels.waiting() == 0
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
@@ -203,7 +203,7 @@ async def test_a_state_is_good_only_untouched_for_the_same_user_tool_and_argumen
         await client.call("server_ask_twice", {"greeting": "Hi"}, requestState=state, **answered),
         await other.call("server_ask_name", {"greeting": "Hi"}, requestState=state, **answered),
     ]
-    monkeypatch.setattr(request_state, "SECONDS", -1)
+    monkeypatch.setattr(channels, "SECONDS", -1)
     refused.append(await client.call("server_ask_name", {"greeting": "Hi"}, requestState=state, **answered))
     assert {message["error"]["code"] for message in refused} == {-32602}
     assert len({message["error"]["message"] for message in refused}) == 1

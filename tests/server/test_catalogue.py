@@ -6,10 +6,10 @@ import pytest
 from django.contrib.auth.models import User
 from django.core import signing
 
-from catalog import functions
+from catalog.functions import registry
 from tests import factories
 from tests.server.conftest import MODERN, Client, fresh, handshake, in_database, modern, token
-from toolhub.server import pages
+from toolhub.server import pagination
 from toolhub.wire.versions import HANDSHAKE
 
 REVISIONS = (*HANDSHAKE, MODERN)
@@ -28,7 +28,7 @@ async def alices(alice: User, bob: User, published_functions: None) -> User:
             factories.make_prompt(
                 "server_letter",
                 function="server_letter",
-                arguments=functions.lookup("prompt", "server_letter").arguments,
+                arguments=registry.lookup("prompt", "server_letter").arguments,
             ),
         )
 
@@ -126,7 +126,7 @@ async def test_a_session_subscribes_to_what_it_may_read(alices: User, bob: User)
 async def test_a_long_list_comes_in_pages_that_survive_a_change(
     alice: User, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pages, "PAGE", 3)
+    monkeypatch.setattr(pagination, "PAGE", 3)
 
     def make() -> None:
         for number in range(8):

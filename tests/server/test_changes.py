@@ -16,7 +16,7 @@ from tests.server import functions
 from tests.server.conftest import Client, Outlet, fresh, handshake, in_database, modern, token
 from tests.waiting import eventually
 from toolhub.access.models import AccessToken
-from toolhub.server import audiences, dispatch, inflight, listeners, sessions
+from toolhub.server import dispatch, requests, sessions, subscribers
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("hub")]
 
@@ -24,10 +24,10 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 class Stream:
     """A standalone stream of one client."""
 
-    def __init__(self, client: Client, kinds: frozenset[str] = listeners.KINDS) -> None:
+    def __init__(self, client: Client, kinds: frozenset[str] = subscribers.KINDS) -> None:
         self.outlet = client.outlet()
         self.closed: list[str] = []
-        self.listener = listeners.attach(client.peer, self.outlet.notify, self.closed.append, kinds=kinds)
+        self.listener = subscribers.attach(client.peer, self.outlet.notify, self.closed.append, kinds=kinds)
 
     def heard(self) -> list[str]:
         return [str(message["method"]).removeprefix("notifications/") for message in self.outlet.messages]
@@ -94,7 +94,7 @@ async def test_a_subscription_hears_what_it_asked_for_and_every_message_carries_
     for task in (running, others):
         task.cancel()
     await asyncio.wait([running, others])
-    assert listeners.count() == 0
+    assert subscribers.count() == 0
 
 
 async def test_a_subscription_that_is_malformed_is_refused(alice: User) -> None:
@@ -145,11 +145,11 @@ async def test_a_changed_resource_is_told_to_those_who_subscribed_to_it(alice: U
     await fresh()
     await outlet.first("notifications/resources/updated")
     await eventually(lambda: "resources/updated" in stream.heard())
-    audiences.updated("docs://one")
+    subscribers.updated("docs://one")
     await outlet.first("notifications/resources/updated", 2)
     await eventually(lambda: stream.heard().count("resources/updated") == 2)
     await session.result("resources/unsubscribe", {"uri": "docs://one"})
-    audiences.updated("docs://one")
+    subscribers.updated("docs://one")
     await outlet.first("notifications/resources/updated", 3)
     assert stream.heard().count("resources/updated") == 2
     assert "resources/updated" not in idle.heard()
@@ -211,10 +211,10 @@ async def test_closing_a_session_closes_its_streams_and_cancels_its_calls(alice:
 
 
 async def test_one_user_cannot_hold_every_stream(alice: User, bob: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listeners, "PER_USER", 2)
+    monkeypatch.setattr(subscribers, "PER_USER", 2)
     client = modern(await token(alice))
     streams = [Stream(client, frozenset()), Stream(client, frozenset())]
-    with pytest.raises(listeners.TooManyListeners):
+    with pytest.raises(subscribers.TooManyListeners):
         Stream(client)
     assert (await client.error("subscriptions/listen", {"notifications": {}}))["code"] == -32603
     Stream(modern(await token(bob)))
@@ -226,11 +226,11 @@ async def test_one_user_cannot_hold_every_stream(alice: User, bob: User, monkeyp
 async def test_a_stop_ends_subscriptions_in_order(alice: User) -> None:
     running, outlet = await listen(modern(await token(alice)), toolsListChanged=True)
     stream = Stream(await handshake(await token(alice)))
-    listeners.close_all()
+    subscribers.close_all()
     assert (await running)["result"]["resultType"] == "complete"
     assert not outlet.of("notifications/cancelled")
     assert stream.closed == [SERVER_STOPPING]
-    assert inflight.running() == 0
+    assert requests.running() == 0
 
 
 def _revoke(credential_id: str) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from django.core import signing
 
-from audit.caller import Credential
-from toolhub.server import sessions, shared
+from audit.types import Credential
+from toolhub.server import sessions, state
 from toolhub.server.peer import Session
 
 ALICE = Credential(1, "alice", "token:1", "laptop", None, None)
@@ -18,7 +18,7 @@ BOB = Credential(2, "bob", "token:2", "laptop", None, None)
 
 @pytest.fixture(autouse=True)
 def nothing_known() -> None:
-    shared.reset()
+    state.reset()
     sessions._known.clear()
 
 
@@ -86,7 +86,7 @@ async def test_another_worker_reads_everything_from_the_id_alone() -> None:
         elicitation={"form": {}, "url": {}}, sampling={}, roots={"listChanged": True}, experimental={"x": {}}
     )
     sessions._known.clear()
-    shared.reset()
+    state.reset()
     again = await sessions.require(session.id, ALICE)
     assert again is not session
     assert (again.key, again.revision, again.client_name) == (session.key, "2025-11-25", "client")

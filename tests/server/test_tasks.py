@@ -10,11 +10,11 @@ import pytest
 from django.contrib.auth.models import User
 
 from audit.models import Call
-from catalog import tasks as store
+from catalog.calls import tasks as store
 from tests.server import functions
 from tests.server.conftest import ASKABLE, TASKS, Client, fresh, in_database, modern, text, token
 from tests.waiting import eventually
-from toolhub.server import inflight, task_runs
+from toolhub.server import requests, task_runner
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("hub")]
 
@@ -110,7 +110,7 @@ async def test_what_is_refused_before_it_begins_makes_no_task(client: Client) ->
     assert (await client.call("server_confirm", {}))["result"]["isError"] is True
     assert (await client.call("server_wait", {"label": 5}))["result"]["isError"] is True
     assert (await client.call("server_absent"))["error"]["message"] == "Unknown tool: server_absent"
-    assert inflight.running() == 0
+    assert requests.running() == 0
 
 
 async def test_a_running_task_is_cancelled_on_request(client: Client) -> None:
@@ -168,10 +168,10 @@ async def test_a_task_outlives_its_connection_and_not_its_users_access(client: C
     functions.STARTED["outlives"] = asyncio.Event()
     task_id = await created(connected, "server_wait", {"label": "outlives"})
     await functions.STARTED["outlives"].wait()
-    inflight.cancel_scope("ws-9", "the connection was lost")
+    requests.cancel_scope("ws-9", "the connection was lost")
     assert (await client.result("tasks/get", {"taskId": task_id}))["status"] == "working"
     await in_database(lambda: User.objects.filter(pk=alice.pk).update(is_active=False))
-    await eventually(lambda: inflight.running() == 0)
+    await eventually(lambda: requests.running() == 0)
     state = await store.get(alice.pk, task_id)
     assert state is not None and state.status == "cancelled" and "revoked" in state.status_message
 
@@ -199,17 +199,17 @@ async def test_a_task_of_a_worker_that_died_ends_as_failed(
     await store.create(number, alice.pk, "token:1", "server_wait", "gone")
     assert (await client.result("tasks/cancel", {"taskId": str(number)})) is not None
     monkeypatch.setattr(store, "GRACE", store.GRACE * 0)
-    monkeypatch.setattr(task_runs, "CHORE_SECONDS", 0.0)
+    monkeypatch.setattr(task_runner, "CHORE_SECONDS", 0.0)
     done = await ended(client, str(number))
     assert done["status"] == "failed" and "unknown" in done["error"]["message"]
 
 
 async def test_one_user_cannot_start_tasks_without_end(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inflight, "PER_USER", 2)
+    monkeypatch.setattr(requests, "PER_USER", 2)
     first = await created(client, "server_confirm", {"filename": "1"})
     error = (await client.call("server_confirm", {"filename": "2"}))["error"]
     assert "Busy" in error["message"]
     await client.result("tasks/cancel", {"taskId": first})
     await ended(client, first)
-    await eventually(lambda: inflight.running() == 0)
+    await eventually(lambda: requests.running() == 0)
     await created(client, "server_confirm", {"filename": "3"})

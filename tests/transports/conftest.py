@@ -132,7 +132,7 @@ def person(wire: Wire, transactional_db: None) -> Callable[..., Person]:
 @pytest.fixture
 def publish(settings: Any, transactional_db: None) -> Callable[..., Any]:
     """publish(user, "t_add", ...): tools of `tests.transports.functions`, granted to the user."""
-    from catalog.functions import lookup
+    from catalog.functions.registry import lookup
 
     settings.TOOL_MODULES = [*settings.TOOL_MODULES, functions.__name__]
 

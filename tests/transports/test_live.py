@@ -20,7 +20,7 @@ from tests.transports.sockets import WAIT
 from tests.transports.windows import Window, sign_in
 from tests.waiting import eventually
 from toolhub.access.models import AccessToken
-from toolhub.server import attention, interest
+from toolhub.server.live import connect_check, subscriptions
 from toolhub.transports import live
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("hub")]
@@ -135,7 +135,7 @@ async def test_a_socket_looks_at_a_bounded_number_of_calls(alice, windows):
 async def test_a_call_of_somebody_else_and_one_that_never_was_are_answered_alike(
     alices, bob, windows, label, monkeypatch
 ):
-    monkeypatch.setattr("toolhub.server.call_windows.ABSENT_SECONDS", 0.2)
+    monkeypatch.setattr("toolhub.server.live.calls.ABSENT_SECONDS", 0.2)
     _, call_id = await started(alices, "t_wait", label)
     window = await (await windows(bob)).opened()
     nowhere = str(uuid.uuid4())
@@ -369,9 +369,9 @@ async def connecting(alices, windows) -> Window:
     """The page on which alice connects a client, at the address that the clients of these tests have."""
     window = await (await windows(alices.user)).opened()
     window.send({"watch": "connect"})
-    await eventually(lambda: interest.wanted(interest.connecting(alices.user.pk)))
+    await eventually(lambda: subscriptions.wanted(subscriptions.connecting(alices.user.pk)))
     for socket in live._open:
-        attention.watch(socket.watcher, "192.0.2.7")
+        connect_check.watch(socket.watcher, "192.0.2.7")
     return window
 
 
@@ -420,7 +420,7 @@ async def test_failures_at_another_address_are_not_told(alices, connecting):
 async def test_nobody_is_told_what_the_clients_of_others_do(alices, bob, connecting, windows):
     his = await (await windows(bob)).opened()
     his.send({"watch": "connect"})
-    await eventually(lambda: interest.wanted(interest.connecting(bob.pk)))
+    await eventually(lambda: subscriptions.wanted(subscriptions.connecting(bob.pk)))
     await alices.modern("tools/list")
     await connecting.message(step="tools")
     assert his.outgoing.empty()
@@ -446,7 +446,7 @@ async def test_a_client_that_connects_is_followed_to_its_first_call(alices, conn
 
 
 async def test_nothing_is_noted_while_nobody_connects_a_client(alices, monkeypatch):
-    interest.keys.clear()
-    monkeypatch.setattr(attention, "_note", lambda *_: pytest.fail("noted"))
+    subscriptions.keys.clear()
+    monkeypatch.setattr(connect_check, "_note", lambda *_: pytest.fail("noted"))
     assert (await alices.modern("tools/list")).status == 200
     assert (await alices.modern("tools/list", authorization=None)).status == 401

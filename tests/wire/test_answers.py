@@ -7,8 +7,8 @@ import pytest
 
 from tests.wire.official import MODERN, REVISIONS, validate_server_message
 from toolhub.wire import jsonrpc
-from toolhub.wire.answers import outgoing, shape
 from toolhub.wire.envelope import SERVER_INFO
+from toolhub.wire.shapes import outgoing, shape
 
 HANDSHAKE = REVISIONS[:-1]
 ICON = {"src": "https://example.com/i.png", "mimeType": "image/png", "sizes": ["48x48"], "theme": "dark"}

@@ -22,8 +22,8 @@ from unfold.decorators import action, display
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 from unfold.widgets import UnfoldAdminIntegerFieldWidget
 
-from audit.deleting import BoundedDeletion
-from toolhub.access import permission_words
+from audit.actions.cascade import BoundedDeletion
+from toolhub.access import i18n
 from toolhub.access.models import DEFAULT_DAYS, MAX_DAYS, AccessToken
 
 DJANGOS = (
@@ -42,7 +42,7 @@ class PermissionsInWords:
     def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         field = super().formfield_for_manytomany(db_field, request, **kwargs)  # type: ignore[misc]
         if field is not None and db_field.related_model is Permission:
-            field.label_from_instance = permission_words.said
+            field.label_from_instance = i18n.said
         return field
 
 
@@ -89,7 +89,7 @@ class PermissionAdmin(ModelAdmin):  # type: ignore[misc]
 
     @admin.display(description=_("permission"))
     def in_words(self, row: Permission) -> str:
-        return permission_words.said(row)
+        return i18n.said(row)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         user = cast(User, request.user)

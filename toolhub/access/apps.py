@@ -19,7 +19,7 @@ class AccessConfig(AppConfig):
 
 def _watch() -> None:
     """Every change of a token is an administrative action on record; accounts and groups the record watches itself."""
-    from audit.watching import watch
+    from audit.actions.model_signals import watch
     from toolhub.access.models import AccessToken
 
     watch(AccessToken, kind="access token", ignore=("digest", "last_used"), many=("toolsets",))

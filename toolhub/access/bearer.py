@@ -27,7 +27,7 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, close_old_connections, connections
 from django.utils import timezone
 
-from audit.caller import Credential
+from audit.types import Credential
 from toolhub.access import throttle
 from toolhub.access.models import AccessToken, digest_of
 

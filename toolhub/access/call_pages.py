@@ -21,8 +21,10 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from audit import actions, call_list, outcomes, texts
+from audit import display, outcomes
+from audit.actions import log
 from audit.models import Call
+from audit.queries import search
 from toolhub.access import hooks
 
 TONES = {
@@ -67,16 +69,16 @@ def _shown(call: Call) -> dict[str, Any]:
     hidden = outcome == outcomes.UNKNOWN_TOOL
     return {
         "row": call,
-        "name": texts.visible(call.name[:500]),
-        "client": texts.visible(f"{call.client_name} {call.client_version}".strip()),
-        "credential": texts.visible(call.credential),
-        "transport": texts.visible(call.transport),
-        "revision": texts.visible(call.revision),
-        "address": texts.visible(str(call.address or "")),
+        "name": display.visible(call.name[:500]),
+        "client": display.visible(f"{call.client_name} {call.client_version}".strip()),
+        "credential": display.visible(call.credential),
+        "transport": display.visible(call.transport),
+        "revision": display.visible(call.revision),
+        "address": display.visible(str(call.address or "")),
         "word": WORDS.get(outcome, outcome),
         "tone": TONES.get(outcome, "bad"),
-        "took": texts.duration(call.duration_us),
-        "detail": "" if hidden else texts.visible(call.detail),
+        "took": display.duration(call.duration_us),
+        "detail": "" if hidden else display.visible(call.detail),
     }
 
 
@@ -87,12 +89,12 @@ def calls(request: HttpRequest) -> HttpResponse:
     """The list. A call's id in the search box leads to that call; `X-Part: calls` asks for the list alone."""
     user = cast(User, request.user)
     filters = {name: request.GET.get(name, "").strip()[:200] for name in FILTERS}
-    if (call_id := _as_id(filters["q"])) and call_list.one_for_user(user.pk, call_id) is not None:
+    if (call_id := _as_id(filters["q"])) and search.one_for_user(user.pk, call_id) is not None:
         return redirect("access:call", pk=call_id)
     asked = {**filters, "since": _moment(filters["since"]), "until": _moment(filters["until"], end=True)}
     cursor = request.GET.get("cursor", "")
     try:
-        page = call_list.page_for_user(user.pk, asked, cursor)
+        page = search.page_for_user(user.pk, asked, cursor)
     except ValueError:
         raise Http404 from None
     kept = {name: value for name, value in filters.items() if value}
@@ -136,14 +138,14 @@ def _moment(text: str, *, end: bool = False) -> str:
 @never_cache
 @require_safe
 def call(request: HttpRequest, pk: UUID) -> HttpResponse:
-    found = call_list.one_for_user(cast(User, request.user).pk, pk)
+    found = search.one_for_user(cast(User, request.user).pk, pk)
     if found is None:
         raise Http404
     context = {
         "section": "calls",
         "call": _shown(found),
-        "arguments": texts.shown(found.arguments),
-        "result": texts.shown(found.result),
+        "arguments": display.shown(found.arguments),
+        "result": display.shown(found.result),
     }
     return render(request, "access/call.html", context)
 
@@ -176,7 +178,7 @@ def _end(call: Call, user: User) -> str:
     """Tell the workers, and wait a moment for what the record says then."""
     name = user.get_username()
     reason = f"cancelled by {name} in the browser"
-    actions.record("cancelled", "call", f"{call.name} ({call.pk})", None, {"user": call.username})
+    log.record("cancelled", "call", f"{call.name} ({call.pk})", None, {"user": call.username})
     again = 0.0
     give_up = time.monotonic() + CANCEL_SECONDS
     while (now := time.monotonic()) < give_up:

@@ -20,7 +20,8 @@ from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django.views.i18n import set_language
 
-from toolhub.access import check_words, clients, hooks, preferences
+from toolhub.access import connect as connect_page
+from toolhub.access import hooks, preferences
 from toolhub.access.forms import AccountForm, NewPasswordForm, SignInForm, TokenForm, own_names
 from toolhub.access.models import AccessToken, AccessTokenQuerySet
 
@@ -138,9 +139,9 @@ def revoke(request: HttpRequest, pk: int) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 @sensitive_variables("text", "context")
-def connect(request: HttpRequest, key: str = clients.CLIENTS[0].key) -> HttpResponse:
+def connect(request: HttpRequest, key: str = connect_page.CLIENTS[0].key) -> HttpResponse:
     """The settings of one client to paste; a POST makes a token and answers with the settings that contain it."""
-    client = clients.BY_KEY.get(key)
+    client = connect_page.BY_KEY.get(key)
     if client is None:
         raise Http404
     text = credential = ""
@@ -152,13 +153,13 @@ def connect(request: HttpRequest, key: str = clients.CLIENTS[0].key) -> HttpResp
         credential = token.credential_id
     context = {
         "section": "connect",
-        "clients": clients.CLIENTS,
+        "clients": connect_page.CLIENTS,
         "client": client,
-        "snippets": clients.fill(client, settings.PUBLIC_URL, text),
-        "deeplink": clients.deeplink(client, settings.PUBLIC_URL, text) if text else "",
+        "snippets": connect_page.fill(client, settings.PUBLIC_URL, text),
+        "deeplink": connect_page.deeplink(client, settings.PUBLIC_URL, text) if text else "",
         "text": text,
         "credential": credential,
-        "troubles": check_words.TROUBLES,
+        "troubles": connect_page.TROUBLES,
         "nothing": not hooks.reaches_anything(cast(User, request.user).pk),
         "mcp_url": f"{settings.PUBLIC_URL}/mcp",
         "websocket_url": "ws" + settings.PUBLIC_URL.removeprefix("http") + "/ws/mcp",

@@ -10,7 +10,7 @@ from django.conf import settings
 from audit import recorder
 from toolhub.asgi import application
 from toolhub.management.serving import HubServer
-from toolhub.server import stopping
+from toolhub.server import process
 
 log = logging.getLogger("toolhub.serving")
 
@@ -20,7 +20,7 @@ a server under load, mostly in going through what was loaded at the start and ne
 
 
 async def start() -> None:
-    await stopping.start()
+    await process.start()
     # Opening the record now, not at the first call, ends what a crashed process left open.
     if reason := await recorder.ready():
         log.error("Calls cannot be recorded: %s", reason)
@@ -44,7 +44,7 @@ def serve(endpoints: list[str], supervisor: int | None = None) -> int:
         endpoints=endpoints,
         on_start=start,
         supervisor=supervisor,
-        on_stop=lambda: stopping.stop(settings.STOP_SECONDS),
+        on_stop=lambda: process.stop(settings.STOP_SECONDS),
         server_name="",
         ping_interval=20,
         ping_timeout=30,

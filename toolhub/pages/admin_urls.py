@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from toolhub.pages import access_bulk, access_people, access_tool, health, matrix, sessions, try_views, view_as
+from toolhub.pages import sessions, view_as
+from toolhub.pages.access import bulk, matrix, tool
+from toolhub.pages.health import views
+from toolhub.pages.try_it import views as try_it_views
 
 app_name = "pages"
 urlpatterns: list[URLPattern | URLResolver] = [
-    path("catalog/tool/<int:pk>/try/", try_views.try_tool, name="try"),
-    path("catalog/tool/<int:pk>/try/<uuid:run>/", try_views.try_state, name="try-state"),
-    path("catalog/tool/<int:pk>/try/<uuid:run>/cancel/", try_views.try_cancel, name="try-cancel"),
-    path("catalog/tool/<int:pk>/try/<uuid:run>/answer/", try_views.try_answer, name="try-answer"),
-    path("catalog/tool/<int:pk>/try/<uuid:run>/part/<int:number>/", try_views.try_part, name="try-part"),
-    path("access/people/", access_people.people, name="people"),
+    path("catalog/tool/<int:pk>/try/", try_it_views.try_tool, name="try"),
+    path("catalog/tool/<int:pk>/try/<uuid:run>/", try_it_views.try_state, name="try-state"),
+    path("catalog/tool/<int:pk>/try/<uuid:run>/cancel/", try_it_views.try_cancel, name="try-cancel"),
+    path("catalog/tool/<int:pk>/try/<uuid:run>/answer/", try_it_views.try_answer, name="try-answer"),
+    path("catalog/tool/<int:pk>/try/<uuid:run>/part/<int:number>/", try_it_views.try_part, name="try-part"),
+    path("access/people/", tool.people, name="people"),
     path("access/user/<int:pk>/", view_as.of_user, name="access-user"),
-    path("access/tool/<int:pk>/", access_tool.of_tool, name="access-tool"),
+    path("access/tool/<int:pk>/", tool.of_tool, name="access-tool"),
     path("access/matrix/", matrix.matrix, name="matrix"),
     path("access/matrix/<int:toolset>/<int:group>/", matrix.cell, name="cell"),
     path("access/matrix/<int:toolset>/<int:group>/set/", matrix.set_cell, name="cell-set"),
-    path("access/change/", access_bulk.bulk, name="bulk"),
-    path("access/pick/", access_bulk.pick, name="pick"),
+    path("access/change/", bulk.bulk, name="bulk"),
+    path("access/pick/", bulk.pick, name="pick"),
     path("view-as/", view_as.view_as, name="view-as"),
-    path("health/", health.health, name="health"),
+    path("health/", views.health, name="health"),
     path("sessions/", sessions.sessions, name="sessions"),
     path("sessions/disconnect/", sessions.disconnect, name="sessions-disconnect"),
     path("sessions/revoke/", sessions.revoke, name="sessions-revoke"),

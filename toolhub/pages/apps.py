@@ -10,7 +10,7 @@ class PagesConfig(AppConfig):
     verbose_name = _("Pages")
 
     def ready(self) -> None:
-        from toolhub.pages import access_actions
+        from toolhub.pages.access import bulk
 
         # By now the admin has imported every app's admin module.
-        access_actions.connect()
+        bulk.connect()

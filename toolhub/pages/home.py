@@ -16,9 +16,11 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from audit import checking, clock, counts, outcomes, texts
-from audit.counts import Report, Slot
-from audit.readonly import calls_address
+from audit import display, local_time, outcomes
+from audit.admin.base import calls_address
+from audit.integrity import scheduled
+from audit.queries import statistics
+from audit.queries.statistics import Report, Slot
 from catalog.models import Grant, Tool
 from toolhub.access.models import AccessToken
 from toolhub.pages import home_charts
@@ -51,7 +53,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     context["steps"] = steps(request)
     context["numbers"] = list(_others(request))
     if may("audit.view_call"):
-        report = counts.report(period)
+        report = statistics.report(period)
         context |= {
             "periods": [(key, words, key == period) for key, words in PERIODS.items()],
             "report": report,
@@ -67,22 +69,22 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
             "busiest": [_tools(report), _users(report)],
         }
     if may("audit.view_verification"):
-        context["chain"] = checking.state()
+        context["chain"] = scheduled.state()
     return context
 
 
 def calls(start: datetime, end: datetime | None = None, **filters: str) -> str:
     """The address of the list of calls that began in that time."""
-    values = {**filters, "since": clock.address(start)}
+    values = {**filters, "since": local_time.address(start)}
     if end is not None:
-        values["until"] = clock.address(end)
+        values["until"] = local_time.address(end)
     return calls_address(**values)
 
 
 def _of_calls(report: Report, may_see_tools: bool) -> Iterable[Number]:
     found = report.outcomes
     yield Number(_("Calls"), f"{report.calls:,}", calls(report.start))
-    slow = texts.duration(None if report.p95 is None else int(report.p95))
+    slow = display.duration(None if report.p95 is None else int(report.p95))
     health = reverse("pages:health") if may_see_tools else calls(report.start)
     yield Number(_("95 of 100 calls take at most"), slow or "–", health)
     for label, outcome in ((_("Limits hit"), outcomes.LIMITED), (_("Refused"), outcomes.REFUSED)):
@@ -120,16 +122,16 @@ def _outcomes(report: Report) -> list[tuple[str, str, str]]:
 def _table_row(slot: Slot, period: str) -> dict[str, Any]:
     """The chart's numbers, for those who cannot see it."""
     return {
-        "label": clock.shown(slot.start, "minutes"),
+        "label": local_time.shown(slot.start, "minutes"),
         "href": calls(slot.start, slot.end),
         "numbers": home_charts.grouped(slot.outcomes),
-        "p95": texts.duration(None if slot.p95 is None else int(slot.p95)) or "–",
+        "p95": display.duration(None if slot.p95 is None else int(slot.p95)) or "–",
     }
 
 
 def _tools(report: Report) -> dict[str, Any]:
     rows = [
-        (texts.visible(name[:80]), f"{number:,}", calls(report.start, tool=name), f"{bad:,}" if bad else "",
+        (display.visible(name[:80]), f"{number:,}", calls(report.start, tool=name), f"{bad:,}" if bad else "",
          calls(report.start, tool=name, outcome="not_ok"))
         for name, number, bad in report.tools
     ]  # fmt: skip
@@ -145,7 +147,7 @@ def _users(report: Report) -> dict[str, Any]:
         # A deleted account has no name to filter by any more.
         rows.append(
             (
-                texts.visible(name) or _("deleted account %(key)s") % {"key": key},
+                display.visible(name) or _("deleted account %(key)s") % {"key": key},
                 f"{number:,}",
                 calls(report.start, user=name) if name else "",
                 f"{bad:,}" if bad else "",

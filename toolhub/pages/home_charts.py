@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from audit import outcomes
-from audit.counts import Report, Slot
+from audit.queries.statistics import Report, Slot
 
 SERIES: tuple[tuple[Any, frozenset[str], str], ...] = (
     (gettext_lazy("ok"), frozenset({outcomes.OK}), "#0d9488"),

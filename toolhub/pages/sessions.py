@@ -14,11 +14,12 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST, require_safe
 
-from audit import actions, texts
+from audit import display
+from audit.actions import log
 from toolhub.access import bearer
 from toolhub.access.models import AccessToken, ServingProcess
 from toolhub.pages.staff import page, staff_page
-from toolhub.server import presence, seen
+from toolhub.server import clients, presence
 
 SHOWN = 100
 WAIT_SECONDS = 0.2
@@ -26,11 +27,11 @@ WAIT_SECONDS = 0.2
 DISCONNECT = "access.disconnect_client"
 REVOKE = "access.change_accesstoken"
 KINDS = {
-    seen.SESSION: gettext_lazy("HTTP session"),
-    seen.STREAM: gettext_lazy("listen stream"),
-    seen.WEBSOCKET: gettext_lazy("WebSocket"),
-    seen.STDIO: gettext_lazy("stdio"),
-    seen.STATELESS: gettext_lazy("HTTP, stateless"),
+    clients.SESSION: gettext_lazy("HTTP session"),
+    clients.STREAM: gettext_lazy("listen stream"),
+    clients.WEBSOCKET: gettext_lazy("WebSocket"),
+    clients.STDIO: gettext_lazy("stdio"),
+    clients.STATELESS: gettext_lazy("HTTP, stateless"),
 }
 
 
@@ -55,7 +56,7 @@ def sessions(request: HttpRequest) -> HttpResponse:
         kinds=[(key, words, key == kind) for key, words in KINDS.items()],
         q=request.GET.get("q", "")[:100],
         filtered=bool(kind or request.GET.get("q")),
-        idle_minutes=int(seen.STATELESS_SECONDS // 60),
+        idle_minutes=int(clients.STATELESS_SECONDS // 60),
         can_disconnect=request.user.has_perm(DISCONNECT),
         can_revoke=request.user.has_perm(REVOKE),
     )
@@ -66,11 +67,11 @@ def sessions(request: HttpRequest) -> HttpResponse:
 def disconnect(request: HttpRequest) -> HttpResponse:
     """End the connection of the key in the body; one that has gone meanwhile is said to be gone."""
     row = _row(request)
-    if row is None or row["kind"] == seen.STATELESS:
+    if row is None or row["kind"] == clients.STATELESS:
         messages.warning(request, _("This connection has ended already."))
         return _back(request)
     with transaction.atomic():
-        actions.record("disconnected", "connection", f"{row['user']}: {_client(row)}", _facts(row), None)
+        log.record("disconnected", "connection", f"{row['user']}: {_client(row)}", _facts(row), None)
         presence.disconnect(row)
     messages.success(
         request, _("%(client)s of %(user)s was disconnected.") % {"client": _client(row), "user": row["user"]}
@@ -97,7 +98,7 @@ def revoke(request: HttpRequest) -> HttpResponse:
 _OF_TOKENS = frozenset({"token", "stdio"})
 
 
-def _wanted(rows: list[seen.Row], request: HttpRequest) -> tuple[list[seen.Row], int]:
+def _wanted(rows: list[clients.Row], request: HttpRequest) -> tuple[list[clients.Row], int]:
     """Those that the address asks for, at most `SHOWN`, and how many there are."""
     kind, wanted = request.GET.get("kind", ""), request.GET.get("q", "").casefold().strip()[:100]
     good = bearer.still_valid_now({row["credential"] for row in rows})
@@ -114,24 +115,24 @@ def _wanted(rows: list[seen.Row], request: HttpRequest) -> tuple[list[seen.Row],
 _SEARCHED = ("user", "client", "version", "revision", "address", "token")
 
 
-def _row(request: HttpRequest) -> seen.Row | None:
+def _row(request: HttpRequest) -> clients.Row | None:
     key = request.POST.get("key", "")
     return next((row for row in presence.connected(presence.processes()) if row["key"] == key), None)
 
 
-def _shown(row: seen.Row, names: dict[str, str]) -> dict[str, Any]:
+def _shown(row: clients.Row, names: dict[str, str]) -> dict[str, Any]:
     return {
         "key": row["key"],
-        "user": texts.visible(row["user"]),
+        "user": display.visible(row["user"]),
         "user_link": reverse("admin:auth_user_change", args=(row["user_id"],)),
         "calls_link": f"{reverse('admin:audit_call_changelist')}?credential={row['credential']}",
-        "client": texts.visible(row["client"][:80]) or _("says nothing about itself"),
-        "version": texts.visible(row["version"][:40]),
-        "token": texts.visible(row["token"]),
+        "client": display.visible(row["client"][:80]) or _("says nothing about itself"),
+        "version": display.visible(row["version"][:40]),
+        "token": display.visible(row["token"]),
         "has_token": row["credential"].partition(":")[0] in _OF_TOKENS,
         "kind": KINDS.get(row["kind"], row["kind"]),
-        "open": row["kind"] in {seen.STREAM, seen.WEBSOCKET, seen.STDIO} or bool(row["streams"]),
-        "stateless": row["kind"] == seen.STATELESS,
+        "open": row["kind"] in {clients.STREAM, clients.WEBSOCKET, clients.STDIO} or bool(row["streams"]),
+        "stateless": row["kind"] == clients.STATELESS,
         "revision": row["revision"],
         "address": row["address"],
         "workers": ", ".join(names.get(worker, worker) for worker in row["workers"]),
@@ -162,11 +163,11 @@ def _ago(seconds: float) -> tuple[datetime, str] | None:
     return moment, _("%(n)s h ago") % {"n": past // 3600}
 
 
-def _client(row: seen.Row) -> str:
-    return texts.visible(f"{row['client']} {row['version']}".strip() or row["kind"])
+def _client(row: clients.Row) -> str:
+    return display.visible(f"{row['client']} {row['version']}".strip() or row["kind"])
 
 
-def _facts(row: seen.Row) -> dict[str, Any]:
+def _facts(row: clients.Row) -> dict[str, Any]:
     names = ("user", "credential", "token", "client", "version", "kind", "revision", "address")
     return {name: row[name] for name in names}
 

@@ -22,12 +22,12 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from audit import clock
-from audit.caller import Credential
-from catalog import left, policy, rule_words, snapshot, visible
-from catalog.definitions import LimitRule, Snapshot
+from audit import local_time
+from audit.types import Credential
 from catalog.models import Grant
-from catalog.policy import Visible, Who
+from catalog.policy import limits, messages, rules, snapshot, visibility
+from catalog.policy.definitions import LimitRule, Snapshot
+from catalog.policy.rules import Visible, Who
 from toolhub.access.models import AccessToken
 from toolhub.pages import view_as_rows
 from toolhub.pages.lists import around, matching
@@ -74,7 +74,7 @@ class Asked:
 
     def _look_up(self) -> None:
         if self.at_text:
-            moment = clock.entered(self.at_text)
+            moment = local_time.entered(self.at_text)
             if moment is None:
                 self.problem = _("This moment cannot be read; it is shown as of now.")
             else:
@@ -99,7 +99,7 @@ class Asked:
 
     def credential(self) -> Credential:
         assert self.user is not None  # noqa: S101 - asked only when there is one
-        return visible.page_credential(self.user.pk, self.user.get_username(), self.toolset_ids)
+        return visibility.page_credential(self.user.pk, self.user.get_username(), self.toolset_ids)
 
     def address(self, **changes: Any) -> str:
         """This page with these parts of its query changed."""
@@ -128,7 +128,7 @@ def view_as(request: HttpRequest) -> HttpResponse:
     }
     if asked.user is not None:
         who = Who(asked.user.pk, asked.toolset_ids)
-        seen = policy.decide_all(catalogue, who, asked.at.timestamp(), asked.environment)
+        seen = rules.decide_all(catalogue, who, asked.at.timestamp(), asked.environment)
         if request.GET.get("format") == "json":
             return _exact(asked, seen)
         context |= _shown(request, asked, catalogue, who, seen)
@@ -192,8 +192,8 @@ def _shown(request: HttpRequest, asked: Asked, catalogue: Snapshot, who: Who, se
         shown["rows"] = [
             (
                 grant,
-                rule_words.what(grant),
-                rule_words.whom(grant),
+                messages.what(grant),
+                messages.whom(grant),
                 grant.standing(asked.at, asked.environment),
                 _reach(catalogue, grant),
             )
@@ -201,11 +201,11 @@ def _shown(request: HttpRequest, asked: Asked, catalogue: Snapshot, who: Who, se
         ]
     else:
         credential = asked.credential()
-        fitting = [rule for rule in left.applying_to(credential) if all(word in rule.label.lower() for word in words)]
+        fitting = [rule for rule in limits.applying_to(credential) if all(word in rule.label.lower() for word in words)]
         pages = Paginator(fitting, PAGE).get_page(number)
         shown["rows"] = [
-            (rule_words.said(rule.label), rule.rate, remaining, _limit_link(rule))
-            for rule, remaining in left.remaining_of_rules(credential, list(pages))
+            (messages.said(rule.label), rule.rate, remaining, _limit_link(rule))
+            for rule, remaining in limits.remaining_of_rules(credential, list(pages))
         ]
     shown["page"] = pages
     shown["older"], shown["newer"] = around(pages, lambda number: asked.address(page=number))

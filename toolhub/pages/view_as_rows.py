@@ -10,10 +10,10 @@ from django.db.models import Q
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from catalog import policy, rule_words
-from catalog.definitions import Item, ResourceDefinition, Snapshot
 from catalog.models import Prompt, Resource, Tool
-from catalog.policy import Visible, Who
+from catalog.policy import messages, rules
+from catalog.policy.definitions import Item, ResourceDefinition, Snapshot
+from catalog.policy.rules import Visible, Who
 
 DISABLED = "disabled"
 NAMES = ("tool__name", "toolset__name", "resource__uri", "prompt__name", "user__username", "group__name", "note")
@@ -71,7 +71,7 @@ def rows(catalogue: Snapshot, who: Who, found: Iterable[Entry], at: float, envir
     for entry in found:
         rule, changes = DISABLED, None
         if entry.item is not None:
-            decision = policy.decide(catalogue, who, entry.item, at, environment)
+            decision = rules.decide(catalogue, who, entry.item, at, environment)
             rule, changes = decision.rule, decision.changes_at
         link = reverse(f"admin:catalog_{entry.kind}_change", args=[entry.id])
         moment = datetime.fromtimestamp(changes, UTC) if changes is not None else None
@@ -81,11 +81,11 @@ def rows(catalogue: Snapshot, who: Who, found: Iterable[Entry], at: float, envir
 
 def sentence(rule: str) -> str:
     """The rule in the words of the page."""
-    return _("It is switched off.") if rule == DISABLED else rule_words.sentence(rule)
+    return _("It is switched off.") if rule == DISABLED else messages.sentence(rule)
 
 
 def grant_link(rule: str) -> str:
-    match = rule_words.GRANT.match(rule)
+    match = messages.GRANT.match(rule)
     return reverse("admin:catalog_grant_change", args=[match[1]]) if match else ""
 
 

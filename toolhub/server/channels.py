@@ -1,21 +1,172 @@
 """How a running call reaches its client: progress, log lines and questions, in both eras.
 
 One object per call, and nothing in it is worked out before it is asked for: most calls never say anything.
+
+Requests of the server to the client (handshake era): sent on the call's own stream, answered by another message.
+
+The answer may come in another POST that reaches another worker. Every id names the worker that asked, so the answer is
+handed to it; there it counts only for the same session and user. An id is random, so nobody can guess an open one, and
+a foreign or late answer is ignored.
+
+`requestState` of 2026-07-28: what a call that asked for input hands to the client, and gets back with the answers.
+
+Signed, bound to the user, the method, the name and the arguments, and good for an hour; it carries the answers of
+earlier rounds, so no worker keeps anything. A fresh nonce makes every round's state different.
 """
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import itertools
+import json
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from catalog.channel import Question
-from catalog.errors import ClientLacks, NeedsInput
-from toolhub.server import client_requests, request_state, sessions
+from django.core import signing
+
+from catalog.errors import ClientLacks, ClientRefused, NeedsInput
+from catalog.functions.channel import Question
+from toolhub.server import bus, sessions
 from toolhub.server.peer import Outlet, Peer
-from toolhub.wire import answers, jsonrpc
+from toolhub.wire import jsonrpc, shapes
 from toolhub.wire.errors import INVALID_PARAMS, McpError
 from toolhub.wire.versions import LOG_SEVERITY
+
+ANSWER = "client.answer"
+ANSWER_SECONDS = 600.0
+"""How long a person may take; the client is then told that nobody waits any more."""
+PER_SCOPE = 50
+
+_numbers = itertools.count(1)
+_open: dict[str, _Pending] = {}
+
+
+class _Pending:
+    __slots__ = ("answer", "owner")
+
+    def __init__(self, owner: tuple[str, int], answer: asyncio.Future[jsonrpc.Response]) -> None:
+        self.owner, self.answer = owner, answer
+
+
+async def ask(
+    peer: Peer, outlet: Outlet, requests: Mapping[str, Question], seconds: float = ANSWER_SECONDS
+) -> dict[str, dict[str, Any]]:
+    """Send the requests, wait for all answers. Raises ClientRefused for an error answer or none in time."""
+    if not outlet.streaming:
+        raise ClientLacks("text/event-stream")
+    owner = _owner(peer)
+    if sum(pending.owner == owner for pending in _open.values()) + len(requests) > PER_SCOPE:
+        raise ClientRefused("too many requests to it are open")
+    loop = asyncio.get_running_loop()
+    ids: dict[str, str] = {}
+    try:
+        for key, (method, params) in requests.items():
+            request_id = f"{bus.WORKER}.{next(_numbers)}.{secrets.token_urlsafe(9)}"
+            _open[request_id] = _Pending(owner, loop.create_future())
+            ids[key] = request_id
+            outlet.notify(jsonrpc.request(request_id, method, shapes.outgoing(method, peer.revision, params) or None))
+        results: dict[str, dict[str, Any]] = {}
+        async with asyncio.timeout(seconds):
+            for key, request_id in ids.items():
+                response = await _open[request_id].answer
+                if response.error is not None:
+                    raise ClientRefused(str(response.error.get("message", ""))[:500])
+                results[key] = response.result or {}
+        return results
+    except TimeoutError:
+        raise ClientRefused(f"no answer within {seconds:g} s") from None
+    finally:
+        for request_id in ids.values():
+            pending = _open.pop(request_id)
+            # Cancelling a waiter cancels what it waits for, so a cancelled one was not answered either.
+            if pending.answer.cancelled() or not pending.answer.done():
+                pending.answer.cancel()
+                outlet.notify(
+                    jsonrpc.notification(
+                        "notifications/cancelled", {"requestId": request_id, "reason": "the answer is no longer needed"}
+                    )
+                )
+
+
+async def replied(response: jsonrpc.Response, peer: Peer) -> None:
+    """An answer came in; if another worker asked, it is told."""
+    request_id = response.id
+    if not isinstance(request_id, str) or not peer.scope:
+        return
+    worker = request_id.partition(".")[0]
+    if worker == bus.WORKER:
+        _resolve(response, _owner(peer))
+    elif worker.isalnum() and len(worker) == len(bus.WORKER) and worker.isascii():
+        body = jsonrpc.encode(
+            {"id": request_id, "error": response.error}
+            if response.error is not None
+            else {"id": request_id, "result": response.result}
+        )
+        session, user_id = _owner(peer)
+        await bus.publish(ANSWER, {"session": session, "user": user_id, "body": body.decode()}, worker)
+
+
+def waiting() -> int:
+    return len(_open)
+
+
+def _owner(peer: Peer) -> tuple[str, int]:
+    return (peer.scope, peer.caller.credential.user_id)
+
+
+def _resolve(response: jsonrpc.Response, owner: tuple[str, int]) -> None:
+    pending = _open.get(str(response.id))
+    if pending is not None and pending.owner == owner and not pending.answer.done():
+        pending.answer.set_result(response)
+
+
+def _answered_elsewhere(payload: dict[str, Any]) -> None:
+    answered = jsonrpc.decode(str(payload["body"]).encode())
+    response = jsonrpc.Response(answered["id"], answered.get("result"), answered.get("error"))
+    _resolve(response, (str(payload["session"]), int(payload["user"])))
+
+
+bus.on(ANSWER, _answered_elsewhere)
+
+SALT = "toolhub.server.requestState"
+SECONDS = 3600
+MAX_LENGTH = 1_500_000
+
+_dump = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+
+
+def seal(user_id: int, method: str, name: str, arguments: dict[str, Any], answers: dict[str, Any]) -> str:
+    content = [user_id, method, name, digest(arguments), secrets.token_urlsafe(9), answers]
+    return signing.dumps(content, salt=SALT, compress=True)
+
+
+def unseal(state: object, user_id: int, method: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The answers of earlier rounds. Raises McpError for anything but a state made for exactly this call and user."""
+    if not isinstance(state, str) or len(state) > MAX_LENGTH:
+        raise _invalid()
+    try:
+        content = signing.loads(state, salt=SALT, max_age=SECONDS)
+    except signing.BadSignature:
+        raise _invalid() from None
+    bound, answers = content[:4], content[5]
+    if bound != [user_id, method, name, digest(arguments)]:
+        raise _invalid()
+    return dict(answers)
+
+
+def digest(arguments: dict[str, Any]) -> str:
+    return hashlib.sha256(_dump(arguments).encode()).hexdigest()
+
+
+def _invalid() -> McpError:
+    # One answer for tampered, foreign and expired: it says nothing about somebody else's call.
+    return McpError(
+        INVALID_PARAMS, "Invalid params: `requestState` is not valid for this request; start again without it"
+    )
+
 
 DEFAULT_LEVEL = "info"
 """What a handshake client hears that never set a level."""
@@ -51,7 +202,7 @@ class CallChannel(ABC):
             params["total"] = total
         if message is not None:
             params["message"] = message
-        params = answers.outgoing("notifications/progress", self.peer.revision, params)
+        params = shapes.outgoing("notifications/progress", self.peer.revision, params)
         self.outlet.notify(jsonrpc.notification("notifications/progress", params))
 
     async def log(self, level: str, data: Any, logger: str | None) -> None:
@@ -72,7 +223,7 @@ class CallChannel(ABC):
 
     @abstractmethod
     async def ask(self, requests: Mapping[str, Question]) -> dict[str, dict[str, Any]]:
-        """As in `catalog.channel.Channel`."""
+        """As in `catalog.functions.channel.Channel`."""
 
     def close_stream(self) -> None:
         return
@@ -88,7 +239,7 @@ class HandshakeChannel(CallChannel):
 
     async def ask(self, requests: Mapping[str, Question]) -> dict[str, dict[str, Any]]:
         require_capabilities(requests, self.capabilities)
-        return await client_requests.ask(self.peer, self.outlet, requests)
+        return await ask(self.peer, self.outlet, requests)
 
     def close_stream(self) -> None:
         if self.peer.revision == "2025-11-25" and not self.peer.connection:
@@ -126,9 +277,7 @@ def given_answers(request: jsonrpc.Request, peer: Peer) -> dict[str, Any]:
     earlier: dict[str, Any] = {}
     if "requestState" in params:
         name, arguments = subject(request)
-        earlier = request_state.unseal(
-            params["requestState"], peer.caller.credential.user_id, request.method, name, arguments
-        )
+        earlier = unseal(params["requestState"], peer.caller.credential.user_id, request.method, name, arguments)
     newest = params.get("inputResponses", {})
     if not isinstance(newest, dict):
         raise McpError(INVALID_PARAMS, "Invalid params: `inputResponses` must be an object")

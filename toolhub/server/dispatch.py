@@ -9,27 +9,14 @@ from typing import Any
 
 from audit.recorder import CannotRecord
 from catalog.errors import CANCELLED_BY_CLIENT, CatalogError, NeedsInput, ToolError
-from toolhub.server import (
-    answers,
-    attention,
-    client_requests,
-    completion,
-    inflight,
-    interest,
-    lifecycle,
-    logging_level,
-    prompts,
-    refusals,
-    resources,
-    seen,
-    stopping,
-    subscriptions,
-    tasks,
-    tools,
-)
+from toolhub.server import channels, clients, process, requests
+from toolhub.server import errors as server_errors
+from toolhub.server.live import connect_check
+from toolhub.server.live import subscriptions as live_subscriptions
+from toolhub.server.methods import completion, lifecycle, prompts, resources, subscriptions, tasks, tools
+from toolhub.server.methods import logging as logging_level
 from toolhub.server.peer import Outlet, Peer
-from toolhub.wire import answers as shapes
-from toolhub.wire import jsonrpc
+from toolhub.wire import jsonrpc, shapes
 from toolhub.wire.errors import INTERNAL_ERROR, METHOD_NOT_FOUND, McpError
 from toolhub.wire.versions import HANDSHAKE, MODERN
 
@@ -66,8 +53,8 @@ METHODS: dict[str, dict[str, Handler]] = {
 }
 """Revision -> method -> handler: what is not here does not exist there."""
 
-_COUNTED = frozenset(refusals.ATTEMPTS)
-_BY_CLIENT = frozenset({CANCELLED_BY_CLIENT, inflight.SESSION_ENDED})
+_COUNTED = frozenset(server_errors.ATTEMPTS)
+_BY_CLIENT = frozenset({CANCELLED_BY_CLIENT, requests.SESSION_ENDED})
 """Cancellations after which the client expects no answer."""
 
 
@@ -79,36 +66,36 @@ async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[s
     """The result of a request in the shape of its revision. Raises McpError (ready for the wire) or RequestCancelled.
 
     It runs in the caller's task and never makes one. `subscriptions/listen` returns when the subscription ends.
-    When the transport itself cancels the task (`task.cancel(errors.CLIENT_GONE)`), CancelledError comes through.
+    When the transport itself cancels the task (`task.cancel(server_errors.CLIENT_GONE)`), CancelledError comes through.
     """
-    if stopping.needs_start():
-        await stopping.start()
+    if process.needs_start():
+        await process.start()
     method = request.method
     handler = METHODS[peer.revision].get(method)
     if handler is None:
         raise McpError(METHOD_NOT_FOUND, f"Method not found: {method[:100]}", request_id=request.id)
-    entry: inflight.Entry | None = None
+    entry: requests.Entry | None = None
     try:
-        entry = inflight.enter(peer, request.id, method in _COUNTED)
+        entry = requests.enter(peer, request.id, method in _COUNTED)
         entry.listens = handler is subscriptions.listen
-        seen.noted(peer, method in _COUNTED)
+        clients.noted(peer, method in _COUNTED)
         result = await handler(request, peer, outlet)
-        if interest.keys:
-            attention.answered(peer, method, result)
+        if live_subscriptions.keys:
+            connect_check.answered(peer, method, result)
         return shapes.shape(method, peer.revision, result, lifecycle.SERVER_INFO_SHORT)
     except McpError as error:
         if method in _COUNTED:  # what the door refused is on record already, and comes as a CatalogError
             await _on_record(request, peer, error)
-        attention.refused(peer, method, error)
+        connect_check.refused(peer, method, error)
         raise
     except CatalogError as error:
-        attention.refused(peer, method, error)
-        raise answers.mcp_error(error, peer) from error
+        connect_check.refused(peer, method, error)
+        raise server_errors.mcp_error(error, peer) from error
     except ToolError as error:
-        raise answers.failed(error) from error
+        raise server_errors.failed(error) from error
     except NeedsInput as needs:
         return shapes.shape(
-            method, peer.revision, answers.input_required(needs, request, peer), lifecycle.SERVER_INFO_SHORT
+            method, peer.revision, server_errors.input_required(needs, request, peer), lifecycle.SERVER_INFO_SHORT
         )
     except asyncio.CancelledError:
         if entry is None or entry.reason is None:
@@ -120,30 +107,30 @@ async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[s
     except Exception:
         # The one place where an unforeseen error of a request ends: the log has it, the client does not.
         log.exception("A request failed: %s of %s", method, peer.caller.credential.username)
-        raise answers.internal(None) from None
+        raise server_errors.internal(None) from None
     finally:
         if entry is not None:
-            inflight.leave(entry)
+            requests.leave(entry)
 
 
 async def notified(notification: jsonrpc.Notification, peer: Peer) -> None:
     """A notification of the client; unknown and malformed ones are ignored, as JSON-RPC asks."""
-    seen.noted(peer, False)
+    clients.noted(peer, False)
     if notification.method == "notifications/cancelled":
         request_id = notification.params.get("requestId")
         if type(request_id) is str or type(request_id) is int:
-            await inflight.cancel(peer, request_id)
+            await requests.cancel(peer, request_id)
 
 
 async def replied(response: jsonrpc.Response, peer: Peer) -> None:
     """The client's answer to a request of the server, whichever worker asked; a foreign or late one is ignored."""
-    if stopping.needs_start():
-        await stopping.start()
-    await client_requests.replied(response, peer)
+    if process.needs_start():
+        await process.start()
+    await channels.replied(response, peer)
 
 
 async def _on_record(request: jsonrpc.Request, peer: Peer, error: McpError) -> None:
     try:
-        await refusals.record(request, peer, error.message)
+        await server_errors.record(request, peer, error.message)
     except CannotRecord as cannot:
         log.warning("A refusal could not be recorded: %s", cannot.reason)

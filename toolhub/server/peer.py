@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from audit.caller import Caller, Credential
+from audit.types import Caller, Credential
 
 if TYPE_CHECKING:
     from toolhub.wire.envelope import Envelope

@@ -22,7 +22,7 @@ from django.utils import timezone
 
 from catalog import threads
 from toolhub.access.models import ServingProcess
-from toolhub.server import inflight, relay, seen, sessions
+from toolhub.server import bus, clients, requests, sessions
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ async def stop() -> None:
             # The database hangs: the row stays, and counts as gone when its lease is over.
             beating.cancel()
             await asyncio.wait([beating], timeout=1.0)
-    seen.reset()
+    clients.reset()
 
 
 def processes() -> list[ServingProcess]:
@@ -76,12 +76,12 @@ def processes() -> list[ServingProcess]:
     return list(ServingProcess.objects.filter(beat__gte=timezone.now() - timedelta(seconds=LEASE_SECONDS)))
 
 
-def connected(found: Iterable[ServingProcess]) -> list[seen.Row]:
+def connected(found: Iterable[ServingProcess]) -> list[clients.Row]:
     """Everybody who is connected to these, the latest heard of first; sessions that several of them serve are one row.
 
     `workers` in a row names them, the one that heard of it last first.
     """
-    merged: dict[str, seen.Row] = {}
+    merged: dict[str, clients.Row] = {}
     for process in found:
         for row in json.loads(process.peers):
             row["workers"] = [process.pk]
@@ -99,16 +99,16 @@ def connected(found: Iterable[ServingProcess]) -> list[seen.Row]:
 
 def ask() -> None:
     """Somebody looks: have every process say now who is there. From any thread."""
-    relay.tell_from_thread(WANTED, {})
+    bus.tell_from_thread(WANTED, {})
 
 
-def disconnect(row: seen.Row) -> None:
+def disconnect(row: clients.Row) -> None:
     """End the session, or close the connection or stream, of a row of `connected`. From a thread, in a transaction."""
     order = {"key": row["key"], "kind": row["kind"]}
     for process in ServingProcess.objects.select_for_update().filter(pk__in=row["workers"]):
         process.orders = json.dumps([*json.loads(process.orders or "[]"), order][-MAX_ROWS:])
         process.save(update_fields=["orders"])
-    transaction.on_commit(lambda: relay.tell_from_thread(DISCONNECT, order))
+    transaction.on_commit(lambda: bus.tell_from_thread(DISCONNECT, order))
 
 
 async def _beat(wake: asyncio.Event, ending: asyncio.Event) -> None:
@@ -139,7 +139,7 @@ async def _try(work: Callable[[], Awaitable[None]]) -> None:
 
 async def _publish() -> None:
     global _written
-    rows, left_out = seen.rows(MAX_ROWS)
+    rows, left_out = clients.rows(MAX_ROWS)
     text = json.dumps(rows)
     now = time.monotonic()
     news = text != _written[0] or now - _written[1] >= RENEW_SECONDS
@@ -159,16 +159,16 @@ async def _take_away() -> None:
 def _write(text: str, left_out: int) -> list[dict[str, Any]]:
     now = timezone.now()
     said = {"beat": now, "peers": text, "left_out": left_out}
-    mine = ServingProcess.objects.filter(pk=relay.WORKER)
+    mine = ServingProcess.objects.filter(pk=bus.WORKER)
     if not mine.update(**said):
         host = socket.gethostname()[:200]
-        ServingProcess.objects.create(pk=relay.WORKER, host=host, pid=os.getpid(), started=now, **said)
+        ServingProcess.objects.create(pk=bus.WORKER, host=host, pid=os.getpid(), started=now, **said)
         ServingProcess.objects.filter(beat__lt=now - timedelta(seconds=FORGET_SECONDS)).delete()
     return _read(text, left_out)
 
 
 def _read(text: str, left_out: int) -> list[dict[str, Any]]:
-    mine = ServingProcess.objects.filter(pk=relay.WORKER)
+    mine = ServingProcess.objects.filter(pk=bus.WORKER)
     orders = mine.values_list("orders", flat=True).first()
     if not orders or not mine.filter(orders=orders).update(orders=""):
         return []
@@ -177,14 +177,14 @@ def _read(text: str, left_out: int) -> list[dict[str, Any]]:
 
 
 def _remove() -> None:
-    ServingProcess.objects.filter(pk=relay.WORKER).delete()
+    ServingProcess.objects.filter(pk=bus.WORKER).delete()
 
 
 def _obey(order: dict[str, Any]) -> None:
     key, kind = str(order.get("key")), order.get("kind")
-    inflight.cancel_scope(key, DISCONNECTED)
-    seen.close(key, DISCONNECTED)
-    if kind == seen.SESSION:
+    requests.cancel_scope(key, DISCONNECTED)
+    clients.close(key, DISCONNECTED)
+    if kind == clients.SESSION:
         task = asyncio.get_running_loop().create_task(sessions.end_key(key))
         _background.add(task)
         task.add_done_callback(_background.discard)
@@ -205,5 +205,5 @@ def _complain(error: Exception) -> None:
         log.warning("Cannot say who is connected (%s): the page of sessions is out of date", type(error).__name__)
 
 
-relay.on(WANTED, _wanted)
-relay.on(DISCONNECT, _obey)
+bus.on(WANTED, _wanted)
+bus.on(DISCONNECT, _obey)

@@ -14,8 +14,9 @@ from typing import Any
 from django.conf import settings
 from django.core import signing
 
-from audit.caller import Credential
-from toolhub.server import relay, shared
+from audit.types import Credential
+from toolhub.server import bus
+from toolhub.server import state as server_state
 from toolhub.server.peer import Session
 from toolhub.wire import versions
 
@@ -81,7 +82,7 @@ async def require(session_id: str, credential: Credential) -> Session:
         session = _read(session_id)
     if session.user_id != credential.user_id or session.credential_id != credential.id:
         raise UnknownSession
-    state = await shared.read(session.key)
+    state = await server_state.read(session.key)
     if "closed" in state:
         raise UnknownSession
     now = time.time()
@@ -106,8 +107,8 @@ async def end(session: Session) -> None:
 
 async def end_key(key: str) -> None:
     """`end` for whoever knows no more of a session than its key."""
-    await shared.write(key, {"closed": "1"}, _kept_seconds())
-    await relay.publish(CLOSED, {"key": key})
+    await server_state.write(key, {"closed": "1"}, _kept_seconds())
+    await bus.publish(CLOSED, {"key": key})
 
 
 async def set_level(session: Session, level: str) -> None:
@@ -116,11 +117,11 @@ async def set_level(session: Session, level: str) -> None:
 
 def level(session: Session) -> str | None:
     """The log level the client asked for, as far as it is known here."""
-    return shared.copied(session.key).get("level")
+    return server_state.copied(session.key).get("level")
 
 
 async def subscribe(session: Session, uri: str) -> None:
-    state = await shared.read(session.key)
+    state = await server_state.read(session.key)
     field = _SUBSCRIPTION + uri
     if field in state:
         return
@@ -134,12 +135,12 @@ async def unsubscribe(session: Session, uri: str) -> None:
 
 
 async def subscriptions(session: Session) -> set[str]:
-    state = await shared.read(session.key)
+    state = await server_state.read(session.key)
     return {name.removeprefix(_SUBSCRIPTION) for name in state if name.startswith(_SUBSCRIPTION)}
 
 
 async def _write(session: Session, fields: dict[str, str | None]) -> None:
-    await shared.write(session.key, fields, _kept_seconds())
+    await server_state.write(session.key, fields, _kept_seconds())
 
 
 def _kept_seconds() -> float:

@@ -16,12 +16,14 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
-from audit.caller import Credential
+from audit.types import Credential
 from catalog.errors import ACCESS_REVOKED, CLIENT_GONE, SERVER_STOPPING
 from toolhub.access import bearer
 from toolhub.access.bearer import BadToken, CannotCheck
-from toolhub.server import attention, dispatch, lifecycle, listeners, sessions
+from toolhub.server import dispatch, sessions, subscribers
 from toolhub.server import peer as peers
+from toolhub.server.live import connect_check
+from toolhub.server.methods import lifecycle
 from toolhub.transports.exchange import answer
 from toolhub.wire import envelope, errors, jsonrpc, versions
 from toolhub.wire.errors import McpError
@@ -63,7 +65,7 @@ class Connection:
         self._wake: asyncio.Future[None] | None = None
         self._closing: int | None = None
         self._refusing = False
-        self._listener = listeners.attach(self._peer, self.notify, self._told_to_close, kinds=frozenset())
+        self._listener = subscribers.attach(self._peer, self.notify, self._told_to_close, kinds=frozenset())
         self._writer = asyncio.get_running_loop().create_task(self._send_queued())
 
     # --- what comes in -------------------------------------------------------------------------------------------
@@ -140,7 +142,7 @@ class Connection:
         try:
             found = envelope.check(None, request, versions.MODERN)
         except McpError as error:
-            attention.not_understood(self.credential, error)
+            connect_check.not_understood(self.credential, error)
             return jsonrpc.error(request.id, error)
         peer = peers.modern(found, self.credential, self._transport, self._address, self.id)
         return await answer(request, peer, Outlet(self))
@@ -152,7 +154,7 @@ class Connection:
         try:
             session, result = await lifecycle.initialize(request, self.credential)
             self._peer = peers.handshake(session, self.credential, self._transport, self._address, self.id)
-            self._listen(listeners.KINDS)
+            self._listen(subscribers.KINDS)
         except McpError as error:
             return jsonrpc.error(request.id, error)
         finally:
@@ -176,8 +178,8 @@ class Connection:
 
     def _listen(self, kinds: frozenset[str]) -> None:
         self._listener.detach()
-        with suppress(listeners.TooManyListeners):
-            self._listener = listeners.attach(self._peer, self.notify, self._told_to_close, kinds=kinds)
+        with suppress(subscribers.TooManyListeners):
+            self._listener = subscribers.attach(self._peer, self.notify, self._told_to_close, kinds=kinds)
 
     # --- what goes out -------------------------------------------------------------------------------------------
 

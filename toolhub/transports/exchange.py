@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from audit.caller import Credential
+from audit.types import Credential
 from catalog.errors import CLIENT_GONE
 from toolhub.server import dispatch
 from toolhub.server.peer import Outlet, Peer

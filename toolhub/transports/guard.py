@@ -3,10 +3,15 @@
 Consumers run outside Django's middleware, so Host and Origin are checked here, against the same settings. Host and
 Origin together are what stops a web page from reaching this server through the reader's own browser (DNS rebinding).
 A missing Origin passes: AI clients send none. Cookies are never read.
+
+An attempt that is refused before it is dispatched, for its session or its envelope, is on record like any other.
+
+A client that was turned away at the door, for the page on which its owner may be waiting for it.
 """
 
 from __future__ import annotations
 
+import logging
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,7 +19,15 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 
+from audit.recorder import CannotRecord
+from audit.types import Caller
+from toolhub.access.bearer import BadToken
+from toolhub.server import errors
+from toolhub.server.live import connect_check, subscriptions
+from toolhub.server.peer import Peer
 from toolhub.transports.asgi import Headers, Scope
+from toolhub.transports.exchange import Exchange
+from toolhub.wire import jsonrpc
 
 ONCE = frozenset(
     {
@@ -51,7 +64,7 @@ class Refused(Exception):
         super().__init__(message)
         self.status, self.message, self.headers = status, message, headers or []
         self.code, self.owner = code or BY_STATUS.get(status, "request"), owner
-        """For `toolhub.transports.noticed`: one word for what is wrong, and whose token it was if that is known."""
+        """For `toolhub.transports.guard`: one word for what is wrong, and whose token it was if that is known."""
 
 
 def read_headers(scope: Scope) -> dict[str, str]:
@@ -202,3 +215,24 @@ async def read_body(receive: Any) -> bytes | None:
             return b"".join(chunks)
         message = await receive()
     return None
+
+
+log = logging.getLogger(__name__)
+
+
+async def refused(request: jsonrpc.Request, exchange: Exchange, revision: str, why: str) -> None:
+    if request.method not in errors.ATTEMPTS:
+        return
+    caller = Caller(exchange.credential, "http", revision, exchange.address)
+    try:
+        await errors.record(request, Peer(caller, "modern", revision, {}), why)
+    except CannotRecord as cannot:
+        # Nothing runs, so the refusal stands; the log keeps what the record cannot.
+        log.warning("A refusal could not be recorded: %s", cannot.reason)
+
+
+def turned_away(address: str, refused: Exception) -> None:
+    """Costs nothing unless somebody connects a client just now."""
+    if subscriptions.keys and isinstance(refused, Refused | BadToken):
+        user_id, credential = refused.owner or (None, None)
+        connect_check.turned_away(address, refused.code, user_id, credential)

@@ -10,10 +10,12 @@ import asyncio
 import logging
 from typing import Any
 
-from toolhub.server import attention, dispatch, lifecycle, listeners, sessions
+from toolhub.server import dispatch, sessions, subscribers
 from toolhub.server import peer as peers
+from toolhub.server.live import connect_check
+from toolhub.server.methods import lifecycle
 from toolhub.server.peer import Session
-from toolhub.transports import on_record, resume
+from toolhub.transports import guard, resume
 from toolhub.transports.asgi import SAFE, respond
 from toolhub.transports.exchange import Exchange, Watch, answer
 from toolhub.transports.guard import Refused
@@ -58,7 +60,7 @@ async def refuse(exchange: Exchange, message: Any, gone: sessions.UnknownSession
     if isinstance(message, jsonrpc.Request):
         request_id = message.id
         revision = exchange.headers.get("mcp-protocol-version", versions.DEFAULT_WITHOUT_HEADER)
-        await on_record.refused(message, exchange, revision, error.message)
+        await guard.refused(message, exchange, revision, error.message)
     await exchange.reply(jsonrpc.error(request_id, error), 404 if gone else 400)
 
 
@@ -66,7 +68,7 @@ async def initialize(exchange: Exchange, request: jsonrpc.Request) -> None:
     try:
         session, result = await lifecycle.initialize(request, exchange.credential)
     except McpError as error:
-        attention.not_understood(exchange.credential, error)
+        connect_check.not_understood(exchange.credential, error)
         await exchange.reply(jsonrpc.error(request.id, error))
         return
     await exchange.reply(jsonrpc.result(request.id, result), headers=[(b"mcp-session-id", session.id.encode("ascii"))])
@@ -130,7 +132,7 @@ async def get(exchange: Exchange) -> None:
         await replay(exchange, peer, session, last_event_id)
         return
     stream = exchange.stream()
-    listener = attach(peer, stream, listeners.KINDS)
+    listener = attach(peer, stream, subscribers.KINDS)
     stream.commit()
     watch = Watch(exchange.receive, stream, stream.stop)
     try:
@@ -164,10 +166,10 @@ async def replay(exchange: Exchange, peer: peers.Peer, session: Session, last_ev
         listener.detach()
 
 
-def attach(peer: peers.Peer, stream: EventStream, kinds: frozenset[str]) -> listeners.Listener:
+def attach(peer: peers.Peer, stream: EventStream, kinds: frozenset[str]) -> subscribers.Listener:
     try:
-        return listeners.attach(peer, stream.notify, lambda reason: stream.end(), kinds=kinds)
-    except listeners.TooManyListeners:
+        return subscribers.attach(peer, stream.notify, lambda reason: stream.end(), kinds=kinds)
+    except subscribers.TooManyListeners:
         raise Refused(503, "Too many open streams.", [(b"retry-after", b"30")]) from None
 
 

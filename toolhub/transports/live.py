@@ -1,8 +1,8 @@
 """/ws/live: what happens, for pages that are open in a browser. Read only, and of the person who is signed in there.
 
 The browser sends {"watch": "calls"}, {"watch": "call", "id": UUID}, {"watch": "connect"}, or the same with "unwatch";
-what it is sent is described in `toolhub.server.call_windows` and `toolhub.server.attention`. It is a browser's cookie
-that signs in here, so only pages of this very site may connect: the Origin must be our own address.
+what it is sent is described in `toolhub.server.live`. A browser's cookie signs in here, so only pages of this very
+site may connect: the Origin must be our own address.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from uuid import UUID
 from channels.consumer import AsyncConsumer
 
 from catalog import threads
-from toolhub.server import attention, call_watch, stopping
-from toolhub.server.call_watch import AWAY
-from toolhub.server.call_windows import Watcher
+from toolhub.server import process
+from toolhub.server.live import calls, connect_check
+from toolhub.server.live.calls import AWAY, Watcher
 from toolhub.transports import live_viewers
 from toolhub.transports.asgi import Receive, Scope, Send
 from toolhub.transports.connection import GOING_AWAY, INTERNAL, POLICY, TOO_BIG, TRY_LATER, UNSUPPORTED
@@ -52,8 +52,8 @@ class LiveConsumer(AsyncConsumer):  # type: ignore[misc]
         await receive()
         try:
             key = live_viewers.admit(scope)
-            if stopping.needs_start():
-                await stopping.start()
+            if process.needs_start():
+                await process.start()
             found = await threads.looking().run(lambda: live_viewers.identify([key]), wait=30.0)
             if key not in found:
                 raise Refused(401, "nobody is signed in")
@@ -93,7 +93,7 @@ class Socket:
         self._closing: int | None = None
         self._heard = 0
         _open.add(self)
-        call_watch.opened(self.watcher)
+        calls.opened(self.watcher)
         _by_user[viewer.user_id] = _by_user.get(viewer.user_id, 0) + 1
         self._writer = asyncio.get_running_loop().create_task(self._write(), name="live socket")
         _keep_checking()
@@ -120,9 +120,9 @@ class Socket:
             if "unwatch" in message:
                 self._unwatch(UUID(message["id"]))
             elif message["watch"] == "calls":
-                call_watch.watch_mine(self.watcher)
+                calls.watch_mine(self.watcher)
             elif message["watch"] == "connect":
-                attention.watch(self.watcher, self.address)
+                connect_check.watch(self.watcher, self.address)
             elif message["watch"] == "call":
                 self._watch(UUID(message["id"]))
             else:
@@ -135,11 +135,11 @@ class Socket:
             self.close(POLICY)
             return
         self.calls.add(call_id)
-        call_watch.watch_one(self.watcher, call_id)
+        calls.watch_one(self.watcher, call_id)
 
     def _unwatch(self, call_id: UUID) -> None:
         self.calls.discard(call_id)
-        call_watch.forget(self.watcher, call_id)
+        calls.forget(self.watcher, call_id)
 
     def put(self, message: dict[str, Any]) -> None:
         """Queue a message; never waits."""
@@ -171,8 +171,8 @@ class Socket:
 
     def _forget(self) -> None:
         if self in _open:
-            call_watch.closed(self.watcher)
-            attention.forget(self.watcher)
+            calls.closed(self.watcher)
+            connect_check.forget(self.watcher)
             _open.discard(self)
             left = _by_user[self.viewer.user_id] - 1
             if left:

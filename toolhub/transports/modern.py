@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from catalog import snapshot, visible
-from toolhub.server import attention
+from catalog.policy import snapshot, visibility
 from toolhub.server import peer as peers
-from toolhub.transports import on_record
+from toolhub.server.live import connect_check
+from toolhub.transports import guard
 from toolhub.transports.exchange import Exchange, Watch, answer, gone
 from toolhub.wire import envelope, errors, jsonrpc, versions
 from toolhub.wire.errors import McpError
@@ -36,9 +36,9 @@ async def post(exchange: Exchange) -> None:
         if message.method == "tools/call":
             await check_parameters(exchange, message)
     except McpError as error:
-        await on_record.refused(message, exchange, versions.LATEST_MODERN, str(error))
+        await guard.refused(message, exchange, versions.LATEST_MODERN, str(error))
         error.request_id = message.id
-        attention.not_understood(exchange.credential, error)
+        connect_check.not_understood(exchange.credential, error)
         await exchange.refuse(error, errors.http_status(error.code))
         return
     await run(exchange, message, peer)
@@ -48,7 +48,7 @@ async def check_parameters(exchange: Exchange, request: jsonrpc.Request) -> None
     """Headers that mirror arguments must say the same as the body, by the schema of the tool that this caller sees."""
     name, arguments = request.params.get("name"), request.params.get("arguments")
     await snapshot.ensure()
-    seen = visible.for_credential(exchange.credential).tools.get(name) if isinstance(name, str) else None
+    seen = visibility.for_credential(exchange.credential).tools.get(name) if isinstance(name, str) else None
     if seen is not None:
         schema: dict[str, Any] = seen[0].input_schema
         envelope.check_param_headers(exchange.headers, schema, arguments if isinstance(arguments, dict) else {})

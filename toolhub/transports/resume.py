@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator
 from django.conf import settings
 from redis.exceptions import RedisError
 
-from toolhub.server import shared
+from toolhub.server import state
 from toolhub.server.peer import Session
 from toolhub.wire import versions
 
@@ -118,7 +118,7 @@ class StreamLog:
         _drop(self._key)
         if self._redis:
             try:
-                await shared.client().delete(PREFIX + self._key)
+                await state.client().delete(PREFIX + self._key)
             except (RedisError, OSError):
                 self._redis = False
 
@@ -126,7 +126,7 @@ class StreamLog:
         if not self._redis:
             return
         try:
-            async with shared.client().pipeline(transaction=False) as pipeline:
+            async with state.client().pipeline(transaction=False) as pipeline:
                 pipeline.rpush(PREFIX + self._key, text)
                 pipeline.expire(PREFIX + self._key, KEEP_SECONDS)
                 await pipeline.execute()
@@ -152,7 +152,7 @@ async def replay(session: Session, last_event_id: str) -> AsyncIterator[tuple[st
         return _from_here(kept, name, position)
     if settings.REDIS_URL:
         try:
-            length = await shared.client().llen(PREFIX + key)
+            length = await state.client().llen(PREFIX + key)
         except (RedisError, OSError):
             length = 0
         if position < length:
@@ -178,8 +178,8 @@ async def _from_here(kept: _Kept, name: str, position: int) -> AsyncIterator[tup
 async def _from_redis(key: str, name: str, position: int) -> AsyncIterator[tuple[str, bytes] | None]:
     while True:
         try:
-            found = await shared.client().lrange(PREFIX + key, position + 1, -1)
-            if not found and not await shared.client().exists(PREFIX + key):
+            found = await state.client().lrange(PREFIX + key, position + 1, -1)
+            if not found and not await state.client().exists(PREFIX + key):
                 return
         except (RedisError, OSError):
             found = []

@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from django.conf import settings
 
-from audit.caller import Credential
+from audit.types import Credential
 from toolhub.transports.connection import TOO_BIG, Connection
 
 MOST_AT_ONCE = 60

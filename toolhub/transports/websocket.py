@@ -17,8 +17,8 @@ from django.conf import settings
 
 from toolhub.access import bearer
 from toolhub.access.bearer import BadToken
-from toolhub.server.listeners import TooManyListeners
-from toolhub.transports import guard, noticed
+from toolhub.server.subscribers import TooManyListeners
+from toolhub.transports import guard
 from toolhub.transports.asgi import Receive, Scope, Send
 from toolhub.transports.connection import TOO_BIG, UNSUPPORTED, Connection
 from toolhub.transports.guard import Refused
@@ -39,7 +39,7 @@ class McpWebsocketConsumer(AsyncConsumer):  # type: ignore[misc]
         except (Refused, BadToken, TooManyListeners) as refused:
             log.info("A WebSocket was refused: %s", str(refused) or type(refused).__name__)
             client = scope.get("client")
-            noticed.turned_away(client[0] if client else "", refused)
+            guard.turned_away(client[0] if client else "", refused)
             await send({"type": "websocket.close"})
             return
         try:

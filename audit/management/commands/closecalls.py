@@ -8,9 +8,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from audit.recovery import LEASE, Recovery
-from audit.store import StoreAway
-from audit.writer import GroupWriter
+from audit.writing.recovery import LEASE, Recovery
+from audit.writing.stores.base import StoreAway
+from audit.writing.writer import Writer
 
 
 class Command(BaseCommand):
@@ -29,7 +29,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         closed, recovery = 0, Recovery()
 
-        def close(writer: GroupWriter) -> None:
+        def close(writer: Writer) -> None:
             nonlocal closed
             closed += recovery.run(writer)
             deadline = time.monotonic() + LEASE + 1
@@ -38,7 +38,7 @@ class Command(BaseCommand):
                 closed += recovery.run(writer)
 
         try:
-            GroupWriter.once(close)
+            Writer.once(close)
         except StoreAway as error:
             raise CommandError(f"the record cannot be written: {error}") from error
         self.stdout.write(f"{closed} calls became unknown.")

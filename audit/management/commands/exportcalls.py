@@ -10,8 +10,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from audit import export
-from audit.searches import Question
+from audit.export import rows
+from audit.queries.search import Question
 
 FILTERS = {
     "q": "a call's id, or text in arguments, tool, user or client",
@@ -31,16 +31,16 @@ class Command(BaseCommand):
     help = "Write calls, newest first, as JSON Lines or CSV. The export is on record."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--format", choices=sorted(export.FORMATS), default="jsonl")
+        parser.add_argument("--format", choices=sorted(rows.FORMATS), default="jsonl")
         parser.add_argument("--output", metavar="FILE", default="-", help="a new file; standard output by default")
         for name, text in FILTERS.items():
             parser.add_argument(f"--{name}", default="", help=text)
 
     def handle(self, *, format: str, output: str, **options: Any) -> None:
         question = Question.of(options)
-        export.record(question, format, "standard output" if output == "-" else Path(output).name)
+        rows.record(question, format, "standard output" if output == "-" else Path(output).name)
         if output == "-":
-            for chunk in export.chunks(question, format):
+            for chunk in rows.chunks(question, format):
                 self.stdout.write(chunk.decode(), ending="")
             return
         try:
@@ -49,6 +49,6 @@ class Command(BaseCommand):
         except OSError as error:
             raise CommandError(f"cannot write {output}: {error.strerror}") from None
         with os.fdopen(descriptor, "wb") as file:
-            for chunk in export.chunks(question, format):
+            for chunk in rows.chunks(question, format):
                 file.write(chunk)
         sys.stderr.write(f"{output}\n")

@@ -10,8 +10,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from audit import verify
-from audit.heads import Head, read_file
+from audit.integrity import verify
+from audit.integrity.checkpoints import Head, read_file
 
 
 class Command(BaseCommand):

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser, no_translations
 
 from catalog import lint
-from catalog.invisible import show
+from catalog.functions.sanitise import show
 from catalog.models import Prompt, Tool
 
 

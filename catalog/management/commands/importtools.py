@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from catalog.exchange import files, importing
 from catalog.exchange.values import Wrong
-from catalog.invisible import show
+from catalog.functions.sanitise import show
 
 LONGEST = 300
 

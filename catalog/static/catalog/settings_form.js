@@ -1,5 +1,5 @@
 // The settings of a runner as a form, on top of the text area that holds them as JSON and that is sent.
-// The server says which fields there are (catalog/editor_fields.py) and what is wrong with what was entered.
+// The server says which fields there are (catalog/admin/editor/runner_forms.py) and what is wrong with what was entered.
 
 import { Digits, digits, equal, from, NotJson, parse, write } from "./json_text.js";
 import { area, button, fresh, input, make, say, select } from "./page_parts.js";

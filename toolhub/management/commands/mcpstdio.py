@@ -11,7 +11,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from toolhub.access import bearer
-from toolhub.server import stopping
+from toolhub.server import process
 from toolhub.transports import stdio
 
 
@@ -35,11 +35,11 @@ class Command(BaseCommand):
             ) from None
 
         async def run() -> None:
-            await stopping.start()
+            await process.start()
             try:
                 await stdio.serve(credential, token, os.fdopen(os.dup(0), "rb"), sink)
             finally:
-                await stopping.stop(settings.STOP_SECONDS)
+                await process.stop(settings.STOP_SECONDS)
 
         asyncio.run(run())
 

@@ -16,7 +16,7 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from catalog import catalogue_example, catalogue_upstream
+from catalog.examples import catalogue, upstream
 from toolhub.access.models import AccessToken
 
 
@@ -43,7 +43,7 @@ class Command(BaseCommand):
         call_command("migrate", interactive=False, verbosity=0)
         password = first_admin()
         user, token = first_user()
-        catalogue_example.load()
+        catalogue.load()
         facts = {
             "url": settings.PUBLIC_URL,
             "admin_url": f"{settings.PUBLIC_URL}/admin/",
@@ -108,7 +108,7 @@ def first_user() -> tuple[str, str | None]:
 
 def example_upstream() -> list[str]:
     """Whether the example of another MCP server can be used, and where."""
-    standing = catalogue_upstream.standing()
+    standing = upstream.standing()
     if standing is None:
         return []
     number, problem = standing

@@ -1,0 +1,1 @@
+"""What administrators did: the actor, the differences, the entry in the hash chain."""

@@ -1,0 +1,79 @@
+"""Put administrative actions on record: the actor from the request at hand, secrets hidden, and signing in and out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
+from django.core.serializers.json import DjangoJSONEncoder
+from django.http import HttpRequest
+
+from audit.actions import actor as actors
+from audit.actions import ledger
+from audit.redaction import redactor
+
+
+class _Encoder(DjangoJSONEncoder):
+    """What came from a form is on the clock of whoever filled it in; on record every moment is in UTC."""
+
+    def default(self, o: Any) -> Any:
+        return super().default(o.astimezone(UTC) if isinstance(o, datetime) and o.tzinfo else o)
+
+
+_redactor = redactor.redactor(None, redactor.REDACTED)
+
+
+def record(
+    verb: str,
+    kind: str,
+    target: str,
+    before: Mapping[str, Any] | None = None,
+    after: Mapping[str, Any] | None = None,
+    *,
+    actor: str | None = None,
+) -> None:
+    """One action, in the transaction of the change itself: both are kept, or neither is."""
+    name = actor if actor is not None else actors.current().name
+    ledger.write(name[:200], verb, kind, redactor.detail(target)[:500], _plain(before), _plain(after))
+
+
+def _plain(values: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if values is None:
+        return None
+    plain: dict[str, Any] = _redactor.value(json.loads(json.dumps(dict(values), cls=_Encoder)))
+    return plain
+
+
+def connect() -> None:
+    """Record who signs in and out, and who tries to."""
+    user_logged_in.connect(_signed_in, dispatch_uid="audit.actions.log.signed_in")
+    user_logged_out.connect(_signed_out, dispatch_uid="audit.actions.log.signed_out")
+    user_login_failed.connect(_sign_in_failed, dispatch_uid="audit.actions.log.sign_in_failed")
+
+
+def _address(request: HttpRequest | None) -> str:
+    return actors.address() if request is None else str(request.META.get("REMOTE_ADDR") or "")
+
+
+def _signed_in(*, user: Any, request: HttpRequest | None = None, **_: Any) -> None:
+    name = user.get_username()
+    record("signed in", "session", name, None, {"address": _address(request)}, actor=name)
+
+
+def _signed_out(*, user: Any, request: HttpRequest | None = None, **_: Any) -> None:
+    if user is not None:
+        name = user.get_username()
+        record("signed out", "session", name, None, {"address": _address(request)}, actor=name)
+
+
+def _sign_in_failed(*, credentials: Mapping[str, Any], request: HttpRequest | None = None, **_: Any) -> None:
+    users = get_user_model()
+    name = str(credentials.get(users.USERNAME_FIELD) or credentials.get("username") or "")
+    # People type their password into the wrong field: a name that nobody has is kept as a digest only.
+    known = users._default_manager.filter(**{users.USERNAME_FIELD: name}).exists()
+    target = name if known else redactor.rules().inline(name)
+    record("failed to sign in", "session", target, None, {"address": _address(request)}, actor="nobody signed in")

@@ -1,0 +1,229 @@
+"""Watch models: every change to a watched one is an administrative action, with the fields before and after.
+
+Apps register their models from `AppConfig.ready`. A save, a delete, a change of a relation to many, and, for querysets
+with `RecordsBulkChanges`, an update or insertion of many rows at once are recorded in the transaction of the change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import models, router, transaction
+from django.db.models.signals import m2m_changed, post_delete, post_save, pre_delete, pre_save
+from django.utils.translation import override
+
+from audit.actions import log
+from audit.redaction.redactor import CHANGED, HIDDEN
+
+LISTED = 200
+"""How many rows of a change in bulk are listed one by one; the others are counted."""
+_BEFORE = "_audit_before"
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    kind: str
+    fields: tuple[str, ...]
+    secrets: frozenset[str]
+
+    def values(self, instance: models.Model, using: str | None) -> dict[str, Any] | None:
+        """The row as the database has it now; None when it has none."""
+        if instance.pk is None:
+            return None
+        manager = type(instance)._base_manager
+        return manager.using(using).filter(pk=instance.pk).values(*self.fields).first()
+
+    def of(self, instance: models.Model) -> dict[str, Any]:
+        """The row as the instance has it, without asking the database."""
+        return {name: getattr(instance, name) for name in self.fields}
+
+    def shown(self, values: dict[str, Any]) -> dict[str, Any]:
+        return {name: HIDDEN if name in self.secrets else value for name, value in values.items()}
+
+
+_watched: dict[type[models.Model], Watched] = {}
+
+
+def watch(
+    model: type[models.Model],
+    fields: Iterable[str] | None = None,
+    *,
+    kind: str = "",
+    ignore: Iterable[str] = (),
+    secrets: Iterable[str] = (),
+    many: Iterable[str] | None = None,
+) -> None:
+    """Record every change of the model.
+
+    `fields` are all columns unless named; `ignore` takes some away (a change of those alone is none), and so does a
+    column that every save sets to the time of day; of `secrets` the record says that they changed and nothing else;
+    `many` names relations to many, all of them by default.
+    """
+    meta = model._meta
+    columns = {field.name: field.attname for field in meta.concrete_fields}
+    wanted = columns.values() if fields is None else [columns.get(name, name) for name in fields]
+    clocks = [field.attname for field in meta.concrete_fields if getattr(field, "auto_now", False)]
+    without = {*clocks, *(columns.get(name, name) for name in ignore)}
+    _watched[model] = Watched(
+        kind or str(meta.verbose_name), tuple(name for name in wanted if name not in without), frozenset(secrets)
+    )
+    uid = f"audit.actions.model_signals.{meta.label}"
+    pre_save.connect(_before_save, sender=model, dispatch_uid=f"{uid}.pre_save")
+    post_save.connect(_after_save, sender=model, dispatch_uid=f"{uid}.post_save")
+    pre_delete.connect(_before_delete, sender=model, dispatch_uid=f"{uid}.pre_delete")
+    post_delete.connect(_after_delete, sender=model, dispatch_uid=f"{uid}.post_delete")
+    for name in [field.name for field in meta.many_to_many] if many is None else many:
+        field = meta.get_field(name)
+        through = field.remote_field.through  # type: ignore[union-attr]
+        m2m_changed.connect(_relation(name), sender=through, weak=False, dispatch_uid=f"{uid}.{name}")
+    manager: Any = model._default_manager
+    if not issubclass(manager._queryset_class, RecordsBulkChanges):
+        # Models of others (accounts and groups): their manager hands out querysets that record as well.
+        name = f"Recording{manager._queryset_class.__name__}"
+        manager._queryset_class = type(name, (RecordsBulkChanges, manager._queryset_class), {})
+
+
+def name_of(instance: models.Model, pk: Any = None) -> str:
+    return f"{instance} {_numbered(instance.pk if pk is None else pk)}"
+
+
+def _numbered(pk: Any) -> str:
+    return f"(id {pk})"
+
+
+def trace(instance: models.Model) -> dict[str, str] | None:
+    """What the list of actions is asked for to show all that was done to this row, under whatever name; None when
+    its model is not watched.
+    """
+    watched = _watched.get(type(instance))
+    return None if watched is None else {"kind": watched.kind, "q": _numbered(instance.pk)}
+
+
+def _before_save(*, sender: type[models.Model], instance: models.Model, using: str | None, **_: Any) -> None:
+    watched = _watched[sender]
+    # Something new with a key of its own asks once and finds nothing.
+    setattr(instance, _BEFORE, watched.values(instance, using))
+
+
+def _after_save(
+    *, sender: type[models.Model], instance: models.Model, created: bool, using: str | None, **_: Any
+) -> None:
+    watched = _watched[sender]
+    before = instance.__dict__.pop(_BEFORE, None)
+    # Read back: an expression as F("count") + 1, or a save of some fields only, leaves the instance unlike the row.
+    after = watched.values(instance, using) or {}
+    if created or before is None:
+        log.record("created", watched.kind, name_of(instance), None, watched.shown(after))
+        return
+    changes = [name for name in watched.fields if before[name] != after.get(name)]
+    if changes:
+        log.record("changed", watched.kind, name_of(instance), *_difference(watched, before, after, changes))
+
+
+def _difference(
+    watched: Watched, before: dict[str, Any], after: dict[str, Any], names: Sequence[str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    return (
+        {name: HIDDEN if name in watched.secrets else before[name] for name in names},
+        {name: CHANGED if name in watched.secrets else after.get(name) for name in names},
+    )
+
+
+def _before_delete(*, sender: type[models.Model], instance: models.Model, using: str | None, **_: Any) -> None:
+    # The name may hold that of another row, as a grant's holds its tool's: when both go, that one may go first.
+    setattr(instance, _BEFORE, (name_of(instance), _watched[sender].values(instance, using)))
+
+
+def _after_delete(*, sender: type[models.Model], instance: models.Model, **_: Any) -> None:
+    watched = _watched[sender]
+    name, before = instance.__dict__.pop(_BEFORE)
+    log.record("deleted", watched.kind, name, watched.shown(before or watched.of(instance)), None)
+
+
+def _english(words: Any) -> str:
+    """As the record has it, whatever language the page is in."""
+    with override("en"):
+        return str(words)
+
+
+def _relation(name: str) -> Any:
+    def changed(
+        *, instance: Any, action: str, reverse: bool, model: type[models.Model], pk_set: set[Any] | None, **_: Any
+    ) -> None:
+        if action not in {"pre_add", "post_add", "pre_remove", "post_remove", "pre_clear", "post_clear"}:
+            return
+        kind = _watched[type(instance)].kind if type(instance) in _watched else _english(instance._meta.verbose_name)
+        key = f"{_BEFORE}_{name}_{reverse}"
+        if action.startswith("pre_"):
+            # Only who is touched is read: a group may have thousands of members.
+            manager = _manager(instance, name, model if reverse else None)
+            chosen = manager.all() if pk_set is None else manager.filter(pk__in=pk_set)
+            instance.__dict__[key] = {row.pk: str(row) for row in chosen}
+            return
+        before: dict[Any, str] = instance.__dict__.pop(key, {})
+        label = _english(model._meta.verbose_name_plural) if reverse else name
+        if action == "post_add":
+            added = [row for row in model._base_manager.filter(pk__in=pk_set or ()) if row.pk not in before]
+            if added:
+                names = sorted(map(str, added))
+                log.record("added to", kind, name_of(instance), {label: []}, {label: names})
+        elif before:
+            log.record("removed from", kind, name_of(instance), {label: sorted(before.values())}, {label: []})
+
+    def _manager(instance: Any, name: str, back_to: type[models.Model] | None) -> Any:
+        if back_to is None:
+            return getattr(instance, name)
+        for relation in instance._meta.related_objects:
+            # By the model as well: several may name their relation alike, and some of them have no way back.
+            if relation.many_to_many and relation.field.name == name and relation.related_model is back_to:
+                return getattr(instance, relation.get_accessor_name())
+        raise LookupError(f"{type(instance).__name__} has no way back over {name}")
+
+    return changed
+
+
+class RecordsBulkChanges(models.QuerySet[Any]):
+    """For the querysets of watched models: `update`, `bulk_create` and `bulk_update` send no signals."""
+
+    def update(self, **changes: Any) -> int:
+        watched = _watched.get(self.model)
+        columns = {field.name: field.attname for field in self.model._meta.concrete_fields}
+        names = [columns.get(name, name) for name in changes]
+        if watched is None or not (touched := [name for name in names if name in watched.fields]):
+            return super().update(**changes)
+        base = self.model._base_manager
+        with transaction.atomic(using=router.db_for_write(self.model)):
+            before = {row["pk"]: row for row in self.values("pk", *touched)}
+            number = super().update(**changes)
+            after = {
+                row["pk"]: row
+                for start in range(0, len(before), 500)
+                for row in base.filter(pk__in=list(before)[start : start + 500]).values("pk", *touched)
+            }
+            rows = [
+                (pk, row, after.get(pk, {}))
+                for pk, row in before.items()
+                if any(row[name] != after.get(pk, {}).get(name) for name in touched)
+            ]
+            if rows:
+                old, new = {}, {}
+                for pk, row, now in rows[:LISTED]:
+                    old[str(pk)], new[str(pk)] = _difference(watched, row, now, touched)
+                counted = {"count": len(rows)}
+                log.record("changed", watched.kind, f"{len(rows)} at once", old | counted, new | counted)
+        return number
+
+    update.alters_data = True  # type: ignore[attr-defined]
+
+    def bulk_create(self, objs: Iterable[Any], *args: Any, **options: Any) -> list[Any]:
+        watched = _watched.get(self.model)
+        if watched is None:
+            return super().bulk_create(objs, *args, **options)
+        with transaction.atomic(using=router.db_for_write(self.model)):
+            made = super().bulk_create(list(objs), *args, **options)
+            if made:
+                listed = {str(row): watched.shown(watched.of(row)) for row in made[:LISTED]}
+                log.record("created", watched.kind, f"{len(made)} at once", None, listed | {"count": len(made)})
+        return made

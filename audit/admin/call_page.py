@@ -1,0 +1,107 @@
+"""What the page of one call shows, in the order in which one asks: what was decided, what ran, what the chain says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.utils.translation import gettext as _
+
+from audit import display, hooks, local_time, outcomes
+from audit.admin.base import address_of, calls_address
+from audit.integrity import proof
+from audit.models import Call
+from audit.queries import compare, neighbours
+
+BODIES = ("arguments", "result")
+
+
+def context(call: Call) -> dict[str, Any]:
+    """Everything of the template except the theme's own."""
+    definition = compare.definition_of(call)
+    return {
+        "decision": _decision(call),
+        "decision_tone": "success" if call.outcome not in outcomes.NEVER_RAN else "warning",
+        "facts": _facts(call),
+        "bodies": [
+            (name, title, display.body(getattr(call, name)))
+            for name, title in zip(BODIES, (_("Arguments"), _("Result")), strict=True)
+        ],
+        "definition": definition,
+        "definition_text": display.body(definition.text) if definition is not None else None,
+        "neighbours": _rows(neighbours.around(call)),
+        "neighbours_address": calls_address(user=call.username, credential=call.credential_id, client=call.client_name),
+        "repeats": (repeats := neighbours.repeats(call)),
+        "repeated": _rows(repeats.moments) if repeats.count > 1 else [],
+        "proof": proof.of(call),
+        "can_curl": call.method in {"tools/call", "prompts/get", "resources/read"},
+    }
+
+
+def _decision(call: Call) -> list[tuple[str, str]]:
+    """Whether it was allowed, by which rule, and which limit or check stopped it."""
+    words = {
+        outcomes.REFUSED: _("Refused: the rule below does not let this user use it. The client was told that it is"
+                            " unknown."),
+        outcomes.UNKNOWN_TOOL: _("Refused: there was nothing of that name."),
+        outcomes.LIMITED: _("Refused: a limit was reached."),
+        outcomes.INVALID_ARGUMENTS: _("Refused: the arguments do not fit the schema."),
+    }  # fmt: skip
+    found = [(_("Decision"), words.get(call.outcome, _("Allowed to run.")))]
+    found.append((_("Rule"), hooks.rule_in_words(call.rule) or _("no rule")))
+    names = {outcomes.LIMITED: _("Limit"), outcomes.INVALID_ARGUMENTS: _("What did not fit")}
+    if call.outcome in names:
+        found.append((names[call.outcome], call.detail))
+    return _visible(found)
+
+
+def _facts(call: Call) -> list[tuple[str, str]]:
+    client = f"{call.client_name} {call.client_version}".strip()
+    address = call.address or _("this machine")
+    came = _("%(transport)s, protocol %(revision)s, from %(address)s") % {
+        "transport": call.transport, "revision": call.revision, "address": address,
+    }  # fmt: skip
+    facts = [
+        (_("Tool, prompt or resource"), call.name),
+        (_("Method"), call.method),
+        (_("User"), f"{call.username} (id {call.user_id})" if call.user_id else call.username),
+        (_("Origin"), _origin(call)),
+        (_("Credential"), f"{call.credential} ({call.credential_id})"),
+        (_("Client, as it calls itself"), client or _("(says nothing)")),
+        (_("Came over"), came),
+        (_("Definition"), call.definition),
+        (_("Error"), ": ".join(filter(None, (call.error_class, call.detail)))),
+        (_("Started"), local_time.told(call.started_at, "exact")),
+        (_("Ended"), local_time.told(call.ended_at, "exact") if call.ended_at else ""),
+        (_("Took"), display.duration(call.duration_us)),
+        (_("Size of the result"), _size(call)),
+        (_("Request id"), call.request_id),
+    ]
+    return _visible(facts)
+
+
+def _origin(call: Call) -> str:
+    """Empty for what a client sent; else who tried it in the admin."""
+    kind, _colon, number = call.credential_id.partition(":")
+    if call.transport != "admin" and kind != "admin":
+        return ""
+    who = None
+    if kind == "admin" and number.isdecimal() and len(number) < 19:
+        who = get_user_model()._default_manager.filter(pk=int(number)).first()
+    name = who.get_username() if who is not None else call.credential
+    return _("Tried from the admin, by %(name)s") % {"name": name}
+
+
+def _size(call: Call) -> str:
+    if not call.result_sha256:
+        return ""
+    return _("%(count)s bytes, SHA-256 %(digest)s") % {"count": f"{call.result_bytes:,}", "digest": call.result_sha256}
+
+
+def _rows(moments: list[neighbours.Moment]) -> list[tuple[neighbours.Moment, str, str]]:
+    """With the name as it is shown and the address of the page; none for the call that the page is about."""
+    return [(one, display.visible(one.call.name[:200]), "" if one.here else address_of(one.call)) for one in moments]
+
+
+def _visible(facts: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [(name, display.visible(value[:2000])) for name, value in facts if value]

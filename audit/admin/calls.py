@@ -1,0 +1,161 @@
+"""The record in the admin: calls, to be read and nothing else; and with them every other page of the record."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import get_language, gettext_lazy
+from django.utils.translation import gettext as _
+
+from audit import display, local_time, outcomes
+from audit.actions import log
+from audit.admin import call_page, saved_views, views
+from audit.admin.actions import ActionAdmin
+from audit.admin.base import ReadOnlyAdmin, choice, column, label, moment, text
+from audit.admin.chain import CheckpointAdmin, VerificationAdmin
+from audit.integrity import scheduled
+from audit.models import Call
+from audit.queries import lookup
+from audit.queries.search import NOT_OK, Page, Question
+
+__all__ = ["ActionAdmin", "CallAdmin", "CheckpointAdmin", "VerificationAdmin"]
+
+METHODS = tuple((name, name) for name in ("tools/call", "resources/read", "prompts/get"))
+TRANSPORTS = tuple((name, name) for name in ("http", "websocket", "stdio", "admin"))
+LABELS = {
+    "ok": "success", "running": "info", "input_required": "info", "unknown": "danger", "tool_error": "danger",
+    "timeout": "danger", "refused": "warning", "unknown_tool": "warning", "limited": "warning",
+    "invalid_arguments": "warning", "cancelled": "warning",
+}  # fmt: skip
+
+
+@lru_cache(maxsize=500)
+def badge(outcome: str, language: str | None) -> SafeString:
+    """Made once for each outcome and language."""
+    return label(LABELS.get(outcome, ""), dict(outcomes.CHOICES).get(outcome, display.visible(outcome)))
+
+
+@admin.register(Call)
+class CallAdmin(ReadOnlyAdmin):
+    list_display = ("when", "user_name", "tool", "how_it_ended", "client", "took", "pick")
+    list_display_links = ("when",)
+    list_filter = (
+        choice(gettext_lazy("outcome"), "outcome", (*outcomes.CHOICES, (NOT_OK, gettext_lazy("anything but ok")))),
+        text(gettext_lazy("user"), "user"),
+        text(gettext_lazy("tool"), "tool"),
+        text(gettext_lazy("client"), "client"),
+        text(gettext_lazy("credential"), "credential"),
+        choice(gettext_lazy("method"), "method", METHODS),
+        choice(gettext_lazy("transport"), "transport", TRANSPORTS),
+        moment(gettext_lazy("start, from"), "since"),
+        moment(gettext_lazy("start, before"), "until"),
+    )
+    search_fields = ("arguments",)
+    search_help_text = gettext_lazy(
+        "Any id from the record opens its page; anything else is looked for in arguments, tool, user, client."
+    )
+    list_before_template = "admin/audit/call/above.html"
+    plain = True
+    nothing = gettext_lazy("No call is on record yet. It appears here as soon as a client of somebody attempts one.")
+
+    def page(self, request: HttpRequest, *, before: str, after: str) -> Page:
+        return Question.of(request.GET).page(before=before, after=after)
+
+    def get_urls(self) -> list[URLPattern]:
+        pages = (
+            ("export/", views.export_calls, "audit_call_export"),
+            ("compare/", views.compare, "audit_call_compare"),
+            ("views/", saved_views.manage, "audit_call_views"),
+            ("views/new/", saved_views.create, "audit_call_views_new"),
+            ("views/<int:pk>/", saved_views.change, "audit_call_views_change"),
+            ("views/<int:pk>/delete/", saved_views.delete, "audit_call_views_delete"),
+            ("<uuid:pk>/copy/<slug:what>/", views.copy, "audit_call_copy"),
+        )
+        own = [
+            path(route, self.admin_site.admin_view(view), {"model_admin": self}, name=name)
+            for route, view, name in pages
+        ]
+        urls: list[URLPattern] = super().get_urls()
+        return [*own, *urls]
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        wanted = Question.of(request.GET).said()
+        if set(request.GET) == {"q"} and (found := lookup.address_for(wanted.get("q", ""))):
+            return redirect(found)
+        address = reverse("admin:audit_call_export")
+        context = {
+            "chain": scheduled.state(),
+            "exports": [
+                (label, f"{address}?{views.query(wanted, format=kind)}")
+                for kind, label in (("jsonl", _("Export JSON Lines")), ("csv", _("Export CSV")))
+            ],
+            "views": saved_views.visible_to(request.user),
+            "wanted": wanted,
+        }
+        response: HttpResponse = super().changelist_view(request, context | (extra_context or {}))
+        return response
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        call = self.get_object(request, object_id)
+        if call is None:
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[no-any-return]
+        if not self.has_view_permission(request, call):
+            raise PermissionDenied
+        log.record("viewed", "call", str(call.pk))
+        context = {
+            **self.admin_site.each_context(request),
+            "opts": self.opts,
+            "title": _("Call %(id)s") % {"id": call.pk},
+            "call": call,
+            "badge": badge(call.outcome, get_language()),
+            "chain": scheduled.state(),
+            **call_page.context(call),
+        }
+        return TemplateResponse(request, "admin/audit/call/detail.html", context | (extra_context or {}))
+
+    @column(local_time.in_zone(gettext_lazy("Start")))
+    def when(self, call: Call) -> str:
+        return local_time.shown(call.started_at)
+
+    @column(gettext_lazy("User"))
+    def user_name(self, call: Call) -> str:
+        return display.visible(call.username)
+
+    @column(gettext_lazy("Tool"))
+    def tool(self, call: Call) -> str:
+        return display.visible(call.name[:200])
+
+    @column(gettext_lazy("Outcome"))
+    def how_it_ended(self, call: Call) -> str:
+        return badge(call.outcome, get_language())
+
+    @column(gettext_lazy("Client"))
+    def client(self, call: Call) -> str:
+        name = f"{call.client_name} {call.client_version}".strip() or call.credential
+        return display.visible(f"{name} ({call.transport})")
+
+    @column(gettext_lazy("Took"))
+    def took(self, call: Call) -> str:
+        return display.duration(call.duration_us)
+
+    @column(gettext_lazy("Compare"))
+    def pick(self, call: Call) -> str:
+        # Belongs to the form above the list, which asks for the difference of two.
+        return format_html(
+            '<input type="checkbox" class="record-pick" name="call" value="{}" form="compare" aria-label="{}">',
+            call.pk,
+            _("Compare the call of %(moment)s") % {"moment": local_time.shown(call.started_at)},
+        )

@@ -1,0 +1,76 @@
+"""The chain in the admin: checkpoints, and what the checks of it found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern, path
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+
+from audit import display, local_time
+from audit.admin import views
+from audit.admin.base import ReadOnlyAdmin, column, label
+from audit.integrity import messages, scheduled
+from audit.models import Checkpoint, Verification
+
+
+@admin.register(Checkpoint)
+class CheckpointAdmin(ReadOnlyAdmin):
+    list_display = ("place", "when", "key", "short_hash")
+    plain = True
+    fields = ("place", "when", "heads", "previous", "hash", "key", "signature")
+    readonly_fields = fields
+
+    @column(_("Checkpoint"))
+    def place(self, checkpoint: Checkpoint) -> str:
+        return str(checkpoint.number)
+
+    @column(local_time.in_zone(_("Time")))
+    def when(self, checkpoint: Checkpoint) -> str:
+        return local_time.shown(checkpoint.at)
+
+    @column(_("Hash"))
+    def short_hash(self, checkpoint: Checkpoint) -> str:
+        return checkpoint.hash[:16]
+
+
+@admin.register(Verification)
+class VerificationAdmin(ReadOnlyAdmin):
+    list_display = ("when", "found", "what", "through", "links", "outside")
+    plain = True
+    fields = ("when", "found", "whole", "through", "links", "outside")
+    readonly_fields = fields
+    list_before_template = "admin/audit/chain.html"
+
+    def get_urls(self) -> list[URLPattern]:
+        now = self.admin_site.admin_view(views.verify_now)
+        urls: list[URLPattern] = super().get_urls()
+        return [path("now/", now, {"model_admin": self}, name="audit_verification_now"), *urls]
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        context = {"chain": scheduled.state()} | (extra_context or {})
+        response: HttpResponse = super().changelist_view(request, context)
+        return response
+
+    @column(local_time.in_zone(_("Time")))
+    def when(self, verification: Verification) -> str:
+        return local_time.shown(verification.at)
+
+    @column(_("Found"))
+    def found(self, verification: Verification) -> str:
+        return label("success", gettext("intact")) if verification.ok else label("danger", gettext("broken"))
+
+    @column(_("Problem"))
+    def what(self, verification: Verification) -> str:
+        return display.visible(messages.said(verification.problem)[:200])
+
+    @column(_("Problem"))
+    def whole(self, verification: Verification) -> str:
+        return display.visible(messages.said(verification.problem))
+
+    @column(_("Outside head"))
+    def outside(self, verification: Verification) -> str:
+        return gettext("yes") if verification.outside_head else gettext("no")

@@ -1,0 +1,179 @@
+"""Filters of the record that people keep under a name: made, renamed, shared and deleted by their owner only.
+
+Everybody who may read the record sees the shared ones; somebody else's own ones are as absent as those that never were.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db import IntegrityError, transaction
+from django.db.models import Q
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_POST, require_safe
+
+from audit import display, local_time, outcomes
+from audit.admin.base import calls_address
+from audit.models import SavedView
+from audit.queries.search import Question
+
+MOST = 100
+"""Views that one person may keep."""
+NAMES = {
+    "q": gettext_lazy("Search"),
+    "outcome": gettext_lazy("outcome"),
+    "user": gettext_lazy("user"),
+    "tool": gettext_lazy("tool"),
+    "client": gettext_lazy("client"),
+    "credential": gettext_lazy("credential"),
+    "method": gettext_lazy("method"),
+    "transport": gettext_lazy("transport"),
+    "since": gettext_lazy("start, from"),
+    "until": gettext_lazy("start, before"),
+}
+"""What the list of calls calls its filters."""
+SHOWN = 200
+"""Views, own and shared, that a page lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A view as the pages show it."""
+
+    view: SavedView
+    name: str
+    owner: str
+    mine: bool
+    address: str
+    words: str
+    """What it filters by."""
+
+
+def visible_to(user: Any) -> list[Shown]:
+    """The person's own views, then those of others that are shared."""
+    rows = SavedView.objects.filter(Q(owner=user.pk) | Q(shared=True)).select_related("owner")[:SHOWN]
+    found = [_shown(row, user) for row in rows]
+    return sorted(found, key=lambda one: not one.mine)
+
+
+def _shown(view: SavedView, user: Any) -> Shown:
+    filters = filters_of(view)
+    return Shown(
+        view=view,
+        name=display.visible(view.name),
+        owner=display.visible(view.owner.get_username()),
+        mine=view.owner_id == user.pk,
+        address=calls_address(**filters),
+        words=display.visible(_words(filters)[:300]),
+    )
+
+
+def filters_of(view: SavedView) -> dict[str, str]:
+    """What the view asks for; nothing but what a question knows, whatever stands in the column."""
+    try:
+        values = json.loads(view.filters)
+    except (ValueError, RecursionError):
+        return {}
+    with timezone.override(UTC):  # what names no offset was kept when every page was in UTC
+        return Question.of(values).said() if isinstance(values, dict) else {}
+
+
+def _words(filters: dict[str, str]) -> str:
+    moments = {name: local_time.entered(value) for name, value in filters.items() if name in {"since", "until"}}
+    said = filters | {name: local_time.told(moment) for name, moment in moments.items() if moment is not None}
+    if "outcome" in said:
+        said["outcome"] = str(dict(outcomes.CHOICES).get(said["outcome"], said["outcome"]))
+    return ", ".join(f"{NAMES.get(name, name)}: {value}" for name, value in said.items())
+
+
+class ViewForm(forms.ModelForm):  # type: ignore[type-arg]
+    class Meta:
+        model = SavedView
+        fields = ("name", "shared")
+
+    def clean_name(self) -> str:
+        name: str = self.cleaned_data["name"]
+        if name != display.visible(name):
+            raise forms.ValidationError(_("A name cannot hold characters that nobody sees."))
+        return name
+
+
+@require_safe
+def manage(request: HttpRequest, model_admin: Any) -> HttpResponse:
+    """The list of views, with what an owner can do about each."""
+    _may_read(request, model_admin)
+    context = {
+        **admin.site.each_context(request),
+        "opts": model_admin.opts,
+        "title": _("Saved views"),
+        "views": visible_to(request.user),
+    }
+    return TemplateResponse(request, "admin/audit/call/views.html", context)
+
+
+@require_POST
+def create(request: HttpRequest, model_admin: Any) -> HttpResponse:
+    """Keep the filter that the form carries; the answer is the list with that filter."""
+    _may_read(request, model_admin)
+    filters = Question.of(request.POST).said()
+    user: Any = request.user
+    view = SavedView(owner=user, filters=json.dumps(filters))
+    if SavedView.objects.filter(owner=user).count() >= MOST:
+        messages.error(request, _("You keep %(count)d views already. Delete one first.") % {"count": MOST})
+    elif _saved(request, ViewForm(request.POST, instance=view)):
+        messages.success(request, _("The view is saved."))
+    return redirect(calls_address(**filters))
+
+
+@require_POST
+def change(request: HttpRequest, pk: int, model_admin: Any) -> HttpResponse:
+    """Rename it, share it, or keep it to oneself again."""
+    view = _own(request, pk, model_admin)
+    if _saved(request, ViewForm(request.POST, instance=view)):
+        messages.success(request, _("The view is changed."))
+    return redirect("admin:audit_call_views")
+
+
+@require_POST
+def delete(request: HttpRequest, pk: int, model_admin: Any) -> HttpResponse:
+    _own(request, pk, model_admin).delete()
+    messages.success(request, _("The view is deleted. The record itself is as it was."))
+    return redirect("admin:audit_call_views")
+
+
+def _own(request: HttpRequest, pk: int, model_admin: Any) -> SavedView:
+    _may_read(request, model_admin)
+    view = SavedView.objects.filter(pk=pk, owner=request.user.pk).first()
+    if view is None:
+        raise Http404
+    return view
+
+
+def _may_read(request: HttpRequest, model_admin: Any) -> None:
+    if not model_admin.has_view_permission(request):
+        raise PermissionDenied
+
+
+def _saved(request: HttpRequest, form: ViewForm) -> bool:
+    if not form.is_valid():
+        for problem in [text for problems in form.errors.values() for text in problems]:
+            messages.error(request, str(problem))
+        return False
+    try:
+        with transaction.atomic():
+            form.save()
+    except IntegrityError:
+        messages.error(request, _("You have a view of that name already."))
+        return False
+    return True

@@ -1,0 +1,147 @@
+"""What the admin's pages of the record do besides showing rows: export, compare, take a copy, check the chain now."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from typing import Any
+from urllib.parse import urlencode
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.core.handlers.asgi import ASGIRequest
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBadRequest, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST, require_safe
+
+from audit import display
+from audit.actions import log
+from audit.admin.base import address_of
+from audit.export import copy as copies
+from audit.export import rows
+from audit.integrity import scheduled
+from audit.models import Call
+from audit.queries import compare as comparison
+from audit.queries.search import Question
+
+Copy = Callable[[Call], str]
+COPIES: dict[str, tuple[str, str, Copy]] = {
+    "json": ("application/json", "json", copies.as_json),
+    "curl": ("text/plain; charset=utf-8", "sh", copies.as_curl),
+    "arguments": ("text/plain; charset=utf-8", "txt", lambda call: call.arguments),
+    "result": ("text/plain; charset=utf-8", "txt", lambda call: call.result),
+}
+"""What can be taken of a call: content type, ending of the file, and how it is made."""
+
+
+def query(values: Mapping[str, str], **more: str) -> str:
+    return urlencode({**values, **more})
+
+
+@require_safe
+def export_calls(request: HttpRequest, model_admin: Any) -> HttpResponseBase:
+    """The filtered list as a download."""
+    if not model_admin.has_view_permission(request):
+        raise PermissionDenied
+    kind = request.GET.get("format", "jsonl")
+    if kind not in rows.FORMATS:
+        return HttpResponseBadRequest(f"format must be one of {', '.join(rows.FORMATS)}", content_type="text/plain")
+    question = Question.of(request.GET)
+    rows.record(question, kind, "download")
+    body = rows.chunks(question, kind)
+    # Under ASGI a plain iterator would be read to its end before the first byte leaves.
+    content = _from_thread(body) if isinstance(request, ASGIRequest) else body
+    response = StreamingHttpResponse(content, content_type=rows.FORMATS[kind])
+    name = f"calls-{timezone.now():%Y%m%d-%H%M%S}.{kind}"
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    response["X-Content-Type-Options"] = "nosniff"
+    return response
+
+
+async def _from_thread(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    following = sync_to_async(lambda: next(chunks, None))
+    while (chunk := await following()) is not None:
+        yield chunk
+
+
+@require_safe
+def copy(request: HttpRequest, pk: UUID, what: str, model_admin: Any) -> HttpResponse:
+    """A call, or one body of it, whole: a file, never a page, whatever it holds."""
+    if not model_admin.has_view_permission(request):
+        raise PermissionDenied
+    call = Call.objects.filter(pk=pk).first()
+    if call is None or what not in COPIES:
+        raise Http404
+    content_type, ending, make = COPIES[what]
+    try:
+        content = make(call)
+    except ValueError as error:
+        raise Http404 from error
+    log.record("copied", "call", str(call.pk), None, {"what": what})
+    response = HttpResponse(content.encode("utf-8", "backslashreplace"), content_type=content_type)
+    response["Content-Disposition"] = f'attachment; filename="call-{call.pk}-{what}.{ending}"'
+    response["X-Content-Type-Options"] = "nosniff"
+    response["Cache-Control"] = "no-store"
+    return response
+
+
+@require_safe
+def compare(request: HttpRequest, model_admin: Any) -> HttpResponse:
+    """`?call=..&call=..`, or `?call=..&with=previous`: the difference; anything else leads back with a sentence."""
+    if not model_admin.has_view_permission(request):
+        raise PermissionDenied
+    keys = request.GET.getlist("call")[:10]
+    if request.GET.get("with") == "previous":
+        here = _call(keys[0]) if keys else None
+        before = comparison.previous(here) if here is not None else None
+        if here is not None and before is None:
+            messages.info(request, _("No earlier call of this by this user was found."))
+            return redirect(address_of(here))
+        pair = (before, here) if here is not None and before is not None else None
+    else:
+        pair = comparison.pick(keys)
+    if pair is None:
+        messages.info(request, _("Pick two calls in the list, then compare them."))
+        return redirect("admin:audit_call_changelist")
+    for call in pair:
+        log.record("viewed", "call", str(call.pk))
+    found = comparison.difference(*pair)
+    context = {
+        **admin.site.each_context(request),
+        "opts": model_admin.opts,
+        "title": _("Difference between two calls"),
+        "found": found,
+        "name": display.visible(found.second.name[:200]),
+        "sides": [(call, address_of(call)) for call in pair],
+        "parts": [
+            ("arguments", _("Arguments"), found.arguments),
+            ("result", _("Result"), found.result),
+            ("definition", _("Definition"), found.definition),
+        ],
+    }
+    return TemplateResponse(request, "admin/audit/call/compare.html", context)
+
+
+def _call(key: str) -> Call | None:
+    try:
+        return Call.objects.filter(pk=UUID(key)).first()
+    except ValueError:
+        return None
+
+
+@require_POST
+def verify_now(request: HttpRequest, model_admin: Any) -> HttpResponse:
+    """Start a check of the whole chain in the background; the list shows what it found."""
+    if not model_admin.has_view_permission(request):
+        raise PermissionDenied
+    if scheduled.start():
+        log.record("checked", "record", "the whole chain")
+        messages.success(request, _("The chain is being checked. This page shows the result when it is done."))
+    else:
+        messages.info(request, _("A check is running already."))
+    return redirect("admin:audit_verification_changelist")

@@ -1,0 +1,1 @@
+"""The audit log taken elsewhere: rows, one call, a line for a log shipper."""

@@ -1,0 +1,79 @@
+"""A call taken elsewhere: its record as JSON, the request as a curl command, a body as a file. Secrets stay digests."""
+
+from __future__ import annotations
+
+import json
+import re
+from shlex import quote
+from typing import Any
+
+from django.conf import settings
+
+from audit.export import rows
+from audit.models import Call
+from toolhub.wire.headers import encode_value
+
+REVISION = "2026-07-28"
+"""The protocol revision in which one request is a whole conversation: nothing has to be opened first."""
+_META = "io.modelcontextprotocol/"
+_HIDDEN = re.compile(r"\$redacted|\[redacted |pruned:sha256:")
+_ascii = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
+
+
+def as_json(call: Call) -> str:
+    """Every column, with arguments and result as values where they are JSON; ASCII, so that nothing in it hides."""
+    values: dict[str, Any] = rows.plain(call)
+    for name in ("arguments", "result"):
+        values[name] = _value(values[name])
+    return json.dumps(values, indent=2, ensure_ascii=True) + "\n"
+
+
+def as_curl(call: Call) -> str:
+    """One command for a POSIX shell; the token comes from $TOKEN. Raises ValueError for what no client can ask."""
+    params = _params(call)
+    request = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": call.method,
+        "params": {
+            **params,
+            "_meta": {
+                f"{_META}protocolVersion": REVISION,
+                f"{_META}clientInfo": {"name": "curl", "version": "1"},
+                f"{_META}clientCapabilities": {},
+            },
+        },
+    }
+    headers = [
+        "Content-Type: application/json",
+        "Accept: application/json, text/event-stream",
+        f"MCP-Protocol-Version: {REVISION}",
+        f"Mcp-Method: {call.method}",
+        f"Mcp-Name: {encode_value(call.name)}",
+    ]
+    lines = [
+        f"curl -sS {quote(settings.PUBLIC_URL.rstrip('/') + '/mcp')}",
+        '-H "Authorization: Bearer $TOKEN"',
+        *(f"-H {quote(header)}" for header in headers),
+        f"--data-raw {quote(_ascii(request))}",
+    ]
+    note = ""
+    if _HIDDEN.search(call.arguments):
+        note = "# What was secret, or removed since, is not on record: put the values back in before you run it.\n"
+    return note + " \\\n  ".join(lines) + "\n"
+
+
+def _params(call: Call) -> dict[str, Any]:
+    if call.method == "resources/read":
+        return {"uri": call.name}
+    if call.method not in {"tools/call", "prompts/get"}:
+        raise ValueError(f"{call.method} is no request of a client")
+    arguments = _value(call.arguments)
+    return {"name": call.name, "arguments": arguments if isinstance(arguments, dict) else {}}
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text

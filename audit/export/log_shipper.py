@@ -1,0 +1,202 @@
+"""Append every finished call as one JSON line to a file or standard output, for a log shipper.
+
+The lines hold what an export holds, without the columns that only the chain needs. The database is the record; this
+is a copy of it. So nothing here may delay or stop recording: lines are written by a thread of their own, a pipe that
+nobody reads fills a bounded queue, and what does not fit is dropped and counted in the log.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from threading import Condition, Thread
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import DatabaseError, connection
+
+from audit.export.rows import plain
+from audit.format.timestamps import from_ms
+from audit.models import Call
+from audit.redaction.redactor import label
+from audit.writing.entries import Entry
+
+logger = logging.getLogger(__name__)
+
+WAITING = 20_000
+"""Rows that may wait to be written."""
+COMPLAINTS_EVERY = 60.0
+_OF_THE_CHAIN = {"writer", "link", "end_link", "body_state"}
+_encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), default=str).encode
+
+
+class Shipper:
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._rows: deque[Mapping[str, Any] | Entry] = deque()
+        self._changed = Condition()
+        self._thread: Thread | None = None
+        self._writing = False
+        self._dropped = 0
+        self._failure = ""
+        self._complained = -COMPLAINTS_EVERY
+
+    def put(self, rows: Iterable[Mapping[str, Any] | Entry]) -> None:
+        with self._changed:
+            for row in rows:
+                if len(self._rows) < WAITING:
+                    self._rows.append(row)
+                else:
+                    self._dropped += 1
+            if self._thread is None:
+                self._thread = Thread(target=self._run, name="call-log", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def flush(self, timeout: float) -> bool:
+        """Whether everything is written, waiting at most that long."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._rows and not self._writing, timeout)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._rows)
+                rows = [self._rows.popleft() for _ in range(min(len(self._rows), 500))]
+                self._writing = True
+            try:
+                self._write(b"".join(f"{_encode(row)}\n".encode() for row in _whole(rows)))
+            except (OSError, ValueError, TypeError, DatabaseError) as error:
+                self._dropped += len(rows)
+                self._failure = str(error)
+            if self._dropped:
+                self._complain()
+            with self._changed:
+                self._writing = False
+                self._changed.notify_all()
+
+    def _write(self, lines: bytes) -> None:
+        if self._target == "-":
+            sys.stdout.buffer.write(lines)
+            sys.stdout.buffer.flush()
+            return
+        # Opened for every batch: whoever rotates the file needs to tell nobody. O_APPEND keeps the lines of several
+        # processes apart as long as each batch is one write.
+        descriptor = os.open(self._target, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            while lines:
+                lines = lines[os.write(descriptor, lines) :]
+        finally:
+            os.close(descriptor)
+
+    def _complain(self) -> None:
+        now = time.monotonic()
+        if now - self._complained < COMPLAINTS_EVERY:
+            return
+        self._complained = now
+        why = self._failure or "more calls end than can be written"
+        logger.warning("the call log %s misses %d calls: %s", self._target, self._dropped, why)
+        self._dropped, self._failure = 0, ""
+
+
+def _whole(rows: list[Mapping[str, Any] | Entry]) -> Iterator[Mapping[str, Any]]:
+    unknown: list[UUID] = []
+    for row in rows:
+        if not isinstance(row, Entry):
+            yield row
+        elif (known := of_entry(row)) is not None:
+            yield known
+        else:
+            unknown.append(row.id)
+    if unknown:
+        yield from _from_database(unknown)
+
+
+def of_entry(entry: Entry) -> dict[str, Any] | None:
+    """The row of an ended call, from memory; None when its beginning is not there any more."""
+    intent, ending = entry.intent, entry.ending
+    if intent is None or ending is None:
+        return None
+    caller = intent.caller
+    credential = caller.credential
+    return {
+        "id": str(entry.id),
+        "user_id": credential.user_id,
+        "username": credential.username,
+        "credential_id": credential.id,
+        "credential": credential.label,
+        "client_name": label(caller.client_name),
+        "client_version": label(caller.client_version),
+        "transport": caller.transport,
+        "revision": caller.revision,
+        "address": caller.address,
+        "method": intent.method,
+        "name": label(intent.name),
+        "target_id": intent.target_id,
+        "definition": intent.definition,
+        "rule": intent.rule,
+        "request_id": label(intent.request_id),
+        "arguments": intent.arguments,
+        "outcome": ending.outcome,
+        "error_class": ending.error_class,
+        "detail": ending.detail,
+        "result": ending.result,
+        "result_bytes": ending.result_bytes,
+        "result_sha256": ending.result_sha256,
+        "started_at": _time(entry.id.int >> 80),
+        "ended_at": _time(entry.ms),
+        "duration_us": entry.duration,
+    }
+
+
+def _time(ms: int) -> str:
+    return from_ms(ms).isoformat(timespec="milliseconds")
+
+
+def _from_database(ids: list[UUID]) -> Iterator[dict[str, Any]]:
+    """Calls that another process began: their outcome came from a spool, or nobody will ever know it."""
+    try:
+        for call in Call.objects.filter(pk__in=ids).order_by("pk"):
+            yield {name: value for name, value in plain(call).items() if name not in _OF_THE_CHAIN}
+    finally:
+        connection.close()
+
+
+_shipper: Shipper | None = None
+
+
+def wanted() -> bool:
+    """Whether a call log is configured at all."""
+    return bool(settings.CALL_LOG)
+
+
+def ship(rows: Sequence[Mapping[str, Any] | Entry]) -> None:
+    """Hand over finished calls: entries of the recorder, or rows. Returns at once and never raises."""
+    global _shipper
+    if not settings.CALL_LOG:
+        return
+    if _shipper is None or _shipper._target != settings.CALL_LOG:
+        _shipper = Shipper(settings.CALL_LOG)
+    _shipper.put(rows)
+
+
+def flush(timeout: float = 5.0) -> bool:
+    """Before the process ends: whether every line is written."""
+    return _shipper is None or _shipper.flush(timeout)
+
+
+def _after_fork() -> None:
+    # The child has no thread and shares no queue with its parent.
+    global _shipper
+    _shipper = None
+
+
+atexit.register(flush)
+os.register_at_fork(after_in_child=_after_fork)

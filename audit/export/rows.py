@@ -1,0 +1,59 @@
+"""The record for an auditor's own tools: JSON Lines or CSV, any size, in memory that does not grow with it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from audit.actions import log
+from audit.models import Call
+from audit.queries.search import Question
+
+FIELDS = tuple(field.attname for field in Call._meta.concrete_fields)
+FORMATS = {"jsonl": "application/jsonl", "csv": "text/csv; charset=utf-8"}
+BATCH = 1_000
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+_encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
+
+
+def plain(call: Call) -> dict[str, Any]:
+    """Every column as JSON can say it. Arguments and result stay the text that the chain covers."""
+    return {name: _plain(getattr(call, name)) for name in FIELDS}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="milliseconds")
+    return str(value) if isinstance(value, UUID) else value
+
+
+def safe_cell(value: Any) -> Any:
+    """A text that a spreadsheet would take for a formula starts with an apostrophe."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+
+def record(question: Question, kind: str, where: str) -> None:
+    """Put the export itself on record, before its first line."""
+    log.record("exported", "calls", where, None, {"format": kind, "filters": question.said()})
+
+
+def chunks(question: Question, kind: str) -> Iterator[bytes]:
+    """The calls of the question, newest first, a batch at a time."""
+    if kind == "jsonl":
+        for batch in question.every(BATCH):
+            yield "".join(f"{_encode(plain(call))}\n" for call in batch).encode()
+        return
+    yield _csv([FIELDS])
+    for batch in question.every(BATCH):
+        yield _csv([[safe_cell(value) for value in plain(call).values()] for call in batch])
+
+
+def _csv(rows: Any) -> bytes:
+    lines = io.StringIO()
+    csv.writer(lines, lineterminator="\r\n").writerows(rows)
+    return lines.getvalue().encode("utf-8", "backslashreplace")

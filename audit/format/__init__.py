@@ -1,0 +1,1 @@
+"""What an entry of the audit log is made of: canonical bytes and their hash chain, times, identifiers."""

@@ -1,0 +1,64 @@
+"""UUIDv7: identifiers that order by time and cannot be guessed."""
+
+from __future__ import annotations
+
+import os
+from threading import Lock
+from uuid import UUID
+
+from audit.format.timestamps import now_ms
+
+_POOL = 4096
+
+
+class _Source:
+    """Random bytes are drawn from the kernel in large pieces: one system call for hundreds of identifiers."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.reset()
+
+    def reset(self) -> None:
+        self.random, self.used, self.last, self.count = b"", 0, 0, 0
+
+    def next(self) -> int:
+        with self.lock:
+            if self.used >= len(self.random):
+                self.random, self.used = os.urandom(_POOL), 0
+            noise = int.from_bytes(self.random[self.used : self.used + 8], "big") & 0x3FFF_FFFF_FFFF_FFFF
+            self.used += 8
+            ms = now_ms()
+            if ms > self.last:
+                self.last, self.count = ms, 0
+            else:
+                # The same millisecond, or a clock that was set back: count on, so that the order stays.
+                self.count += 1
+                if self.count > 0xFFF:
+                    self.last, self.count = self.last + 1, 0
+            return (self.last << 80) | (0x7000 | self.count) << 64 | (0x8000_0000_0000_0000 | noise)
+
+
+_source = _Source()
+
+
+def new_id() -> UUID:
+    return UUID(int=_source.next())
+
+
+def as_hex(value: object) -> str:
+    """An identifier as SQLite (text) or PostgreSQL (UUID) hands it back."""
+    return value.hex if isinstance(value, UUID) else str(value)
+
+
+def first_id_of(ms: int) -> UUID:
+    """The smallest identifier that could have been made at that time: the boundary for retention."""
+    return UUID(int=(ms << 80) | (0x7000 << 64) | 0x8000_0000_0000_0000)
+
+
+def _after_fork() -> None:
+    # A child must never repeat what its parent is going to draw, nor inherit a lock that a thread held.
+    _source.lock = Lock()
+    _source.reset()
+
+
+os.register_at_fork(after_in_child=_after_fork)

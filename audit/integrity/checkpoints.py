@@ -1,0 +1,167 @@
+"""Where the chains end, and the signed statement of it that can be kept outside the database.
+
+Signs the heads of all chains, now and then: what was there before can no longer be cut off unseen.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+
+from audit.format import chain, timestamps
+from audit.integrity import keys
+from audit.writing import sql
+from audit.writing.stores.base import Store, StoreAway, Taken
+
+logger = logging.getLogger("audit")
+
+Heads = dict[int, tuple[int, str]]
+"""writer -> (sequence, hash)"""
+
+
+def heads_text(heads: Heads) -> str:
+    return chain.encode({str(writer): list(heads[writer]) for writer in sorted(heads)})
+
+
+def read_heads(text: str) -> Heads:
+    return {int(writer): (int(sequence), str(digest)) for writer, (sequence, digest) in json.loads(text).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """One checkpoint."""
+
+    number: int
+    at: int
+    heads: str
+    previous: str
+    hash: str
+    key: str
+    signature: str
+
+    @classmethod
+    def sign(cls, number: int, at: int, heads: str, previous: str) -> Head:
+        digest = _digest(number, at, heads, previous)
+        return cls(number, at, heads, previous, digest, keys.name(), keys.sign(digest))
+
+    @property
+    def fits(self) -> bool:
+        """Whether the hash is that of what it covers."""
+        return self.hash == _digest(self.number, self.at, self.heads, self.previous)
+
+    @property
+    def signed(self) -> bool:
+        return self.fits and keys.verifies(self.hash, self.signature)
+
+    def line(self) -> str:
+        return chain.encode(
+            {
+                "checkpoint": self.number,
+                "at": self.at,
+                "heads": json.loads(self.heads),
+                "previous": self.previous,
+                "hash": self.hash,
+                "key": self.key,
+                "signature": self.signature,
+            }
+        )
+
+    @classmethod
+    def parse(cls, line: str) -> Head:
+        """Raises ValueError when the line is no checkpoint."""
+        try:
+            data: dict[str, Any] = json.loads(line)
+            return cls(
+                int(data["checkpoint"]),
+                int(data["at"]),
+                chain.encode(data["heads"]),
+                str(data["previous"]),
+                str(data["hash"]),
+                str(data["key"]),
+                str(data["signature"]),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not a checkpoint: {line[:60]}") from error
+
+
+def _digest(number: int, at: int, heads: str, previous: str) -> str:
+    return sha256(f"{number} {at} {previous} {heads}".encode()).hexdigest()
+
+
+def read_file(path: Path) -> list[Head]:
+    """The checkpoints in a file, oldest first: JSON lines, wherever a log has put something before the brace."""
+    found = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        start = line.find('{"checkpoint":')
+        if start >= 0:
+            found.append(Head.parse(line[start:]))
+    if not found:
+        raise ValueError(f"{path} holds no checkpoint")
+    return sorted(found, key=lambda head: head.number)
+
+
+def due(store: Store) -> bool:
+    last = store.fetch(sql.LAST_CHECKPOINT)
+    return not last or timestamps.now_ms() - store.read_moment(last[0][1]) >= settings.CHECKPOINT_SECONDS * 1000
+
+
+def sign(store: Store) -> Head | None:
+    """Signs the heads that moved since the last checkpoint; None when none did, or another process signs just now."""
+    store.begin()
+    try:
+        last = store.fetch(sql.LAST_CHECKPOINT)
+        heads: Heads = {}
+        for writer, ended, covered in store.fetch(sql.UNSEALED):
+            found = store.fetch(sql.HEAD, (chain.place(writer, 0), chain.place(writer + 1, 0)))
+            if not found:
+                continue
+            sequence, digest = int(found[0][0]), str(found[0][1])
+            if sequence > covered:
+                heads[writer] = sequence, digest
+            if sequence > covered or ended is not None:
+                store.execute(sql.COVER, (sequence, ended is not None, writer))
+        if not heads:
+            store.commit()
+            return None
+        number, previous = (int(last[0][0]) + 1, str(last[0][2])) if last else (1, chain.START)
+        head = Head.sign(number, timestamps.now_ms(), heads_text(heads), previous)
+        moment = store.moment(head.at)
+        store.execute(sql.CHECKPOINT, (number, moment, head.heads, previous, head.hash, head.key, head.signature))
+        store.commit()
+    except StoreAway:
+        raise
+    except Taken:
+        store.rollback()
+        logger.info("checkpoint %d was signed by another process", number)
+        return None
+    except BaseException:
+        store.rollback()
+        raise
+    tell(head)
+    return head
+
+
+def tell(head: Head) -> None:
+    """Puts the checkpoint where the database's administrator does not reach: the log, and a file if one is set."""
+    line = head.line()
+    logger.info("%s", line)
+    if not settings.CHECKPOINT_FILE:
+        return
+    path = Path(settings.CHECKPOINT_FILE)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+        try:
+            os.write(descriptor, f"{line}\n".encode())
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        logger.error("checkpoint %d is not in %s: %s", head.number, path, error.strerror)

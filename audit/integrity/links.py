@@ -1,0 +1,236 @@
+"""One chain, link by link, and every record that its links name.
+
+What retention took away, by its own entries on the chain: only that may be missing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from audit.actions import ledger
+from audit.format import chain, timestamps
+from audit.models import Action, Call, Link, Writer
+
+VERB, KIND = "pruned", "calls"
+ROWS, BODIES = "rows", "bodies"
+
+
+class Prunes:
+    """Up to which call rows and bodies were removed, as far as recorded prunes say."""
+
+    def __init__(self) -> None:
+        self._limits = {ROWS: "", BODIES: ""}
+
+    def cover(self, what: str, call: str) -> bool:
+        """Whether a recorded prune took it. A prune may have run since the last look."""
+        return self._covers(what, call) or (self._look() and self._covers(what, call))
+
+    def _covers(self, what: str, call: str) -> bool:
+        # Whoever removes rows removes their bodies.
+        return call < self._limits[ROWS] or (what == BODIES and call < self._limits[BODIES])
+
+    def _look(self) -> bool:
+        before = dict(self._limits)
+        for limits in _recorded():
+            for what, limit in limits.items():
+                self._limits[what] = max(self._limits[what], limit)
+        return self._limits != before
+
+
+def _recorded() -> Iterator[dict[str, str]]:
+    from audit.actions.ledger import action_content
+
+    for action in Action.objects.filter(verb=VERB, kind=KIND).order_by("id").iterator():
+        # The chains of actions are verified by themselves; here it only counts that this entry is on one.
+        link = Link.objects.filter(id=action.link, kind=chain.ACTION, subject=action.id.hex).first()
+        if link is None or link.content != action_content(action):
+            continue
+        try:
+            after = json.loads(action.after)
+            what, limit = after["what"], after["before"]
+        except (ValueError, KeyError, TypeError):
+            continue
+        if what in {ROWS, BODIES} and isinstance(limit, str):
+            yield {what: limit}
+
+
+PAGE = 500
+BEGINNINGS = frozenset({chain.BEGIN, chain.REFUSED})
+ENDS = frozenset({chain.FINISH, chain.CLOSED, chain.REFUSED})
+_CALL_COLUMNS = (*chain.BEGIN_COLUMNS, *chain.END_COLUMNS, "link", "end_link", "body_state")
+_END = len(chain.BEGIN_COLUMNS)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A record and what is wrong with it."""
+
+    record: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.record}: {self.what}"
+
+
+def link_name(writer: int, sequence: int) -> str:
+    return f"link {writer}:{sequence}"
+
+
+def of_call(id: UUID) -> str:
+    return f"call {id}"
+
+
+def chains() -> Iterator[int]:
+    """Every writer that has links; the index is asked for one after the other."""
+    at = 0
+    while (found := Link.objects.filter(id__gte=chain.place(at, 0)).values_list("id", flat=True).first()) is not None:
+        writer = chain.where(found)[0]
+        yield writer
+        at = writer + 1
+
+
+def last_sequence(writer: int) -> int:
+    links = Link.objects.filter(id__gte=chain.place(writer, 0), id__lt=chain.place(writer + 1, 0))
+    found = links.order_by("-id").values_list("id", flat=True).first()
+    return chain.where(found)[1] if found is not None else 0
+
+
+def walk(writer: int, start: tuple[int, str], prunes: Prunes) -> Iterator[int | Problem]:
+    """The number of links of each page, and what is wrong on it. Links that are added meanwhile are not looked at."""
+    upto = last_sequence(writer)
+    sequence, previous = start
+    while sequence < upto:
+        page = list(
+            Link.objects.filter(id__gt=chain.place(writer, sequence), id__lte=chain.place(writer, upto)).order_by("id")[
+                :PAGE
+            ]
+        )
+        if not page:
+            break
+        for link in page:
+            at = chain.where(link.id)[1]
+            sequence += 1
+            if at != sequence:
+                missing = (
+                    link_name(writer, sequence) if at == sequence + 1 else f"{link_name(writer, sequence)} to {at - 1}"
+                )
+                yield Problem(missing, f"missing: deleted before {_subject(link)}")
+                sequence = at
+            elif link.hash != chain.link_hash(writer, sequence, previous, link.kind, link.subject, link.content):
+                yield Problem(_subject(link), "its link was changed, replaced or moved, or one before it was")
+            if (link.writer, link.sequence) != (writer, at):
+                yield Problem(_subject(link), "its link was renumbered")
+            previous = link.hash
+        yield from _records(page, prunes)
+        yield len(page)
+
+
+def _subject(link: Link) -> str:
+    place = link_name(*chain.where(link.id))
+    if link.kind == chain.OPENED or len(link.subject) != 32:
+        return place
+    what = "action" if link.kind == chain.ACTION else "call"
+    try:
+        return f"{what} {UUID(link.subject)} ({place}, {link.kind})"
+    except ValueError:
+        return place
+
+
+def _records(page: Sequence[Link], prunes: Prunes) -> Iterator[Problem]:
+    kinds = BEGINNINGS | ENDS
+    calls = _calls(link.subject for link in page if link.kind in kinds)
+    actions = _actions(link.subject for link in page if link.kind == chain.ACTION)
+    for link in page:
+        if link.kind in kinds:
+            found = _check_call(link, calls.get(link.subject), prunes)
+        elif link.kind == chain.ACTION:
+            found = _check_action(link, actions.get(link.subject))
+        elif link.kind == chain.OPENED:
+            found = _check_writer(link)
+        else:
+            found = f"is of a kind that nobody writes: {link.kind!r}"
+        if found:
+            yield Problem(_subject(link), found)
+
+
+def _ids(subjects: Iterable[str]) -> list[UUID]:
+    found = []
+    for subject in subjects:
+        try:
+            found.append(UUID(subject))
+        except ValueError:
+            continue  # a link that was changed; its hash has said so
+    return found
+
+
+def _calls(subjects: Iterable[str]) -> dict[str, tuple[Any, ...]]:
+    rows = Call.objects.filter(id__in=_ids(subjects)).order_by().values_list(*_CALL_COLUMNS)
+    return {row[0].hex: row for row in rows}
+
+
+def _actions(subjects: Iterable[str]) -> dict[str, Action]:
+    return {action.id.hex: action for action in Action.objects.filter(id__in=_ids(subjects)).order_by()}
+
+
+def problem_of(link: Link, call: Call) -> str:
+    """What is wrong with a call, going by one of its own links; empty when nothing is."""
+    return _check_call(link, tuple(getattr(call, name) for name in _CALL_COLUMNS), Prunes())
+
+
+def _check_call(link: Link, row: tuple[Any, ...] | None, prunes: Prunes) -> str:
+    if row is None:
+        return "" if prunes.cover("rows", link.subject) else "the call is missing: deleted"
+    begin, end, state = row[-3], row[-2], row[-1]
+    if state not in {"", "pruned"}:
+        return f"body_state was changed to {state!r}"
+    if state == "pruned" and not prunes.cover("bodies", link.subject):
+        return "arguments and result were removed, and no recorded prune did it"
+    if link.kind in BEGINNINGS and begin != link.id:
+        return "link was changed: another call, or none, names this beginning"
+    if link.kind in ENDS and end != link.id:
+        return "end_link was changed: the call names another end, or none"
+    values = list(row[:-3])
+    values[0] = row[0].hex
+    values[_END - 2] = timestamps.to_ms(values[_END - 2])
+    values[_END - 1] = _digest(values[_END - 1], state)
+    ended = values[_END + 5]
+    values[_END + 5] = timestamps.to_ms(ended) if ended is not None else None
+    values[_END + 7] = _digest(values[_END + 7], state)
+    parts = {
+        chain.BEGIN: values[:_END],
+        chain.REFUSED: values,
+    }
+    recorded = parts.get(link.kind, [values[0], *values[_END:]])
+    if chain.content(recorded) != link.content:
+        which = {chain.BEGIN: "how it began", chain.REFUSED: "a column of it"}.get(link.kind, "how it ended")
+        return f"{which} was edited after it was recorded"
+    return ""
+
+
+def _digest(text: str, state: str) -> str:
+    if state == "pruned" and text.startswith(chain.PRUNED):
+        return text[len(chain.PRUNED) :]
+    return chain.body_digest(text)
+
+
+def _check_action(link: Link, action: Action | None) -> str:
+    if action is None:
+        return "the action is missing: deleted"
+    if action.link != link.id:
+        return "link was changed"
+    if ledger.action_content(action) != link.content:
+        return "a column of it was edited after it was recorded"
+    return ""
+
+
+def _check_writer(link: Link) -> str:
+    writer = Writer.objects.filter(id=link.writer).first()
+    if writer is None:
+        return "its writer is missing: deleted"
+    if ledger.writer_content(writer) != link.content:
+        return "its writer was edited"
+    return ""

@@ -1,0 +1,98 @@
+"""What the chain says about one call: whether it still is what was recorded, and which checkpoint covers it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from django.utils.translation import gettext as _
+
+from audit.format import chain
+from audit.integrity import messages
+from audit.integrity.checkpoints import read_heads
+from audit.integrity.links import problem_of
+from audit.models import Call, Checkpoint, Link, Verification
+
+LOOKED_AT = 10
+"""Checkpoints after the call of which one must name its chain, if any does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One link of the call."""
+
+    name: str
+    """writer:sequence"""
+    kind: str
+    hash: str
+    problem: str
+    """Empty when the link holds and the record is what it says."""
+
+
+@dataclass(slots=True)
+class Proof:
+    tone: str
+    """success, warning or danger."""
+    label: str
+    words: str
+    places: list[Place] = field(default_factory=list)
+    checkpoint: Checkpoint | None = None
+    verified: Verification | None = None
+    """The last check of the whole chain, when it found nothing and came as far as this call."""
+
+
+def of(call: Call) -> Proof:
+    """Computed now, from the call's own links; what comes before them in the chain is the whole check's business."""
+    wanted = sorted({link for link in (call.link, call.end_link) if link})
+    if not wanted:
+        return Proof("danger", _("no link"), _("It has no link in the chain: nobody can tell whether it was changed."))
+    rows = {link.pk: link for link in Link.objects.filter(pk__in=[one for link in wanted for one in (link - 1, link)])}
+    places = [_place(call, key, rows) for key in wanted]
+    proof = Proof("success", _("intact"), "", places)
+    last = wanted[-1]
+    proof.checkpoint = _covering(call, last)
+    check = Verification.objects.first()
+    if check is not None and check.ok and check.through and str(call.pk) <= check.through:
+        proof.verified = check
+    broken = [place for place in places if place.problem]
+    if broken:
+        proof.tone, proof.label, proof.words = "danger", _("changed"), _("It is not what was recorded.")
+    elif proof.checkpoint is None:
+        proof.tone, proof.label = "warning", _("not signed yet")
+        proof.words = _("It is what was recorded. No checkpoint has signed it yet.")
+    else:
+        proof.words = _("It is what was recorded, and a signed checkpoint covers it.")
+    return proof
+
+
+def _place(call: Call, key: int, rows: dict[int, Link]) -> Place:
+    writer, sequence = chain.where(key)
+    name = f"{writer}:{sequence}"
+    link = rows.get(key)
+    if link is None:
+        return Place(name, "", "", _("the link is missing"))
+    before = rows.get(key - 1)
+    previous = chain.START if sequence == 1 else before.hash if before is not None else None
+    problem = (
+        messages.found(problem_of(link, call))
+        if link.subject == call.pk.hex
+        else _("the link belongs to another record")
+    )
+    if previous is None:
+        problem = problem or _("the link before it is missing")
+    elif link.hash != chain.link_hash(writer, sequence, previous, link.kind, link.subject, link.content):
+        problem = problem or _("the link does not hold on to the one before it")
+    return Place(name, link.kind, link.hash, problem)
+
+
+def _covering(call: Call, key: int) -> Checkpoint | None:
+    """The first checkpoint whose heads reach the link."""
+    writer, sequence = chain.where(key)
+    moment = call.ended_at or call.started_at
+    for checkpoint in Checkpoint.objects.filter(at__gte=moment).order_by("at", "number")[:LOOKED_AT]:
+        try:
+            head = read_heads(checkpoint.heads).get(writer)
+        except (ValueError, TypeError, AttributeError):
+            continue  # edited: the whole check names it
+        if head is not None and head[0] >= sequence:
+            return checkpoint
+    return None

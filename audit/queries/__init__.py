@@ -1,0 +1,1 @@
+"""Questions that pages ask the audit log, bounded whatever its size."""

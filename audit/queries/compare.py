@@ -1,0 +1,113 @@
+"""Two calls beside each other: what was asked, what was answered, how it ended, and what the tool was then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.utils.translation import gettext as _
+
+from audit import display, hooks
+from audit.models import Call
+from audit.queries.search import Question
+from audit.text_diff import Line, lines
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    name: str
+    before: str
+    after: str
+
+    @property
+    def differs(self) -> bool:
+        return self.before != self.after
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The earlier call is the first one, however they were picked."""
+
+    first: Call
+    second: Call
+    facts: list[Fact]
+    arguments: list[Line]
+    result: list[Line]
+    definition: list[Line]
+    """Of what clients were shown; empty when that is the same, or when nobody knows it any more."""
+    definition_known: bool
+
+    @property
+    def one_tool(self) -> bool:
+        return (self.first.method, self.first.name) == (self.second.method, self.second.name)
+
+
+def pick(keys: list[str]) -> tuple[Call, Call] | None:
+    """The calls that an address names, the earlier first; None unless they are two and both there."""
+    try:
+        wanted = {UUID(key) for key in keys}
+    except ValueError:
+        return None
+    found = list(Call.objects.filter(pk__in=wanted).order_by("pk")) if len(wanted) == 2 else []
+    return (found[0], found[1]) if len(found) == 2 else None
+
+
+def previous(call: Call) -> Call | None:
+    """The call before this one of the same tool by the same user, if it is near enough to be found."""
+    if call.user_id is None:
+        return None
+    question = Question(tool=call.name, method=call.method, user_id=call.user_id)
+    rows = question.page(before=call.pk.hex, size=1).rows
+    return Call.objects.get(pk=rows[0].pk) if rows else None
+
+
+def difference(first: Call, second: Call) -> Difference:
+    known, definition = True, []
+    if first.definition != second.definition:
+        then, now = definition_of(first), definition_of(second)
+        known = then is not None and now is not None
+        definition = lines(then.text, now.text) if then is not None and now is not None else []
+    return Difference(
+        first=first,
+        second=second,
+        facts=[Fact(name, display.visible(a[:500]), display.visible(b[:500])) for name, a, b in _facts(first, second)],
+        arguments=lines(first.arguments, second.arguments),
+        result=lines(first.result, second.result),
+        definition=definition,
+        definition_known=known,
+    )
+
+
+def definition_of(call: Call) -> hooks.Definition | None:
+    """What the call's tool, prompt or resource was when it began."""
+    if call.target_id is None or not call.definition:
+        return None
+    return hooks.definition_at(call.method, call.target_id, call.definition, call.started_at)
+
+
+def _facts(first: Call, second: Call) -> list[tuple[str, str, str]]:
+    def client(call: Call) -> str:
+        return f"{call.client_name} {call.client_version}".strip()
+
+    def both(name: str) -> tuple[str, str]:
+        return str(getattr(first, name)), str(getattr(second, name))
+
+    return [
+        (_("Tool, prompt or resource"), *both("name")),
+        (_("Outcome"), str(first.get_outcome_display()), str(second.get_outcome_display())),
+        (_("Took"), display.duration(first.duration_us), display.duration(second.duration_us)),
+        (_("Error"), _error(first), _error(second)),
+        (_("Decided by"), *both("rule")),
+        (_("User"), *both("username")),
+        (_("Credential"), *both("credential")),
+        (_("Client"), client(first), client(second)),
+        (_("Transport"), *both("transport")),
+        (_("Protocol"), *both("revision")),
+        (_("Address"), *both("address")),
+        (_("Size of the result"), f"{first.result_bytes:,}", f"{second.result_bytes:,}"),
+        (_("Definition"), first.definition[:16], second.definition[:16]),
+    ]
+
+
+def _error(call: Call) -> str:
+    return ": ".join(filter(None, (call.error_class, call.detail)))

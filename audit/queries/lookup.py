@@ -1,0 +1,33 @@
+"""From any identifier that stands somewhere in the record to the page of what it names."""
+
+from __future__ import annotations
+
+import re
+from uuid import UUID
+
+from django.urls import reverse
+
+from audit.format import chain
+from audit.models import Action, Call, Link
+
+_ID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE)
+_LINK = re.compile(r"(?:link )?([0-9]{1,7}):([0-9]{1,12})")
+_LONGEST = 300
+
+
+def address_for(text: str) -> str:
+    """The page of the call or action that the text names: its id in any spelling, alone or inside a sentence such as
+    an error message, or one of its links as `writer:sequence`. Empty when there is none.
+    """
+    text = text.strip()[:_LONGEST]
+    if match := _LINK.fullmatch(text):
+        writer, sequence = int(match[1]), int(match[2])
+        link = Link.objects.filter(pk=chain.place(writer, sequence)).first() if sequence >> chain.SHIFT == 0 else None
+        text = link.subject if link is not None else ""
+    if (match := _ID.search(text)) is None:
+        return ""
+    key = UUID(match[0])
+    for model in (Call, Action):
+        if model.objects.filter(pk=key).exists():
+            return reverse(f"admin:audit_{model._meta.model_name}_change", args=(key,))
+    return ""

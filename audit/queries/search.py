@@ -1,0 +1,366 @@
+"""Find calls in a record of any size: newest first, in pages, without ever counting.
+
+A question has two parts. What an index answers ("cover": user, tool, outcome, time) is read in order of id, which is
+the order of time. Everything else ("rest": client, transport, text, ...) is looked for in slices of that, until the
+page is full or the budget is used up; the page then says how far it looked and goes on from there.
+
+A person's own calls, for the user's pages: plain rows, and never anybody else's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth import get_user_model
+from django.core.exceptions import ValidationError
+from django.db import connections
+from django.db.models import F, Model, Q, QuerySet, Value
+from django.db.models.functions import Coalesce
+from django.db.models.lookups import Exact
+
+from audit import local_time
+from audit.models import Call
+
+PAGE = 50
+ROWS = 200_000
+SECONDS = 0.12
+"""How much one page may look through, whichever is used up first."""
+NOT_OK = "not_ok"
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_CREDENTIAL = re.compile(r"(token|admin|stdio):[0-9]+")
+_FIRST_SLICE, _LARGEST_SLICE = 2_000, 20_000
+_PROBE = 500
+"""Entries of two indexes that are compared to find the one with fewer."""
+_FIRST_LOAD, _LOADED = 20, 2_000_000
+"""Rows that are loaded whole at first, and characters that are loaded at a time from then on, about."""
+LIST_FIELDS = (
+    "id", "user_id", "username", "credential", "client_name", "client_version", "transport", "revision",
+    "address", "method", "name", "outcome", "detail", "started_at", "ended_at", "duration_us", "result_bytes",
+)  # fmt: skip
+"""What a list shows: without arguments and results, which can be megabytes."""
+
+
+@dataclass(slots=True)
+class Page:
+    rows: list[Any]
+    older: str = ""
+    newer: str = ""
+    """Cursors: empty when there is nothing in that direction."""
+    looked_through: datetime | None = None
+    """When set, the search stopped here: older rows were not looked at."""
+
+
+def id_at(moment: datetime) -> UUID:
+    """The smallest id that a row of this moment can have."""
+    return UUID(int=max(0, int(moment.timestamp() * 1000)) << 80)
+
+
+def moment_of(id: UUID) -> datetime:
+    return datetime.fromtimestamp((id.int >> 80) / 1000, UTC)
+
+
+@dataclass(slots=True)
+class Question:
+    """What to look for, as the address of the page says it."""
+
+    q: str = ""
+    """A call's id, the hash of its definition or result, a credential's id as `token:12`, or text in its arguments,
+    tool, user, client or credential."""
+    user: str = ""
+    outcome: str = ""
+    tool: str = ""
+    method: str = ""
+    transport: str = ""
+    client: str = ""
+    credential: str = ""
+    since: str = ""
+    until: str = ""
+    """Given on the reader's clock or with an offset, kept in UTC; a date counts to its last moment."""
+    user_id: int | None = field(default=None)
+    """Set by the server, never from an address."""
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if isinstance(value, str):
+                # No database can look for NUL or half a character, and none has any.
+                setattr(self, item.name, value.encode("utf-8", "ignore").decode().replace("\x00", "").strip()[:500])
+        # Now, and not when it is asked: an export is read when the request, and its reader's zone, are over.
+        for name in ("since", "until"):
+            moment = local_time.entered(getattr(self, name), end=name == "until")
+            if moment is not None:
+                setattr(self, name, local_time.address(moment))
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, Any], user_id: int | None = None) -> Question:
+        names = {item.name for item in fields(cls)} - {"user_id"}
+        values = {name: str(parameters.get(name) or "") for name in names}
+        return cls(**values, user_id=user_id)
+
+    def said(self) -> dict[str, str]:
+        """The parts that were given, for an address and for the record."""
+        return {
+            item.name: str(getattr(self, item.name))
+            for item in fields(self)
+            if item.name != "user_id" and getattr(self, item.name)
+        }
+
+    def call_id(self) -> UUID | None:
+        try:
+            return UUID(self.q)
+        except ValueError:
+            return None
+
+    def interval(self) -> tuple[datetime | None, datetime | None]:
+        return local_time.entered(self.since), local_time.entered(self.until)
+
+    def parts(self) -> tuple[QuerySet[Call], Q | None]:
+        """The rows an index reads in order, and what of them is wanted."""
+        rows, one, other, rest = self._covers()
+        return rows.filter(**one), _all([*(equals(name, value) for name, value in other.items()), *rest])
+
+    def _covers(self) -> tuple[QuerySet[Call], dict[str, Any], dict[str, Any], list[Q]]:
+        """The rows of the time, what one index tells of them, what another one could, and the rest of the question."""
+        rows = Call.objects.all()
+        rest: list[Q] = []
+        if (call_id := self.call_id()) is not None:
+            rows = rows.filter(pk=call_id)
+        elif _DIGEST.fullmatch(self.q):
+            rest.append(equals("definition", self.q) | equals("result_sha256", self.q))
+        elif _CREDENTIAL.fullmatch(self.q):
+            rest.append(equals("credential_id", self.q))
+        elif self.q:
+            rest.append(_text(self.q))
+        since, until = self.interval()
+        if since is not None:
+            rows = rows.filter(pk__gte=id_at(since))
+        if until is not None:
+            rows = rows.filter(pk__lt=id_at(until))
+        user_id = self.user_id
+        if user_id is None and self.user:
+            user_id = _account(self.user)
+            if user_id is None:
+                rest.append(equals("username", self.user))
+        elif self.user:
+            rest.append(equals("username", self.user))
+        outcome = "" if self.outcome == NOT_OK else self.outcome
+        # One index is read: over the tool, or over user and outcome or one of them. The fewer entries, the better.
+        wanted = {"user_id": user_id, "outcome": outcome}
+        one: dict[str, Any]
+        other: dict[str, Any]
+        others = {name: value for name, value in wanted.items() if value not in {None, ""}}
+        if self.tool and (not others or others == {"outcome": "ok"} or _is_rarer(rows, {"name": self.tool}, others)):
+            one, other = {"name": self.tool}, others
+        else:
+            one, other = others, {"name": self.tool} if self.tool else {}
+        if self.outcome == NOT_OK:
+            rest.append(~equals("outcome", "ok"))
+        rest += [equals(name, getattr(self, name)) for name in ("method", "transport") if getattr(self, name)]
+        if self.client:
+            rest.append(Q(client_name__icontains=self.client))
+        if self.credential:
+            rest.append(Q(credential__icontains=self.credential) | Q(credential_id=self.credential))
+        return rows, one, other, rest
+
+    def page(self, *, before: str = "", after: str = "", size: int = PAGE, budget: int = ROWS) -> Page:
+        rows, one, other, rest = self._covers()
+        asked: Q | QuerySet[Call] | None = _all([*(equals(name, value) for name, value in other.items()), *rest])
+        if other and not rest and connections[rows.db].vendor == "sqlite":
+            asked = rows.filter(**other)
+        rows = rows.filter(**one).only(*LIST_FIELDS)
+        return page(rows, asked, before=before, after=after, size=size, budget=budget)
+
+    def every(self, batch: int = 1_000) -> Iterator[list[Call]]:
+        """All of them, newest first, whole, in batches that keep memory and locks small."""
+        rows, rest = self.parts()
+        below: Any = None
+        size = _FIRST_LOAD
+        while True:
+            part = rows.order_by("-pk") if below is None else rows.filter(pk__lt=below).order_by("-pk")
+            edge = part.values_list("pk", flat=True)[batch - 1 : batch].first()
+            wanted = part if edge is None else part.filter(pk__gte=edge)
+            found = list((wanted if rest is None else wanted.filter(rest)).values_list("pk", "result_bytes"))
+            while found:
+                # Results may be megabytes each, and so may arguments, of which only those before them tell.
+                number = weight = 0
+                for _, bytes_ in found[:size]:
+                    weight += bytes_
+                    if number and weight > _LOADED:
+                        break
+                    number += 1
+                loaded = list(Call.objects.filter(pk__in=[pk for pk, _ in found[:number]]).order_by("-pk"))
+                found = found[number:]
+                heard = sum(len(call.arguments) for call in loaded)
+                size = max(1, min(batch, size * 2, number * _LOADED // max(1, heard)))
+                if loaded:
+                    yield loaded
+            if edge is None:
+                return
+            below = edge
+
+
+def page(
+    rows: QuerySet[Any],
+    rest: Q | QuerySet[Any] | None,
+    *,
+    before: str = "",
+    after: str = "",
+    size: int = PAGE,
+    budget: int = ROWS,
+) -> Page:
+    """One page of rows ordered by their key, which is what cursors hold.
+
+    `rest` is what else is wanted of them: a condition, or rows that another index reads, of which these must be some.
+    """
+    field = rows.model._meta.pk
+    forward = bool(after) and not before
+    start = _key(field, after if forward else before)
+    found, edge = _collect(rows, rest, start, forward=forward, wanted=size + 1, budget=budget)
+    more = len(found) > size
+    found = found[:size]
+    if forward:
+        found.reverse()
+    answer = Page(found)
+    if forward:
+        # Whoever came here from an older page can go back to it.
+        answer.newer = _text_of(found[0].pk) if more and found else (_text_of(edge) if edge is not None else "")
+        answer.older = _text_of(found[-1].pk) if found else after
+    else:
+        answer.older = _text_of(found[-1].pk) if more else (_text_of(edge) if edge is not None else "")
+        answer.newer = (_text_of(found[0].pk) if found else before) if start is not None else ""
+    if edge is not None and not more:
+        answer.looked_through = moment_of(edge) if isinstance(edge, UUID) else None
+    return answer
+
+
+def _collect(
+    rows: QuerySet[Any], rest: Q | QuerySet[Any] | None, start: Any, *, forward: bool, wanted: int, budget: int
+) -> tuple[list[Any], Any]:
+    """Up to `wanted` rows, and where the search stopped if it did not come to the end."""
+    order, beyond, within = ("pk", "pk__gt", "pk__lte") if forward else ("-pk", "pk__lt", "pk__gte")
+    left = rows.order_by(order)
+    if start is not None:
+        left = left.filter(**{beyond: start})
+    if rest is None:
+        return list(left[:wanted]), None
+    found: list[Any] = []
+    deadline = time.monotonic() + SECONDS
+    looked, slice_ = 0, min(_FIRST_SLICE, budget)
+    part = left
+    while True:
+        began = time.monotonic()
+        edge = part.values_list("pk", flat=True)[slice_ - 1 : slice_].first()
+        here = part if edge is None else part.filter(**{within: edge})
+        if isinstance(rest, Q):
+            here = here.filter(rest)
+        else:
+            there = rest if start is None else rest.filter(**{beyond: start})
+            here = left.filter(pk__in=_in_both(here, there, order, wanted - len(found)))
+        found += list(here[: wanted - len(found)])
+        looked += slice_
+        if edge is None or len(found) >= wanted:
+            return found, None
+        now = time.monotonic()
+        if looked >= budget or now > deadline:
+            return found, edge
+        # No slice may take much longer than what is left of the time, which the one before says as well as any.
+        fits = int(slice_ * (deadline - now) / max(now - began, 0.001)) + _PROBE
+        slice_ = min(slice_ * 2, _LARGEST_SLICE, budget - looked, fits)
+        start = edge
+        part = left.filter(**{beyond: edge})
+
+
+def _in_both(one: QuerySet[Any], other: QuerySet[Any], order: str, wanted: int) -> list[Any]:
+    """The first keys that both have. SQLite merges two indexes that are in order, without a look at any row."""
+    keys = [rows.order_by().values_list("pk", flat=True) for rows in (one, other)]
+    return list(keys[0].intersection(keys[1]).order_by(order)[:wanted])
+
+
+def _is_rarer(rows: QuerySet[Call], one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether fewer rows are like `one`: of two indexes, in order of time, the rarer reaches further back."""
+    keys = rows.order_by("-pk").values_list("pk", flat=True)
+    here = keys.filter(**one)[_PROBE - 1 : _PROBE].first()
+    if here is None:
+        return True
+    there = keys.filter(**other)[_PROBE - 1 : _PROBE].first()
+    return there is not None and bool(here < there)
+
+
+def equals(name: str, value: Any) -> Q:
+    """Equality that no index answers: inside a slice the planner must not choose another index over the whole table."""
+    return Q(Exact(Coalesce(F(name), Value("" if isinstance(value, str) else 0)), Value(value)))
+
+
+def _text(text: str) -> Q:
+    # Arguments are ASCII JSON: what is looked for must be spelled as it stands there.
+    spelled = json.dumps(text)[1:-1]
+    return (
+        Q(arguments__icontains=spelled)
+        | Q(name__icontains=text)
+        | Q(username__icontains=text)
+        | Q(client_name__icontains=text)
+        | Q(credential__icontains=text)
+    )
+
+
+def _all(parts: list[Q]) -> Q | None:
+    whole: Q | None = None
+    for part in parts:
+        whole = part if whole is None else whole & part
+    return whole
+
+
+def _account(username: str) -> int | None:
+    users: type[Model] = get_user_model()
+    return users._default_manager.filter(username=username).values_list("pk", flat=True).first()
+
+
+def _key(field: Any, cursor: str) -> Any:
+    if not cursor:
+        return None
+    try:
+        return field.to_python(cursor)
+    except ValidationError as error:
+        raise ValueError("not a cursor of this list") from error
+
+
+def _text_of(key: Any) -> str:
+    return key.hex if isinstance(key, UUID) else str(key)
+
+
+FILTERS = ("q", "outcome", "tool", "method", "transport", "client", "since", "until")
+"""What `filters` may hold; all texts, empty or absent when not wanted."""
+
+
+def page_for_user(user_id: int, filters: Mapping[str, Any], cursor: str = "", *, size: int = PAGE) -> Page:
+    """The person's calls, newest first.
+
+    `Page.older` and `Page.newer` are the cursors to hand in again ("" when there is nothing further); a cursor that is
+    not one of this list raises ValueError. `Page.looked_through` is the moment at which a bounded search stopped.
+    """
+    question = Question.of({name: filters.get(name) for name in FILTERS}, user_id)
+    direction, _, key = cursor.partition("-")
+    if cursor and (direction not in {"before", "after"} or not key):
+        raise ValueError("not a cursor of this list")
+    page = question.page(
+        before=key if direction == "before" else "", after=key if direction == "after" else "", size=size
+    )
+    page.older = page.older and f"before-{page.older}"
+    page.newer = page.newer and f"after-{page.newer}"
+    return page
+
+
+def one_for_user(user_id: int, call_id: UUID | str) -> Call | None:
+    """The call if it is this person's, whole; None when there is none or it is somebody else's."""
+    try:
+        key = call_id if isinstance(call_id, UUID) else UUID(call_id)
+    except ValueError:
+        return None
+    return Call.objects.filter(pk=key, user_id=user_id).first()

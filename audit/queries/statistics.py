@@ -1,0 +1,193 @@
+"""The numbers of a page: calls by outcome over time, durations, the busiest tools and people, from the tallies.
+
+What the tallies do not hold yet (the newest calls, and those that ran long) is counted on the spot when it is little;
+when it is much, the answer says until when it holds and has the rest counted in the background.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Sum
+
+from audit import outcomes
+from audit.format import timestamps
+from audit.models import Call, Tallied, Tally
+from audit.queries import rollups
+from audit.queries.snapshot_read import one_moment
+
+PERIODS = {"24h": timedelta(hours=24), "7d": timedelta(days=7), "30d": timedelta(days=30)}
+TAIL = 2_000
+"""How many calls are counted while a page is made."""
+TOP = 8
+
+
+@dataclass(slots=True)
+class Slot:
+    """One bar of a chart."""
+
+    start: datetime
+    end: datetime
+    outcomes: Counter[str] = field(default_factory=Counter)
+    took: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def p95(self) -> float | None:
+        return percentile(self.took)
+
+
+@dataclass(slots=True)
+class Report:
+    """What happened between `start` and `counted`."""
+
+    start: datetime
+    counted: datetime
+    """Calls that began later are not in it."""
+    live: bool
+    """Whether that is just now."""
+    slots: list[Slot]
+    tools: list[tuple[str, int, int]]
+    """Name, calls, and how many did not end with ok; the busiest first."""
+    users: list[tuple[int, int, int]]
+    """The same by the account's key."""
+
+    @property
+    def outcomes(self) -> Counter[str]:
+        return sum((slot.outcomes for slot in self.slots), Counter())
+
+    @property
+    def calls(self) -> int:
+        return self.outcomes.total()
+
+    @property
+    def p95(self) -> float | None:
+        return percentile(sum((slot.took for slot in self.slots), Counter()))
+
+
+def percentile(took: Counter[str], share: float = 0.95) -> float | None:
+    """The duration, in microseconds and within five percent, that this share of the calls did not exceed."""
+    left = took.total() * share
+    for key in sorted(took, key=int):
+        left -= took[key]
+        if left <= 1e-9:
+            return rollups.duration_of(key)
+    return None
+
+
+def slots_of(period: str, now: datetime) -> list[Slot]:
+    """24 hours, 7 days in quarters, or 30 days; the last one holds `now`."""
+    if period == "24h":
+        start, step, number = rollups.hour_of(now) - timedelta(hours=23), timedelta(hours=1), 24
+    elif period == "7d":
+        start, step, number = rollups.day_of(now) - timedelta(days=6), timedelta(hours=6), 28
+    else:
+        start, step, number = rollups.day_of(now) - timedelta(days=29), timedelta(days=1), 30
+    return [Slot(start + step * index, start + step * (index + 1)) for index in range(number)]
+
+
+def report(period: str, now: datetime | None = None) -> Report:
+    """The numbers of a period of `PERIODS`; seven queries, whatever the size of the record."""
+    # A call moves from the tail into the tallies: read at two moments, it would be in both or in neither.
+    with one_moment():
+        return _report(period, now)
+
+
+def _report(period: str, now: datetime | None) -> Report:
+    now = now or timestamps.from_ms(timestamps.now_ms())
+    slots = slots_of(period, now)
+    start, step = slots[0].start, slots[0].end - slots[0].start
+    fine, coarse = (
+        (rollups.DAY if period == "30d" else rollups.HOUR),
+        (rollups.HOUR if period == "24h" else rollups.DAY),
+    )
+    cells = Tally.objects.filter(span=fine, at__gte=start, what__in=(rollups.OUTCOME, rollups.TOOK))
+    for what, at, key, calls in cells.order_by().values_list("what", "at", "key", "calls"):
+        if (index := (at - start) // step) < len(slots):
+            slot = slots[index]
+            (slot.outcomes if what == rollups.OUTCOME else slot.took)[key] += calls
+    rows, counted, live = _tail(now)
+    extra: dict[str, Counter[str]] = defaultdict(Counter)
+    failed: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in rows:
+        began = rollups.began(row[0])
+        index = (began - start) // step
+        if not 0 <= index < len(slots):
+            continue
+        for what, key in rollups.cells(row):
+            if what == rollups.OUTCOME:
+                slots[index].outcomes[key] += 1
+            elif what == rollups.TOOK:
+                slots[index].took[key] += 1
+            else:
+                extra[what][key] += 1
+                failed[what][key] += row[5] != outcomes.OK
+    tools, users = (_busiest(coarse, what, start, extra[what], failed[what]) for what in (rollups.TOOL, rollups.USER))
+    return Report(start, counted, live, slots, tools, [(int(key), calls, bad) for key, calls, bad in users])
+
+
+def called_since(start: datetime) -> tuple[dict[str, tuple[int, int]], datetime, bool]:
+    """Tool -> (calls, how many did not end with ok) from that day on; until when that holds; whether it is now."""
+    with one_moment():
+        return _called_since(start)
+
+
+def _called_since(start: datetime) -> tuple[dict[str, tuple[int, int]], datetime, bool]:
+    found: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
+    days = Tally.objects.filter(span=rollups.DAY, what=rollups.TOOL, at__gte=rollups.day_of(start))
+    for key, calls, bad in _sums(days):
+        found[key] += calls
+        failed[key] += bad
+    rows, counted, live = _tail(timestamps.from_ms(timestamps.now_ms()))
+    for row in rows:
+        for what, key in rollups.cells(row):
+            if what == rollups.TOOL:
+                found[key] += 1
+                failed[key] += row[5] != outcomes.OK
+    return {key: (calls, failed[key]) for key, calls in found.items()}, counted, live
+
+
+def _tail(now: datetime) -> tuple[list[tuple[Any, ...]], datetime, bool]:
+    """The calls that no tally holds, when they are few; until when the numbers hold; whether that is now."""
+    state = Tallied.objects.filter(pk=1).first()
+    rows = Call.objects.order_by("-pk").values_list(*rollups.COLUMNS)
+    if state is not None:
+        rows = rows.filter(pk__gte=state.through)
+    newest = list(rows[: TAIL + 1])
+    open_ids = [UUID(text) for text in json.loads(state.open)] if state is not None else []
+    older = (
+        list(Call.objects.filter(pk__in=open_ids[:TAIL]).order_by().values_list(*rollups.COLUMNS)) if open_ids else []
+    )
+    if len(newest) <= TAIL:
+        return [*newest, *older], now, True
+    rollups.hurry()
+    through = rollups.began(state.through) if state is not None else now - timedelta(days=rollups.KEEP_DAYS)
+    return older, through, False
+
+
+def _busiest(
+    span: str, what: str, start: datetime, extra: Counter[str], failed: Counter[str]
+) -> list[tuple[str, int, int]]:
+    cells = Tally.objects.filter(span=span, what=what, at__gte=start)
+    total: dict[str, tuple[int, int]] = {key: (calls, bad) for key, calls, bad in _sums(cells)[:TOP]}
+    # Somebody who was busy just now may be among the busiest only together with what the tallies hold.
+    others = [key for key, _ in extra.most_common(100) if key not in total]
+    if others:
+        total |= {key: (calls, bad) for key, calls, bad in _sums(cells.filter(key__in=others))}
+    for key in extra:
+        calls, bad = total.get(key, (0, 0))
+        if key in total or key in others:
+            total[key] = calls + extra[key], bad + failed[key]
+    ranked = sorted(total.items(), key=lambda one: (-one[1][0], one[0]))[:TOP]
+    return [(key, calls, bad) for key, (calls, bad) in ranked]
+
+
+def _sums(cells: Any) -> Any:
+    """(key, calls, failed), the most called first."""
+    grouped = cells.order_by().values("key").annotate(calls_=Sum("calls"), failed_=Sum("failed"))
+    return grouped.order_by("-calls_", "key").values_list("key", "calls_", "failed_")

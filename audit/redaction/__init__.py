@@ -1,0 +1,1 @@
+"""No secret in clear in the audit log: by name, by value, by schema."""

@@ -1,0 +1,406 @@
+"""What the record may keep of arguments, results and error texts: no secret in clear.
+
+A secret is a field that the schema marks (writeOnly, format: password, x-secret), a field whose name is on a list, or
+a configured value wherever it turns up. It is stored as a keyed digest and its length, so that two records of the same
+secret can be seen to be the same and nobody without the record's key can guess at it. What was hidden in one place is
+hidden wherever else it stands in the same value, and `found` carries it on to the result and the error of that call.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from json.encoder import c_make_encoder, encode_basestring_ascii  # type: ignore[attr-defined]
+from typing import Any
+
+from django.conf import settings
+from django.core.signals import setting_changed
+
+from audit.redaction.names import SecretNames
+from audit.redaction.schema_fields import Schemas, SecretFields, has_marks
+from audit.redaction.values import SHORTEST, SecretValues
+
+HIDDEN, CHANGED = "(hidden)", "(hidden, changed)"
+"""What an action says of a secret field instead of anything about its value."""
+WHOLE, REDACTED, DIGESTS = "whole", "redacted", "digests"
+_DEEPEST_TEXT = 4
+"""JSON in a string in JSON in a string: looked through so many times, then hidden whole."""
+
+_LABELS = 5_000
+_LOGGED = 300
+VEIL = "[hidden secret]"
+_TELLING = 12
+"""So many characters of a secret's beginning tell too much."""
+_MARKER = re.compile(r"hmac-sha256:[0-9a-f]{16}")
+_encode = c_make_encoder(None, str, encode_basestring_ascii, None, ":", ",", True, False, True)
+
+
+def canonical(value: Any) -> str:
+    """The one JSON text of a value: ASCII, sorted, without blanks. Both databases keep it byte for byte."""
+    return "".join(_encode(value, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What this installation hides everywhere."""
+
+    names: SecretNames
+    values: SecretValues
+    key: bytes
+    labels: dict[str, str] = field(default_factory=dict)
+    """What `label` answered: the same few names come with every call."""
+
+    def digest(self, text: str, characters: int = 16) -> str:
+        return (
+            "hmac-sha256:" + hmac.digest(self.key, text.encode("utf-8", "surrogatepass"), "sha256").hex()[:characters]
+        )
+
+    def marker(self, value: Any) -> dict[str, Any]:
+        text = value if isinstance(value, str) else canonical(value)
+        return {"$redacted": self.digest(text), "length": len(text)}
+
+    def inline(self, secret: str) -> str:
+        return f"[redacted {self.digest(secret)} {len(secret)}]"
+
+
+_rules: Rules | None = None
+_also: dict[str, None] = {}
+_logged: dict[str, None] = {}
+_in_logs: SecretValues | None = None
+
+
+def rules() -> Rules:
+    global _rules
+    if _rules is None:
+        values = [*settings.REDACT_VALUES, *_own_secrets(), *_also]
+        key = hmac.digest((settings.RECORD_KEY or settings.SECRET_KEY).encode(), b"toolhub redaction 1", "sha256")
+        _rules = Rules(SecretNames(settings.REDACT_NAMES), SecretValues(map(str.strip, values)), key)
+    return _rules
+
+
+def also(values: Iterable[str]) -> None:
+    """Hide these values too from now on: secrets that other parts hold, such as an upstream's password."""
+    global _rules
+    new = {value: None for value in values if value not in _also}
+    if new:
+        _also.update(new)
+        _rules = None
+
+
+def also_in_logs(values: Iterable[str]) -> None:
+    """Keep these out of log lines from now on, the latest few hundred of them: each user's own secrets.
+
+    The record masks them with the calls that used them; masking everybody's everywhere would slow every call down.
+    """
+    global _in_logs
+    for value in values:
+        _logged[value] = _logged.pop(value, None)
+        _in_logs = None
+    while len(_logged) > _LOGGED:
+        _logged.pop(next(iter(_logged)))
+
+
+def _for_logs(text: str) -> str:
+    global _in_logs
+    if _in_logs is None:
+        _in_logs = SecretValues(_logged)
+    return _in_logs.mask(text, rules().inline) if _logged else text
+
+
+def veil(values: Sequence[str], text: str) -> str:
+    """`text` as somebody may read it who must not see these values, in any spelling of them."""
+    return _veils(tuple(values)).mask(text, lambda secret: VEIL)
+
+
+@lru_cache(maxsize=256)
+def _veils(values: tuple[str, ...]) -> SecretValues:
+    return SecretValues(values)
+
+
+def _own_secrets() -> list[str]:
+    database = settings.DATABASES["default"].get("PASSWORD")
+    keys = (settings.SECRET_KEY, settings.RECORD_KEY, *settings.ENCRYPTION_KEYS)
+    return [str(value) for value in (*keys, database) if value]
+
+
+def _forget(*, setting: str, **_: Any) -> None:
+    global _rules
+    if setting in {"REDACT_NAMES", "REDACT_VALUES", "RECORD_KEY", "SECRET_KEY", "ENCRYPTION_KEYS"}:
+        _rules = None
+
+
+setting_changed.connect(_forget, dispatch_uid="audit.redaction.redactor")
+
+
+class Redactor:
+    """The rules for the values of one schema: make it once, keep it with the definition."""
+
+    __slots__ = ("_fields", "_member", "_mode")
+
+    def __init__(self, schema: dict[str, Any] | None, mode: str, member: str | None = None) -> None:
+        if mode not in {WHOLE, REDACTED, DIGESTS}:
+            raise ValueError(f"unknown way to record: {mode!r}")
+        self._mode = mode
+        self._member = member
+        self._fields = SecretFields(schema) if schema and mode == REDACTED and has_marks(schema) else None
+
+    def text(self, value: Any, found: list[str] | None = None, extra: Sequence[str] = ()) -> str:
+        """Canonical JSON text as it may be stored.
+
+        `found` receives what had to be hidden, `extra` names what else to hide: pass the first of the arguments as the
+        second of the result and of `detail`.
+        """
+        current = _rules or rules()
+        try:
+            text = canonical(value)
+            if self._mode == DIGESTS:
+                return canonical({"$redacted": current.digest(text, 64), "length": len(text)})
+            known = current.values.in_json(text)
+            quick = not known and not extra
+            if quick and (self._mode == WHOLE or (self._fields is None and not _suspicious(value, current.names))):
+                return text
+            return self._careful(value, text, known, current, found, extra)
+        except (RecursionError, TypeError, ValueError) as error:
+            # What cannot be looked through cannot be shown to hold no secret.
+            return canonical({"$redacted": f"not recorded: {type(error).__name__}", "length": 0})
+
+    def value(self, value: Any) -> Any:
+        """Plain data as it may be stored."""
+        return json.loads(self.text(value))
+
+    def _careful(
+        self, value: Any, text: str, known: bool, current: Rules, found: list[str] | None, extra: Sequence[str]
+    ) -> str:
+        hidden: list[str] = []
+        walk = _Walk(current, self._fields if self._mode == REDACTED else None, self._mode == REDACTED, hidden)
+        walk.values = current.values if known else None
+        start = self._fields.start if self._fields else ()
+        if self._member is not None and isinstance(value, dict):
+            new: Any = {
+                name: walk.member(name, inner, start if name == self._member else ()) for name, inner in value.items()
+            }
+        else:
+            new = walk.any(value, start)
+        if hidden or extra:
+            second = _Walk(current, None, False, [])
+            second.values = SecretValues([*hidden, *extra])
+            new = second.any(new, ())
+        if found is not None:
+            found.extend(dict.fromkeys(hidden))
+        result = canonical(new)
+        if current.values.in_json(result):
+            return canonical({"$redacted": current.digest(text, 64), "length": len(text)})
+        return result
+
+
+class _Walk:
+    """One pass over a value. Unchanged parts are the same objects."""
+
+    def __init__(self, current: Rules, fields: SecretFields | None, names: bool, hidden: list[str]) -> None:
+        self.current, self.fields, self.names, self.hidden = current, fields, names, hidden
+        self.values: SecretValues | None = None
+        self.depth = 0
+
+    def any(self, value: Any, schemas: Schemas) -> Any:
+        if self.fields is not None and schemas and self.fields.secret(schemas):
+            return self.hide(value)
+        if isinstance(value, str):
+            return self.string(value)
+        if isinstance(value, dict):
+            return self.object(value, schemas)
+        if isinstance(value, (list, tuple)):
+            inner = self.fields.element if self.fields is not None and schemas else None
+            return [self.any(item, inner(schemas, index) if inner else ()) for index, item in enumerate(value)]
+        if self.values is not None and type(value) in (int, float) and self.values.equals(canonical(value)):
+            return self.current.marker(value)
+        return value
+
+    def object(self, value: dict[str, Any], schemas: Schemas) -> Any:
+        if _hidden_already(value):
+            return value
+        fields = self.fields
+        return {
+            self.name(str(name)): self.member(
+                str(name), inner, fields.member(schemas, str(name)) if fields is not None and schemas else ()
+            )
+            for name, inner in value.items()
+        }
+
+    def member(self, name: str, value: Any, schemas: Schemas) -> Any:
+        if self.names and self.current.names(name):
+            return self.hide(value)
+        return self.any(value, schemas)
+
+    def name(self, name: str) -> str:
+        return name if self.values is None else self.values.mask(name, self.current.inline)
+
+    def string(self, text: str) -> Any:
+        if _like_json(text):
+            inner = self.inside(text)
+            if inner is not text:
+                return inner
+        if self.values is None:
+            return text
+        masked = self.values.mask(text, self.current.inline)
+        if masked is not text and text in self.values.owners:
+            return self.current.marker(self.values.owners[text])
+        return masked
+
+    def inside(self, text: str) -> Any:
+        """A string that is JSON itself: its fields have names too."""
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+        if not isinstance(value, (dict, list, str)):
+            return text
+        if self.depth >= _DEEPEST_TEXT:
+            return self.hide(text)
+        before = canonical(value)
+        if self.values is None and self.current.values.in_json(before):
+            self.values = self.current.values
+        self.depth += 1
+        after = canonical(self.any(value, ()))
+        self.depth -= 1
+        return text if after == before else after
+
+    def hide(self, value: Any) -> Any:
+        if _hidden_already(value) or value in (HIDDEN, CHANGED):
+            return value
+        pending = [value]
+        while pending:
+            item = pending.pop()
+            if isinstance(item, dict):
+                pending.extend(item.values())
+            elif isinstance(item, (list, tuple)):
+                pending.extend(item)
+            elif item is not None and not isinstance(item, bool) and len(str(item)) >= SHORTEST:
+                self.hidden.append(str(item))
+        return self.current.marker(value)
+
+
+def _hidden_already(value: Any) -> bool:
+    """A marker of ours, exactly as `Rules.marker` makes it: a caller must not smuggle a secret in as one."""
+    if not isinstance(value, dict) or len(value) != 2 or type(value.get("length")) is not int:
+        return False
+    return _MARKER.fullmatch(str(value.get("$redacted"))) is not None
+
+
+def _like_json(text: str) -> bool:
+    return len(text) > 6 and text[0] in '{["\n\t\r ' and '"' in text and text.lstrip()[:1] in ("{", "[", '"')
+
+
+def _suspicious(value: Any, names: SecretNames) -> bool:
+    """Whether any name is on the list, or a string might be JSON with such names: the quick look before the walk."""
+    known = names.known
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if type(item) is dict:
+            for name, inner in item.items():
+                if known.get(name, None) or (name not in known and names(name)):
+                    return True
+                if type(inner) is str:
+                    if inner and inner[0] in '{["\n\t\r ' and _like_json(inner):
+                        return True
+                elif type(inner) is dict or type(inner) is list or type(inner) is tuple:
+                    pending.append(inner)
+        elif type(item) is list or type(item) is tuple:
+            pending.extend(item)
+        elif type(item) is str and _like_json(item):
+            return True
+    return False
+
+
+def redactor(schema: dict[str, Any] | None, mode: str = REDACTED) -> Redactor:
+    """For arguments: `schema` is the tool's input schema."""
+    return Redactor(schema, mode)
+
+
+def result_redactor(output_schema: dict[str, Any] | None, mode: str = REDACTED) -> Redactor:
+    """For results: `output_schema` speaks of the member structuredContent."""
+    return Redactor(output_schema, mode, member="structuredContent")
+
+
+_IN_TEXT = re.compile(
+    r"(?P<bearer>\b(?:bearer|basic)\s{1,4})(?P<credential>[A-Za-z0-9._~+/=-]{8,})"
+    r"|(?P<scheme>(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,20}://)(?P<user>[^\s/@]{1,300})@"
+    r"|(?P<before>[?&](?P<name>[a-z0-9_.\[\]-]{1,100})=)(?P<argument>[^&\s\"'<>]+)",
+    re.IGNORECASE,
+)
+"""Secrets by their place in plain text: after Bearer, before the @ of an address, in a query."""
+
+
+def detail(text: str, extra: Sequence[str] = ()) -> str:
+    """A sentence or a log line without the configured values, tokens, and what `extra` names."""
+    current = _rules or rules()
+    if extra:
+        text = SecretValues(extra).mask(text, current.inline)
+        for secret in extra:
+            text = _without_beginnings(text, secret, current)
+    text = current.values.mask(text, current.inline)
+    if "://" in text or "=" in text or "earer" in text or "asic" in text or "BEARER" in text:
+
+        def hide(match: re.Match[str]) -> str:
+            if match["bearer"]:
+                return match["bearer"] + current.inline(match["credential"])
+            if match["scheme"]:
+                return f"{match['scheme']}{current.inline(match['user'])}@"
+            return match["before"] + current.inline(match["argument"]) if current.names(match["name"]) else match[0]
+
+        text = _IN_TEXT.sub(hide, text)
+    return text
+
+
+def _without_beginnings(text: str, secret: str, current: Rules) -> str:
+    """A sentence may show the first part of a long value only: that is hidden as well."""
+    if len(secret) <= _TELLING:
+        return text
+    start = secret[:_TELLING]
+    while (at := text.find(start)) >= 0:
+        length = _TELLING
+        while length < len(secret) and text[at + length : at + length + 1] == secret[length]:
+            length += 1
+        text = f"{text[:at]}{current.inline(secret)}{text[at + length :]}"
+    return text
+
+
+def label(text: str) -> str:
+    """`detail` for what a client calls itself, a tool or a request: short texts that come again and again."""
+    current = _rules or rules()
+    if text.isdecimal() and not current.values.equals(text):
+        return text  # the ids of requests: every one is new
+    labels = current.labels
+    known = labels.get(text)
+    if known is None:
+        known = detail(text)
+        if len(text) <= 200:
+            if len(labels) >= _LABELS:
+                labels.clear()
+            labels[text] = known
+    return known
+
+
+class LogFilter(logging.Filter):
+    """On a handler: no log line, traceback included, leaves with a token or a configured value in it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        try:
+            message = record.getMessage()
+        except (TypeError, ValueError):
+            return True  # the handler reports a record whose arguments do not fit
+        masked = _for_logs(detail(message))
+        if masked != message:
+            record.msg, record.args = masked, ()
+        if record.exc_info and not record.exc_text:
+            record.exc_text = logging.Formatter().formatException(record.exc_info)
+        if record.exc_text:
+            record.exc_text = _for_logs(detail(record.exc_text))
+        if record.stack_info:
+            record.stack_info = _for_logs(detail(record.stack_info))
+        return True

@@ -1,0 +1,102 @@
+"""What is different between two texts, line by line, in a time and a size that hostile texts cannot grow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from audit import display
+
+LINES = 300
+"""Lines that are compared one with another; what is equal at both ends does not count."""
+MOST = 20_000
+"""Lines of each text that are looked at."""
+LONGEST_LINE = 500
+ROOM = 60_000
+"""Bytes of one difference, once escaped for a page."""
+CONTEXT = 3
+SAME, GONE, NEW, SKIPPED = "same", "gone", "new", "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    kind: str
+    """same, gone (only in the first), new (only in the second), skipped (`text` is how many lines are left out)."""
+    text: str
+
+
+def lines(before: str, after: str) -> list[Line]:
+    """The lines of both texts, JSON spread out first; empty when they are equal."""
+    if before == after:
+        return []
+    old, new = display.spread(before).splitlines(), display.spread(after).splitlines()
+    found = list(_bounded(_folded(_compared(old[:MOST], new[:MOST]))))
+    if unread := max(0, len(old) - MOST) + max(0, len(new) - MOST):
+        found.append(Line(SKIPPED, str(unread)))
+    return found
+
+
+def _compared(old: list[str], new: list[str]) -> Iterator[Line]:
+    start = 0
+    while start < min(len(old), len(new)) and old[start] == new[start]:
+        start += 1
+    end = 0
+    while end < min(len(old), len(new)) - start and old[-1 - end] == new[-1 - end]:
+        end += 1
+    yield from (Line(SAME, text) for text in old[:start])
+    a, b = old[start : len(old) - end], new[start : len(new) - end]
+    if len(a) > LINES or len(b) > LINES:
+        # Too much to say what became of which line: all of the first, then all of the second.
+        yield from (Line(GONE, text) for text in a)
+        yield from (Line(NEW, text) for text in b)
+    else:
+        for kind, a0, a1, b0, b1 in SequenceMatcher(None, a, b).get_opcodes():
+            if kind == "equal":
+                yield from (Line(SAME, text) for text in a[a0:a1])
+            else:
+                yield from (Line(GONE, text) for text in a[a0:a1])
+                yield from (Line(NEW, text) for text in b[b0:b1])
+    yield from (Line(SAME, text) for text in old[len(old) - end :])
+
+
+def _folded(found: Iterator[Line]) -> Iterator[Line]:
+    """Without the middle of long stretches in which nothing changed, of which the page would be full."""
+    same: list[Line] = []
+    begun = False
+    for line in found:
+        if line.kind == SAME:
+            same.append(line)
+            continue
+        yield from _fold(same, CONTEXT if begun else 0, CONTEXT)
+        same, begun = [], True
+        yield line
+    yield from _fold(same, CONTEXT if begun else 0, 0)
+
+
+def _fold(same: list[Line], head: int, tail: int) -> Iterator[Line]:
+    if len(same) <= head + tail + 1:
+        yield from same
+        return
+    yield from same[:head]
+    yield Line(SKIPPED, str(len(same) - head - tail))
+    yield from same[len(same) - tail :] if tail else []
+
+
+def _bounded(found: Iterator[Line]) -> Iterator[Line]:
+    left = ROOM
+    rest = 0
+    for line in found:
+        if left < 0:
+            rest += int(line.text) if line.kind == SKIPPED else 1
+            continue
+        text = display.visible(line.text[:LONGEST_LINE])
+        if len(line.text) > LONGEST_LINE:
+            text = f"{text} ..."
+        left -= display.weight(text) + 60
+        if left < 0:
+            rest += int(line.text) if line.kind == SKIPPED else 1
+        else:
+            yield Line(line.kind, text)
+    if rest:
+        yield Line(SKIPPED, str(rest))

@@ -1,0 +1,102 @@
+"""What the floors above hand to the record, and how it refuses them.
+
+CannotRecord            the record cannot be written: nothing may run
++-- RecordBusy          too much is waiting to be written
+
+Who attempts something: plain data that every floor above hands down with a call.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """Who a bearer token, or a session of the admin, says it is. Kept for at most five seconds."""
+
+    user_id: int
+    username: str
+    id: str
+    """`token:12`, `stdio:12`, `admin:3` (user 3 tries a tool in the admin), `admin:3:17` (as user 17)."""
+    label: str
+    """The token's name, for the record."""
+    toolset_ids: frozenset[int] | None
+    """What the token is restricted to; None is everything the user may see."""
+    expires_at: float | None
+    """Unix seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A credential and the client of one request."""
+
+    credential: Credential
+    transport: str
+    """`http`, `websocket`, `stdio` or `admin`."""
+    revision: str
+    """The protocol revision that was spoken, as `2025-11-25`."""
+    address: str
+    """The client's IP address."""
+    client_name: str = ""
+    """As the client claims; nothing is decided by it."""
+    client_version: str = ""
+
+    @property
+    def user_id(self) -> int:
+        return self.credential.user_id
+
+    @property
+    def username(self) -> str:
+        return self.credential.username
+
+
+class CannotRecord(Exception):
+    """The record cannot be written now, so nothing may run. `reason` is a sentence for the caller."""
+
+    def __init__(self, why: str = "") -> None:
+        self.reason = f"cannot record calls now: {why}" if why else "cannot record calls now"
+        super().__init__(self.reason)
+
+
+class RecordBusy(CannotRecord):
+    """More is waiting to be written than the queue may hold."""
+
+
+@dataclass(slots=True)
+class Intent:
+    """What is about to be attempted."""
+
+    caller: Caller
+    method: str
+    name: str
+    """The tool, prompt or resource as it was asked for."""
+    target_id: int | None = None
+    definition: str = ""
+    rule: str = ""
+    arguments: str = "{}"
+    """Canonical JSON text as it is to be stored: already redacted."""
+    request_id: str = ""
+
+
+@dataclass(slots=True)
+class Ending:
+    """How it ended."""
+
+    outcome: str
+    error_class: str = ""
+    detail: str = ""
+    result: str = ""
+    result_bytes: int = 0
+    result_sha256: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Begun:
+    """A call that is on record and may run."""
+
+    id: UUID
+    started: float
+    """time.monotonic() at the beginning."""
+    intent: Intent

@@ -1,0 +1,1 @@
+"""From an attempt to a durable row: queue, group commit, spool, recovery."""

@@ -1,0 +1,146 @@
+"""What waits to be written, and how it becomes rows and links."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any, Final
+from uuid import UUID
+
+from audit.format import chain
+from audit.format.chain import Chain
+from audit.redaction.redactor import label
+from audit.types import Ending, Intent
+
+BEGIN, FINISH, REFUSAL, PING = range(4)
+WAITING, SETTLED, GIVEN_UP, SPOOLED = range(4)
+"""GIVEN_UP: its caller was told that nothing is recorded, or has left. SPOOLED: it is durable outside the database."""
+
+Row = tuple[Any, ...]
+_OPEN_END: Final = ("running", "", "", 0, "", None, None, "")
+
+
+class Entry:
+    """One begin, finish or refusal on its way to the database."""
+
+    __slots__ = ("duration", "ending", "future", "id", "intent", "kind", "link", "loop", "ms", "since", "state", "why")
+
+    def __init__(
+        self,
+        kind: int,
+        id: UUID,
+        intent: Intent | None,
+        ending: Ending | None,
+        ms: int,
+        since: float,
+        loop: asyncio.AbstractEventLoop | None = None,
+        future: asyncio.Future[None] | None = None,
+    ) -> None:
+        self.kind, self.id, self.intent, self.ending = kind, id, intent, ending
+        self.ms, self.since, self.loop, self.future = ms, since, loop, future
+        self.state = WAITING
+        self.duration: int | None = None
+        self.link = chain.FINISH
+        self.why = ""
+
+
+def rows(entries: list[Entry], links: Chain, moment: Callable[[int], Any]) -> tuple[list[Row], list[Row]]:
+    """The rows of calls and of ends that the entries become; their links are added to the chain."""
+    calls: list[Row] = []
+    ends: list[Row] = []
+    for entry in entries:
+        kind = entry.kind
+        if kind == BEGIN:
+            values, arguments = _beginning(entry)
+            link = links.add(chain.BEGIN, values[0], _content(values))
+            values[16], values[17] = moment(entry.ms), arguments
+            calls.append((*values, *_OPEN_END, links.writer, link, None, ""))
+        elif kind == FINISH:
+            values, result = _end(entry)
+            subject = entry.id.hex
+            link = links.add(entry.link, subject, _content(values, subject))
+            values[5], values[7] = moment(entry.ms), result
+            ends.append((*values, link, subject))
+        elif kind == REFUSAL:
+            values, arguments = _beginning(entry)
+            end, result = _end(entry)
+            both = values + end
+            link = links.add(chain.REFUSED, values[0], _content(both))
+            both[16] = both[23] = moment(entry.ms)
+            both[17], both[25] = arguments, result
+            calls.append((*both, links.writer, link, link, ""))
+    return calls, ends
+
+
+def _beginning(entry: Entry) -> tuple[list[Any], str]:
+    intent = entry.intent
+    assert intent is not None  # noqa: S101
+    caller = intent.caller
+    credential = caller.credential
+    arguments, digest = _body(intent.arguments)
+    # Cut to the columns: PostgreSQL refuses what is longer, and what the client sent must never stop the record.
+    return [
+        entry.id.hex,
+        credential.user_id,
+        credential.username[:150],
+        credential.id[:64],
+        credential.label[:200],
+        label(caller.client_name)[:200],
+        label(caller.client_version)[:100],
+        caller.transport[:16],
+        caller.revision[:16],
+        caller.address[:64],
+        intent.method[:64],
+        label(intent.name)[:500],
+        intent.target_id,
+        intent.definition[:64],
+        intent.rule[:500],
+        label(intent.request_id)[:200],
+        entry.ms,
+        digest,
+    ], arguments
+
+
+def _end(entry: Entry) -> tuple[list[Any], str]:
+    ending = entry.ending
+    assert ending is not None  # noqa: S101
+    result, digest = _body(ending.result)
+    return [
+        ending.outcome,
+        ending.error_class[:200],
+        ending.detail,
+        ending.result_bytes,
+        ending.result_sha256[:64],
+        entry.ms,
+        entry.duration,
+        digest,
+    ], result
+
+
+def _body(text: str) -> tuple[str, str]:
+    try:
+        if "\x00" not in text:
+            return text, chain.body_digest(text)
+    except UnicodeEncodeError:
+        pass
+    text = clean(text)
+    return text, chain.body_digest(text)
+
+
+def _content(values: list[Any], subject: str = "") -> str:
+    """The digest of the values. What no database can store is replaced in them first."""
+    line = [subject, *values] if subject else values
+    text = chain.encode(line)
+    try:
+        if "\\u0000" not in text:
+            return sha256(text.encode()).hexdigest()
+    except UnicodeEncodeError:
+        pass
+    values[:] = [clean(value) if isinstance(value, str) else value for value in values]
+    return chain.content([subject, *values] if subject else values)
+
+
+def clean(text: str) -> str:
+    """Without NUL, which PostgreSQL refuses, and without lone surrogates, which are not UTF-8."""
+    return text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")

@@ -1,0 +1,103 @@
+"""A chain of its own for a process, and where a chain ends.
+
+Which process a writer is, and whether that process still lives.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from functools import cache
+from pathlib import Path
+
+from audit.format import chain, timestamps
+from audit.format.chain import Chain
+from audit.writing import sql
+from audit.writing.stores.base import Store, StoreAway
+
+living: set[int] = set()
+"""The writers of this very process that have not ended."""
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+@cache
+def here() -> str:
+    """Where a process id means something: the machine, its boot, and the namespace of process ids (a container's)."""
+    boot = _read("/proc/sys/kernel/random/boot_id")[:13]
+    try:
+        namespace = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        namespace = ""
+    return f"{socket.gethostname()[:120]} {boot} {namespace}".strip()
+
+
+def born(pid: int) -> int:
+    """When the process started, in clock ticks since boot; 0 where the system does not tell."""
+    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    # Field 22 of proc(5); the command's name, which may hold blanks, is cut off with the two fields before.
+    return int(fields[19]) if len(fields) > 19 and fields[0] not in {"Z", "X"} else 0
+
+
+def lives(pid: int, since: int) -> bool:
+    """Whether the process of that id, started at that time, is there. A zombie is not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return born(pid) == since
+
+
+# A child process has none of its parent's writers.
+os.register_at_fork(after_in_child=living.clear)
+
+_FIRST_PROCESS = 100
+_TRIES = 20
+
+
+def open_chain(store: Store) -> Chain:
+    """Registers the process as a writer. Its first link covers what it says about itself."""
+    problem: Exception | None = None
+    for _ in range(_TRIES):
+        try:
+            return _draw(store)
+        except StoreAway:
+            raise
+        except Exception as error:  # noqa: BLE001
+            # Processes that start together may draw the same number: one of them has it, the others draw again.
+            problem = error
+    raise StoreAway("no chain can be opened") from problem
+
+
+def _draw(store: Store) -> Chain:
+    now, pid = timestamps.now_ms(), os.getpid()
+    store.begin()
+    try:
+        last_writer = store.fetch(sql.LAST_WRITER)[0][0] or 0
+        last_link = store.fetch(sql.LAST_LINK)[0][0] or 0
+        number = max(last_writer, chain.where(last_link)[0], _FIRST_PROCESS) + 1
+        values = [number, here()[:200], pid, born(pid), now]
+        moment = store.moment(now)
+        store.execute(sql.REGISTER, (*values[:4], moment, moment, False))
+        links = Chain(number)
+        links.add(chain.OPENED, str(number), chain.content(values))
+        store.execute(sql.INSERT_LINK, links.rows[0])
+        store.commit()
+    except BaseException:
+        store.rollback()
+        raise
+    links.rows = []
+    return links
+
+
+def head_of(store: Store, writer: int) -> tuple[int, str]:
+    """The sequence and the hash of the chain's last link in the database."""
+    found = store.fetch(sql.HEAD, (chain.place(writer, 0), chain.place(writer + 1, 0)))
+    return (int(found[0][0]), str(found[0][1])) if found else (0, chain.START)

@@ -1,0 +1,225 @@
+"""What waits to be recorded: entries from every thread, and what becomes of them when the database is away.
+
+`mutex` decides, once for a batch, who has an entry: the writer's thread, which settles it, or the watchdog's, which
+sets it aside. Whoever waits for a beginning is then refused; an end goes to the spool and is as durable there.
+
+Tells those who wait in their event loops, from whatever thread knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from threading import Lock
+from typing import Any
+
+from audit import outcomes
+from audit.format import timestamps
+from audit.types import Begun, CannotRecord, Ending, RecordBusy
+from audit.writing.entries import BEGIN, FINISH, GIVEN_UP, REFUSAL, SETTLED, SPOOLED, WAITING, Entry
+from audit.writing.spool import Spool, SpoolFailed
+
+logger = logging.getLogger("audit")
+
+
+def resolve(futures: list[asyncio.Future[None]]) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)
+
+
+def reject(futures: list[asyncio.Future[None]], why: str) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_exception(CannotRecord(why))
+
+
+def wake(entries: list[Entry], why: str = "") -> None:
+    """The entries are durable; or they are not, and why."""
+    for entry in entries:
+        loop, future, entry.future = entry.loop, entry.future, None
+        if loop is None or future is None:
+            continue
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            if why:
+                loop.call_soon_threadsafe(reject, [future], why)
+            else:
+                loop.call_soon_threadsafe(resolve, [future])
+
+
+MAX_WAITING = 10_000
+"""How many entries may wait. More are refused as busy."""
+
+
+def _nothing() -> None:
+    pass
+
+
+class EntryQueue:
+    def __init__(self) -> None:
+        self.waiting: deque[Entry] = deque()
+        self.open: dict[Any, Begun] = {}
+        self.away = ""
+        """Why the database cannot be written; empty while it can."""
+        self.crowded = ""
+        """Why the disk has no room; empty while it has."""
+        self.refusing = ""
+        """The one thing that `begin` looks at: a reason out of the two."""
+        self.finished: list[Callable[[list[Entry]], None]] = []
+        """Called in the writer's thread with the ends of a batch, after its commit."""
+        self.spool: Spool | None = None
+        self.batch: list[Entry] = []
+        """What the writer's thread took out of the queue and is writing."""
+        self.mutex = Lock()
+        self._alarm = Lock()
+        self._alarm.acquire()
+        self._asleep = False
+        self.stopping = False
+        self.on_urgent: Callable[[], None] = _nothing
+        """Called by `put_end` while the database is away, so that an end reaches the spool at once."""
+
+    # --- any thread ------------------------------------------------------------------------------------------------
+
+    def put(self, entry: Entry) -> None:
+        """Queues an entry that must be refused when the record is away or busy."""
+        if self.refusing:
+            raise CannotRecord(self.refusing)
+        if len(self.waiting) >= MAX_WAITING:
+            raise RecordBusy("too many calls are waiting")
+        self.waiting.append(entry)
+        if self._asleep:
+            self.ring()
+
+    def put_end(self, entry: Entry) -> None:
+        """Queues the end of a call: never refused, there are no more of them than calls that run."""
+        self.waiting.append(entry)
+        if self._asleep:
+            self.ring()
+        if self.away:
+            self.on_urgent()
+
+    def ring(self) -> None:
+        self._asleep = False
+        with contextlib.suppress(RuntimeError):  # another thread rang at the same time
+            self._alarm.release()
+
+    def stop(self) -> None:
+        """Wake the writer's thread for its last batches."""
+        self.stopping = True
+        self.ring()
+
+    def decide(self) -> None:
+        self.refusing = self.away or self.crowded
+
+    def give_up_on(self, entry: Entry, why: str) -> None:
+        """Whoever awaited the beginning has left: the call does not run, and must not stay open."""
+        with self.mutex:
+            if entry.state == WAITING:
+                entry.state, entry.why = GIVEN_UP, why
+                return
+        if entry.state == SETTLED:
+            self._end_unrun(entry, why)
+
+    def _end_unrun(self, entry: Entry, why: str) -> None:
+        end = Entry(FINISH, entry.id, None, None, timestamps.now_ms(), time.monotonic())
+        outcome = outcomes.CANCELLED if why else outcomes.REFUSED
+        end.ending = Ending(outcome, detail=why or "nothing ran: the record did not answer in time")
+        end.duration = 0
+        self.put_end(end)
+
+    # --- the watchdog's thread ----------------------------------------------------------------------------------------
+
+    def watch(self, now: float, patience: float) -> None:
+        if self.away:
+            if self.waiting:
+                self.set_aside(self.away)
+            return
+        with self.mutex:
+            oldest = next((entry for entry in self.batch if entry.state == WAITING), None)
+            if oldest is None and self.waiting:
+                oldest = self.waiting[0]
+        if oldest is not None and now - oldest.since > patience:
+            self.set_aside("the database does not answer")
+
+    def set_aside(self, why: str) -> None:
+        """The database is away: whoever waits is told so, and outcomes become durable in the spool instead."""
+        refused: list[Entry] = []
+        ends: list[Entry] = []
+        with self.mutex:
+            if not self.away:
+                logger.error("calls are refused: %s", why)
+            self.away = why
+            self.decide()
+            pending = list(self.batch)
+            while self.waiting:
+                pending.append(self.waiting.popleft())
+            for entry in pending:
+                if entry.state != WAITING:
+                    continue
+                if entry.kind == FINISH:
+                    entry.state = SPOOLED
+                    ends.append(entry)
+                else:
+                    entry.state = GIVEN_UP
+                    refused.append(entry)
+        wake(refused, why)
+        if not ends:
+            return
+        # Not under the mutex: a disk that hangs must hold up this thread and no event loop.
+        try:
+            if self.spool is None:
+                raise SpoolFailed("the record was never open")
+            self.spool.append(ends)
+        except SpoolFailed as error:
+            logger.critical("%d outcomes are kept in memory only: %s", len(ends), error)
+            wake(ends, str(error))
+            with self.mutex:
+                for entry in ends:
+                    entry.state = WAITING
+                # Tried again with the next tick; what the database took meanwhile is dropped as a second outcome.
+                self.waiting.extend(ends)
+        else:
+            wake(ends)
+
+    # --- the writer's thread ---------------------------------------------------------------------------------------
+
+    def sleep(self, seconds: float) -> None:
+        """Wait for an entry, for at most `seconds`; not at all while something waits or the queue stops."""
+        self._asleep = True
+        if not self.waiting and not self.stopping and seconds > 0:
+            self._alarm.acquire(timeout=seconds)
+        self._asleep = False
+
+    def pause(self, seconds: float) -> None:
+        """Wait `seconds`, less when an entry is put by somebody who found the writer asleep."""
+        self._alarm.acquire(timeout=seconds)
+
+    def settle(self, entries: list[Entry]) -> None:
+        """The entries are in the database: wakes who waits for them, all of a loop at once."""
+        unrun: list[Entry] = []
+        loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+        with self.mutex:
+            for entry in entries:
+                if entry.state == WAITING:
+                    entry.state = SETTLED
+                    loop = entry.loop
+                    if loop is not None and entry.future is not None:
+                        if loop in loops:
+                            loops[loop].append(entry.future)
+                        else:
+                            loops[loop] = [entry.future]
+                elif entry.state == GIVEN_UP and entry.kind == BEGIN:
+                    unrun.append(entry)
+        for loop, futures in loops.items():
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(resolve, futures)
+        for entry in unrun:
+            self._end_unrun(entry, entry.why)
+        if self.finished:
+            ended = [entry for entry in entries if entry.kind in {FINISH, REFUSAL}]
+            for listener in self.finished:
+                listener(ended)

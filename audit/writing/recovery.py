@@ -1,0 +1,120 @@
+"""Calls whose process died: they become `unknown`, with what is known. A process that lives is never touched.
+
+On the same machine the kernel says whether a process lives. Of another machine only the heartbeat is known: its lease
+is over when it did not change for twenty seconds that this process watched, with a database that could be written all
+the time. Clocks are not compared.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from audit import outcomes
+from audit.format import chain, timestamps
+from audit.types import Ending
+from audit.writing import leases, spool, sql
+from audit.writing.entries import FINISH, Entry
+
+if TYPE_CHECKING:
+    from audit.writing.writer import Writer
+
+logger = logging.getLogger("audit")
+
+LEASE = 20.0
+
+
+class Recovery:
+    """What one process has seen of the others."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, tuple[object, float]] = {}
+
+    def run(self, writer: Writer) -> int:
+        """Replays what dead processes spooled, then closes what they left open. Returns how many were closed."""
+        store, links = writer.store, writer.chain
+        assert store is not None and links is not None  # noqa: S101
+        # Asked first: whoever begins a call after this is among the writers that are asked for next.
+        left = {row[0] for row in store.fetch(sql.RUNNING_WRITERS)} - {links.writer}
+        now = time.monotonic()
+        alive: set[int] = set()
+        dead: set[int] = set()
+        for number, host, pid, born, beat in store.fetch(sql.OPEN_WRITERS, (chain.ACTION_CHAINS, links.writer)):
+            gone = self._is_dead(number, host, pid, born, beat, now, writer.available_since)
+            (dead if gone else alive).add(number)
+        self._seen = {number: seen for number, seen in self._seen.items() if number in alive}
+        # After it is known who is dead: what they spooled is complete now.
+        held = replay_abandoned(writer)
+        closed = 0
+        # A writer that ended, or is not in the table any more, may have left calls as well.
+        for number in sorted((left - alive | dead) - held):
+            closed += _close(writer, number)
+            store.execute(sql.END_WRITER, (store.moment(timestamps.now_ms()), number))
+        return closed
+
+    def _is_dead(self, number: int, host: str, pid: int, born: int, beat: object, now: float, since: float) -> bool:
+        if host == leases.here()[:200]:
+            if pid == os.getpid() and born == leases.born(pid):
+                return number not in leases.living
+            return not leases.lives(pid, born)
+        before = self._seen.get(number)
+        if before is None or before[0] != beat or before[1] < since:
+            self._seen[number] = beat, now
+            return False
+        return now - before[1] >= LEASE
+
+    @property
+    def watching(self) -> bool:
+        """Whether there are processes of other machines whose lease is not yet decided."""
+        return bool(self._seen)
+
+
+def _close(writer: Writer, number: int) -> int:
+    """Ends the calls that a dead writer began: some hundred in a transaction, so that others can record between."""
+    store = writer.store
+    assert store is not None  # noqa: S101
+    count = 0
+    while rows := store.fetch(sql.RUNNING_OF, (number,)):
+        now = timestamps.now_ms()
+        ending = Ending(outcomes.UNKNOWN, detail="its process ended without recording how the call ended")
+        entries = [Entry(FINISH, as_uuid(row[0]), None, ending, now, 0.0) for row in rows]
+        for entry in entries:
+            entry.link = chain.CLOSED
+        writer.commit(entries)
+        count += len(entries)
+    if count:
+        logger.warning("%d calls of writer %d became unknown: its process ended without ending them", count, number)
+    return count
+
+
+def replay_abandoned(writer: Writer) -> set[int]:
+    """Puts the outcomes that dead processes left in their spools into the database.
+
+    Returns the writers whose outcomes may still be in a file: their calls must not be called unknown yet.
+    """
+    held: set[int] = set()
+    own = writer.chain.writer if writer.chain is not None else 0
+    for path in sorted(spool.folder().glob("*.jsonl")):
+        number = int(path.stem) if path.stem.isdigit() else 0
+        if number == own:
+            continue
+        with spool.abandoned(path) as mine:
+            if not mine:
+                if path.exists():
+                    held.add(number)
+                continue
+            entries = list(spool.read(path))
+            for start in range(0, len(entries), 500):
+                writer.commit(entries[start : start + 500])
+            path.unlink()
+            if entries:
+                logger.warning("%d outcomes came from the spool of writer %d, which is gone", len(entries), number)
+    return held
+
+
+def as_uuid(value: object) -> UUID:
+    """An identifier as SQLite (text) or PostgreSQL (UUID) hands it back."""
+    return value if isinstance(value, UUID) else UUID(str(value))

@@ -1,0 +1,186 @@
+"""Outcomes that could not reach the database: a file of checksummed lines in the data folder, synced before anybody is
+told, replayed once and in order when the database is back.
+
+One file for a writer, locked for as long as its process lives. A file that nobody holds belongs to a process that
+died, and the next one replays it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from threading import Lock
+from uuid import UUID
+
+from django.conf import settings
+
+from audit.format.chain import encode
+from audit.types import Ending
+from audit.writing.entries import FINISH, Entry
+
+logger = logging.getLogger("audit")
+
+MAX_BYTES = 64 * 1024 * 1024
+
+
+class SpoolFailed(Exception):
+    """The outcomes are not durable: the disk refused them, or there are too many."""
+
+
+def folder() -> Path:
+    return Path(settings.DATA_DIR) / "spool"
+
+
+def path_of(writer: int) -> Path:
+    return folder() / f"{writer}.jsonl"
+
+
+class Spool:
+    """The file of this process. Threads may share it."""
+
+    def __init__(self, writer: int) -> None:
+        self.path = path_of(writer)
+        self._lock = Lock()
+        self._descriptor: int | None = None
+        self._size = 0
+
+    def append(self, entries: Iterable[Entry]) -> None:
+        """Returns when the entries are on the disk."""
+        text = "".join(map(_line, entries)).encode()
+        with self._lock:
+            if self._size + len(text) > MAX_BYTES:
+                raise SpoolFailed("the spool is full")
+            try:
+                descriptor = self._open()
+                self._write(descriptor, text)
+            except OSError as error:
+                raise SpoolFailed(f"the spool cannot be written: {error.strerror}") from error
+            self._size += len(text)
+
+    def _open(self) -> int:
+        if self._descriptor is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            parent = os.open(self.path.parent, os.O_RDONLY)
+            try:
+                os.fsync(parent)  # the name of the file must survive as well
+            finally:
+                os.close(parent)
+            self._descriptor, self._size = descriptor, os.fstat(descriptor).st_size
+        return self._descriptor
+
+    def _write(self, descriptor: int, text: bytes) -> None:
+        before = os.fstat(descriptor).st_size
+        try:
+            view = memoryview(text)
+            while view:
+                view = view[os.write(descriptor, view) :]
+            os.fsync(descriptor)
+        except OSError:
+            os.ftruncate(descriptor, before)  # half a line must not stay before the next one
+            raise
+
+    def read(self) -> tuple[list[Entry], int]:
+        """What is in the file, and its size then."""
+        with self._lock:
+            if self._descriptor is None:
+                return [], 0
+            return list(read(self.path)), self._size
+
+    def discard(self, size: int) -> None:
+        """Forgets the first `size` bytes: they are in the database."""
+        with self._lock:
+            if self._descriptor is None:
+                return
+            if self._size > size:
+                rest = self.path.read_bytes()[size:]
+                os.ftruncate(self._descriptor, 0)
+                self._write(self._descriptor, rest)
+                self._size = len(rest)
+            else:
+                os.ftruncate(self._descriptor, 0)
+                os.fsync(self._descriptor)
+                self._size = 0
+
+    @property
+    def empty(self) -> bool:
+        return not self._size
+
+    def close(self) -> None:
+        """Lets go of the file, and removes it when nothing is in it."""
+        with self._lock:
+            if self._descriptor is not None:
+                if not self._size:
+                    self.path.unlink(missing_ok=True)
+                os.close(self._descriptor)
+                self._descriptor, self._size = None, 0
+
+
+@contextmanager
+def abandoned(path: Path) -> Iterator[bool]:
+    """Holds a file that another process left; False when its process lives."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield False
+        return
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            # Another process may have replayed and removed it between the opening and the lock.
+            yield os.fstat(descriptor).st_nlink > 0
+    finally:
+        os.close(descriptor)
+
+
+def _line(entry: Entry) -> str:
+    ending = entry.ending
+    assert ending is not None  # noqa: S101
+    text = encode(
+        {
+            "call": entry.id.hex,
+            "ended": entry.ms,
+            "duration": entry.duration,
+            "link": entry.link,
+            "outcome": ending.outcome,
+            "error_class": ending.error_class,
+            "detail": ending.detail,
+            "result": ending.result,
+            "result_bytes": ending.result_bytes,
+            "result_sha256": ending.result_sha256,
+        }
+    )
+    text = text.encode("utf-8", "replace").decode()
+    return f"{sha256(text.encode()).hexdigest()} {text}\n"
+
+
+def read(path: Path) -> Iterator[Entry]:
+    """The outcomes in a spool file. Lines that were not written to their end, or were changed, are reported."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            checksum, _, text = line.rstrip(b"\n").partition(b" ")
+            if not line.endswith(b"\n") or sha256(text).hexdigest().encode() != checksum:
+                logger.error("line %d of %s does not fit its checksum and is not replayed", number, path)
+                continue
+            data = json.loads(text)
+            entry = Entry(FINISH, UUID(data["call"]), None, None, data["ended"], 0.0)
+            entry.duration, entry.link = data["duration"], data["link"]
+            entry.ending = Ending(
+                data["outcome"],
+                data["error_class"],
+                data["detail"],
+                data["result"],
+                data["result_bytes"],
+                data["result_sha256"],
+            )
+            yield entry

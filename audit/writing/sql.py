@@ -1,0 +1,44 @@
+"""The record's own SQL, the same for both databases. Values are always parameters."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from audit.format.chain import BEGIN_COLUMNS, END_COLUMNS
+
+CALL_COLUMNS: Final = (*BEGIN_COLUMNS, *END_COLUMNS, "writer", "link", "end_link", "body_state")
+LINK_COLUMNS: Final = ("id", "writer", "sequence", "kind", "subject", "content", "hash")
+INSERT_LINK: Final = f"INSERT INTO audit_link ({', '.join(LINK_COLUMNS)}) VALUES ({', '.join('?' * len(LINK_COLUMNS))})"  # noqa: S608
+FINISH_COLUMNS: Final = (*END_COLUMNS, "end_link", "id")
+"""The parameters of a finish, in order; the last one finds the row."""
+
+HEAD: Final = "SELECT sequence, hash FROM audit_link WHERE id >= ? AND id < ? ORDER BY id DESC LIMIT 1"
+HEARTBEAT: Final = "UPDATE audit_writer SET heartbeat = ? WHERE id = ?"
+REGISTER: Final = (
+    "INSERT INTO audit_writer (id, host, pid, born, started, heartbeat, ended, covered, sealed)"
+    " VALUES (?, ?, ?, ?, ?, ?, NULL, 0, ?)"
+)
+LAST_WRITER: Final = "SELECT MAX(id) FROM audit_writer"
+LAST_LINK: Final = "SELECT MAX(id) FROM audit_link"
+END_WRITER: Final = "UPDATE audit_writer SET ended = ? WHERE id = ? AND ended IS NULL"
+OPEN_WRITERS: Final = (
+    "SELECT id, host, pid, born, heartbeat FROM audit_writer WHERE ended IS NULL AND id > ? AND id <> ?"
+)
+RUNNING_WRITERS: Final = "SELECT DISTINCT writer FROM audit_call WHERE outcome = 'running'"
+RUNNING_OF: Final = (
+    "SELECT id, started_at FROM audit_call WHERE outcome = 'running' AND writer = ? ORDER BY id LIMIT 200"
+)
+UNSEALED: Final = "SELECT id, ended, covered FROM audit_writer WHERE NOT sealed ORDER BY id"
+COVER: Final = "UPDATE audit_writer SET covered = ?, sealed = ? WHERE id = ?"
+LAST_CHECKPOINT: Final = "SELECT number, at, hash FROM audit_checkpoint ORDER BY number DESC LIMIT 1"
+CHECKPOINT: Final = (
+    "INSERT INTO audit_checkpoint (number, at, heads, previous, hash, key, signature) VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+def insert(table: str, columns: tuple[str, ...]) -> str:
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
+
+
+def still_running(count: int) -> str:
+    return f"SELECT id FROM audit_call WHERE outcome = 'running' AND id IN ({', '.join('?' * count)})"  # noqa: S608

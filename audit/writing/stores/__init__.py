@@ -1,0 +1,23 @@
+"""The writer's own connection to the database, for each engine that Django can be configured with."""
+
+from __future__ import annotations
+
+from django.db import connections
+
+from audit.writing.stores.base import NotDurable, Overtaken, Store, StoreAway, Taken
+
+__all__ = ["NotDurable", "Overtaken", "Store", "StoreAway", "Taken", "open_store"]
+
+
+def open_store() -> Store:
+    """Open a new connection to the database that Django uses. Raises StoreAway when it cannot be used."""
+    wrapper = connections["default"]
+    if wrapper.vendor == "sqlite":
+        from audit.writing.stores.sqlite import SqliteStore
+
+        return SqliteStore(str(wrapper.settings_dict["NAME"]))
+    if wrapper.vendor == "postgresql":
+        from audit.writing.stores.postgres import PostgresStore
+
+        return PostgresStore(wrapper.get_connection_params())
+    raise StoreAway(f"the record cannot be kept in {wrapper.vendor}")

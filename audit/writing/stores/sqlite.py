@@ -1,0 +1,122 @@
+"""The record in SQLite: WAL with synchronous=FULL, one IMMEDIATE transaction per batch."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from django.conf import settings
+
+from audit.format import timestamps
+from audit.writing import sql as statements
+from audit.writing.stores.base import NotDurable, Overtaken, Rows, StoreAway, Taken
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_INSERT_CALL = statements.insert("audit_call", statements.CALL_COLUMNS)
+_INSERT_LINK = statements.INSERT_LINK
+_FINISH = (
+    f"UPDATE audit_call SET {', '.join(f'{name} = ?' for name in statements.FINISH_COLUMNS[:-1])}"  # noqa: S608
+    " WHERE id = ? AND outcome = 'running'"
+)
+_PATIENCE = 1.0
+"""Seconds to wait for another process's write lock, at the least; the guard counts the tries together."""
+
+
+def patience() -> float:
+    """The writer tries twice: where calls may wait longer for their record, so does each try."""
+    return max(_PATIENCE, (settings.RECORD_SECONDS - 1) / 2)
+
+
+def _told(method: Callable[Concatenate[SqliteStore, P], T]) -> Callable[Concatenate[SqliteStore, P], T]:
+    def wrapper(self: SqliteStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(self, *args, **kwargs)
+        except sqlite3.OperationalError as error:
+            raise StoreAway(_words(error)) from error
+        except sqlite3.IntegrityError as error:
+            raise Taken(str(error)) from error
+        except sqlite3.DatabaseError as error:
+            if type(error) is sqlite3.DatabaseError:  # a damaged file, or none at all
+                raise StoreAway(_words(error)) from error
+            raise
+
+    return wrapper
+
+
+def _words(error: sqlite3.Error) -> str:
+    text = str(error)
+    if "locked" in text:
+        return "the database is locked"
+    if "full" in text:
+        return "the disk of the database is full"
+    return "the database failed"  # the words of the driver are for the log
+
+
+class SqliteStore:
+    @_told
+    def __init__(self, path: str) -> None:
+        self._connection = connection = sqlite3.connect(
+            path, timeout=patience(), isolation_level=None, check_same_thread=False, uri=path.startswith("file:")
+        )
+        try:
+            mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
+            if mode not in {"wal", "memory"}:
+                mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+            connection.execute("PRAGMA synchronous=FULL")
+            level = connection.execute("PRAGMA synchronous").fetchone()[0]
+            if mode != "wal" or level < 2:
+                raise NotDurable(
+                    "SQLite must keep a write-ahead log in a file and sync it"
+                    f" (journal_mode={mode}, synchronous={level})"
+                )
+        except BaseException:
+            connection.close()
+            raise
+
+    def close(self) -> None:
+        self._connection.close()
+
+    @_told
+    def begin(self) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    @_told
+    def commit(self) -> None:
+        self._connection.execute("COMMIT")
+
+    @_told
+    def rollback(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    @_told
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
+        return self._connection.execute(sql, parameters).rowcount
+
+    @_told
+    def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return self._connection.execute(sql, parameters).fetchall()
+
+    @_told
+    def write(self, calls: Rows, ends: Rows, links: Rows) -> None:
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        if calls:
+            connection.executemany(_INSERT_CALL, calls)
+        if ends and connection.executemany(_FINISH, ends).rowcount != len(ends):
+            raise Overtaken
+        if links:
+            connection.executemany(_INSERT_LINK, links)
+        connection.execute("COMMIT")
+
+    @staticmethod
+    def moment(ms: int) -> str:
+        return timestamps.sql_text(ms)
+
+    @staticmethod
+    def read_moment(value: Any) -> int:
+        return timestamps.to_ms(datetime.fromisoformat(str(value)).replace(tzinfo=UTC))

@@ -1,0 +1,325 @@
+"""Group commit: one thread takes everything that is queued, writes it as one transaction and wakes all who wait.
+
+The thread is the only one that touches the database. The watchdog (its own thread) may take waiting entries away from
+it when the database hangs (see `queue`). After any failure the thread opens a new connection and reads where its chain
+ends: a batch is one transaction, so that alone tells whether it was committed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from threading import Thread
+
+from audit import outcomes
+from audit.format import timestamps, uuid7
+from audit.format.chain import Chain
+from audit.types import Ending
+from audit.writing import leases, sql
+from audit.writing.entries import FINISH, GIVEN_UP, PING, SETTLED, WAITING, Entry, rows
+from audit.writing.queue import EntryQueue, wake
+from audit.writing.spool import Spool
+from audit.writing.stores import Overtaken, Store, StoreAway, open_store
+from audit.writing.watchdog import Watchdog
+
+logger = logging.getLogger("audit")
+
+MAX_BATCH_ENTRIES = 1_000
+HEARTBEAT_SECONDS = 5.0
+
+
+class Writer:
+    def __init__(
+        self,
+        on_heartbeat: Callable[[Writer], None] | None = None,
+        on_close: Callable[[Writer], None] | None = None,
+    ) -> None:
+        self.queue = EntryQueue()
+        self.watchdog = Watchdog(self.queue)
+        self.queue.on_urgent = self.watchdog.hurry
+        self.chain: Chain | None = None
+        self.store: Store | None = None
+        self.available_since = 0.0
+        """time.monotonic() when the database became writable."""
+        self.last_write = 0.0
+        self._on_heartbeat, self._on_close = on_heartbeat, on_close
+        self._hoped: tuple[tuple[int, str], list[Entry]] | None = None
+        """Where the chain ends if the transaction under way was committed, and what is in it."""
+        self._failures = 0
+        self._deadline = 0.0
+        self._next_heartbeat = 0.0
+        self._thread = Thread(target=self._run, name="audit-writer", daemon=True)
+
+    @classmethod
+    def once(cls, work: Callable[[Writer], None]) -> None:
+        """Opens a chain, does the work in this very thread and ends the chain: for commands."""
+        writer = cls()
+        try:
+            writer._connect()
+            work(writer)
+            writer._end()
+        finally:
+            writer._close_store()
+            writer._release_chain()
+
+    # --- any thread ------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self.watchdog.start()
+        self.queue.decide()
+        self._thread.start()
+
+    def stop(self, timeout: float) -> None:
+        """Writes what is queued and ends the chain; after the timeout, what is left goes to the spool."""
+        self._deadline = time.monotonic() + timeout
+        self.queue.stop()
+        self._thread.join(timeout + 0.5)
+        # A thread whose last try took until the deadline ended with what it could not write still in its hands.
+        if self._thread.is_alive() or self.queue.waiting or self.queue.batch:
+            self.queue.set_aside("the server stops")
+        self.watchdog.stop()
+        if not self._thread.is_alive():
+            self._release_chain()
+
+    # --- the writer's thread ---------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self._connect()
+                if not self._cycle():
+                    break
+                continue
+            except StoreAway as error:
+                if not self.queue.away:
+                    logger.warning("%s: %s", error, error.__cause__ or "see the settings of the database")
+                self._on_connection_lost(str(error))
+            except Exception:
+                logger.exception("the record's writer failed; it opens a new connection")
+                self._on_connection_lost("the record failed")
+            if self.queue.stopping and (self.queue.away or time.monotonic() > self._deadline):
+                break
+            # The first try after a failure comes at once: a server that was restarted is there again.
+            self.queue.pause(min(0.05 * self._failures, 0.5))
+        self._close_store()
+        self._release_chain()
+
+    def _on_connection_lost(self, why: str) -> None:
+        self._close_store()
+        self._failures += 1
+        if self._failures > 1 and not self.queue.away:
+            self.queue.set_aside(why)
+
+    def _close_store(self) -> None:
+        store, self.store = self.store, None
+        if store is not None:
+            with contextlib.suppress(Exception):
+                store.close()
+
+    def _release_chain(self) -> None:
+        """The chain is this process's no more: what is in the spool, and what is still open, is for the next one."""
+        if self.queue.spool is not None:
+            self.queue.spool.close()
+        if self.chain is not None:
+            leases.living.discard(self.chain.writer)
+
+    def _connect(self) -> None:
+        if self.store is None:
+            store = open_store()
+            try:
+                if self.chain is None:
+                    self._register(store)
+                else:
+                    self._resume(store)
+            except BaseException:
+                store.close()
+                raise
+            self.store = store
+        if self.queue.away or (self.queue.spool is not None and not self.queue.spool.empty):
+            self._return()
+
+    def _register(self, store: Store) -> None:
+        links = leases.open_chain(store)
+        self._release_chain()
+        self.chain, self.queue.spool = links, Spool(links.writer)
+        leases.living.add(links.writer)
+        # The chores of a beginning, as to close what a dead process left, come right after the first calls.
+        self._next_heartbeat = time.monotonic() + 0.2
+        self.available_since = time.monotonic()
+
+    def _resume(self, store: Store) -> None:
+        """Reads where the chain ends in the database, and with it whether the last transaction is there."""
+        links = self.chain
+        assert links is not None  # noqa: S101
+        head = leases.head_of(store, links.writer)
+        if self._hoped is not None and head == self._hoped[0]:
+            entries = self._hoped[1]
+            links.back_to(head)
+            self.queue.settle(entries)
+        elif head != links.head:
+            # Somebody else's doing: a restored database, or emptied tables. A new chain begins.
+            logger.error("chain %d ends at %d and not at %d: a new one begins", links.writer, head[0], links.sequence)
+            self._register(store)
+        self._hoped = None
+
+    def _return(self) -> None:
+        """The database is back: first what was spooled, in order, then calls are accepted again."""
+        spool = self.queue.spool
+        assert spool is not None  # noqa: S101
+        self._beat()
+        while True:
+            entries, size = spool.read()
+            for start in range(0, len(entries), MAX_BATCH_ENTRIES):
+                self.commit(entries[start : start + MAX_BATCH_ENTRIES])
+            spool.discard(size)
+            with self.queue.mutex:
+                if not spool.empty:
+                    continue
+                now = time.monotonic()
+                if self.queue.away:
+                    logger.warning("calls are accepted again; %d outcomes came from the spool", len(entries))
+                    self.available_since = now
+                for entry in self.queue.waiting:
+                    entry.since = now
+                self.queue.away = ""
+                self.queue.decide()
+                return
+
+    def _cycle(self) -> bool:
+        """One batch. False when there will never be another."""
+        now = time.monotonic()
+        if now >= self._next_heartbeat:
+            self._beat()
+            if self._on_heartbeat is not None and not self.queue.stopping:
+                self._on_heartbeat(self)
+        queue = self.queue.waiting
+        if not self.queue.batch:
+            if not queue:
+                if self.queue.stopping:
+                    if self.queue.away or (self.queue.spool is not None and not self.queue.spool.empty):
+                        return True  # the heartbeat waited until the database was back: first what was spooled
+                    self._end()
+                    return False
+                self.queue.sleep(self._next_heartbeat - now)
+                if not queue:
+                    return True
+            with self.queue.mutex:
+                batch = self.queue.batch
+                while queue and len(batch) < MAX_BATCH_ENTRIES:
+                    batch.append(queue.popleft())
+        with self.queue.mutex:
+            batch = self.queue.batch = [entry for entry in self.queue.batch if entry.state == WAITING]
+        if batch:
+            self.commit(batch)
+        with self.queue.mutex:
+            self.queue.batch = []
+        self._failures = 0
+        return True
+
+    def commit(self, entries: list[Entry]) -> None:
+        """Writes the entries as one transaction; those that make it fail are found and refused."""
+        for _ in range(2):
+            try:
+                self.transact(entries)
+                return
+            except Overtaken:
+                entries = self._without_ended(entries)
+            except StoreAway:
+                raise
+            except Exception:
+                logger.exception("%d entries cannot be written together; each is written alone", len(entries))
+                break
+        self._beat()  # raises when it is the database after all
+        for entry in entries:
+            try:
+                self.transact([entry])
+            except Overtaken:
+                self._without_ended([entry])
+            except StoreAway:
+                raise
+            except Exception:
+                logger.exception("call %s cannot be written", entry.id)
+                with self.queue.mutex:
+                    refused, entry.state = entry.state == WAITING, GIVEN_UP
+                if refused:
+                    wake([entry], "what was to be recorded cannot be stored")
+
+    def transact(self, entries: list[Entry]) -> None:
+        """One transaction, whole or not at all."""
+        store, links = self.store, self.chain
+        assert store is not None and links is not None  # noqa: S101
+        head = links.head
+        try:
+            calls, ends = rows(entries, links, store.moment)
+            if len(calls) + len(ends) < len(entries):
+                # Somebody asked whether it can be written: the answer is a write.
+                ping = next(entry for entry in entries if entry.kind == PING)
+                store.execute(sql.HEARTBEAT, (store.moment(ping.ms), links.writer))
+            self._hoped = links.head, entries
+            if links.rows:
+                store.write(calls, ends, links.rows)
+        except BaseException:
+            links.back_to(head)
+            # When this fails as well, the connection is lost, and reading the chain's end decides.
+            store.rollback()
+            raise
+        self._hoped = None
+        links.rows = []
+        self.last_write = time.monotonic()
+        self.queue.settle(entries)
+
+    def _without_ended(self, entries: list[Entry]) -> list[Entry]:
+        """Drops the ends of calls that have an outcome: exactly one is ever recorded."""
+        store = self.store
+        assert store is not None  # noqa: S101
+        ids = [entry.id.hex for entry in entries if entry.kind == FINISH]
+        running: set[str] = set()
+        for start in range(0, len(ids), 500):
+            part = ids[start : start + 500]
+            running.update(uuid7.as_hex(row[0]) for row in store.fetch(sql.still_running(len(part)), part))
+        kept, late = [], []
+        for entry in entries:
+            if entry.kind != FINISH:
+                kept.append(entry)
+            elif entry.id.hex in running:
+                running.discard(entry.id.hex)
+                kept.append(entry)
+            else:
+                late.append(entry)
+        with self.queue.mutex:
+            waiting = [entry for entry in late if entry.state == WAITING]
+            for entry in waiting:
+                entry.state = SETTLED
+        for entry in waiting:
+            logger.warning(
+                "call %s has an outcome already: %s is not recorded", entry.id, entry.ending and entry.ending.outcome
+            )
+        wake(waiting)
+        return kept
+
+    def _beat(self) -> None:
+        """The heartbeat is a durable write: it renews the lease and proves that the database can be written."""
+        store, links = self.store, self.chain
+        assert store is not None and links is not None  # noqa: S101
+        if not store.execute(sql.HEARTBEAT, (store.moment(timestamps.now_ms()), links.writer)):
+            logger.error("writer %d is not in the database any more: a new chain begins", links.writer)
+            self._register(store)
+        self.last_write = time.monotonic()
+        self._next_heartbeat = self.last_write + HEARTBEAT_SECONDS
+
+    def _end(self) -> None:
+        """Closes what is still open, signs a checkpoint and gives the lease back."""
+        store, links = self.store, self.chain
+        assert store is not None and links is not None  # noqa: S101
+        left = list(self.queue.open.values())
+        self.queue.open.clear()
+        for begun in left:
+            end = Entry(FINISH, begun.id, begun.intent, None, timestamps.now_ms(), 0.0)
+            end.ending = Ending(outcomes.UNKNOWN, detail="the server stopped while it ran")
+            end.duration = int((time.monotonic() - begun.started) * 1_000_000)
+            self.commit([end])
+        store.execute(sql.END_WRITER, (store.moment(timestamps.now_ms()), links.writer))
+        if self._on_close is not None:
+            self._on_close(self)

@@ -1,0 +1,7 @@
+"""The catalogue in the admin. Django finds the pages here: each module registers the models that it shows."""
+
+from __future__ import annotations
+
+from catalog.admin import catalogue, secrets, upstreams
+
+__all__ = ["catalogue", "secrets", "upstreams"]

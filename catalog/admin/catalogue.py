@@ -1,0 +1,378 @@
+"""The catalogue in the admin: define, grant, limit, look who sees what, and go back in history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.contrib import admin, messages
+from django.db.models import Count, QuerySet
+from django.http import HttpRequest
+from django.template.loader import render_to_string
+from django.utils import timezone
+from django.utils.html import format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+from unfold.admin import ModelAdmin
+from unfold.decorators import display
+
+from catalog import lint
+from catalog.admin.editor.runner_forms import kind_name
+from catalog.admin.editor.views import Editor
+from catalog.admin.forms import GrantForm, LimitForm, PromptForm, ResourceForm, ToolForm
+from catalog.admin.history import HistoryAdmin
+from catalog.admin.inlines import (
+    GrantInline,
+    LimitInline,
+    ToolGrantInline,
+    ToolLimitInline,
+)
+from catalog.admin.quarantine import Quarantine, QuarantineFilter
+from catalog.admin.secrets import SecretAdmin as SecretAdmin
+from catalog.admin.upstreams import UpstreamAdmin as UpstreamAdmin
+from catalog.models import Grant, Limit, Prompt, Resource, StoredResult, Task, Tool, Toolset
+from catalog.openapi.admin import ImportedDocumentAdmin as ImportedDocumentAdmin
+from catalog.policy import messages as policy_messages
+from catalog.policy import visibility
+
+
+class OfferAdmin(HistoryAdmin):
+    """Tools, resources and prompts alike."""
+
+    inlines: tuple[Any, ...] = (GrantInline,)
+    autocomplete_fields = ("toolsets",)
+    readonly_fields: tuple[str, ...] = ("who_sees", "advice")
+    list_filter: tuple[Any, ...] = ("enabled", "toolsets")
+    actions = ("switch_on", "switch_off")
+    warn_unsaved_form = True
+    compressed_fields = True
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        found: QuerySet[Any] = super().get_queryset(request).prefetch_related("toolsets")
+        return found
+
+    @admin.display(description=_("toolsets"))
+    def sets(self, row: Any) -> str:
+        return ", ".join(toolset.name for toolset in row.toolsets.all()) or "-"
+
+    @admin.display(description=_("who sees it now"))
+    def who_sees(self, row: Any) -> str:
+        if row.pk is None:
+            return gettext("Nobody yet. Choose under Grants who may, and save.")
+        # The theme asks for each text of a page several times; a thousand users are decided about once.
+        shown: str | None = row.__dict__.get("_who_sees")
+        if shown is None:
+            context = {"audience": visibility.of(row._meta.model_name, row.pk), "environment": settings.ENVIRONMENT}
+            shown = row._who_sees = render_to_string("admin/catalog/audience.html", context)
+        return shown
+
+    @admin.display(description=_("advice"))
+    def advice(self, row: Any) -> str:
+        found = self.advise(row) if row.pk is not None else []
+        return format_html_join(SafeString("<br>"), "{}", ((sentence,) for sentence in found)) or "-"
+
+    def advise(self, row: Any) -> list[str]:
+        return []
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        super().save_related(request, form, formsets, change)
+        for sentence in self.advise(form.instance):
+            self.message_user(request, gettext("Advice: %s") % sentence, messages.INFO)
+
+    @admin.action(description=_("Switch the selected ones on"), permissions=["change"])
+    def switch_on(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        self._switch(request, queryset, enabled=True)
+
+    @admin.action(description=_("Switch the selected ones off"), permissions=["change"])
+    def switch_off(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        self._switch(request, queryset, enabled=False)
+
+    def _switch(self, request: HttpRequest, queryset: QuerySet[Any], *, enabled: bool) -> None:
+        changed = 0
+        for row in queryset.exclude(enabled=enabled):  # one by one: each has a history
+            row.enabled = enabled
+            row.save()
+            changed += 1
+        self.message_user(request, (gettext("%d switched on.") if enabled else gettext("%d switched off.")) % changed)
+
+
+class RunnerFilter(admin.SimpleListFilter):
+    """Those kinds that a tool has, called as in the editor."""
+
+    title = _("runner")
+    parameter_name = "runner"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        kinds = Tool.objects.order_by("runner").values_list("runner", flat=True).distinct()
+        return [(kind, kind_name(kind)) for kind in kinds]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(runner=self.value()) if self.value() else queryset
+
+
+@admin.register(Tool)
+class ToolAdmin(Editor, Quarantine, OfferAdmin):
+    form = ToolForm
+    inlines = (ToolGrantInline, ToolLimitInline)
+    warn_unsaved_form = False  # the editor's own script warns, and knows what was really changed
+    list_display = ("name", "title", "run_by", "sets", "effect", "enabled", "position")
+    list_filter = ("enabled", QuarantineFilter, "toolsets", RunnerFilter, "read_only", "destructive", "task_support")
+    readonly_fields = ("who_sees", "quarantine")
+    search_fields = ("name", "title", "description")
+    search_help_text = _("Name, title or description")
+    fieldsets = (
+        (
+            _("What it is and runs"),
+            {
+                "fields": (
+                    "runner",
+                    "settings",
+                    "name",
+                    "title",
+                    "description",
+                    ("enabled", "position"),
+                    "toolsets",
+                    "timeout",
+                )
+            },
+        ),
+        (_("Parameters"), {"fields": ("input_schema", "fill_defaults")}),
+        (_("Result"), {"fields": ("output_schema", "max_result_bytes")}),
+        (_("Who may use it"), {"classes": ("who",), "fields": ("who_sees", "quarantine")}),
+        (
+            _("Hints for clients"),
+            {"fields": ("read_only", "destructive", "idempotent", "open_world", "annotation_title", "icons")},
+        ),
+        (
+            _("Bounds and record"),
+            {"fields": ("record_bodies", "max_argument_bytes", "task_support", "requires_capabilities")},
+        ),
+    )
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """A word about quarantine only where there is one to be said."""
+        fields = super().get_readonly_fields(request, obj)
+        return (
+            fields if obj is not None and obj.quarantined_since else [name for name in fields if name != "quarantine"]
+        )
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        found = super().get_fieldsets(request, obj)
+        if obj is not None and obj.quarantined_since:
+            return found
+        return [
+            (title, {**options, "fields": ("who_sees",)} if "who" in options.get("classes", ()) else options)
+            for title, options in found
+        ]
+
+    def advise(self, row: Tool) -> list[str]:
+        return lint.tool(row) + lint.twins_of(row, Tool.objects.values_list("name", "description"))[:5]
+
+    @admin.display(description=_("runner"), ordering="runner")
+    def run_by(self, row: Tool) -> str:
+        return kind_name(row.runner)
+
+    @display(  # type: ignore[untyped-decorator]
+        description=_("effect"),
+        label={"reads": "success", "changes": "warning", "destroys": "danger", "unsaid": "info"},
+    )
+    def effect(self, row: Tool) -> tuple[str, Any]:
+        if row.read_only:
+            return "reads", _("reads")
+        if row.destructive:
+            return "destroys", _("destroys")
+        return ("changes", _("changes")) if row.read_only is False else ("unsaid", _("unsaid"))
+
+
+@admin.register(Resource)
+class ResourceAdmin(OfferAdmin):
+    form = ResourceForm
+    list_display = ("__str__", "name", "mime_type", "sets", "enabled", "position")
+    search_fields = ("name", "uri", "uri_template", "title", "description")
+    search_help_text = _("Name, address, title or description")
+    fieldsets = (
+        (None, {"fields": ("name", "title", "description", ("enabled", "position"), "toolsets")}),
+        (_("Address"), {"fields": ("uri", "uri_template", "completions")}),
+        (_("Content"), {"fields": ("mime_type", "text", "blob", "function")}),
+        (_("Who sees it"), {"classes": ("tab",), "fields": ("who_sees",)}),
+    )
+    readonly_fields = ("who_sees",)
+
+
+@admin.register(Prompt)
+class PromptAdmin(OfferAdmin):
+    form = PromptForm
+    list_display = ("name", "title", "sets", "enabled", "position")
+    search_fields = ("name", "title", "description")
+    search_help_text = _("Name, title or description")
+    fieldsets = (
+        (None, {"fields": ("name", "title", "description", ("enabled", "position"), "toolsets")}),
+        (_("Messages"), {"fields": ("arguments", "messages", "function")}),
+        (_("Who sees it"), {"classes": ("tab",), "fields": ("who_sees", "advice")}),
+    )
+
+    def advise(self, row: Prompt) -> list[str]:
+        return lint.prompt(row)
+
+
+@admin.register(Toolset)
+class ToolsetAdmin(HistoryAdmin):
+    list_display = ("name", "description", "tool_count")
+    ordering = ("name",)
+    search_fields = ("name", "description")
+    inlines = (GrantInline, LimitInline)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        found: QuerySet[Any] = super().get_queryset(request).annotate(tool_count=Count("tools"))
+        return found
+
+    @admin.display(description=_("tools"), ordering="tool_count")
+    def tool_count(self, row: Any) -> int:
+        return int(row.tool_count)
+
+
+class GrantStateFilter(admin.SimpleListFilter):
+    """By time alone: what holds only in other environments is in force there."""
+
+    title = _("when")
+    parameter_name = "when"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("now", _("in force")), ("later", _("not yet")), ("over", _("over"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        now = timezone.now()
+        match self.value():
+            case "now":
+                return queryset.exclude(ends__lte=now).exclude(starts__gt=now)
+            case "later":
+                return queryset.filter(starts__gt=now)
+            case "over":
+                return queryset.filter(ends__lte=now)
+        return queryset
+
+
+@admin.register(Grant)
+class GrantAdmin(HistoryAdmin):
+    form = GrantForm
+    list_display = ("number", "kind", "what", "whom", "starts", "ends", "state", "note")
+    list_display_links = ("number", "what")
+    list_filter = (GrantStateFilter, "effect", "everyone", "toolset", "group", "starts", "ends")
+    list_before_template = "admin/catalog/grant_links.html"
+    list_select_related = ("tool", "toolset", "resource", "prompt", "user", "group")
+    list_per_page = 18
+    search_fields: tuple[str, ...] = ("tool__name", "toolset__name", "resource__uri", "prompt__name")
+    search_fields += ("user__username", "group__name", "note")
+    search_help_text = _("Tool, toolset, resource, prompt, user or note")
+    autocomplete_fields = ("tool", "toolset", "resource", "prompt", "user", "group")
+    fieldsets = (
+        (None, {"fields": ("effect",)}),
+        (_("What (one of these)"), {"fields": ("toolset", "tool", "resource", "prompt")}),
+        (_("Whom (one of these)"), {"fields": ("user", "group", "everyone")}),
+        (_("When and where"), {"fields": ("starts", "ends", "environments")}),
+        (_("Why"), {"fields": ("note",)}),
+    )
+
+    @admin.display(description=_("grant"), ordering="id")
+    def number(self, row: Grant) -> int:
+        return int(row.pk)
+
+    @display(  # type: ignore[untyped-decorator]
+        description=_("effect"), label={"allow": "success", "deny": "danger"}, ordering="effect"
+    )
+    def kind(self, row: Grant) -> tuple[str, str]:
+        return row.effect, row.get_effect_display()
+
+    @admin.display(description=_("what"))
+    def what(self, row: Grant) -> str:
+        return policy_messages.what(row)
+
+    @admin.display(description=_("whom"))
+    def whom(self, row: Grant) -> str:
+        return policy_messages.whom(row)
+
+    @display(  # type: ignore[untyped-decorator]
+        description=_("now"), label={"in force": "success", "later": "info", "over": "warning", "elsewhere": "info"}
+    )
+    def state(self, row: Grant) -> tuple[str, Any]:
+        words = {"in force": _("in force"), "later": _("not yet"), "over": _("over"), "elsewhere": _("elsewhere")}
+        standing = row.standing(timezone.now(), settings.ENVIRONMENT)
+        return standing, words[standing]
+
+
+@admin.register(Limit)
+class LimitAdmin(HistoryAdmin):
+    form = LimitForm
+    list_display = ("number", "rate", "what", "whom", "note")
+    list_display_links = ("number", "rate")
+    list_filter = ("scope", "all_tools", "toolset", "group")
+    list_before_template = "admin/catalog/grant_links.html"
+    list_select_related = ("tool", "toolset", "user", "group")
+    search_fields = ("tool__name", "toolset__name", "user__username", "group__name", "note")
+    search_help_text = _("Tool, toolset, user, group or note")
+    autocomplete_fields = ("tool", "toolset", "user", "group")
+    fieldsets = (
+        (None, {"fields": ("rate",)}),
+        (_("What (one of these)"), {"fields": ("tool", "toolset", "all_tools")}),
+        (_("Whose calls are counted together"), {"fields": ("scope", "user", "group")}),
+        (_("Why"), {"fields": ("note",)}),
+    )
+
+    @admin.display(description=_("limit"), ordering="id")
+    def number(self, row: Limit) -> int:
+        return int(row.pk)
+
+    @admin.display(description=_("what"))
+    def what(self, row: Limit) -> str:
+        if row.tool:
+            return gettext("tool %s") % row.tool
+        return gettext("toolset %s") % row.toolset if row.toolset else gettext("all tools")
+
+    @admin.display(description=_("whose calls"))
+    def whom(self, row: Limit) -> str:
+        if row.scope == Limit.Scope.USER:
+            return gettext("user %s") % row.user
+        if row.scope == Limit.Scope.EACH_MEMBER:
+            return gettext("each member of %s") % row.group
+        return row.get_scope_display()
+
+
+class RunningAdmin(ModelAdmin):  # type: ignore[misc]
+    """To look at and to delete; what a call returned is in the record, under its own permission."""
+
+    list_per_page = 20
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+@admin.register(Task)
+class TaskAdmin(RunningAdmin):
+    list_display = ("id", "tool", "user", "status", "created_at", "updated_at", "expires_at", "worker")
+    list_filter = ("status",)
+    list_select_related = ("user",)
+    search_fields = ("id", "tool", "user__username")
+    fields: tuple[str, ...] = (
+        "id",
+        "tool",
+        "user",
+        "credential",
+        "status",
+        "status_message",
+        "worker",
+        "created_at",
+        "updated_at",
+    )
+    fields += ("ttl_ms", "expires_at")
+
+
+@admin.register(StoredResult)
+class StoredResultAdmin(RunningAdmin):
+    list_display = ("id", "user", "name", "mime_type", "size", "created_at", "expires_at")
+    list_select_related = ("user",)
+    search_fields = ("id", "user__username", "name")
+    fields = ("id", "user", "call_id", "name", "mime_type", "size", "created_at", "expires_at")

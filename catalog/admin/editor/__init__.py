@@ -1,0 +1,1 @@
+"""The tool editor: forms for the settings of runners, preview, versions."""

@@ -1,0 +1,89 @@
+"""The difference between two versions of a tool, as people read it: field by field, schemas line by line."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils.text import capfirst
+from django.utils.translation import gettext
+
+from catalog.admin.editor.runner_forms import kind_name
+from catalog.functions.sanitise import show
+from catalog.models import Tool
+from catalog.models.fields import JSONTextField
+
+UNTOLD = frozenset({"id", "version", "origin", "pinned", "approved", "proposed", "rejected", "quarantined_since"})
+CONTEXT = 3
+MOST_LINES = 2_000
+LONG = 80
+"""Characters from which on a text is compared line by line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    mark: str
+    """"+" only in the newer, "-" only in the older, " " in both, "…" where equal lines are left out."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    label: str
+    before: str
+    after: str
+    lines: list[Line]
+    """Where it is worth comparing line by line; `before` and `after` are then empty."""
+
+
+def changes(older: Any, newer: Any) -> list[Change]:
+    """Of two rows of a tool's history, in the order of the model's fields; the toolsets last."""
+    found = []
+    for column in Tool._meta.concrete_fields:
+        if column.name in UNTOLD:
+            continue
+        before, after = (_text(column, getattr(version, column.attname)) for version in (older, newer))
+        if before != after:
+            found.append(_change(str(capfirst(column.verbose_name)), before, after))
+    before, after = (_toolsets(version) for version in (older, newer))
+    if before != after:
+        found.append(_change(gettext("Toolsets"), before, after))
+    return found
+
+
+def _text(column: Any, value: Any) -> str:
+    if isinstance(column, JSONTextField):
+        return "" if value is None else json.dumps(value, indent=2, ensure_ascii=False)
+    if value is None or isinstance(value, bool):
+        return {None: gettext("not said"), True: gettext("yes"), False: gettext("no")}[value]
+    if column.name == "runner":
+        return kind_name(value)
+    chosen = dict(column.flatchoices).get(value) if column.choices else None
+    return str(chosen if chosen is not None else value)
+
+
+def _toolsets(version: Any) -> str:
+    return ", ".join(sorted(str(row.toolset) for row in version.toolsets.select_related("toolset")))
+
+
+def _change(label: str, before: str, after: str) -> Change:
+    before, after = show(before), show(after)
+    if "\n" not in before + after and max(len(before), len(after)) <= LONG:
+        return Change(label, before, after, [])
+    return Change(label, "", "", lines(before, after))
+
+
+def lines(before: str, after: str) -> list[Line]:
+    """A unified difference without its headers; at most MOST_LINES of it."""
+    one, other = before.splitlines(), after.splitlines()
+    if len(one) + len(other) > 2 * MOST_LINES:  # the comparison takes time that grows with the square
+        one, other = one[:MOST_LINES], other[:MOST_LINES]
+    found: list[Line] = []
+    for line in list(difflib.unified_diff(one, other, n=CONTEXT, lineterm=""))[2:]:  # after the two names of files
+        if not line.startswith("@@"):
+            found.append(Line(line[0], line[1:]))
+        elif found or not line.startswith(("@@ -1", "@@ -0")):
+            found.append(Line("…", ""))
+    return found[:MOST_LINES]

@@ -1,0 +1,227 @@
+"""The tool editor in the admin: its addresses, and what its page is given.
+
+The page works without the editor's scripts, as a form with JSON in text areas. Those in static/catalog/ put tables and
+forms on top of these, and ask `look` while somebody types.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django import forms
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonResponse
+from django.shortcuts import redirect
+from django.template.loader import render_to_string
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.text import capfirst
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+from unfold.widgets import UnfoldAdminTextInputWidget, UnfoldBooleanWidget
+
+from catalog.admin.editor import preview, runner_forms, texts
+from catalog.admin.editor import versions as editor_versions
+from catalog.functions import registry
+from catalog.models import Tool
+from catalog.models.base import check_name
+from catalog.models.fields import JSONTextField
+
+NOT_COPIED = frozenset({"id", "name", "version", "enabled"})
+VERSIONS = 200
+JSON_LABELS = frozenset(
+    str(capfirst(field.verbose_name)) for field in Tool._meta.concrete_fields if isinstance(field, JSONTextField)
+)
+
+
+class DuplicateForm(forms.Form):
+    name = forms.CharField(
+        label=_("Name of the copy"),
+        max_length=128,
+        validators=[check_name],
+        widget=UnfoldAdminTextInputWidget,
+        help_text=_("What the client calls: letters, digits, underscore, hyphen and dot."),
+    )
+    toolsets = forms.BooleanField(
+        label=_("Put it into the same toolsets"),
+        required=False,
+        widget=UnfoldBooleanWidget,
+        help_text=_("Whoever is granted one of them sees the copy as soon as it is switched on."),
+    )
+
+    def clean_name(self) -> str:
+        name: str = self.cleaned_data["name"]
+        if Tool.objects.filter(name=name).exists():
+            raise forms.ValidationError(gettext("There is a tool of this name."), code="unique")
+        return name
+
+
+def duplicate(original: Tool, name: str, *, toolsets: bool = False) -> Tool:
+    """A copy under another name, switched off, without the grants and limits of the original.
+
+    PermissionDenied where the person at hand may not save a tool with its runner.
+    """
+    kept = {
+        field.attname: getattr(original, field.attname)
+        for field in Tool._meta.concrete_fields
+        if field.editable and field.name not in NOT_COPIED
+    }
+    with transaction.atomic():
+        copy = Tool(name=name, enabled=False, **kept)
+        copy.save()
+        if toolsets:
+            copy.toolsets.set(original.toolsets.all())
+    return copy
+
+
+class Editor:
+    """For the page of tools."""
+
+    admin_site: Any
+    change_form_template = "admin/catalog/tool/change_form.html"
+    object_history_form_template = "admin/catalog/tool/revert.html"
+    object_history_list_template = "admin/catalog/tool/history_list.html"
+
+    def get_urls(self) -> list[URLPattern]:
+        urls: list[URLPattern] = super().get_urls()  # type: ignore[misc]
+        own = (
+            ("look/", self.look, "look_new"),
+            ("function/", self.function, "function"),
+            ("<int:pk>/look/", self.look, "look"),
+            ("<int:pk>/duplicate/", self.duplicate, "duplicate"),
+            ("<int:pk>/compare/", self.compare, "compare"),
+        )
+        wrap = self.admin_site.admin_view
+        return [*(path(route, wrap(view), name=f"catalog_tool_{name}") for route, view, name in own), *urls]
+
+    # --- the page --------------------------------------------------------------------------------------------------
+
+    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, obj: Any = None, **kwargs: Any) -> Any:
+        context["tool_editor"] = self._editor(request, obj)
+        return super().render_change_form(request, context, *args, obj=obj, **kwargs)  # type: ignore[misc]
+
+    def render_history_view(self, request: HttpRequest, template: str, context: Any, **kwargs: Any) -> Any:
+        if "adminform" in context:
+            context["tool_editor"] = self._editor(request, context["original"])
+        return super().render_history_view(request, template, context, **kwargs)  # type: ignore[misc]
+
+    def set_history_delta_changes(self, request: HttpRequest, historical_records: Any, **kwargs: Any) -> None:
+        """The list of versions says which schema changed; how it changed is on the page that compares."""
+        super().set_history_delta_changes(request, historical_records, **kwargs)  # type: ignore[misc]
+        for record in historical_records:
+            for change in getattr(record, "history_delta_changes", ()):
+                if change["field"] in JSON_LABELS:
+                    change["old"] = change["new"] = ""
+
+    def _editor(self, request: HttpRequest, obj: Tool | None) -> dict[str, Any] | None:
+        """What the scripts are told; None where nothing may be changed."""
+        if not self._may_edit(request, obj):
+            return None
+        look = reverse("admin:catalog_tool_look", args=[obj.pk]) if obj else reverse("admin:catalog_tool_look_new")
+        data = {
+            "look": look,
+            "function": reverse("admin:catalog_tool_function"),
+            "isNew": obj is None,
+            "kinds": runner_forms.kinds(),
+            "secrets": runner_forms.secrets(),
+            "texts": texts.texts(),
+        }
+        return {"data": json.dumps(data)}
+
+    def _may_edit(self, request: HttpRequest, obj: Tool | None) -> bool:
+        if obj is None:
+            return bool(self.has_add_permission(request))  # type: ignore[attr-defined]
+        return bool(self.has_change_permission(request, obj))  # type: ignore[attr-defined]
+
+    def _tool(self, request: HttpRequest, pk: int) -> Tool:
+        """For whoever may look at tools. PermissionDenied, or Http404."""
+        if not self.has_view_or_change_permission(request):  # type: ignore[attr-defined]
+            raise PermissionDenied
+        tool: Tool | None = Tool.objects.filter(pk=pk).first()
+        if tool is None:
+            raise Http404
+        return tool
+
+    # --- asked by the scripts --------------------------------------------------------------------------------------
+
+    def look(self, request: HttpRequest, pk: int | None = None) -> HttpResponse:
+        """{"problems": [{"field", "place", "text"}], "html": the preview} of the form sent. Nothing is saved."""
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        may = request.user.has_perm("catalog.change_tool" if pk is not None else "catalog.add_tool")
+        if not may:
+            raise PermissionDenied
+        tool = self._tool(request, pk) if pk is not None else None
+        form = self.get_form(request, tool, change=tool is not None)(  # type: ignore[attr-defined]
+            request.POST, instance=tool
+        )
+        found = preview.at(form)
+        context = {"look": found, "summary": preview.summary(found)}
+        html = render_to_string("admin/catalog/tool/look.html", context, request)
+        return JsonResponse({"problems": [problem.as_data() for problem in found.problems], "html": html})
+
+    def function(self, request: HttpRequest) -> HttpResponse:
+        """The columns of a tool as the decorator and the signature of the registered function `name` give them."""
+        if not request.user.has_perm("catalog.change_tool") and not request.user.has_perm("catalog.add_tool"):
+            raise PermissionDenied
+        if request.method not in ("GET", "HEAD"):
+            return HttpResponseNotAllowed(["GET", "HEAD"])
+        try:
+            return JsonResponse(registry.tool_row(request.GET.get("name", "")))
+        except LookupError:
+            raise Http404 from None
+
+    # --- pages of their own ----------------------------------------------------------------------------------------
+
+    def duplicate(self, request: HttpRequest, pk: int) -> HttpResponse:
+        tool = self._tool(request, pk)
+        if not self.has_add_permission(request):  # type: ignore[attr-defined]
+            raise PermissionDenied
+        # A copy would not be compared with the source any more: what changed there could pass unseen.
+        foreign = bool(tool.origin)
+        form = DuplicateForm(request.POST if request.method == "POST" and not foreign else None)
+        if form.is_valid():
+            copy = duplicate(tool, form.cleaned_data["name"], toolsets=form.cleaned_data["toolsets"])
+            words = gettext("%(copy)s is a copy of %(tool)s. It is switched off, and nobody is granted it.")
+            self.message_user(request, words % {"copy": copy, "tool": tool})  # type: ignore[attr-defined]
+            return redirect("admin:catalog_tool_change", copy.pk)
+        title = gettext("Duplicate %(tool)s") % {"tool": tool}
+        return self._page(request, "duplicate", title, tool=tool, form=form, foreign=foreign)
+
+    def compare(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Two versions, `older` and `newer` (numbers of the history); without them, the last two."""
+        if request.method not in ("GET", "HEAD"):
+            return HttpResponseNotAllowed(["GET", "HEAD"])
+        tool = self._tool(request, pk)
+        versions: QuerySet[Any] = tool.history.select_related("history_user").order_by("-history_date", "-history_id")
+        newest = list(versions[:VERSIONS])
+        newer = self._version(versions, request.GET.get("newer"), newest[:1])
+        older = self._version(versions, request.GET.get("older"), newest[1:2] or newest[:1])
+        if older is not None and newer is not None and older.history_id > newer.history_id:
+            older, newer = newer, older
+        context = {
+            "tool": tool,
+            "versions": newest,
+            "older": older,
+            "newer": newer,
+            "changes": editor_versions.changes(older, newer) if older and newer else [],
+            "may_revert": self.has_change_permission(request, tool),  # type: ignore[attr-defined]
+        }
+        title = gettext("Versions of %(tool)s") % {"tool": tool}
+        return self._page(request, "compare", title, **context)
+
+    @staticmethod
+    def _version(versions: QuerySet[Any], number: str | None, otherwise: list[Any]) -> Any:
+        if number is None:
+            return otherwise[0] if otherwise else None
+        found = versions.filter(history_id=int(number)).first() if number.isdecimal() and len(number) < 16 else None
+        if found is None:
+            raise Http404
+        return found
+
+    def _page(self, request: HttpRequest, name: str, title: str, **context: Any) -> HttpResponse:
+        shared = {**self.admin_site.each_context(request), "title": title, "content_title": title}
+        return TemplateResponse(request, f"admin/catalog/tool/{name}.html", {**shared, **context})

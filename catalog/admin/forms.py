@@ -1,0 +1,113 @@
+"""Forms of the catalogue's admin: JSON readable and checked, the runner chosen from those there are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.forms.models import InlineForeignKeyField
+from django.utils.translation import gettext
+from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
+
+from catalog.admin.editor.runner_forms import kind_name
+from catalog.models import Grant, Limit, Prompt, Resource, Tool
+from catalog.models.fields import JSONFormField, NamesFormField
+from catalog.models.validators import runner_kinds
+
+
+class JSONWidget(UnfoldAdminTextareaWidget):  # type: ignore[misc]
+    def __init__(self, rows: int = 8) -> None:
+        super().__init__(attrs={"rows": rows, "style": "font-family: monospace", "spellcheck": "false"})
+
+
+class CatalogueForm(forms.ModelForm):  # type: ignore[type-arg]
+    """JSON fields in a fixed-width face, as high as their content; empty optional ones take their default."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name, field in self.fields.items():
+            if isinstance(field, NamesFormField):
+                field.widget = UnfoldAdminTextInputWidget(attrs={"spellcheck": "false"})
+            elif isinstance(field, JSONFormField):
+                value = self.initial.get(name, field.initial)
+                text = field.prepare_value(value() if callable(value) else value)
+                field.widget = JSONWidget(min(24, max(3, str(text or "").count("\n") + 2)))
+
+    def clean(self) -> dict[str, Any] | None:
+        cleaned = super().clean()
+        # On the page of a new tool or user, its grants are checked before it has a number of its own.
+        inside = [name for name, field in self.fields.items() if isinstance(field, InlineForeignKeyField)]
+        self.instance.inside = inside[0] if inside else None
+        for name, field in self.fields.items():
+            if isinstance(field, JSONFormField) and name in self.cleaned_data and self.cleaned_data[name] is None:
+                model_field: Any = self._meta.model._meta.get_field(name)
+                if not model_field.null:
+                    self.cleaned_data[name] = model_field.get_default()
+        return cleaned
+
+
+class ToolForm(CatalogueForm):
+    class Meta:
+        model = Tool
+        fields = "__all__"  # noqa: DJ007 - the admin's fieldsets name them
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "runner" in self.fields:
+            choices = [(kind, kind_name(kind)) for kind in runner_kinds()]
+            present = self.initial.get("runner")
+            if present and present not in dict(choices):
+                choices.append((present, gettext("%(runner)s (not installed)") % {"runner": present}))
+            self.fields["runner"].widget = UnfoldAdminSelectWidget(choices=choices)
+        if "description" in self.fields:
+            self.fields["description"].widget.attrs["rows"] = 4
+        if "output_schema" in self.fields:
+            self.fields["output_schema"].widget.attrs["data-optional"] = "yes"  # for the editor's script
+
+
+class ResourceForm(CatalogueForm):
+    class Meta:
+        model = Resource
+        fields = "__all__"  # noqa: DJ007 - the admin's fieldsets name them
+
+    def clean_text(self) -> str | None:
+        return self.cleaned_data["text"] or None
+
+    def clean_blob(self) -> str | None:
+        value = self.cleaned_data["blob"]
+        return "".join(value.split()) if value else None
+
+
+class PromptForm(CatalogueForm):
+    class Meta:
+        model = Prompt
+        fields = "__all__"  # noqa: DJ007 - the admin's fieldsets name them
+
+
+class GrantForm(CatalogueForm):
+    class Meta:
+        model = Grant
+        fields = "__all__"  # noqa: DJ007 - the admin's fieldsets name them
+        field_classes = {"environments": NamesFormField}
+
+
+class LimitForm(CatalogueForm):
+    class Meta:
+        model = Limit
+        fields = "__all__"  # noqa: DJ007 - the admin's fieldsets name them
+
+
+class UserLimitForm(LimitForm):
+    """On the page of a user: the limit is theirs alone."""
+
+    scope = Limit.Scope.USER
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.instance.scope = self.scope
+
+
+class GroupLimitForm(UserLimitForm):
+    """On the page of a group: for each of its members."""
+
+    scope = Limit.Scope.EACH_MEMBER

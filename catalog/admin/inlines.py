@@ -1,0 +1,100 @@
+"""Grants and limits inside the pages of what they are about and of whom they are for.
+
+Grants and limits on the page of a tool itself, open and in the section that says who may use it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+from unfold.admin import StackedInline
+
+from catalog.admin.forms import GrantForm, GroupLimitForm, LimitForm, UserLimitForm
+from catalog.models import Grant, Limit
+
+
+class GrantInline(StackedInline):  # type: ignore[misc]
+    """On a tool, a toolset, a resource or a prompt: to whom."""
+
+    model = Grant
+    form = GrantForm
+    template = "admin/catalog/inline.html"
+    extra = 0
+    tab = True
+    show_change_link = True
+    collapsible = True
+    per_page = 4  # each is 25 kB of controls
+    fields: tuple[Any, ...] = (("effect", "everyone"), ("user", "group"), "starts", "ends", "environments", "note")
+    autocomplete_fields: tuple[str, ...] = ("user", "group")
+
+    def get_queryset(self, request: Any) -> Any:
+        return super().get_queryset(request).select_related("user", "group", "tool", "toolset", "resource", "prompt")
+
+
+class SubjectGrantInline(GrantInline):
+    """On a user or a group: what."""
+
+    fields = ("effect", ("toolset", "tool"), ("resource", "prompt"), "starts", "ends", "environments", "note")
+    autocomplete_fields = ("toolset", "tool", "resource", "prompt")
+
+
+class LimitInline(StackedInline):  # type: ignore[misc]
+    model = Limit
+    form = LimitForm
+    template = "admin/catalog/inline.html"
+    extra = 0
+    tab = True
+    show_change_link = True
+    collapsible = True
+    per_page = 3
+    fields: tuple[Any, ...] = (("rate", "scope"), ("user", "group"), "note")
+    autocomplete_fields: tuple[str, ...] = ("user", "group")
+
+    def get_queryset(self, request: Any) -> Any:
+        return super().get_queryset(request).select_related("user", "group", "tool", "toolset")
+
+
+class UserLimitInline(LimitInline):
+    form = UserLimitForm
+    fields = ("rate", ("tool", "toolset"), "all_tools", "note")
+    autocomplete_fields = ("tool", "toolset")
+
+
+class GroupLimitInline(UserLimitInline):
+    form = GroupLimitForm
+
+
+class ToolGrantInline(GrantInline):
+    """A new tool comes with one empty grant, which is left out when nothing is filled in."""
+
+    tab = False
+    collapsible = False
+    per_page = 2  # the controls of one are 25 kB
+    verbose_name_plural = _("Grants: who may see and call it")
+
+    def get_extra(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> int:
+        return 1 if obj is None else 0
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        return (
+            (None, {"fields": ("group", "user", "everyone", "effect")}),
+            (
+                _("When, where and why"),
+                {"classes": ("collapse",), "fields": ("starts", "ends", "environments", "note")},
+            ),
+        )
+
+
+class ToolLimitInline(LimitInline):
+    tab = False
+    collapsible = False
+    per_page = 2
+    verbose_name_plural = _("Limits: how often")
+    fields = ("rate", "scope", "user", "group", "note")
+
+
+USER_INLINES = (SubjectGrantInline, UserLimitInline)
+GROUP_INLINES = (SubjectGrantInline, GroupLimitInline)
+"""What the pages of users and groups show of the catalogue; the composition of the apps puts them there."""

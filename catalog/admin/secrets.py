@@ -1,0 +1,151 @@
+"""Secrets in the admin: values are written here and never read again. Who uses them is shown, and keeps them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.db import transaction
+from django.db.models import Count, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.utils.decorators import method_decorator
+from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext_lazy as _
+from django.views.decorators.debug import sensitive_post_parameters
+from unfold.admin import ModelAdmin
+from unfold.decorators import display
+from unfold.widgets import UnfoldAdminTextareaWidget
+
+from audit.actions.cascade import BoundedDeletion
+from catalog.encryption import NoKeys
+from catalog.models import Secret
+from catalog.secrets import resolve
+from catalog.secrets.resolve import check_value
+
+
+class WriteOnly(UnfoldAdminTextareaWidget):  # type: ignore[misc]
+    """Several lines, for keys; what was typed is not sent back, with an error neither."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            attrs={
+                "rows": 3,
+                "autocomplete": "off",
+                "spellcheck": "false",
+                "style": "font-family: monospace; -webkit-text-security: disc",
+            }
+        )
+
+    def format_value(self, value: Any) -> str:
+        return ""
+
+
+class SecretForm(forms.ModelForm):  # type: ignore[type-arg]
+    new_value = forms.CharField(
+        required=False,
+        max_length=65_536,
+        widget=WriteOnly(),
+        validators=[check_value],
+        label=_("New value"),
+        help_text=_("It is never shown again. Leave it empty to keep what is there."),
+    )
+
+    class Meta:
+        model = Secret
+        fields = ("name", "kind", "description")
+
+    def clean(self) -> dict[str, Any] | None:
+        cleaned = super().clean() or {}
+        kind = cleaned.get("kind") or self.instance.kind
+        if kind == Secret.Kind.PERSONAL and cleaned.get("new_value"):
+            self.add_error("new_value", _("A personal secret has no value here: each user enters theirs."))
+        return cleaned
+
+    def _post_clean(self) -> None:
+        super()._post_clean()  # type: ignore[misc]
+        value = self.cleaned_data.get("new_value")
+        if value and not self.errors:
+            try:
+                self.instance.enter(value)
+            except NoKeys as error:
+                self.add_error("new_value", gettext("It cannot be encrypted: %s.") % error)
+
+
+def some(words: list[str], shown: int = 50) -> str:
+    """The first few, and how many more there are."""
+    more = len(words) - shown
+    return ", ".join(words[:shown]) + (f", {gettext('and %(more)s more') % {'more': more}}" if more > 0 else "")
+
+
+@admin.register(Secret)
+class SecretAdmin(BoundedDeletion, ModelAdmin):  # type: ignore[misc]
+    form = SecretForm
+    list_filter = ("kind",)
+    search_fields = ("name", "description")
+    search_help_text = _("Name or description")
+    list_per_page = 25
+    warn_unsaved_form = True
+    readonly_fields = ("state", "used_by", "entered_by")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        found: QuerySet[Any] = super().get_queryset(request).annotate(entries=Count("entered"))
+        return found
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        # Settings of tools refer to the name, and the values that were entered belong to name and kind.
+        return self.readonly_fields if obj is None else ("name", "kind", *self.readonly_fields)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        if obj is None:
+            return ("name", "kind", "description", "new_value")
+        if obj.kind == Secret.Kind.PERSONAL:
+            return ("name", "kind", "description", "entered_by", "used_by")
+        value = ("new_value",) if self.has_change_permission(request, obj) else ()
+        return ("name", "kind", "description", *value, "state", "used_by")
+
+    @method_decorator(sensitive_post_parameters("new_value"))
+    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        with transaction.atomic():
+            response: HttpResponse = super().changeform_view(request, *args, **kwargs)
+        return response
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """A secret that something uses is kept: its page says what to change first."""
+        deleted, counts, needed, protected = super().get_deleted_objects(objs, request)
+        uses = resolve.uses()
+        kept = [
+            gettext("%(what)s uses the secret %(name)s") % {"what": what, "name": secret.name}
+            for secret in objs
+            for what in uses.get(secret.name, [])
+        ]
+        return deleted, counts, needed, [*protected, *kept]
+
+    @display(description=_("kind"), ordering="kind", label={"shared": "info", "personal": "success"})  # type: ignore[untyped-decorator]
+    def sort(self, row: Secret) -> tuple[str, str]:
+        # The words of the form say what each means; a list has room for one.
+        return row.kind, gettext("shared") if row.kind == Secret.Kind.SHARED else gettext("personal")
+
+    @admin.display(description=_("value"))
+    def state(self, row: Any) -> str:
+        if row.kind == Secret.Kind.PERSONAL:
+            return str(ngettext("entered by %d user", "entered by %d users", row.entries) % row.entries)
+        return gettext("set") if row.value else gettext("missing")
+
+    def get_list_display(self, request: HttpRequest) -> tuple[Any, ...]:
+        uses = resolve.uses()  # once for all rows
+
+        @admin.display(description=_("used by"))
+        def used_by(row: Secret) -> str:
+            return some(uses.get(row.name, []), 3) or gettext("nothing")
+
+        return ("name", "sort", "state", used_by, "changed_at")
+
+    @admin.display(description=_("used by"))
+    def used_by(self, row: Secret) -> str:
+        return some(resolve.uses().get(row.name, [])) or gettext("nothing")
+
+    @admin.display(description=_("entered by"))
+    def entered_by(self, row: Secret) -> str:
+        names = list(row.entered.values_list("user__username", flat=True).order_by("user__username"))
+        return some(names) or gettext("nobody")

@@ -1,0 +1,171 @@
+"""Upstream servers in the admin: how they are reached, how they are, what they offer, and what of it is imported.
+
+Whatever connects (testing included) runs what the settings say, so it needs the same permission as saving them, comes
+as a POST and is on record.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+from unfold.admin import ModelAdmin
+from unfold.decorators import display
+
+from audit.actions.cascade import BoundedDeletion
+from catalog.admin.forms import CatalogueForm
+from catalog.models import Tool, Upstream
+from catalog.models import validators as check
+from catalog.querysets import counted_by_origin
+from catalog.runners.upstream_mcp.failures import UpstreamError
+from catalog.upstreams import discovery
+
+
+class UpstreamForm(CatalogueForm):
+    class Meta:
+        model = Upstream
+        fields = "__all__"
+
+
+@admin.register(Upstream)
+class UpstreamAdmin(BoundedDeletion, ModelAdmin):  # type: ignore[misc]
+    form = UpstreamForm
+    list_per_page = 25
+    list_display = ("name", "transport", "where", "health", "last_seen", "waiting", "enabled")
+    list_filter = ("enabled", "transport")
+    search_fields = ("name", "url", "command")
+    autocomplete_fields = ("secrets_of",)
+    readonly_fields = ("tools", "state", "last_seen", "last_error", "revision", "server")
+    warn_unsaved_form = True
+    compressed_fields = True
+    fieldsets = (
+        (None, {"fields": ("name", ("enabled", "transport"), "tools")}),
+        (_("Over HTTP"), {"fields": ("url", "headers", "allowed_networks")}),
+        (_("Over stdio"), {"fields": ("command", "args", "env")}),
+        (_("Names of its tools"), {"fields": (("prefix", "separator"),)}),
+        (_("Comparison"), {"fields": (("timeout", "refresh_seconds"), "secrets_of")}),
+        (_("Health"), {"fields": ("state", "last_seen", "last_error", "revision", "server")}),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        quarantined = counted_by_origin(Tool.objects.filter(quarantined_since__isnull=False), "upstream:")
+        found: QuerySet[Any] = super().get_queryset(request).annotate(in_quarantine=quarantined)
+        return found
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        # One that is not saved yet has no health.
+        return self.fieldsets if obj is not None else self.fieldsets[:-1]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        # The settings of its tools refer to it by name.
+        return self.readonly_fields if obj is None else ("name", *self.readonly_fields)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        allowed: bool = super().has_change_permission(request, obj)
+        guarded = obj is not None and obj.transport == Upstream.Transport.STDIO
+        return allowed and (not guarded or check.may_use("command"))
+
+    def get_urls(self) -> list[URLPattern]:
+        urls: list[URLPattern] = super().get_urls()
+        page = self.admin_site.admin_view(self.tools_page)
+        return [path("<int:pk>/tools/", page, name="catalog_upstream_tools"), *urls]
+
+    @admin.display(description=_("where"))
+    def where(self, row: Upstream) -> str:
+        return str(row.url or row.command)
+
+    @display(  # type: ignore[untyped-decorator]
+        description=_("health"), label={"well": "success", "trouble": "danger", "unseen": "info"}
+    )
+    def health(self, row: Upstream) -> tuple[str, Any]:
+        if row.last_error:
+            return "trouble", _("in trouble")
+        return ("well", _("well")) if row.last_seen else ("unseen", _("not seen yet"))
+
+    @admin.display(description=_("health"))
+    def state(self, row: Upstream) -> str:
+        """The same in words alone: the page of one shows no badges."""
+        return str(self.health(row)[1])
+
+    @admin.display(description=_("in quarantine"))
+    def waiting(self, row: Any) -> int:
+        return int(row.in_quarantine)
+
+    @admin.display(description=_("its tools"))
+    def tools(self, row: Upstream) -> str:
+        if row._state.adding:
+            return gettext("Save it first.")
+        address = reverse("admin:catalog_upstream_tools", args=[row.pk])
+        return format_html('<a href="{}" class="underline">{}</a>', address, gettext("Test, list and import"))
+
+    def tools_page(self, request: HttpRequest, pk: int) -> HttpResponse:
+        upstream = Upstream.objects.filter(pk=pk).first()
+        if upstream is None:
+            raise Http404
+        if not self.has_change_permission(request, upstream):
+            raise PermissionDenied
+        found: list[discovery.Candidate] | None = None
+        if request.method == "POST":
+            action = request.POST.get("action", "")
+            try:
+                found = self._act(request, upstream, action)
+            except UpstreamError as error:
+                messages.error(request, error.in_words)
+            if found is None:
+                return redirect("admin:catalog_upstream_tools", pk)
+        title = gettext("Tools of %s") % upstream.name
+        context = {
+            **self.admin_site.each_context(request),
+            "title": title,
+            "content_title": title,
+            "upstream": upstream,
+            "found": found,
+            "imported": Tool.objects.filter(origin=upstream.origin),
+            "may_import": request.user.has_perm("catalog.add_tool"),
+        }
+        return TemplateResponse(request, "admin/catalog/upstream_tools.html", context)
+
+    def _act(self, request: HttpRequest, upstream: Upstream, action: str) -> list[discovery.Candidate] | None:
+        user_id = request.user.pk
+        match action:
+            case "test":
+                found = discovery.look(upstream, user_id, "tested")
+                messages.success(
+                    request,
+                    gettext("%(name)s answers: revision %(revision)s, %(number)d tools. %(server)s")
+                    % {
+                        "name": upstream.name,
+                        "revision": found.revision,
+                        "number": len(found.tools),
+                        "server": found.server,
+                    },
+                )
+            case "discover":
+                return discovery.candidates(upstream, discovery.look(upstream, user_id, "discovered"))
+            case "import":
+                if not request.user.has_perm("catalog.add_tool"):
+                    raise PermissionDenied
+                found = discovery.look(upstream, user_id, "discovered")
+                outcome = discovery.import_tools(upstream, found, request.POST.getlist("tool"))
+                if outcome.imported:
+                    messages.success(
+                        request, gettext("Imported: %s. Grant them to be seen.") % ", ".join(outcome.imported)
+                    )
+                for refusal in outcome.refused:
+                    messages.error(request, str(refusal))
+            case "refresh":
+                compared = discovery.compare(upstream, discovery.look(upstream, user_id, "compared"))
+                if compared.changed:
+                    messages.warning(request, gettext("In quarantine: %s.") % ", ".join(compared.changed))
+                else:
+                    messages.success(request, _("Every imported tool is as it was approved."))
+        return None

@@ -1,0 +1,1 @@
+"""The call pipeline: decide, limit, validate, log, run, log, answer."""

@@ -1,0 +1,93 @@
+"""Suggestions for the arguments of prompts and the variables of resource templates that are the caller's."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from audit.types import Caller
+from catalog import threads
+from catalog.calls.prepared import catalogue_now
+from catalog.errors import InvalidArguments, UnknownPrompt, UnknownResource
+from catalog.functions import registry
+from catalog.functions.results import clean_name
+from catalog.functions.signatures import Kind
+from catalog.language import in_english
+from catalog.policy import visibility
+
+log = logging.getLogger(__name__)
+
+MAX_VALUES = 100
+"""The protocol's own bound."""
+SECONDS = 5.0
+Source = Callable[..., Any] | Sequence[str]
+
+
+@in_english
+async def complete(
+    caller: Caller, ref: dict[str, Any], argument: dict[str, Any], context: dict[str, Any]
+) -> tuple[list[str], int | None, bool]:
+    """(values, total, has more) for an argument of a prompt or a variable of a resource template that is the caller's.
+
+    Raises UnknownPrompt, UnknownResource, InvalidArguments.
+    """
+    await catalogue_now()
+    name, typed = argument.get("name"), argument.get("value")
+    if not isinstance(name, str) or not isinstance(typed, str):
+        raise InvalidArguments("argument: must have a name and a value, both text.")
+    earlier = context.get("arguments")
+    earlier = earlier if isinstance(earlier, dict) else {}
+    source = _source(caller, ref, name)
+    values = await _values(source, typed[:1000], earlier)
+    return values[:MAX_VALUES], len(values), len(values) > MAX_VALUES
+
+
+def _source(caller: Caller, ref: Any, name: str) -> Source:
+    offered = visibility.for_credential(caller.credential)
+    kind = ref.get("type") if isinstance(ref, dict) else None
+    if kind == "ref/prompt" and isinstance(ref.get("name"), str):
+        prompt = offered.prompts.get(ref["name"])
+        if prompt is None:
+            raise UnknownPrompt(ref["name"])
+        for known in prompt[0].arguments:
+            if known["name"] == name:
+                return known.get("enum") or _of_function("prompt", prompt[0].function, name)
+        raise InvalidArguments(f"argument.name: the prompt has no argument {name[:100]!r}.")
+    if kind == "ref/resource" and isinstance(ref.get("uri"), str):
+        resource = offered.templates.get(ref["uri"]) or offered.resources.get(ref["uri"])
+        if resource is None:
+            raise UnknownResource(ref["uri"])
+        found = resource[0].completions.get(name)
+        return found or _of_function("resource", resource[0].function, name)
+    raise InvalidArguments("ref: must be a ref/prompt with a name or a ref/resource with a uri.")
+
+
+def _of_function(kind: Kind, function: str | None, name: str) -> Source:
+    if not function:
+        return ()
+    try:
+        return registry.lookup(kind, function).complete.get(name, ())
+    except LookupError:
+        return ()
+
+
+async def _values(source: Source, typed: str, earlier: dict[str, Any]) -> list[str]:
+    """Everything that fits what was typed: what begins with it first, then what contains it."""
+    if not callable(source):
+        wanted = typed.casefold()
+        found = [str(value) for value in source]
+        first = [value for value in found if value.casefold().startswith(wanted)]
+        return first + [value for value in found if wanted in value.casefold() and value not in first]
+    takes_earlier = len(inspect.signature(source).parameters) > 1
+    call = functools.partial(source, typed, earlier) if takes_earlier else functools.partial(source, typed)
+    try:
+        async with asyncio.timeout(SECONDS):
+            made = await (call() if inspect.iscoroutinefunction(source) else threads.tools().run(call))
+    except Exception:
+        log.warning("suggestions could not be made", exc_info=True)
+        return []
+    return [clean_name(str(value)) for value in made or ()]

@@ -1,0 +1,174 @@
+"""One run under its deadline: in the caller's own task, without a task, a timeout context or a thread of its own.
+
+How a run can end, from the exception it ended with: the outcome on record and what the caller hears.
+
+What prompts and resources share: the second write, and the answer to a run that failed.
+
+Neither has an `isError`: what a function says in a ToolError becomes the message of a JSON-RPC error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from audit import outcomes
+from audit.redaction import redactor
+from catalog.calls import recording
+from catalog.calls.recording import Begun, Ending
+from catalog.errors import InternalFailure, InvalidArguments, NeedsInput, ProtocolError, ToolError
+from catalog.functions.context import Context
+from catalog.functions.results import Produced, failure
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Outcome:
+    name: str
+    produced: Produced | None = None
+    """What to answer, unless `error` is raised."""
+    error: BaseException | None = None
+    error_class: str = ""
+    detail: str = ""
+
+
+def after_exception(error: BaseException, begun: Begun) -> Outcome:
+    """The outcome of a run that raised `error` by itself: neither its deadline nor a cancellation from outside."""
+    what = begun.intent.name
+    match error:
+        case NeedsInput():
+            error.call_id = begun.id
+            return Outcome(outcomes.INPUT_REQUIRED, error=error, detail=f"asked for {', '.join(error.requests)}"[:500])
+        case ToolError():
+            detail = error.on_record or str(error)
+            return Outcome(outcomes.TOOL_ERROR, failure(str(error)), None, type(error).__name__, detail)
+        case ProtocolError():
+            return Outcome(outcomes.TOOL_ERROR, None, error, "ProtocolError", f"{error.code}: {error.message}")
+        case InvalidArguments():
+            error.call_id = begun.id
+            return Outcome(outcomes.INVALID_ARGUMENTS, None, error, "InvalidArguments", error.message)
+        case asyncio.CancelledError():
+            log.warning("call %s of %s ended itself by a cancellation", begun.id, what, exc_info=error)
+        case InternalFailure():
+            return internal(begun, "InternalFailure")
+        case Exception() | SystemExit():
+            log.error("call %s of %s failed", begun.id, what, exc_info=error)
+        case _:
+            raise error
+    sentence = f"It failed unexpectedly. What happened is in the hub's log under call {begun.id}."
+    return Outcome(outcomes.TOOL_ERROR, failure(sentence), None, type(error).__name__, "failed unexpectedly")
+
+
+def internal(begun: Begun, error_class: str) -> Outcome:
+    """Our own fault, already logged."""
+    return Outcome(outcomes.TOOL_ERROR, None, InternalFailure(begun.id), error_class, "an error of the hub itself")
+
+
+def timed_out(begun: Begun, seconds: float) -> Outcome:
+    sentence = (
+        f"It did not finish within {seconds:g} s and was stopped (call {begun.id}). "
+        "Try again with less to do, or ask an administrator for more time."
+    )
+    return Outcome(outcomes.TIMEOUT, failure(sentence), None, "", f"stopped after {seconds:g} s")
+
+
+def cancelled(reason: str) -> Outcome:
+    error = asyncio.CancelledError(reason) if reason else asyncio.CancelledError()
+    return Outcome(outcomes.CANCELLED, None, error, "", reason or "cancelled")
+
+
+tasks: dict[UUID, asyncio.Task[object]] = {}
+"""What runs in this process, by the id of its call: where a cancellation that names a call finds it."""
+TIME_IS_UP = "the deadline"
+AGAIN_SECONDS = 1.0
+"""A function that swallows its cancellation is cancelled again this often."""
+
+
+class Deadline:
+    """Cancels the current task when the time is up. It stands still while a person is asked."""
+
+    __slots__ = ("_before", "_handle", "_left", "_loop", "_paused", "deadline", "fired", "seconds", "task")
+
+    def __init__(self, seconds: float) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - a coroutine always runs in a task
+        self.seconds, self.task, self._before = seconds, task, task.cancelling()
+        self._loop = asyncio.get_running_loop()
+        self.fired = 0
+        self._paused = 0
+        self._left = 0.0
+        self.deadline = time.monotonic() + seconds
+        self._handle = self._loop.call_later(seconds, self._fire)
+
+    def _fire(self) -> None:
+        self.fired += 1
+        self._handle = self._loop.call_later(AGAIN_SECONDS, self._fire)
+        self.task.cancel(TIME_IS_UP)
+
+    def pause(self) -> None:
+        self._paused += 1
+        if self._paused == 1 and not self.fired:
+            self._left = max(0.0, self.deadline - time.monotonic())
+            self._handle.cancel()
+
+    def resume(self) -> None:
+        self._paused -= 1
+        if self._paused == 0 and not self.fired:
+            self.deadline = time.monotonic() + self._left
+            self._handle = self._loop.call_later(self._left, self._fire)
+
+    def close(self) -> bool:
+        """Stop the clock. Whether somebody else cancelled the task meanwhile."""
+        self._handle.cancel()
+        for _ in range(self.fired):
+            self.task.uncancel()
+        return self.task.cancelling() > self._before
+
+
+async def perform(begun: Begun, clock: Deadline, context: Context, work: Awaitable[Produced]) -> Outcome:
+    """Await `work`. Every way it can end becomes an Outcome."""
+    tasks[begun.id] = clock.task
+    try:
+        produced = await work
+    except BaseException as error:  # noqa: BLE001 - the boundary between a tool and the hub; after_exception logs
+        foreign = clock.close()
+        if not foreign and not clock.fired:
+            return after_exception(error, begun)
+        context.cancelled.set()
+        if clock.fired and not foreign:
+            return timed_out(begun, clock.seconds)
+        reason = str(error.args[0]) if isinstance(error, asyncio.CancelledError) and error.args else ""
+        return cancelled("" if reason == TIME_IS_UP else reason)
+    finally:
+        tasks.pop(begun.id, None)
+    if clock.close():
+        return cancelled("")
+    if clock.fired:
+        return timed_out(begun, clock.seconds)
+    return Outcome(outcomes.TOOL_ERROR if produced.is_error else outcomes.OK, produced)
+
+
+FUNCTION_SECONDS = 30.0
+"""How long a function behind a prompt or a resource may take."""
+INTERNAL_ERROR = -32603
+_redactor = redactor.redactor(None)
+
+
+async def answer(call: Begun, outcome: Outcome, member: str) -> list[dict[str, Any]]:
+    """Record how it ended; the messages or contents, or the error that the caller gets."""
+    ending = Ending(outcome.name, outcome.error_class, recording.masked(outcome.detail, []))
+    produced = outcome.produced
+    if produced is None:
+        await recording.finish(call, ending)
+        assert outcome.error is not None  # noqa: S101 - an outcome has one or the other
+        raise outcome.error
+    await recording.finish_with(call, ending, _redactor, {member: produced.content}, [], produced.size)
+    if produced.is_error:
+        raise ProtocolError(INTERNAL_ERROR, produced.content[0]["text"], {"callId": str(call.id)})
+    return produced.content

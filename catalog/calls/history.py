@@ -1,0 +1,64 @@
+"""What an offer was at a moment in the past, out of its history: the record shows it beside a call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any
+
+from audit.hooks import Definition
+from catalog.calls import recording
+from catalog.models import Prompt, Resource, Tool, Upstream
+from catalog.policy import loader
+from catalog.policy.definitions import EMPTY, Item
+
+VERSIONS = 20
+"""So many versions before the call are compared with the recorded hash."""
+_KINDS: dict[str, tuple[Any, Callable[[dict[str, Any], frozenset[int]], Item]]] = {
+    recording.TOOL: (Tool, loader.tool),
+    recording.PROMPT: (Prompt, loader.prompt),
+    recording.RESOURCE: (Resource, loader.resource),
+}
+
+
+def definition_at(method: str, target_id: int, digest: str, moment: datetime) -> Definition | None:
+    """What clients were shown, and only that: settings of runners are for those who keep the catalogue.
+
+    The version whose hash was recorded, or else the newest one before the call; None when history knows neither.
+    """
+    if method not in _KINDS:
+        return None
+    model, build = _KINDS[method]
+    newest: Definition | None = None
+    for row in _versions(model, target_id, moment):
+        try:
+            item = build({**row, "quarantined_since": None}, EMPTY)
+        except (KeyError, TypeError, ValueError):
+            continue  # a version from before a column had this shape
+        exact = digest in _hashes(item, row)
+        text = json.dumps(item.wire, indent=2, ensure_ascii=False)
+        found = Definition(text, row["history_date"], row["history_user__username"] or "", exact)
+        if exact:
+            return found
+        newest = newest or found
+    return newest
+
+
+def _versions(model: Any, target_id: int, moment: datetime) -> Iterator[dict[str, Any]]:
+    """The newest first, and alone at first: it nearly always is the one."""
+    rows = model.history.filter(id=target_id, history_date__lte=moment).exclude(history_type="-")
+    columns = [field.attname for field in model.history.model._meta.concrete_fields]
+    rows = rows.order_by("-history_date", "-history_id").values(*columns, "history_user__username")
+    yield from rows[:1]
+    yield from rows[1:VERSIONS]
+
+
+def _hashes(item: Item, row: dict[str, Any]) -> set[str]:
+    """What the record may have called it: a tool of another server is also known by how that server is reached."""
+    found = {item.hash}
+    if row.get("runner") == loader.UPSTREAM:
+        upstream = Upstream.objects.filter(name=str(row["settings"].get("upstream"))).first()
+        if upstream is not None:
+            found.add(loader.digest([item.hash, upstream.reached_by()]))
+    return found

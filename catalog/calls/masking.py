@@ -1,0 +1,104 @@
+"""A tool that uses secrets must not hand them on: they are hidden in what its caller gets, in every spelling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from audit import outcomes
+from audit.redaction import redactor
+from catalog.calls.execution import Outcome
+from catalog.errors import NeedsInput, ProtocolError
+from catalog.functions.channel import Channel, Question
+from catalog.functions.results import Produced, failure
+
+WITHHELD = "The tool's answer held a secret inside of binary data, so it was withheld."
+_BINARY = ("data", "blob")
+
+
+class Veiled:
+    """A channel to the client through which no secret passes."""
+
+    __slots__ = ("_channel", "_values")
+
+    def __init__(self, channel: Channel, secrets: Mapping[str, str]) -> None:
+        self._channel = channel
+        self._values = tuple(secrets.values())
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        return self._channel.capabilities
+
+    @property
+    def request_id(self) -> str:
+        return self._channel.request_id
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        await self._channel.progress(progress, total, message and redactor.veil(self._values, message))
+
+    async def log(self, level: str, data: Any, logger: str | None) -> None:
+        await self._channel.log(level, _plain(self._values, data), logger)
+
+    async def ask(self, requests: Mapping[str, Question]) -> dict[str, dict[str, Any]]:
+        veiled = {key: (method, _plain(self._values, params)) for key, (method, params) in requests.items()}
+        return await self._channel.ask(veiled)
+
+    def close_stream(self) -> None:
+        self._channel.close_stream()
+
+
+def veil(produced: Produced, secrets: Mapping[str, str]) -> None:
+    """Hide the values in a result that is about to be measured, recorded and sent."""
+    values = tuple(secrets.values())
+    for block in produced.content:
+        inner = block.get("resource", block)
+        for member in _BINARY:
+            data = inner.get(member)
+            if isinstance(data, str) and redactor.veil(values, data) != data:
+                withheld = failure(WITHHELD)
+                produced.content, produced.structured = withheld.content, None
+                produced.is_error, produced.size = True, withheld.size
+                return
+    produced.content = [_block(values, block) for block in produced.content]
+    if produced.structured is not None:
+        produced.structured = _plain(values, produced.structured)
+    if produced.meta:
+        produced.meta = _plain(values, produced.meta)
+
+
+def veil_outcome(outcome: Outcome, secrets: Mapping[str, str]) -> None:
+    """Hide the values in the sentences of a run that failed."""
+    if outcome.name == outcomes.OK:
+        return
+    if outcome.produced is not None:
+        veil(outcome.produced, secrets)
+    values = tuple(secrets.values())
+    if isinstance(outcome.error, ProtocolError):
+        error = outcome.error
+        outcome.error = ProtocolError(error.code, redactor.veil(values, error.message), _plain(values, error.data))
+    elif isinstance(outcome.error, NeedsInput):
+        asked = outcome.error
+        asked.requests = {key: (method, _plain(values, params)) for key, (method, params) in asked.requests.items()}
+
+
+def _block(values: Sequence[str], block: dict[str, Any]) -> dict[str, Any]:
+    return {name: inner if name in _BINARY else _inner(values, name, inner) for name, inner in block.items()}
+
+
+def _inner(values: Sequence[str], name: str, inner: Any) -> Any:
+    if name == "resource" and isinstance(inner, dict):
+        return _block(values, inner)
+    return _plain(values, inner)
+
+
+def _plain(values: Sequence[str], value: Any) -> Any:
+    """The same JSON value without them, in names of members too."""
+    if isinstance(value, str):
+        return redactor.veil(values, value)
+    if isinstance(value, dict):
+        return {redactor.veil(values, str(name)): _plain(values, inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(values, inner) for inner in value]
+    if type(value) in (int, float) and str(value) in values:
+        return redactor.VEIL
+    return value

@@ -1,0 +1,139 @@
+"""What the door keeps ready for each tool: the compiled check of its arguments, its redactors, what runs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from django.db import DatabaseError, InterfaceError
+
+from audit.redaction import redactor
+from catalog.calls import masking, recording, truncation
+from catalog.errors import RecordUnavailable, ToolError
+from catalog.functions import registry as functions
+from catalog.functions.context import Context
+from catalog.functions.results import BadResult, Produced, produce, size_of
+from catalog.policy import snapshot
+from catalog.policy.definitions import Snapshot, ToolDefinition
+from catalog.runners import registry, secret_refs
+from catalog.schemas import defaults, validator
+
+log = logging.getLogger(__name__)
+
+
+async def catalogue_now() -> Snapshot:
+    try:
+        return await snapshot.ensure()
+    except (DatabaseError, InterfaceError):
+        log.warning("the catalogue cannot be read", exc_info=True)
+        raise RecordUnavailable("the catalogue cannot be read now") from None
+
+
+class Gate:
+    """One tool, ready to be called."""
+
+    __slots__ = (
+        "_check",
+        "_check_output",
+        "_redactor",
+        "arguments_text",
+        "asks_before_task",
+        "demanding",
+        "result_redactor",
+        "run",
+        "secret_names",
+        "tool",
+    )
+
+    def __init__(self, tool: ToolDefinition) -> None:
+        self.tool = tool
+        self._check = validator.validator(tool.hash, tool.input_schema)
+        self._check_output = None
+        if tool.output_schema is not None:
+            self._check_output = validator.validator(f"{tool.hash}:result", tool.output_schema)
+        self._redactor = redactor.redactor(tool.input_schema, tool.record_bodies)
+        self.arguments_text = self._redactor.text
+        self.result_redactor = redactor.result_redactor(tool.output_schema, tool.record_bodies)
+        self.run, self.secret_names = _runner(tool)
+        if tool.fill_defaults and (fill := defaults.compile_fill(tool.input_schema)) is not None:
+            self.run = _filling(self.run, fill)
+        self.asks_before_task = _asks_before_task(tool)
+        self.demanding = bool(tool.requires_capabilities) or tool.task_support == "required"
+
+    async def problem(self, arguments: Any) -> str | None:
+        """What is wrong with the arguments: a sentence that names the field and what was expected."""
+        limit = self.tool.max_argument_bytes
+        size = size_of(arguments, limit)
+        if size > limit:
+            return f"The arguments are larger than {limit} bytes."
+        return await validator.problem(self._check, arguments, size)
+
+    def bounded_text(self, arguments: Any, hidden: list[str] | None = None) -> str:
+        """The arguments of an attempt that is turned away, for the record."""
+        return recording.unknown_arguments(arguments, self._redactor, hidden)
+
+    async def work(self, arguments: dict[str, Any], context: Context) -> Produced:
+        """Run the tool and make its result one that can be sent."""
+        value = await self.run(arguments, context)
+        if context._held is not None:
+            await context.flush()
+        check = self._check_output
+        produced = produce(value, check is not None)
+        if check is not None and not produced.is_error:
+            await self._hold_to_schema(check, produced)
+        if context.secrets:
+            masking.veil(produced, context.secrets)
+        if produced.size > self.tool.max_result_bytes:
+            return await truncation.fit(produced, self.tool, context)
+        return produced
+
+    async def _hold_to_schema(self, check: validator.Check, produced: Produced) -> None:
+        problem = await validator.problem(check, produced.structured, produced.size, validator.RESULT_SECONDS)
+        if problem is not None:
+            raise BadResult(f"The tool's result does not fit its output schema: {problem}")
+
+
+Run = Callable[[dict[str, Any], Context], Awaitable[Any]]
+
+
+def _runner(tool: ToolDefinition) -> tuple[Run, frozenset[str]]:
+    """What runs, and the names of the secrets that it needs for it."""
+    try:
+        settings = registry.parse_settings(tool.runner, tool.settings)
+        return registry.runner(tool.runner).prepare(settings), secret_refs.names(settings)
+    except (LookupError, ValueError) as error:
+        log.warning("the tool %s is not set up: %s", tool.name, error)
+
+    async def unavailable(arguments: dict[str, Any], context: Context) -> Any:
+        raise ToolError("This tool is not set up correctly. Ask an administrator to look at its settings.")
+
+    return unavailable, frozenset()
+
+
+def _filling(run: Run, fill: defaults.Fill) -> Run:
+    """Only a tool whose schema has defaults pays for them."""
+
+    def filled(arguments: dict[str, Any], context: Context) -> Awaitable[Any]:
+        return run(fill(arguments), context)
+
+    return filled
+
+
+def _asks_before_task(tool: ToolDefinition) -> bool:
+    if tool.runner != "python_function" or tool.task_support == "forbidden":
+        return False
+    try:
+        return functions.lookup("tool", str(tool.settings.get("function", ""))).asks_before_task
+    except LookupError:
+        return False
+
+
+_gates: dict[int, Gate] = {}
+
+
+def gate_of(tool: ToolDefinition) -> Gate:
+    gate = _gates.get(tool.id)
+    if gate is None or gate.tool is not tool:
+        gate = _gates[tool.id] = Gate(tool)
+    return gate

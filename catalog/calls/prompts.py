@@ -1,0 +1,116 @@
+"""The door for prompts: decide, check the arguments, record, fill the template or call the function, record, answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from audit import outcomes
+from audit.redaction import redactor
+from audit.types import Caller
+from catalog.calls import recording
+from catalog.calls.execution import FUNCTION_SECONDS, Deadline, answer, perform
+from catalog.calls.prepared import catalogue_now
+from catalog.calls.recording import Intent
+from catalog.errors import InvalidArguments, ToolError, UnknownPrompt
+from catalog.functions import registry
+from catalog.functions.channel import Channel
+from catalog.functions.content import BLOCKS, Message
+from catalog.functions.context import Context
+from catalog.functions.invoke import invoke
+from catalog.functions.results import BadResult, Produced, PromptResult, block, size_of, size_of_block
+from catalog.language import in_english
+from catalog.policy import visibility
+from catalog.policy.definitions import PromptDefinition, fill
+
+MAX_ARGUMENT_BYTES = 262_144
+_redactor = redactor.redactor(None)
+
+
+@in_english
+async def get_prompt(caller: Caller, name: str, arguments: dict[str, Any], channel: Channel) -> PromptResult:
+    """Raises UnknownPrompt, InvalidArguments, RecordUnavailable, NeedsInput, ProtocolError, InternalFailure."""
+    catalogue = await catalogue_now()
+    text = recording.unknown_arguments(arguments)
+    seen = visibility.for_credential(caller.credential).prompts.get(name)
+    if seen is None:
+        prompt = catalogue.prompts.get(name)
+        rule = "" if prompt is None else visibility.decide(caller.credential, prompt).rule
+        what = recording.intent(caller, recording.PROMPT, name, text, channel.request_id, prompt, rule)
+        refused = outcomes.UNKNOWN_TOOL if prompt is None else outcomes.REFUSED
+        await recording.refuse(what, refused, rule or "there is no such prompt")
+        raise UnknownPrompt(name)
+    prompt, rule = seen
+    what = Intent(caller, recording.PROMPT, name, prompt.id, prompt.hash, rule, text, channel.request_id)
+    problem = _problem(prompt, arguments)
+    if problem is not None:
+        number = await recording.refuse(what, outcomes.INVALID_ARGUMENTS, problem, "InvalidArguments")
+        raise InvalidArguments(problem, number)
+    call = await recording.begin(what, None)
+    clock = Deadline(FUNCTION_SECONDS)
+    context = Context(caller, channel, name, call.id, clock)
+    outcome = await perform(call, clock, context, _make(prompt, arguments, context))
+    messages = await answer(call, outcome, "messages")
+    return PromptResult(prompt.description, messages, call.id)
+
+
+def _problem(prompt: PromptDefinition, arguments: Any) -> str | None:
+    if not isinstance(arguments, dict):
+        return "arguments: must be an object."
+    if size_of(arguments, MAX_ARGUMENT_BYTES) > MAX_ARGUMENT_BYTES:
+        return f"The arguments are larger than {MAX_ARGUMENT_BYTES} bytes."
+    known = {argument["name"]: argument for argument in prompt.arguments}
+    for name, value in arguments.items():
+        if name not in known:
+            return f"{name[:100]}: there is no such argument."
+        if not isinstance(value, str):
+            return f"{name}: must be text."
+        choices = known[name].get("enum")
+        if choices and value not in choices:
+            return f"{name}: must be one of {', '.join(map(str, choices))[:500]}."
+    for name, argument in known.items():
+        if argument.get("required") and name not in arguments:
+            return f"{name}: is required."
+    return None
+
+
+async def _make(prompt: PromptDefinition, arguments: dict[str, str], context: Context) -> Produced:
+    if prompt.function is None:
+        values = {argument["name"]: arguments.get(argument["name"], "") for argument in prompt.arguments}
+        messages = [_filled(message, values) for message in prompt.messages]
+        return _produced(messages)
+    try:
+        function = registry.lookup("prompt", prompt.function)
+    except LookupError:
+        raise ToolError("This prompt is not set up correctly. Ask an administrator to look at it.") from None
+    return _produced(_messages(await invoke(function, arguments, context)))
+
+
+def _filled(message: dict[str, Any], values: dict[str, str]) -> dict[str, Any]:
+    """A template message with every text in it filled; what a value holds is never filled again."""
+
+    def inner(value: Any) -> Any:
+        if isinstance(value, str):
+            return fill(value, values)
+        if isinstance(value, dict):
+            return {key: item if key in {"data", "blob", "type"} else inner(item) for key, item in value.items()}
+        return [inner(item) for item in value] if isinstance(value, list) else value
+
+    return {"role": message["role"], "content": block(inner(message["content"]))}
+
+
+def _messages(value: Any) -> list[dict[str, Any]]:
+    """What a function may return: text, a block, a message, or a list of them."""
+    found = []
+    for item in value if isinstance(value, list | tuple) else [value]:
+        if isinstance(item, (str, *BLOCKS)):
+            item = {"role": "user", "content": item}
+        elif isinstance(item, Message):
+            item = item.wire()
+        if not isinstance(item, dict) or item.get("role") not in {"user", "assistant"} or "content" not in item:
+            raise BadResult("The prompt returned something that is not a message.")
+        found.append({"role": item["role"], "content": block(item["content"])})
+    return found
+
+
+def _produced(messages: list[dict[str, Any]]) -> Produced:
+    return Produced(messages, size=sum(size_of_block(message["content"]) for message in messages))

@@ -1,0 +1,109 @@
+"""The record as the door writes it: what is kept of a result, and one error when it cannot be written."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from audit import outcomes, recorder
+from audit.recorder import Begun, CannotRecord, Ending, Intent
+from audit.redaction import redactor as redaction
+from audit.types import Caller
+from catalog import threads
+from catalog.errors import InternalFailure, RecordUnavailable
+from catalog.functions.results import size_of
+from catalog.policy.definitions import Item
+
+log = logging.getLogger(__name__)
+
+KEPT_CHARACTERS = 65_536
+"""How much of a result the record keeps; its full length and SHA-256 always are."""
+HEAVY_CHARACTERS = 262_144
+"""Above this a result is written and hashed off the event loop."""
+
+TOOL, PROMPT, RESOURCE = "tools/call", "prompts/get", "resources/read"
+_unknown = redaction.redactor(None)
+
+
+def intent(
+    caller: Caller, method: str, name: str, arguments: str, request_id: str, item: Item | None = None, rule: str = ""
+) -> Intent:
+    if item is None:
+        return Intent(caller, method, name[:1000], None, "", rule, arguments, request_id)
+    return Intent(caller, method, name, item.id, item.hash, rule, arguments, request_id)
+
+
+def unknown_arguments(arguments: Any, redactor: redaction.Redactor = _unknown, hidden: list[str] | None = None) -> str:
+    """The arguments of an attempt that was turned away; too large ones are not kept."""
+    if size_of(arguments, KEPT_CHARACTERS) > KEPT_CHARACTERS:
+        return redaction.canonical({"$redacted": "too large to record"})
+    return redactor.text(arguments, hidden)
+
+
+def masked(detail: str, secrets: list[str]) -> str:
+    """`detail` without secrets, at a bounded length; masked before it is cut, since half a secret is not found."""
+    return redaction.detail(detail[:20_000], secrets)[:2000] if detail else ""
+
+
+async def begin(what: Intent, call_id: UUID | None) -> Begun:
+    try:
+        return await recorder.begin(what, call_id)
+    except CannotRecord as error:
+        raise RecordUnavailable(error.reason) from None
+
+
+async def refuse(
+    what: Intent, outcome: str, detail: str = "", error_class: str = "", secrets: Sequence[str] = ()
+) -> UUID:
+    # Masked before it is cut: half a secret would not be found any more.
+    detail = redaction.detail(detail[:20_000], secrets)[:2000]
+    try:
+        return await recorder.refuse(what, Ending(outcome, error_class, detail))
+    except CannotRecord as error:
+        raise RecordUnavailable(error.reason) from None
+
+
+async def finish(begun: Begun, ending: Ending) -> None:
+    """Durable when this returns. The write is queued before anything is awaited: a cancelled caller loses nothing."""
+    try:
+        await recorder.finish(begun, ending)
+    except asyncio.CancelledError:
+        raise
+    except Exception:
+        log.exception("the end of call %s could not be recorded", begun.id)
+        raise InternalFailure(begun.id) from None
+
+
+def keep(ending: Ending, redactor: redaction.Redactor, result: dict[str, Any], secrets: list[str]) -> None:
+    """Put `result` into `ending`: redacted, capped, with the length and digest of the whole redacted text."""
+    text = redactor.text(result, extra=secrets)
+    data = text.encode()
+    ending.result_bytes = len(data)
+    ending.result_sha256 = hashlib.sha256(data).hexdigest()
+    ending.result = text if len(text) <= KEPT_CHARACTERS else text[:KEPT_CHARACTERS]
+
+
+async def finish_with(
+    begun: Begun, ending: Ending, redactor: redaction.Redactor, result: dict[str, Any], secrets: list[str], size: int
+) -> None:
+    """`keep`, then `finish`: whatever happens in between, the call gets its end."""
+    if size <= HEAVY_CHARACTERS:
+        keep(ending, redactor, result, secrets)
+        return await finish(begun, ending)
+    kept = replace(ending)
+    try:
+        await threads.checking().run(lambda: keep(kept, redactor, result, secrets))
+    except threads.Busy:
+        kept = ending  # its outcome stands, only its text is missing
+    except BaseException:
+        recorder.finish(begun, ending)
+        raise
+    return await finish(begun, kept)
+
+
+__all__ = ["Begun", "Ending", "Intent", "begin", "finish", "finish_with", "intent", "outcomes", "refuse"]

@@ -1,0 +1,135 @@
+"""The door for resources: decide, record, read the row, call the function or fetch a stored result, record, answer."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from audit import outcomes
+from audit.redaction import redactor
+from audit.types import Caller
+from catalog.calls import recording, stored_results
+from catalog.calls.execution import FUNCTION_SECONDS, Deadline, answer, perform
+from catalog.calls.prepared import catalogue_now
+from catalog.calls.recording import Begun, Intent
+from catalog.errors import ToolError, UnknownResource
+from catalog.functions import registry
+from catalog.functions.channel import Channel
+from catalog.functions.content import EmbeddedResource
+from catalog.functions.context import Context
+from catalog.functions.invoke import invoke
+from catalog.functions.results import BadResult, Produced, ResourceResult, plain, resource_content
+from catalog.language import in_english
+from catalog.policy import visibility
+from catalog.policy.definitions import ResourceDefinition, Snapshot
+from toolhub.wire import uritemplate
+
+MAX_URI = 8192
+MAX_CHARACTERS = 33_554_432
+Make = Callable[[Context], Coroutine[Any, Any, Produced]]
+
+
+@in_english
+async def read_resource(caller: Caller, uri: str, channel: Channel) -> ResourceResult:
+    """Raises UnknownResource, InvalidArguments, RecordUnavailable, NeedsInput, ProtocolError, InternalFailure."""
+    catalogue = await catalogue_now()
+    name = redactor.detail(uri[:1000])
+    if uri.startswith(stored_results.PREFIX):
+        what = Intent(caller, recording.RESOURCE, name, None, "", "the caller's own result", "{}", channel.request_id)
+        kept = await stored_results.get(caller.user_id, uri)
+        if kept is None:
+            await recording.refuse(what, outcomes.UNKNOWN_TOOL, "no such result, another user's, or expired")
+            raise UnknownResource(uri)
+        return await _read(what, channel, functools.partial(_stored, kept))
+    seen = _visible(caller, uri)
+    if seen is None:
+        resource = _anywhere(catalogue, uri)
+        rule = "" if resource is None else visibility.decide(caller.credential, resource).rule
+        what = recording.intent(caller, recording.RESOURCE, name, "{}", channel.request_id, resource, rule)
+        outcome = outcomes.UNKNOWN_TOOL if resource is None else outcomes.REFUSED
+        await recording.refuse(what, outcome, rule or "there is no such resource")
+        raise UnknownResource(uri)
+    resource, rule, values = seen
+    arguments = recording.unknown_arguments(values)
+    what = Intent(caller, recording.RESOURCE, name, resource.id, resource.hash, rule, arguments, channel.request_id)
+    return await _read(what, channel, functools.partial(_make, resource, uri, values))
+
+
+async def _read(what: Intent, channel: Channel, make: Make) -> ResourceResult:
+    call: Begun = await recording.begin(what, None)
+    clock = Deadline(FUNCTION_SECONDS)
+    context = Context(what.caller, channel, what.name, call.id, clock)
+    outcome = await perform(call, clock, context, make(context))
+    return ResourceResult(await answer(call, outcome, "contents"), call.id)
+
+
+def _visible(caller: Caller, uri: str) -> tuple[ResourceDefinition, str, dict[str, str]] | None:
+    """The resource or the first template that answers this address, the rule, the template's values."""
+    offered = visibility.for_credential(caller.credential)
+    found = offered.resources.get(uri)
+    if found is not None:
+        return found[0], found[1], {}
+    for template, rule in offered.templates.values():
+        values = parsed(template.uri).match(uri)
+        if values is not None:
+            return template, rule, values
+    return None
+
+
+def _anywhere(catalogue: Snapshot, uri: str) -> ResourceDefinition | None:
+    """The same among everything there is: only the record learns of it."""
+    found = catalogue.resources.get(uri)
+    if found is None:
+        found = next((item for item in catalogue.templates if parsed(item.uri).match(uri) is not None), None)
+    return found
+
+
+@functools.lru_cache(maxsize=2048)
+def parsed(template: str) -> uritemplate.Template:
+    try:
+        return uritemplate.parse(template)
+    except ValueError:
+        return uritemplate.Template(template, (), (template,))  # matches its own text only
+
+
+async def _stored(kept: stored_results.Stored, context: Context) -> Produced:
+    return _produced([kept.content()])
+
+
+async def _make(resource: ResourceDefinition, uri: str, values: dict[str, str], context: Context) -> Produced:
+    if resource.function is None:
+        content: dict[str, Any] = {"uri": uri}
+        if resource.mime_type:
+            content["mimeType"] = resource.mime_type
+        if resource.blob is not None:
+            return _produced([content | {"blob": resource.blob}])
+        return _produced([content | {"text": resource.text or ""}])
+    try:
+        function = registry.lookup("resource", resource.function)
+    except LookupError:
+        raise ToolError("This resource is not set up correctly. Ask an administrator to look at it.") from None
+    value = await invoke(function, values, context)
+    if value is None:
+        raise ToolError("There is nothing at this address.")
+    several = isinstance(value, list) and bool(value) and all(isinstance(item, EmbeddedResource) for item in value)
+    contents = [
+        _content(item, uri, resource.mime_type or function.mime_type) for item in (value if several else [value])
+    ]
+    return _produced(contents)
+
+
+def _content(value: Any, uri: str, mime_type: str) -> dict[str, Any]:
+    if isinstance(value, EmbeddedResource):
+        return resource_content(value.wire()["resource"])
+    if isinstance(value, bytes):
+        return resource_content(EmbeddedResource(uri, blob=value, mime_type=mime_type).wire()["resource"])
+    text = value if isinstance(value, str) else plain(value)[1]
+    return resource_content({"uri": uri, "mimeType": mime_type, "text": text})
+
+
+def _produced(contents: list[dict[str, Any]]) -> Produced:
+    size = sum(len(content.get("text") or content.get("blob") or "") + 64 for content in contents)
+    if size > MAX_CHARACTERS:
+        raise BadResult("The resource is too large to send.")
+    return Produced(contents, size=size)

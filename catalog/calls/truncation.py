@@ -1,0 +1,74 @@
+"""Results too large to send: kept for an hour behind an address that the answer names, or cut off visibly."""
+
+from __future__ import annotations
+
+import base64
+import logging
+from typing import Any
+
+from catalog.calls import stored_results
+from catalog.functions.content import ResourceLink
+from catalog.functions.context import Context
+from catalog.functions.results import Produced, dump, length, size_of_block
+from catalog.policy.definitions import ToolDefinition
+
+log = logging.getLogger(__name__)
+
+MAX_STORED_BYTES = 67_108_864
+PREVIEW_CHARACTERS = 2000
+
+
+async def fit(produced: Produced, tool: ToolDefinition, context: Context) -> Produced:
+    """`produced` within the tool's cap: its largest parts are moved out until the rest fits."""
+    limit = tool.max_result_bytes
+    is_error = produced.is_error
+    content = list(produced.content)
+    structured = produced.structured
+    size = sum(size_of_block(block) for block in content)
+    notes: list[dict[str, Any]] = []
+    if structured is not None:
+        text = dump(structured)
+        if size + length(text) > limit:
+            # The text block that repeats the structured result goes with it. A program that was promised structured
+            # content must not take what is left for it.
+            content = [block for block in content if block.get("text") != text]
+            notes += await _move(context, tool, {"type": "text", "text": text}, "application/json", limit)
+            structured, is_error = None, is_error or tool.output_schema is not None
+    size = sum(size_of_block(block) for block in content) + (0 if structured is None else length(dump(structured)))
+    for block in sorted(content, key=size_of_block, reverse=True):
+        if size <= limit:
+            break
+        size -= size_of_block(block)
+        content = [other for other in content if other is not block]
+        notes += await _move(context, tool, block, "", limit)
+    content = [*notes, *content]
+    return Produced(content, structured, is_error, produced.meta, sum(size_of_block(block) for block in content))
+
+
+async def _move(
+    context: Context, tool: ToolDefinition, block: dict[str, Any], mime_type: str, limit: int
+) -> list[dict[str, Any]]:
+    """What stands in the answer for a block that is too large."""
+    inner = block["resource"] if block["type"] == "resource" else block
+    text: str | None = inner.get("text")
+    encoded = inner.get("data") or inner.get("blob") or ""
+    mime_type = mime_type or inner.get("mimeType") or "text/plain"
+    body = base64.b64decode(encoded) if text is None else text.encode()
+    shown = min(PREVIEW_CHARACTERS, limit // 4)
+    preview = f" It begins with:\n{text[:shown]}" if text else ""
+    if len(body) <= MAX_STORED_BYTES:
+        try:
+            uri = await stored_results.put(
+                context.user_id, body, mime_type, is_text=text is not None, name=tool.name, call_id=context.call_id
+            )
+        except Exception:
+            log.warning("a large result of call %s could not be stored", context.call_id, exc_info=True)
+        else:
+            sentence = (
+                f"The result is {len(body)} bytes, too large to include. "
+                f"Read it at {uri} within {stored_results.KEEP_SECONDS // 60} minutes, or ask for less.{preview}"
+            )
+            link = ResourceLink(uri, f"{tool.name} result", mime_type=mime_type, size=len(body))
+            return [{"type": "text", "text": sentence}, link.wire()]
+    sentence = f"The result is {len(body)} bytes, too large to include, and was cut off. Ask for less.{preview}"
+    return [{"type": "text", "text": sentence}]

@@ -1,0 +1,7 @@
+"""The public API for authors of tools: decorators, the context of a call, and what a call can ask its client."""
+
+from __future__ import annotations
+
+from catalog.functions.registry import Context, Elicit, ElicitUrl, Roots, Sample, SyncContext, prompt, resource, tool
+
+__all__ = ["Context", "Elicit", "ElicitUrl", "Roots", "Sample", "SyncContext", "prompt", "resource", "tool"]

@@ -1,0 +1,318 @@
+"""What the door answers, and how a function's return value becomes it: content blocks that are safe to send.
+
+Everything leaves here as plain JSON data in the shape of the newest protocol revision: text without lone surrogates,
+base64 that decodes, names without control characters.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from catalog.errors import ToolError
+from catalog.functions import media
+from catalog.functions.content import BLOCKS, Result, Structured, Text
+from catalog.functions.sanitise import harmless, is_harmless, note
+
+dump = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+MIME_TYPE = re.compile(
+    r"[A-Za-z0-9!#$&^_.+-]{1,127}/[A-Za-z0-9!#$&^_.+-]{1,127}(?:\s*;\s*[A-Za-z0-9_.-]+=[^\x00-\x1f\x7f]{1,200})*"
+)
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20\x7f<>\"`{}\\^|]+")
+BINARY = frozenset({"data", "blob"})
+BLOCK_TYPES = frozenset({"text", "image", "audio", "resource", "resource_link"})
+
+
+@dataclass(slots=True)
+class ToolResult:
+    content: list[dict[str, Any]]
+    structured: Any | None
+    is_error: bool
+    meta: dict[str, Any] | None
+    call_id: UUID
+
+
+@dataclass(slots=True)
+class PromptResult:
+    description: str
+    messages: list[dict[str, Any]]
+    call_id: UUID
+
+
+@dataclass(slots=True)
+class ResourceResult:
+    contents: list[dict[str, Any]]
+    call_id: UUID
+
+
+@dataclass(slots=True)
+class Produced:
+    """A result before it is measured against the cap and recorded."""
+
+    content: list[dict[str, Any]]
+    structured: Any | None = None
+    is_error: bool = False
+    meta: dict[str, Any] | None = None
+    size: int = 0
+    """About how many bytes it takes on the wire."""
+
+
+class BadResult(ToolError):
+    """What a tool returned cannot be sent. The sentence goes to the caller, so it holds nothing of the value."""
+
+
+def produce(value: Any, structured: bool = False) -> Produced:
+    """The result for what a function returned; `structured` when its tool has an output schema."""
+    if type(value) is str and not structured:
+        return _text(value)
+    if isinstance(value, Produced):
+        return value
+    if isinstance(value, Result):
+        produced = _structured(value.structured, value.content or None) if value.structured is not None else None
+        produced = produced or _blocks(value.content)
+        produced.is_error = value.is_error
+        produced.meta = plain(value.meta)[0] if value.meta else None
+        return produced
+    if isinstance(value, Structured):
+        return _structured(value.value, value.content)
+    if isinstance(value, BLOCKS):
+        return _blocks((value,))
+    if isinstance(value, list | tuple) and any(isinstance(item, BLOCKS) for item in value):
+        return _blocks(value)
+    if value is None and not structured:
+        return Produced([])
+    if isinstance(value, bytes):
+        raise BadResult("The tool returned bytes: it must say what they are (Image, Audio or EmbeddedResource).")
+    if structured:
+        return _structured(value, None)
+    if type(value) is str:
+        return _text(value)
+    return _text(plain(value)[1])
+
+
+def failure(sentence: str, meta: dict[str, Any] | None = None) -> Produced:
+    """A result with `isError` and a sentence for the model."""
+    produced = _text(sentence)
+    produced.is_error, produced.meta = True, meta
+    return produced
+
+
+def _text(text: str) -> Produced:
+    text = clean_text(text)
+    if not is_harmless(text):
+        return _noted([{"type": "text", "text": text}], None)
+    return Produced([{"type": "text", "text": text}], size=length(text))
+
+
+def _noted(content: list[dict[str, Any]], structured: Any) -> Produced:
+    """A result with something in it that must not be sent as it is, with a note that says how much that was."""
+    total = 0
+
+    def clean(value: Any) -> Any:
+        nonlocal total
+        if isinstance(value, str):
+            value, changed = harmless(value)
+            total += changed
+            return value
+        if isinstance(value, dict):
+            return {clean(str(name)): inner if name in BINARY else clean(inner) for name, inner in value.items()}
+        return [clean(item) for item in value] if isinstance(value, list) else value
+
+    structured = clean(structured)
+    in_data, total = total, 0
+    content = [clean(block) for block in content]
+    if total or in_data:
+        # The text repeats the data, mostly: what is counted is what was changed, not how often it is shown.
+        content.append({"type": "text", "text": note(max(total, in_data))})
+    size = sum(size_of_block(item) for item in content) + (length(dump(structured)) if structured is not None else 0)
+    return Produced(content, structured, size=size)
+
+
+def length(text: str) -> int:
+    """In bytes as UTF-8."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def clean_text(text: str) -> str:
+    """`text` as it can be sent as UTF-8: a lone surrogate becomes U+FFFD."""
+    if text.isascii():
+        return text
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def clean_name(text: str) -> str:
+    """A name, title or address on one line, without control characters."""
+    return CONTROL.sub("", clean_text(text))[:2000]
+
+
+def plain(value: Any) -> tuple[Any, str]:
+    """(the value as plain JSON data, its text). Raises BadResult for what JSON cannot hold: cycles, NaN, objects."""
+    try:
+        try:
+            text = dump(value)
+        except TypeError:
+            value = to_jsonable_python(value)
+            text = dump(value)
+    except (ValueError, TypeError, RecursionError, PydanticSerializationError):
+        raise BadResult("The tool returned a value that cannot be written as JSON.") from None
+    cleaned = clean_text(text)
+    if cleaned is not text and cleaned != text:
+        return json.loads(cleaned), cleaned
+    return value, text
+
+
+def _structured(value: Any, content: Iterable[Any] | None) -> Produced:
+    try:
+        value = to_jsonable_python(value)  # tuples become lists, which is what a schema calls an array
+    except (ValueError, RecursionError, PydanticSerializationError):
+        raise BadResult("The tool returned a value that cannot be written as JSON.") from None
+    value, text = plain(value)
+    if _harmful_json(text):
+        cleaned = _noted([], value)
+        value, text = cleaned.structured, dump(cleaned.structured)
+        if content is None:
+            return Produced([{"type": "text", "text": text}, *cleaned.content], value, size=2 * length(text))
+    if content is None:
+        return Produced([{"type": "text", "text": text}], value, size=2 * length(text))
+    produced = _blocks(content)
+    produced.structured = value
+    produced.size += length(text)
+    return produced
+
+
+def _blocks(items: Iterable[Any]) -> Produced:
+    content = [block(item) for item in items]
+    if any(_harmful(item) for item in content):
+        return _noted(content, None)
+    return Produced(content, size=sum(size_of_block(item) for item in content))
+
+
+def _harmful(item: dict[str, Any]) -> bool:
+    if item["type"] == "text" and item.keys() <= {"type", "text"}:
+        return not is_harmless(item["text"])
+    return _harmful_json(dump({name: value for name, value in item.items() if name not in BINARY}))
+
+
+def _harmful_json(text: str) -> bool:
+    """Whether strings in this JSON text may hold what must not be sent: control characters are escaped in it."""
+    return "\\u00" in text or "\x7f" in text or not is_harmless(text)
+
+
+def block(item: Any) -> dict[str, Any]:
+    """One content block, from a helper, from text or from a dict in the shape of the protocol."""
+    if isinstance(item, str):
+        return {"type": "text", "text": clean_text(item)}
+    if isinstance(item, Text) and item.annotations is None:
+        return {"type": "text", "text": clean_text(item.text)}
+    if isinstance(item, BLOCKS):
+        item = item.wire()
+    if not isinstance(item, dict) or item.get("type") not in BLOCK_TYPES:
+        _, text = plain(item)
+        return {"type": "text", "text": text}
+    made: dict[str, Any] = plain(item)[0]
+    made = dict(made)
+    match made["type"]:
+        case "text":
+            made["text"] = str(made.get("text", ""))
+        case "image" | "audio":
+            made["data"] = _base64(made.get("data"))
+            made["mimeType"] = _mime_type(made.get("mimeType"), made["type"])
+            _hold_to_type(made)
+        case "resource":
+            made["resource"] = resource_content(made.get("resource"))
+        case "resource_link":
+            made |= {"uri": uri(made.get("uri")), "name": clean_name(str(made.get("name") or made.get("uri")))}
+            made |= {key: clean_name(str(made[key])) for key in ("title", "mimeType") if key in made}
+    return made
+
+
+def resource_content(value: Any) -> dict[str, Any]:
+    """{uri, mimeType?, text | blob} for `contents` of resources/read and for an embedded resource."""
+    if not isinstance(value, dict):
+        raise BadResult("The tool returned a resource without content.")
+    made: dict[str, Any] = {"uri": uri(value.get("uri"))}
+    if value.get("mimeType"):
+        made["mimeType"] = _mime_type(value["mimeType"], "")
+    if value.get("blob") is not None:
+        made["blob"] = _base64(value["blob"])
+    else:
+        made["text"] = clean_text(str(value.get("text") or ""))
+    if isinstance(value.get("_meta"), dict):
+        made["_meta"] = value["_meta"]
+    return made
+
+
+def uri(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > 8192 or not URI.fullmatch(value):
+        raise BadResult("The tool returned a resource whose address is not a URI.")
+    return clean_text(value)
+
+
+def _base64(value: Any) -> str:
+    """`value`, which must be base64 text that decodes."""
+    if not isinstance(value, str):
+        raise BadResult("The tool returned binary content that is not base64.")
+    try:
+        base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        raise BadResult("The tool returned binary content that is not valid base64.") from None
+    return value
+
+
+def _hold_to_type(made: dict[str, Any]) -> None:
+    """The bytes must be what the MIME type says, as far as that can be seen in them."""
+    data = base64.b64decode(made["data"][:64])
+    found, claimed = media.kind_of(data), made["mimeType"].partition(";")[0].strip().lower()
+    if (found or claimed in media.KINDS) and not media.fits(data, claimed):
+        what = f"are {found}" if found else "are not"
+        raise BadResult(f"The tool returned {made['type']} data that it calls {claimed}, and the bytes {what}.")
+
+
+def _mime_type(value: Any, family: str) -> str:
+    if not isinstance(value, str) or not MIME_TYPE.fullmatch(value) or (family and not value.startswith(f"{family}/")):
+        kind = f"an {family}" if family else "a resource"
+        raise BadResult(f"The tool returned {kind} whose MIME type is not one.")
+    return value
+
+
+def size_of_block(item: dict[str, Any]) -> int:
+    """About how many bytes a block takes."""
+    inner = item["resource"] if item["type"] == "resource" else item
+    return length(inner.get("text") or inner.get("data") or inner.get("blob") or "") + 64
+
+
+def size_of(value: Any, limit: int) -> int:
+    """About how many bytes `value` takes as JSON; stops counting above `limit`, so huge values cost little."""
+    total, stack = 0, [value]
+    while stack:
+        item = stack.pop()
+        kind = type(item)
+        if kind is str:
+            total += 2 + length(item)
+        elif kind is dict:
+            total += 2
+            for key, entry in item.items():
+                total += len(key) + 4
+                stack.append(entry)
+        elif kind is list:
+            total += 2 + len(item)
+            stack.extend(item)
+        else:
+            total += 4 if item is None or kind is bool else len(repr(item))
+        if total > limit:
+            break
+    return total

@@ -1,0 +1,295 @@
+"""Rules for what a tool, a resource or a prompt says about itself.
+
+Rules for grants and limits.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import importlib
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from django.core.exceptions import ValidationError
+from django.utils.translation import gettext_lazy as _
+
+from audit.actions import actor
+
+if TYPE_CHECKING:
+    from catalog.models import Grant, Limit, Prompt, Resource
+
+
+CAPABILITY = re.compile(r"[A-Za-z0-9_./-]{1,100}")
+ARGUMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
+VARIABLE = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.]{0,98}[A-Za-z0-9_])?")
+MIME = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*(\s*;\s*[A-Za-z0-9_-]+=[^\s;,]+)*")
+SIZES = re.compile(r"any|[1-9][0-9]{0,4}x[1-9][0-9]{0,4}")
+GUARDED = {"command": "catalog.use_command_runner"}
+"""Runners that need a permission of their own."""
+NOT_ALLOWED = _('Tools that run programs need the permission "Can save tools that run programs of the hub\'s machine".')
+MAX_BLOB = 16 * 1024 * 1024
+CONTENT_TYPES = frozenset({"text", "image", "audio", "resource", "resource_link"})
+
+
+def _refuse(sentence: Any, **said: object) -> None:
+    raise ValidationError(sentence, code="invalid", params=said or None)
+
+
+def icons(value: Any) -> None:
+    if not isinstance(value, list):
+        _refuse(_("Icons are a list."))
+    for number, icon in enumerate(value, 1):
+        if not isinstance(icon, dict) or not isinstance(icon.get("src"), str):
+            _refuse(_('Icon %(number)d needs a "src".'), number=number)
+        if urlsplit(icon["src"]).scheme not in {"https", "data"}:
+            _refuse(_('Icon %(number)d: "src" must start with https:// or data:.'), number=number)
+        unknown = set(icon) - {"src", "mimeType", "sizes", "theme"}
+        if unknown:
+            stray = _('Icon %(number)d: "%(member)s" is not a member of an icon.')
+            _refuse(stray, number=number, member=sorted(unknown)[0])
+        if not isinstance(icon.get("mimeType", ""), str):
+            _refuse(_('Icon %(number)d: "mimeType" must be text.'), number=number)
+        sizes = icon.get("sizes", [])
+        if not isinstance(sizes, list) or not all(isinstance(size, str) and SIZES.fullmatch(size) for size in sizes):
+            _refuse(_('Icon %(number)d: "sizes" is a list such as ["48x48"] or ["any"].'), number=number)
+        if icon.get("theme", "light") not in {"light", "dark"}:
+            _refuse(_('Icon %(number)d: "theme" is light or dark.'), number=number)
+
+
+def capabilities(value: Any) -> None:
+    if not isinstance(value, list) or not all(isinstance(item, str) and CAPABILITY.fullmatch(item) for item in value):
+        _refuse(_('This is a list of names of client capabilities, such as ["sampling"].'))
+
+
+def runner_settings(kind: str, data: Any) -> dict[str, str]:
+    """What is wrong, by field; empty when the runner accepts its settings."""
+    if not isinstance(data, dict):
+        return {"settings": str(_("Settings are a JSON object."))}
+    # On first use: the runners are a room of their own and load what they run.
+    registry = importlib.import_module("catalog.runners.registry")
+    try:
+        registry.parse_settings(kind, data)
+    except KeyError:
+        return {"runner": str(_('There is no runner "%(name)s".')) % {"name": kind}}
+    except ValueError as error:
+        return {"settings": str(error)}
+    return {}
+
+
+def not_ready(kind: str, data: Any) -> str | None:
+    """Why a tool with these valid settings could not run on this installation."""
+    reason: str | None = importlib.import_module("catalog.runners.registry").not_ready(kind, data)
+    return reason
+
+
+def may_use(kind: str) -> bool:
+    """Whether the person signed in to the request at hand may save tools with this runner. Outside of a request, as in
+    a command, whoever runs it may."""
+    user = actor.signed_in() if kind in GUARDED else None
+    return user is None or bool(user.has_perm(GUARDED[kind]))
+
+
+def runner_kinds() -> list[str]:
+    return list(importlib.import_module("catalog.runners.registry").KINDS)
+
+
+def uri(value: str) -> None:
+    parts = urlsplit(value)
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", parts.scheme) or not (parts.netloc or parts.path):
+        _refuse(_("An address has a scheme, as in docs://handbook."))
+    if re.search(r"[\s{}<>\x00-\x1f\x7f\"\\^`|]", value):
+        _refuse(_("An address holds no blanks, braces or quotes; percent-encode them."))
+    if parts.scheme == "toolhub":
+        _refuse(_("toolhub:// addresses are made by the hub itself."))
+
+
+def variables(template: str) -> list[str]:
+    """The names between braces, in order."""
+    return re.findall(r"\{([^{}]*)\}", template)
+
+
+def uri_template(value: str) -> None:
+    names = variables(value)
+    if not names:
+        _refuse(_("A template holds at least one {variable}; without one, use the address."))
+    for name in names:
+        if not VARIABLE.fullmatch(name):
+            odd = _('"%(given)s" is no variable: only plain {name} (RFC 6570 level 1) is supported.')
+            _refuse(odd, given=f"{{{name[:50]}}}")
+    if len(set(names)) != len(names):
+        _refuse(_("Each variable may stand in a template once."))
+    bare = re.sub(r"\{[^{}]*\}", "x", value)
+    if "{" in bare or "}" in bare:
+        _refuse(_("A brace is open."))
+    uri(bare)
+
+
+def mime_type(value: str) -> None:
+    if not MIME.fullmatch(value):
+        _refuse(_("A MIME type looks like text/plain."))
+
+
+def blob(value: str) -> None:
+    try:
+        data = base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        raise ValidationError(_("This is not Base64."), code="invalid") from None
+    if len(data) > MAX_BLOB:
+        _refuse(_("A stored resource holds at most 16 MB."))
+
+
+def completions(value: Any) -> None:
+    if not isinstance(value, dict) or not all(
+        isinstance(found, list) and all(isinstance(item, str) for item in found) for found in value.values()
+    ):
+        _refuse(_('This is an object of lists of text, such as {"id": ["north", "south"]}.'))
+
+
+def resource(row: Resource) -> None:
+    """What the fields must be together."""
+    if bool(row.uri) == bool(row.uri_template):
+        raise ValidationError({"uri": _("Give either an address or an address template.")})
+    given = [name for name in ("text", "blob") if getattr(row, name) is not None] + (
+        ["function"] if row.function else []
+    )
+    if row.uri_template and given != ["function"]:
+        raise ValidationError({"function": _("A template needs a function, and neither text nor blob.")})
+    if len(given) != 1:
+        raise ValidationError({"text": _("Give exactly one of text, blob and function.")})
+    names = variables(row.uri_template)
+    for name in row.completions or {}:
+        if name not in names:
+            raise ValidationError({"completions": _('The template has no variable "%s".') % name})
+
+
+def prompt_arguments(value: Any) -> None:
+    if not isinstance(value, list):
+        _refuse(_("Arguments are a list."))
+    seen: set[str] = set()
+    for number, argument in enumerate(value, 1):
+        if not isinstance(argument, dict) or not isinstance(argument.get("name"), str):
+            _refuse(_('Argument %(number)d needs a "name".'), number=number)
+        name = argument["name"]
+        if not ARGUMENT.fullmatch(name):
+            odd = _('Argument %(number)d: "%(given)s" is no name: letters, digits, underscore and hyphen.')
+            _refuse(odd, number=number, given=name[:50])
+        if name in seen:
+            _refuse(_('Argument "%(name)s" is there twice.'), name=name)
+        seen.add(name)
+        for member, kind, sentence in (
+            ("title", str, _('Argument "%(name)s": "%(member)s" must be text.')),
+            ("description", str, _('Argument "%(name)s": "%(member)s" must be text.')),
+            ("required", bool, _('Argument "%(name)s": "%(member)s" must be true or false.')),
+        ):
+            if not isinstance(argument.get(member, kind()), kind):
+                _refuse(sentence, name=name, member=member)
+        choices = argument.get("enum", [])
+        if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices):
+            _refuse(_('Argument "%(name)s": "enum" is a list of text.'), name=name)
+        unknown = set(argument) - {"name", "title", "description", "required", "enum"}
+        if unknown:
+            stray = _('Argument "%(name)s": "%(member)s" is not a member of an argument.')
+            _refuse(stray, name=name, member=sorted(unknown)[0])
+
+
+def prompt_messages(value: Any) -> None:
+    if not isinstance(value, list):
+        _refuse(_("Messages are a list."))
+    for number, message in enumerate(value, 1):
+        if not isinstance(message, dict) or message.get("role") not in {"user", "assistant"}:
+            _refuse(_('Message %(number)d: "role" is user or assistant.'), number=number)
+        content = message.get("content")
+        if not isinstance(content, dict) or content.get("type") not in CONTENT_TYPES:
+            typed = _('Message %(number)d: "content" is an object whose "type" is one of %(types)s.')
+            _refuse(typed, number=number, types=", ".join(sorted(CONTENT_TYPES)))
+        elif content["type"] == "text" and not isinstance(content.get("text"), str):
+            _refuse(_('Message %(number)d: content of type text needs a "text".'), number=number)
+        elif content["type"] in {"image", "audio"} and not (
+            isinstance(content.get("data"), str) and isinstance(content.get("mimeType"), str)
+        ):
+            bare = _('Message %(number)d: content of type %(type)s needs "data" (Base64) and "mimeType".')
+            _refuse(bare, number=number, type=content["type"])
+        elif content["type"] == "resource" and not (
+            isinstance(content.get("resource"), dict) and isinstance(content["resource"].get("uri"), str)
+        ):
+            _refuse(_('Message %(number)d: content of type resource needs a "resource" with a "uri".'), number=number)
+        elif content["type"] == "resource_link" and not (
+            isinstance(content.get("uri"), str) and isinstance(content.get("name"), str)
+        ):
+            _refuse(_('Message %(number)d: content of type resource_link needs "uri" and "name".'), number=number)
+
+
+def prompt(row: Prompt) -> None:
+    if bool(row.function) == bool(row.messages):
+        raise ValidationError({"messages": _("Give either messages or a function.")})
+
+
+RATE = re.compile(r"([0-9]{1,9})/([0-9]{0,6})([smhd])")
+PERIODS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+LONGEST = 366 * 86_400
+ENVIRONMENT = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+
+
+def rate(value: str) -> None:
+    found = RATE.fullmatch(value)
+    if not found:
+        raise ValidationError(
+            _("A rate looks like 30/m: a number of calls per s, m, h or d (or per 2h)."), code="invalid"
+        )
+    seconds = int(found[2] or 1) * PERIODS[found[3]]
+    if not 0 < seconds <= LONGEST:
+        raise ValidationError(_("The period of a rate lies between one second and a year."), code="invalid")
+
+
+def environments(value: Any) -> None:
+    if not isinstance(value, list) or not all(isinstance(name, str) and ENVIRONMENT.fullmatch(name) for name in value):
+        raise ValidationError(
+            _("These are names such as production, staging: letters, digits, underscore, hyphen and dot."),
+            code="invalid",
+        )
+
+
+def _given(row: Grant | Limit, *names: str) -> list[str]:
+    """Which of these are set; that of the page a form stands on counts, though it may not be saved yet."""
+    inside = getattr(row, "inside", None)
+    return [name for name in names if getattr(row, f"{name}_id") is not None or name == inside]
+
+
+def grant(row: Grant) -> None:
+    targets = _given(row, *row.TARGETS)
+    if len(targets) != 1:
+        raise ValidationError(
+            {targets[1] if targets else "tool": _("Choose exactly one of tool, toolset, resource and prompt.")}
+        )
+    subjects = _given(row, "user", "group")
+    subjects += ["everyone"] if row.everyone else []
+    if len(subjects) != 1:
+        raise ValidationError(
+            {subjects[1] if subjects else "user": _("Choose exactly one of user, group and everyone.")}
+        )
+    if row.starts and row.ends and row.ends <= row.starts:
+        raise ValidationError({"ends": _("The end must lie after the start.")})
+
+
+def limit(row: Limit) -> None:
+    targets = _given(row, "tool", "toolset")
+    targets += ["all_tools"] if row.all_tools else []
+    if len(targets) != 1:
+        raise ValidationError(
+            {targets[1] if targets else "tool": _("Choose exactly one of tool, toolset and all tools.")}
+        )
+    needs = {"user": "user", "each_member": "group"}.get(row.scope)
+    for field in ("user", "group"):
+        given = bool(_given(row, field))
+        if needs == field and not given:
+            raise ValidationError(
+                {
+                    field: _("Choose the user whose calls are counted.")
+                    if field == "user"
+                    else _("Choose the group whose calls are counted.")
+                }
+            )
+        if needs != field and given:
+            raise ValidationError({field: _("This scope counts others: leave it empty.")})

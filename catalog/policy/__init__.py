@@ -1,0 +1,1 @@
+"""Who may use what, and how often: pure rules on an immutable snapshot of the catalogue."""

@@ -1,0 +1,172 @@
+"""How often a tool may be called. Counting is django-ratelimit's, one atomic increment per limit.
+
+Several limits may apply and the tightest answers. With more than one, all are looked at before any is counted, so
+that a call which one limit refuses does not use up another; only calls that arrive in the same instant can take from
+one and then be refused by the next, never the other way round: nothing is admitted beyond a rate.
+
+What is left of a person's limits, for pages; counts nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django_ratelimit.core import get_usage
+from redis.exceptions import RedisError
+
+from audit.types import Credential
+from catalog.policy import snapshot
+from catalog.policy.definitions import LimitRule, Snapshot, ToolDefinition
+
+_executor = ThreadPoolExecutor(4, "limits")
+
+
+class LimitReached(Exception):
+    """The limit's own sentence, and how long to wait."""
+
+    def __init__(self, label: str, seconds: int) -> None:
+        super().__init__(f"{label}: reached; try again in {seconds} s")
+        self.label = label
+        self.seconds = seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    label: str
+    rate: str
+    limit: int
+    left: int
+    seconds: int
+    """Until the period ends and the allowance is whole again."""
+
+
+class _Request:
+    """django-ratelimit asks for a request and, given a method of ALL and a key of ours, never looks at it."""
+
+    method = "POST"
+
+
+_REQUEST = _Request()
+
+
+def take(snapshot: Snapshot, definition: ToolDefinition, credential: Credential) -> None:
+    """Count this call against every limit that applies, or raise LimitReached. Blocks for Redis, if configured."""
+    rules = snapshot.limits_by_tool.get(definition.id)
+    if rules:
+        _take(_applying(snapshot, rules, credential))
+
+
+async def atake(snapshot: Snapshot, definition: ToolDefinition, credential: Credential) -> None:
+    """`take` for the event loop: on a thread when the counters are in Redis, directly when they are in memory."""
+    rules = snapshot.limits_by_tool.get(definition.id)
+    if not rules:
+        return
+    applying = _applying(snapshot, rules, credential)
+    if settings.REDIS_URL and applying:
+        await asyncio.get_running_loop().run_in_executor(_executor, _take, applying)
+    else:
+        _take(applying)
+
+
+def remaining(snapshot: Snapshot, definition: ToolDefinition, credential: Credential) -> list[Remaining]:
+    """What is left of each limit that applies, without counting; the tightest first."""
+    found = [left for _, left in remaining_of(snapshot, snapshot.limits_by_tool.get(definition.id, ()), credential)]
+    return sorted(found, key=lambda entry: (entry.left, -entry.seconds))
+
+
+def applying(snapshot: Snapshot, credential: Credential) -> list[LimitRule]:
+    """Every limit that speaks about this user, in the order in which they were made."""
+    return [rule for rule, _ in _applying(snapshot, snapshot.limits, credential)]
+
+
+def remaining_of(
+    snapshot: Snapshot, rules: Sequence[LimitRule], credential: Credential
+) -> list[tuple[LimitRule, Remaining]]:
+    """What is left of those of the rules that speak about this user, without counting; in their order."""
+    found = []
+    for rule, subject in _applying(snapshot, rules, credential):
+        usage = _usage(rule, subject, increment=False)
+        left = max(0, usage["limit"] - usage["count"])
+        found.append((rule, Remaining(rule.label, rule.rate, usage["limit"], left, max(0, usage["time_left"]))))
+    return found
+
+
+def _applying(snapshot: Snapshot, rules: Sequence[LimitRule], credential: Credential) -> list[tuple[LimitRule, str]]:
+    """The rules that speak about this user, each with whose calls it counts together."""
+    found = []
+    user_id = credential.user_id
+    for rule in rules:
+        if rule.scope == "everyone_together":
+            found.append((rule, "everyone"))
+        elif rule.scope == "each_user" or (rule.scope == "user" and rule.who_id == user_id):
+            found.append((rule, f"user {user_id}"))
+        elif rule.scope == "each_member":
+            member = snapshot.members.get(user_id)
+            if member is not None and rule.who_id in member.group_ids:
+                found.append((rule, f"user {user_id}"))
+    return found
+
+
+def _take(applying: list[tuple[LimitRule, str]]) -> None:
+    if len(applying) > 1:
+        _refuse_if(
+            [(rule, usage) for rule, usage in _usages(applying, increment=False) if usage["count"] >= usage["limit"]]
+        )
+    _refuse_if([(rule, usage) for rule, usage in _usages(applying, increment=True) if usage["should_limit"]])
+
+
+def _usages(applying: list[tuple[LimitRule, str]], *, increment: bool) -> list[tuple[LimitRule, dict[str, Any]]]:
+    found = []
+    for rule, subject in applying:
+        usage = _usage(rule, subject, increment=increment)
+        found.append((rule, usage))
+        if increment and usage["should_limit"]:
+            break
+    return found
+
+
+def _refuse_if(reached: list[tuple[LimitRule, dict[str, Any]]]) -> None:
+    if reached:
+        rule, usage = max(reached, key=lambda pair: pair[1]["time_left"])
+        raise LimitReached(rule.label, max(1, usage["time_left"]))
+
+
+def _usage(rule: LimitRule, subject: str, *, increment: bool) -> dict[str, Any]:
+    usage: dict[str, Any] | None = get_usage(
+        _REQUEST, group=f"limit {rule.id}", key=lambda group, request: subject, rate=rule.rate, increment=increment
+    )
+    if usage is None:  # RATELIMIT_ENABLE is off: an operator's decision, which no setting of ours makes
+        return {"count": 0, "limit": 1, "should_limit": False, "time_left": 0}
+    return usage
+
+
+log = logging.getLogger(__name__)
+
+
+def remaining_for(credential: Credential, tool: ToolDefinition) -> list[Remaining]:
+    """The tightest first; empty when there is no limit, or while the counters cannot be read."""
+    try:
+        return remaining(snapshot.current(), tool, credential)
+    except (RedisError, OSError) as error:
+        log.warning("cannot read what is left of a limit: %s", type(error).__name__)
+        return []
+
+
+def applying_to(credential: Credential) -> list[LimitRule]:
+    """Every limit that speaks about this person, in the order in which they were made."""
+    return applying(snapshot.current(), credential)
+
+
+def remaining_of_rules(credential: Credential, rules: Sequence[LimitRule]) -> list[tuple[LimitRule, Remaining | None]]:
+    """What is left of each of these; None while the counters cannot be read."""
+    try:
+        return [*remaining_of(snapshot.current(), rules, credential)]
+    except (RedisError, OSError) as error:
+        log.warning("cannot read what is left of a limit: %s", type(error).__name__)
+        return [(rule, None) for rule in rules]

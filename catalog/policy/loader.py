@@ -1,0 +1,321 @@
+"""From rows to plain definitions. Only rows whose version changed are read again; everything else is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.core.exceptions import ValidationError
+from django.utils.translation import override
+
+from catalog.canonical import dumps
+from catalog.models import Grant, Limit, Prompt, Resource, Tool, Upstream
+from catalog.policy import revision
+from catalog.policy.definitions import (
+    EMPTY,
+    GrantRule,
+    Item,
+    LimitRule,
+    Member,
+    PromptDefinition,
+    ResourceDefinition,
+    Snapshot,
+    ToolDefinition,
+)
+from catalog.schemas.schema_rules import MAX_BYTES, sound
+
+log = logging.getLogger(__name__)
+UPSTREAM = "upstream_mcp"
+CHUNK = 500
+"""Rows per query: below every database's bound on parameters."""
+HINTS = (
+    ("read_only", "readOnlyHint"),
+    ("destructive", "destructiveHint"),
+    ("idempotent", "idempotentHint"),
+    ("open_world", "openWorldHint"),
+)
+
+
+def digest(value: Any) -> str:
+    return hashlib.sha256(dumps(value).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _held_back(row: dict[str, Any]) -> bool:
+    """Whether a stored schema, from before there were bounds, is one that must not be walked at all."""
+    try:
+        with override(None):  # the log is English, whatever language the page that asks is in
+            for member in ("input_schema", "output_schema"):
+                if row[member] is not None or member == "input_schema":
+                    if len(dumps(row[member])) > 2 * MAX_BYTES:
+                        raise ValidationError("it is too large")
+                    sound(row[member])
+    except (ValidationError, RecursionError) as error:
+        said = error.messages[0] if isinstance(error, ValidationError) else "it is nested too deeply"
+        log.warning("the tool %s is not offered, because of its %s: %s", row["name"], member, said)
+        return True
+    return False
+
+
+def tool(row: dict[str, Any], toolset_ids: frozenset[int]) -> ToolDefinition:
+    held_back = _held_back(row)
+    if held_back:
+        row = {**row, "input_schema": {"type": "object"}, "output_schema": None}
+    annotations = {member: row[column] for column, member in HINTS if row[column] is not None}
+    if row["annotation_title"]:
+        annotations = {"title": row["annotation_title"], **annotations}
+    wire: dict[str, Any] = {"name": row["name"]}
+    if row["title"]:
+        wire["title"] = row["title"]
+    wire |= {"description": row["description"], "inputSchema": row["input_schema"]}
+    if row["output_schema"] is not None:
+        wire["outputSchema"] = row["output_schema"]
+    if annotations:
+        wire["annotations"] = annotations
+    if row["icons"]:
+        wire["icons"] = row["icons"]
+    behind = [row[name] for name in ("runner", "settings", "timeout", "max_argument_bytes", "max_result_bytes")]
+    behind += [row[name] for name in ("record_bodies", "task_support", "requires_capabilities")]
+    if not row["fill_defaults"]:
+        behind.append("without defaults")
+    return ToolDefinition(
+        id=row["id"],
+        name=row["name"],
+        title=row["title"],
+        description=row["description"],
+        input_schema=row["input_schema"],
+        output_schema=row["output_schema"],
+        annotations=annotations,
+        icons=row["icons"],
+        toolset_ids=toolset_ids,
+        runner=row["runner"],
+        settings=row["settings"],
+        timeout=row["timeout"],
+        max_argument_bytes=row["max_argument_bytes"],
+        max_result_bytes=row["max_result_bytes"],
+        record_bodies=row["record_bodies"],
+        task_support=row["task_support"],
+        requires_capabilities=tuple(row["requires_capabilities"]),
+        hash=digest([wire, behind]),
+        face=digest(wire),
+        wire=wire,
+        position=row["position"],
+        quarantined=held_back or row["quarantined_since"] is not None,
+        fill_defaults=row["fill_defaults"],
+    )
+
+
+def resource(row: dict[str, Any], toolset_ids: frozenset[int]) -> ResourceDefinition:
+    template = bool(row["uri_template"])
+    address = row["uri_template"] or row["uri"]
+    size = None
+    if row["text"] is not None:
+        size = len(row["text"].encode())
+    elif row["blob"] is not None:
+        size = len(row["blob"]) * 3 // 4 - row["blob"][-2:].count("=")
+    wire: dict[str, Any] = {"uriTemplate" if template else "uri": address, "name": row["name"]}
+    for member, value in (("title", row["title"]), ("description", row["description"]), ("mimeType", row["mime_type"])):
+        if value:
+            wire[member] = value
+    if size is not None:
+        wire["size"] = size
+    return ResourceDefinition(
+        id=row["id"],
+        name=row["name"],
+        title=row["title"],
+        description=row["description"],
+        uri=address,
+        mime_type=row["mime_type"],
+        is_template=template,
+        text=row["text"],
+        blob=row["blob"],
+        function=row["function"] or None,
+        completions=row["completions"],
+        toolset_ids=toolset_ids,
+        hash=digest([wire, row["text"], row["blob"], row["function"], row["completions"]]),
+        face=digest(wire),
+        wire=wire,
+        size=size,
+        position=row["position"],
+    )
+
+
+def prompt(row: dict[str, Any], toolset_ids: frozenset[int]) -> PromptDefinition:
+    wire: dict[str, Any] = {"name": row["name"]}
+    if row["title"]:
+        wire["title"] = row["title"]
+    wire["description"] = row["description"]
+    if row["arguments"]:
+        wire["arguments"] = [{key: argument[key] for key in argument if key != "enum"} for argument in row["arguments"]]
+    return PromptDefinition(
+        id=row["id"],
+        name=row["name"],
+        title=row["title"],
+        description=row["description"],
+        arguments=row["arguments"],
+        messages=row["messages"],
+        function=row["function"] or None,
+        toolset_ids=toolset_ids,
+        hash=digest([wire, row["arguments"], row["messages"], row["function"]]),
+        face=digest(wire),
+        wire=wire,
+        position=row["position"],
+    )
+
+
+KINDS: tuple[tuple[Any, str, Callable[[dict[str, Any], frozenset[int]], Item]], ...] = (
+    (Tool, "tool", tool),
+    (Resource, "resource", resource),
+    (Prompt, "prompt", prompt),
+)
+
+
+def _seconds(moment: datetime | None) -> float | None:
+    return None if moment is None else moment.timestamp()
+
+
+def grants() -> Iterator[GrantRule]:
+    columns: tuple[str, ...] = (
+        "id",
+        "effect",
+        "tool_id",
+        "tool__name",
+        "toolset_id",
+        "toolset__name",
+        "resource_id",
+        "resource__uri",
+    )
+    columns += ("resource__uri_template", "prompt_id", "prompt__name", "user_id", "user__username", "group_id")
+    columns += ("group__name", "starts", "ends", "environments")
+    for row in Grant.objects.order_by("id").values(*columns):
+        kind = next(kind for kind in Grant.TARGETS if row[f"{kind}_id"] is not None)
+        name = row["resource__uri"] or row["resource__uri_template"] if kind == "resource" else row[f"{kind}__name"]
+        if row["user_id"] is not None:
+            who, who_id, subject = "user", row["user_id"], f"user {row['user__username']}"
+        elif row["group_id"] is not None:
+            who, who_id, subject = "group", row["group_id"], f"group {row['group__name']}"
+        else:
+            who, who_id, subject = "everyone", None, "everyone"
+        yield GrantRule(
+            id=row["id"],
+            effect=row["effect"],
+            target_kind=kind,
+            target_id=row[f"{kind}_id"],
+            who_kind=who,
+            who_id=who_id,
+            starts=_seconds(row["starts"]),
+            ends=_seconds(row["ends"]),
+            environments=frozenset(row["environments"]),
+            label=f"Grant {row['id']}: {row['effect']} {kind} {name} to {subject}",
+        )
+
+
+def limits() -> Iterator[LimitRule]:
+    for row in Limit.objects.order_by("id").select_related("tool", "toolset", "user", "group"):
+        kind, target = ("tool", row.tool_id) if row.tool_id else ("toolset", row.toolset_id)
+        yield LimitRule(
+            id=row.pk,
+            target_kind=kind if target else "all",
+            target_id=target,
+            scope=row.scope,
+            who_id=row.user_id or row.group_id,
+            rate=row.rate,
+            label=str(row),
+        )
+
+
+def members() -> dict[int, Member]:
+    user = get_user_model()
+    groups: dict[int, list[int]] = {}
+    for user_id, group_id in user.groups.through.objects.values_list("user_id", "group_id"):
+        groups.setdefault(user_id, []).append(group_id)
+    return {
+        pk: Member(username, is_active, frozenset(groups[pk]) if pk in groups else EMPTY)
+        for pk, username, is_active in user._default_manager.values_list("pk", user.USERNAME_FIELD, "is_active")
+    }
+
+
+class Loader:
+    """Remembers the definitions of the last load. Not thread-safe: the snapshot holds a lock."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int], tuple[int, Item]] = {}
+        self._joined: dict[int, tuple[Item, dict[str, Any], ToolDefinition]] = {}
+
+    def load(self) -> Snapshot:
+        """Read until nothing changed meanwhile: a read-only transaction would hold up writers on SQLite.
+
+        When changes keep coming, the oldest number is kept, so that the next poll reads again.
+        """
+        for _ in range(5):
+            number = revision.current()
+            snapshot = Snapshot.of(
+                revision=number, items=self._items(), grants=grants(), limits=limits(), members=members()
+            )
+            if revision.current() == number:
+                break
+        return snapshot
+
+    def _items(self) -> list[Item]:
+        known: dict[tuple[str, int], tuple[int, Item]] = {}
+        for model, kind, build in KINDS:
+            versions = dict(model.objects.filter(enabled=True).order_by().values_list("pk", "version"))
+            sets = self._toolsets(model)
+            stale = []
+            for pk, version in versions.items():
+                before = self._known.get((kind, pk))
+                if before is None or before[0] != version:
+                    stale.append(pk)
+                    continue
+                item = before[1]
+                if item.toolset_ids != sets.get(pk, EMPTY):
+                    item = replace(item, toolset_ids=sets.get(pk, EMPTY))
+                known[kind, pk] = (version, item)
+            for row in self._rows(model, stale, everything=len(stale) == len(versions)):
+                known[kind, row["id"]] = (row["version"], build(row, sets.get(row["id"], EMPTY)))
+        self._known = known
+        return self._with_upstreams([item for _, item in known.values()])
+
+    def _with_upstreams(self, items: list[Item]) -> list[Item]:
+        """Tools of other servers learn how these are reached; without a server that is on, they are left out."""
+        if not any(isinstance(item, ToolDefinition) and item.runner == UPSTREAM for item in items):
+            return items
+        reached = {row.name: row.reached_by() for row in Upstream.objects.filter(enabled=True)}
+        found, joined = [], {}
+        for item in items:
+            if isinstance(item, ToolDefinition) and item.runner == UPSTREAM:
+                connection = reached.get(str(item.settings.get("upstream")))
+                if connection is None:
+                    continue
+                before = self._joined.get(item.id)
+                if before is None or before[0] is not item or before[1] != connection:
+                    settings = {**item.settings, "connection": connection}
+                    whole = replace(item, settings=settings, hash=digest([item.hash, connection]))
+                    before = (item, connection, whole)
+                joined[item.id] = before
+                item = before[2]
+            found.append(item)
+        self._joined = joined
+        return found
+
+    @staticmethod
+    def _rows(model: Any, ids: list[int], *, everything: bool) -> Iterable[dict[str, Any]]:
+        rows = model.objects.filter(enabled=True).order_by().values()
+        if everything and ids:
+            yield from rows.iterator(CHUNK)
+            return
+        for start in range(0, len(ids), CHUNK):
+            yield from rows.filter(pk__in=ids[start : start + CHUNK])
+
+    @staticmethod
+    def _toolsets(model: Any) -> dict[int, frozenset[int]]:
+        found: dict[int, set[int]] = {}
+        through = model.toolsets.through
+        for pk, toolset_id in through.objects.values_list(f"{model._meta.model_name}_id", "toolset_id"):
+            found.setdefault(pk, set()).add(toolset_id)
+        shared: dict[frozenset[int], frozenset[int]] = {}
+        return {pk: shared.setdefault(ids, ids) for pk, ids in ((pk, frozenset(ids)) for pk, ids in found.items())}

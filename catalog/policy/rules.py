@@ -1,0 +1,179 @@
+"""Who may see and call what, now. One pure decision on plain data; every page, list and call asks here.
+
+Denied unless a grant allows; a deny beats every allow; a disabled thing is not in the snapshot at all; what is in
+quarantine is nobody's; being a superuser grants nothing. The answer names the rule that decided and the moment at
+which time alone changes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from catalog.policy.definitions import (
+    GrantRule,
+    Item,
+    PromptDefinition,
+    ResourceDefinition,
+    Snapshot,
+    ToolDefinition,
+    order,
+)
+
+NO_USER = "No such user"
+INACTIVE = "The user is not active"
+NO_GRANT = "No grant allows it"
+OTHER_TOOLSETS = "The token is restricted to other toolsets"
+NOT_OFFERED = "It is disabled or gone"
+QUARANTINED = "quarantined: its definition changed"
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    user_id: int
+    toolset_ids: frozenset[int] | None = None
+    """What the token is restricted to; None: nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    visible: bool
+    rule: str
+    changes_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Visible:
+    """Everything one person sees. Keys are tool and prompt names, addresses and address templates, in list order."""
+
+    tools: dict[str, tuple[ToolDefinition, str]]
+    resources: dict[str, tuple[ResourceDefinition, str]]
+    templates: dict[str, tuple[ResourceDefinition, str]]
+    prompts: dict[str, tuple[PromptDefinition, str]]
+    changes_at: float | None
+    """Nothing here changes by itself before this moment (it may also stay the same then)."""
+    fingerprints: dict[str, str]
+    """tools, resources (with templates), prompts: equal exactly when the lists show the same."""
+
+
+def _rules(snapshot: Snapshot, user_id: int) -> tuple[list[GrantRule], str]:
+    """The rules that speak about this user, and why there are none."""
+    member = snapshot.members.get(user_id)
+    if member is None:
+        return [], NO_USER
+    if not member.is_active:
+        return [], INACTIVE
+    rules = [*snapshot.grants_by_user.get(user_id, ()), *snapshot.grants_to_everyone]
+    for group_id in member.group_ids:
+        rules += snapshot.grants_by_group.get(group_id, ())
+    return rules, NO_GRANT
+
+
+def _next(rules: Iterable[GrantRule], now: float) -> float | None:
+    return min((at for rule in rules for at in (rule.starts, rule.ends) if at is not None and at > now), default=None)
+
+
+def _holds(rule: GrantRule, now: float) -> bool:
+    return (rule.starts is None or rule.starts <= now) and (rule.ends is None or now < rule.ends)
+
+
+def _speaks_in(rule: GrantRule, environment: str) -> bool:
+    return not rule.environments or environment in rule.environments
+
+
+def _targets(rule: GrantRule, item: Item) -> bool:
+    if rule.target_kind == "toolset":
+        return rule.target_id in item.toolset_ids
+    return rule.target_kind == item.kind and rule.target_id == item.id
+
+
+def _verdict(rules: list[GrantRule], now: float, nothing: str) -> tuple[bool, str]:
+    allowed: GrantRule | None = None
+    for rule in rules:
+        if _holds(rule, now):
+            if rule.effect == "deny":
+                return False, rule.label
+            allowed = allowed or rule
+    return (True, allowed.label) if allowed else (False, nothing)
+
+
+def decide(snapshot: Snapshot, who: Who, item: Item, now: float, environment: str) -> Decision:
+    """One thing for one person, with the exact moment at which the answer (or its reason) changes by itself."""
+    present = snapshot.items.get((item.kind, item.id))
+    if present is None:
+        return Decision(False, NOT_OFFERED)
+    if present.quarantined:
+        return Decision(False, QUARANTINED)
+    rules, nothing = _rules(snapshot, who.user_id)
+    if nothing is not NO_GRANT:
+        return Decision(False, nothing)
+    if who.toolset_ids is not None and who.toolset_ids.isdisjoint(item.toolset_ids):
+        return Decision(False, OTHER_TOOLSETS)
+    speaking = [rule for rule in rules if _targets(rule, item) and _speaks_in(rule, environment)]
+    speaking.sort(key=_by_id)
+    verdict = _verdict(speaking, now, nothing)
+    changes_at, moment = None, _next(speaking, now)
+    while moment is not None:
+        if _verdict(speaking, moment, nothing) != verdict:
+            changes_at = moment
+            break
+        moment = _next(speaking, moment)
+    return Decision(*verdict, changes_at)
+
+
+def decide_all(snapshot: Snapshot, who: Who, now: float, environment: str) -> Visible:
+    """Everything one person sees. Costs what is granted, not what there is."""
+    rules, _ = _rules(snapshot, who.user_id)
+    rules = sorted((rule for rule in rules if _speaks_in(rule, environment)), key=_by_id)
+    denied: set[tuple[str, int]] = set()
+    allowed: dict[tuple[str, int], tuple[Item, str]] = {}
+    holding = [rule for rule in rules if _holds(rule, now)]
+    for rule in holding:
+        if rule.effect == "deny":
+            denied.update((item.kind, item.id) for item in _granted(snapshot, rule))
+    for rule in holding:
+        if rule.effect == "allow":
+            for item in _granted(snapshot, rule):
+                key = (item.kind, item.id)
+                if key not in allowed and key not in denied and not item.quarantined:
+                    allowed[key] = (item, rule.label)
+    found: Iterable[tuple[Item, str]] = allowed.values()
+    if who.toolset_ids is not None:
+        found = [pair for pair in found if not who.toolset_ids.isdisjoint(pair[0].toolset_ids)]
+    return _visible(sorted(found, key=lambda pair: order(pair[0])), _next(rules, now))
+
+
+def _by_id(rule: GrantRule) -> int:
+    return rule.id
+
+
+def _granted(snapshot: Snapshot, rule: GrantRule) -> Iterable[Item]:
+    if rule.target_kind == "toolset":
+        return snapshot.by_toolset.get(rule.target_id, ())
+    item = snapshot.items.get((rule.target_kind, rule.target_id))
+    return () if item is None else (item,)
+
+
+def _visible(pairs: list[tuple[Item, str]], changes_at: float | None) -> Visible:
+    tools: dict[str, tuple[ToolDefinition, str]] = {}
+    resources: dict[str, tuple[ResourceDefinition, str]] = {}
+    templates: dict[str, tuple[ResourceDefinition, str]] = {}
+    prompts: dict[str, tuple[PromptDefinition, str]] = {}
+    for item, rule in pairs:
+        if isinstance(item, ToolDefinition):
+            tools[item.name] = (item, rule)
+        elif isinstance(item, PromptDefinition):
+            prompts[item.name] = (item, rule)
+        else:
+            (templates if item.is_template else resources)[item.uri] = (item, rule)
+    fingerprints = {
+        "tools": _fingerprint(pair[0].face for pair in tools.values()),
+        "resources": _fingerprint(pair[0].face for found in (resources, templates) for pair in found.values()),
+        "prompts": _fingerprint(pair[0].face for pair in prompts.values()),
+    }
+    return Visible(tools, resources, templates, prompts, changes_at, fingerprints)
+
+
+def _fingerprint(faces: Iterable[str]) -> str:
+    return hashlib.sha256("".join(faces).encode("ascii")).hexdigest()

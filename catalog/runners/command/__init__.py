@@ -1,0 +1,1 @@
+"""Programs of the server's machine, without a shell."""

@@ -1,0 +1,1 @@
+"""HTTP APIs: requests made from arguments, responses made into results."""

@@ -1,0 +1,116 @@
+"""From an answer to what the tool returns: JSON, text, an image, audio, or bytes to keep."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from catalog import threads
+from catalog.errors import ToolError
+from catalog.functions import media
+from catalog.functions.content import Audio, EmbeddedResource, Image, Structured, Text
+from catalog.functions.results import MIME_TYPE
+from catalog.runners.http_api.json_path import parse_path, select
+from catalog.runners.http_api.settings import Settings
+from toolhub import egress
+
+EXCERPT_CHARACTERS = 500
+HEAVY_BYTES = 1_048_576
+"""A larger JSON text is read off the event loop."""
+_TEXTS = frozenset({"application/xml", "application/javascript", "application/yaml", "image/svg+xml"})
+
+
+class Answers:
+    """One tool's settings, looked at once."""
+
+    __slots__ = ("_path", "_settings")
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._path = parse_path(settings.select)
+
+    async def content(self, reply: egress.Reply, url: str) -> Any:
+        """Raises ToolError when the answer is an error or not what the tool is set up for."""
+        if reply.status >= 400:
+            raise ToolError(f"The API answered with status {reply.status}. {excerpt(reply.text)}".strip())
+        if 300 <= reply.status < 400:
+            why = f"The API answered with a redirect (status {reply.status}), which is not followed."
+            if "location" not in reply.headers:
+                raise ToolError(why)
+            # Where it would have led is not looked at, so that it reads like every other way out that is closed.
+            raise ToolError(f"The request failed: {egress.DeniedAddress.SENTENCE}.", on_record=why)
+        wanted: str = self._settings.response
+        if not reply.body:
+            return self._empty(reply, wanted)
+        if wanted == "auto":
+            wanted = _by_type(reply)
+        if wanted == "text":
+            return Text(reply.text)
+        if wanted == "json":
+            return await self._json(reply)
+        if wanted == "binary":
+            kind = reply.media_type if MIME_TYPE.fullmatch(reply.media_type) else "application/octet-stream"
+            # Without its query, which may hold a secret.
+            return EmbeddedResource(url.partition("?")[0], blob=reply.body, mime_type=kind)
+        return _picture_or_sound(reply, wanted)
+
+    def _empty(self, reply: egress.Reply, wanted: str) -> Any:
+        if self._settings.select:
+            return Structured(None)
+        if wanted in ("image", "audio", "binary"):
+            raise ToolError(f"The API answered with status {reply.status} and nothing in it.")
+        return Text(f"The API answered with status {reply.status} and no content.")
+
+    async def _json(self, reply: egress.Reply) -> Any:
+        try:
+            text = reply.text
+            value = await threads.checking().run(lambda: _read(text)) if len(text) > HEAVY_BYTES else _read(text)
+        except (ValueError, RecursionError):
+            raise ToolError(f"The API did not answer with JSON. {excerpt(reply.text)}".strip()) from None
+        if self._path:
+            value = select(value, self._path)
+        return _kept(value, self._settings.keep) if self._settings.keep else value
+
+
+def _kept(value: Any, members: list[str]) -> Any:
+    if isinstance(value, list):
+        return [_kept(item, members) if isinstance(item, dict) else item for item in value]
+    return {name: value[name] for name in members if name in value} if isinstance(value, dict) else value
+
+
+def _picture_or_sound(reply: egress.Reply, wanted: str) -> Image | Audio:
+    found = media.kind_of(reply.body)
+    article = "an image" if wanted == "image" else "audio"
+    if not found.startswith(f"{wanted}/"):
+        raise ToolError(f"The API did not answer with {article}, whatever it calls its answer.")
+    claimed = reply.media_type
+    if claimed.startswith(("image/", "audio/", "video/", "text/")) and not media.fits(reply.body, claimed):
+        raise ToolError(f"The API calls its answer {claimed[:100]}, but its bytes are {found}.")
+    return Image(reply.body, found) if wanted == "image" else Audio(reply.body, found)
+
+
+def _by_type(reply: egress.Reply) -> str:
+    kind = reply.media_type
+    if kind == "application/json" or kind.endswith("+json"):
+        return "json"
+    if kind.startswith("text/") or kind in _TEXTS or kind.endswith("+xml"):
+        return "text"
+    family = kind.partition("/")[0]
+    # What is no image says so by its bytes, and is then kept as what it is.
+    return family if family in ("image", "audio") and media.kind_of(reply.body).startswith(family) else "binary"
+
+
+def _read(text: str) -> Any:
+    def refuse(name: str) -> Any:
+        raise ValueError(name)
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def excerpt(text: str) -> str:
+    """The beginning of an error answer on one line, without markup and control characters."""
+    text = re.sub(r"<(script|style)\b.*?</\1\s*>", " ", text[:20_000], flags=re.DOTALL | re.IGNORECASE)
+    text = re.sub(r"<[^<>]{0,500}>", " ", text)
+    text = " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]", " ", text).split())
+    return text if len(text) <= EXCERPT_CHARACTERS else text[:EXCERPT_CHARACTERS] + " ..."

@@ -1,0 +1,122 @@
+"""Calls an HTTP API. The administrator fixes the host; the arguments only fill what the settings say they fill.
+
+    {"method": "GET", "url": "https://api.example.com/v1/cities/{city}/weather",
+     "query": {"days": "days"}, "static_query": {"units": "metric"}, "select": "$.daily[*].temperature",
+     "static_headers": {"Authorization": {"secret": "weather_token", "prefix": "Bearer "}}}
+
+An argument that fills nothing is left out; one without a value sends nothing. What each setting means is written with
+it in `catalog.runners.http_api.settings`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from catalog.errors import ToolError
+from catalog.functions.context import Context
+from catalog.runners import networks
+from catalog.runners.http_api.request import Builder, Request
+from catalog.runners.http_api.resilience import TEMPORARY, Breaker, Slots, breaker, pause
+from catalog.runners.http_api.response import Answers
+from catalog.runners.http_api.settings import IDEMPOTENT, Settings
+from toolhub import egress
+
+__all__ = ["Settings", "prepare"]
+
+
+def prepare(settings: Settings) -> Callable[[dict[str, Any], Context], Awaitable[Any]]:
+    builder, answers = Builder(settings), Answers(settings)
+    slots = Slots(settings.max_concurrent, settings.wait_seconds)
+    sender = _Sender(settings)
+
+    async def run(arguments: dict[str, Any], context: Context) -> Any:
+        try:
+            request = builder.build(arguments, context.secrets)
+        except egress.EgressError as error:
+            raise _failed(error) from None
+        if not slots.take():
+            await slots.wait()
+        try:
+            reply = await sender.send(request, context.deadline)
+        finally:
+            slots.give()
+        return await answers.content(reply, request.url)
+
+    return run
+
+
+def _failed(error: egress.EgressError) -> ToolError:
+    reason = error.explained if isinstance(error, egress.DeniedAddress) else error
+    return ToolError(f"The request failed: {error}.", on_record=f"The request failed: {reason}.")
+
+
+class _Sender:
+    __slots__ = ("_attempts", "_host", "_origin", "_settings")
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._attempts = 1 + (settings.retries if settings.method in IDEMPOTENT else 0)
+        target = egress.parse_url(settings.base)
+        self._host = target.host
+        self._origin = f"{target.scheme}://{target.host}:{target.port or ''}"
+
+    async def send(self, request: Request, deadline: float) -> egress.Reply:
+        """The answer, whatever its status, after as many attempts as there may be."""
+        for attempt in range(self._attempts):
+            last = attempt == self._attempts - 1
+            guard = breaker(self._origin, self._host)
+            reply, failure = await self._attempt(request, deadline, guard)
+            if reply is not None and (last or reply.status not in TEMPORARY):
+                return reply
+            asked = reply.headers.get("retry-after", "") if reply is not None else ""
+            seconds = pause(attempt, asked)
+            if last or guard.is_open or time.monotonic() + seconds >= deadline:
+                break
+            await asyncio.sleep(seconds)
+        if reply is not None:
+            return reply
+        raise ToolError(f"The request failed: {failure}.")
+
+    async def _attempt(self, request: Request, deadline: float, guard: Breaker) -> tuple[egress.Reply | None, str]:
+        """One request: its answer, or what kept the connection from being made."""
+        settings = self._settings
+        probe = guard.enter()
+        counted = False
+        try:
+            reply = await egress.fetch(
+                settings.method,
+                request.url,
+                headers=request.headers,
+                content=request.content,
+                timeout=settings.timeout,
+                max_bytes=settings.max_response_bytes,
+                allowed=networks.allowed(),
+            )
+            counted = True
+            if reply.status in TEMPORARY:
+                guard.failed(settings.break_after, settings.break_seconds)
+            else:
+                guard.succeeded()
+            return reply, ""
+        except egress.Unreachable as error:
+            counted = True
+            guard.failed(settings.break_after, settings.break_seconds)
+            return None, str(error)
+        except egress.DeadlineExceeded as error:
+            counted = True
+            guard.failed(settings.break_after, settings.break_seconds)
+            raise ToolError(f"The request failed: {error}.") from None
+        except egress.EgressError as error:
+            raise _failed(error) from None
+        except asyncio.CancelledError:
+            # The call's own deadline: the host had its time as well.
+            if time.monotonic() >= deadline - 0.05:
+                counted = True
+                guard.failed(settings.break_after, settings.break_seconds)
+            raise
+        finally:
+            if not counted:
+                guard.gave_up(probe)

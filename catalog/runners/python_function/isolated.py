@@ -1,0 +1,174 @@
+"""A registered function in a child process that can be killed: the server's end of the module `child`."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import logging
+import math
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from catalog import threads
+from catalog.errors import InvalidArguments, ProtocolError, ToolError
+from catalog.functions.context import Context
+from catalog.functions.results import Produced
+from catalog.functions.signatures import Function
+from catalog.processes.launch import Child, Limits, Order, Report, feed, launched, read
+
+CHILD = "catalog.runners.python_function.child"
+ROOT = Path(__file__).resolve().parent.parent.parent
+HEAVY_BYTES = 262_144
+STDERR_BYTES = 65_536
+log = logging.getLogger(__name__)
+
+
+async def call(
+    function: Function, arguments: dict[str, Any], context: Context, limits: Limits, most: int, *, django: bool
+) -> Any:
+    """What the function returned, as plain data. ToolError says how the child ended otherwise."""
+    request = _request(function, arguments, context, django)
+    order = Order(
+        sys.executable,
+        ["-m", CHILD],
+        # It is code of the hub's own, which reads the hub's settings.
+        {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *_search_path()]), "PYTHONFAULTHANDLER": ""},
+        tempfile.mkdtemp(prefix="toolhub-isolated-"),
+        remove=True,
+        limits=limits,
+    )
+    async with launched(order, stdin=asyncio.subprocess.PIPE, most_line=most) as child:
+        errors = asyncio.ensure_future(_drain(child))
+        feeding = asyncio.ensure_future(feed(child, request))
+        try:
+            message = await _listen(child, context, most)
+        except BaseException:
+            errors.cancel()
+            raise
+        finally:
+            feeding.cancel()
+        if message is None:
+            report = await child.report()
+            said = await errors
+            _died(report, said, limits, context)
+        child.stop(at_once=True)  # nothing that it started outlives its answer
+        said = await errors
+        await child.report()
+    return _result(message, context, said)
+
+
+def _search_path() -> list[str]:
+    return [path for path in sys.path if path and Path(path).is_dir()]
+
+
+def _request(function: Function, arguments: dict[str, Any], context: Context, django: bool) -> bytes:
+    caller = dataclasses.asdict(context.caller)
+    toolsets = caller["credential"]["toolset_ids"]
+    caller["credential"]["toolset_ids"] = None if toolsets is None else sorted(toolsets)
+    left = context.deadline - time.monotonic()
+    return json.dumps(
+        {
+            "module": function.call.__module__,
+            "function": function.name,
+            "django": django,
+            "arguments": arguments,
+            "caller": caller,
+            "capabilities": dict(context.capabilities),
+            "request_id": context.channel.request_id,
+            "name": context.name,
+            "call_id": str(context.call_id),
+            "seconds": left if math.isfinite(left) else None,
+            "secrets": dict(context.secrets),
+        }
+    ).encode()
+
+
+async def _listen(child: Child, context: Context, most: int) -> dict[str, Any] | None:
+    """Pass on what it reports, until it answers. None when it ends without an answer."""
+    assert child.stdout is not None  # noqa: S101 - every child has its pipes
+    while True:
+        try:
+            line = await child.stdout.readline()
+        except ValueError:
+            child.stop(at_once=True)
+            raise ToolError(f"The tool returned more than the {most} bytes that it may.") from None
+        if not line.endswith(b"\n"):
+            return None
+        message = await _parsed(line)
+        if "progress" in message:
+            await context.progress(*message["progress"])
+        elif "log" in message:
+            level, data, logger = message["log"]
+            await context.log(data, level, logger)
+        else:
+            return message
+
+
+async def _parsed(line: bytes) -> dict[str, Any]:
+    parse: Callable[[], Any] = lambda: json.loads(line)  # noqa: E731
+    try:
+        found: dict[str, Any] = parse() if len(line) < HEAVY_BYTES else await threads.checking().run(parse)
+    except (ValueError, RecursionError):
+        raise ToolError("The tool's process answered with something that cannot be read.") from None
+    return found
+
+
+async def _drain(child: Child) -> bytes:
+    """The beginning of what it printed; the rest is read and dropped, so that it does not wait for a reader."""
+    said, more = await read(child.stderr, STDERR_BYTES)
+    assert child.stderr is not None  # noqa: S101
+    while more and await child.stderr.read(STDERR_BYTES):
+        pass
+    return said
+
+
+def _died(report: Report, said: bytes, limits: Limits, context: Context) -> NoReturn:
+    _keep(said, context)
+    raise ToolError(_sentence(report, limits))
+
+
+def _sentence(report: Report, limits: Limits) -> str:
+    if report.why == "processes":
+        return f"The tool was stopped: it had started more than {limits.processes} processes."
+    if report.status is None:
+        return "The tool's process was stopped from outside."
+    if report.status >= 0:
+        return f"The tool's process ended by itself with status {report.status}, without a result."
+    if -report.status == signal.SIGXCPU:
+        return f"The tool was stopped: it used more than {limits.cpu_seconds} s of processor time."
+    try:
+        name = signal.Signals(-report.status).name
+    except ValueError:
+        name = f"signal {-report.status}"
+    return f"The tool's process crashed ({name}), without a result. The hub goes on."
+
+
+def _keep(said: bytes, context: Context) -> None:
+    if said.strip():
+        log.warning("call %s of %s printed: %s", context.call_id, context.name, said.decode("utf-8", "replace")[-4000:])
+
+
+def _result(message: dict[str, Any], context: Context, said: bytes) -> Any:
+    if "value" in message:
+        return message["value"]
+    if "produced" in message:
+        return Produced(*message["produced"])
+    _keep(said, context)
+    match message.get("error"):
+        case ["tool", str(sentence)]:
+            raise ToolError(sentence)
+        case ["arguments", str(sentence)]:
+            raise InvalidArguments(sentence)
+        case ["protocol", str(sentence), int(code)]:
+            raise ProtocolError(code, sentence)
+        case ["exit", str(status)]:
+            raise ToolError(f"The tool ended its process (status {status}), without a result.")
+        case _:
+            raise ToolError(f"It failed unexpectedly. What happened is in the hub's log under call {context.call_id}.")

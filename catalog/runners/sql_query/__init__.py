@@ -1,0 +1,1 @@
+"""Read-only queries of databases that the operator names."""

@@ -1,0 +1,1 @@
+"""Tools of another MCP server: connections, their pool, and one call."""

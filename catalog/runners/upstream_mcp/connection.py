@@ -1,0 +1,140 @@
+"""How an upstream server is reached: typed settings, checked when saved and again before every connection. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Literal
+
+from django.utils.translation import gettext as _
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from audit.redaction.names import SecretNames
+from catalog.runners import settings_errors
+from catalog.runners.secret_refs import SecretRef, Text, names, reveal
+from toolhub import egress
+
+HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
+HEADER_VALUE = re.compile(r"[\t\x20-\x7e]{0,8000}")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+OUR_HEADERS = frozenset(
+    {"host", "connection", "content-length", "content-type", "transfer-encoding", "te", "trailer", "upgrade", "expect"}
+    | {"keep-alive", "accept", "accept-encoding", "last-event-id", "proxy-authorization"}
+)
+"""They belong to the connection or to the protocol."""
+_is_secret = SecretNames()
+
+
+class Connection(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    upstream: int
+    """The upstream's number: two upstreams never share a connection, whatever they have in common."""
+    name: str = ""
+    transport: Literal["streamable_http", "sse", "stdio"] = "streamable_http"
+    url: str = Field(default="", max_length=2000)
+    command: str = Field(default="", max_length=500)
+    args: tuple[str, ...] = ()
+    env: dict[str, Text] = Field(default_factory=dict)
+    headers: dict[str, Text] = Field(default_factory=dict)
+    allowed_networks: tuple[str, ...] = ()
+    timeout: float = Field(default=30.0, gt=0, le=600)
+
+    @field_validator("headers")
+    @classmethod
+    def _headers_can_be_sent(cls, headers: dict[str, Text]) -> dict[str, Text]:
+        for name, value in headers.items():
+            if not HEADER.fullmatch(name):
+                raise ValueError(_("%(name)s is not the name of a header") % {"name": repr(name)})
+            if name.lower() in OUR_HEADERS or name.lower().startswith("mcp-"):
+                raise ValueError(_("the header %(name)s cannot be set") % {"name": name})
+            if isinstance(value, str) and not HEADER_VALUE.fullmatch(value):
+                raise ValueError(_("the header %(name)s has characters that HTTP cannot carry") % {"name": name})
+        return _no_credentials_in_clear(headers)
+
+    @field_validator("env")
+    @classmethod
+    def _variables_are_variables(cls, env: dict[str, Text]) -> dict[str, Text]:
+        for name, value in env.items():
+            if not VARIABLE.fullmatch(name):
+                raise ValueError(_("%(name)s is not the name of an environment variable") % {"name": repr(name)})
+            if name.startswith(("LD_", "TOOLHUB_")) or name in {"PYTHONSTARTUP", "NODE_OPTIONS", "BASH_ENV", "ENV"}:
+                raise ValueError(_("the environment variable %(name)s cannot be set") % {"name": name})
+            if isinstance(value, str) and "\0" in value:
+                raise ValueError(_("the environment variable %(name)s has a NUL in it") % {"name": name})
+        return _no_credentials_in_clear(env)
+
+    @field_validator("args")
+    @classmethod
+    def _arguments_are_text(cls, args: tuple[str, ...]) -> tuple[str, ...]:
+        if any("\0" in argument or len(argument) > 4000 for argument in args) or len(args) > 100:
+            raise ValueError(_("up to 100 arguments of up to 4,000 characters without NUL"))
+        return args
+
+    @field_validator("allowed_networks")
+    @classmethod
+    def _networks_are_networks(cls, networks: tuple[str, ...]) -> tuple[str, ...]:
+        egress.parse_allowed(networks)
+        return networks
+
+    @model_validator(mode="after")
+    def _it_fits_together(self) -> Connection:
+        if self.transport == "stdio":
+            if not self.command or self.url or self.headers:
+                raise ValueError(_("stdio needs a command, and neither a URL nor headers"))
+        else:
+            if self.command or self.args or self.env:
+                raise ValueError(_("a command, its arguments and environment are for stdio only"))
+            try:
+                egress.parse_url(self.url)
+            except egress.DeniedAddress as error:
+                raise ValueError(_("%(what)s: %(why)s") % {"what": "url", "why": error.in_words}) from None
+        return self
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+    @cached_property
+    def secret_names(self) -> frozenset[str]:
+        return names(self)
+
+    @property
+    def label(self) -> str:
+        return _("The upstream server %(name)s") % {"name": self.name or self.upstream}
+
+    def revealed(self, secrets: Mapping[str, str]) -> dict[str, str]:
+        """Headers, or environment variables, with their secrets filled in."""
+        found = {}
+        for name, value in (self.env if self.transport == "stdio" else self.headers).items():
+            text = reveal(value, secrets)
+            if self.transport != "stdio" and not HEADER_VALUE.fullmatch(text):
+                raise ValueError(f"the secret for {name} has characters that HTTP cannot carry")
+            found[name] = text
+        return found
+
+
+def parse(data: Mapping[str, Any]) -> Connection:
+    """ValueError with a sentence that names the field."""
+    try:
+        return Connection.model_validate(data)
+    except ValidationError as error:
+        raise ValueError(settings_errors.sentence(error)) from None
+
+
+def key_of(connection: Connection, secrets: Mapping[str, str], *more: Any) -> str:
+    """Equal for two calls exactly when they may use the same connection."""
+    used = {name: secrets.get(name) for name in sorted(connection.secret_names)}
+    text = json.dumps([connection.fingerprint, used, *more], sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _no_credentials_in_clear(values: dict[str, Text]) -> dict[str, Text]:
+    for name, value in values.items():
+        if not isinstance(value, SecretRef) and value and _is_secret(name):
+            clear = _('%(name)s looks like a credential: keep it as a secret and write {"secret": "its_name"}')
+            raise ValueError(clear % {"name": name})
+    return values

@@ -1,0 +1,89 @@
+"""Why an upstream server cannot be used: in English for callers, the record and logs, for a page in its language."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop, override
+
+from catalog.functions.results import CONTROL, clean_text
+from catalog.language import ENGLISH
+from catalog.runners.upstream_mcp import pipes
+from catalog.runners.upstream_mcp.connection import Connection
+from toolhub import egress
+
+SENTENCE = 500
+log = logging.getLogger(__name__)
+
+
+class UpstreamError(Exception):
+    """The upstream cannot be used; the message is a sentence for callers, `on_record` one that may say more."""
+
+    def __init__(self, sentence: str, on_record: str = "", in_words: Callable[[], str] | None = None) -> None:
+        super().__init__(sentence)
+        self.on_record = on_record or sentence
+        self._in_words = in_words
+
+    @property
+    def in_words(self) -> str:
+        """What is on record, in the language of the page that asks."""
+        return self.on_record if self._in_words is None else self._in_words()
+
+
+def failure(connection: Connection, error: BaseException) -> UpstreamError:
+    """What a connection or a request ended with, in our words."""
+
+    def words(*, explained: bool = True) -> str:
+        return f"{connection.label} {why(error, explained=explained)}"
+
+    with override(ENGLISH):
+        return UpstreamError(words(explained=False), words(), words)
+
+
+def refusal(connection: Connection, sentence: str, **said: object) -> UpstreamError:
+    """The end of a sentence about the upstream, which the catalogues of translations have."""
+
+    def words() -> str:
+        return f"{connection.label} {_(sentence) % said}"
+
+    with override(ENGLISH):
+        return UpstreamError(words(), in_words=words)
+
+
+def too_late(connection: Connection) -> UpstreamError:
+    return refusal(connection, gettext_noop("did not answer within %(seconds)g seconds."), seconds=connection.timeout)
+
+
+def why(error: BaseException, *, explained: bool = False) -> str:
+    """The cause, as the end of a sentence about the upstream; `explained` is not for callers."""
+    import httpx2
+    from mcp import MCPError
+
+    while isinstance(error, BaseExceptionGroup) and error.exceptions:
+        error = error.exceptions[0]
+    if isinstance(error, MCPError):
+        return _("answered with an error: %(why)s (%(code)s).") % {"why": one_line(error.message), "code": error.code}
+    if isinstance(error, (egress.EgressRefused, egress.EgressError)):
+        return _("cannot be reached: %(why)s.") % {"why": one_line(error.in_words if explained else str(error))}
+    if isinstance(error, httpx2.HTTPStatusError):
+        return _("answered with HTTP status %(status)d.") % {"status": error.response.status_code}
+    if isinstance(error, httpx2.TimeoutException):
+        return _("did not answer in time.")
+    if isinstance(error, (httpx2.TransportError, OSError)):
+        return _("cannot be reached.")
+    if isinstance(error, pipes.NotAllowed):
+        return _("cannot be started: %(why)s") % {"why": error.in_words}
+    if isinstance(error, ValueError):
+        return _("does not speak MCP in a way that can be understood.")
+    if not explained:  # once for each failure
+        log.warning("an upstream failed with %s: %s", type(error).__name__, error)
+    return _("cannot be used.")
+
+
+def one_line(text: str) -> str:
+    """Words of a stranger inside a sentence of ours."""
+    text = re.sub(r"[\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e007f]", "", clean_text(text))
+    return " ".join(CONTROL.sub(" ", text).split())[:SENTENCE].rstrip(".")

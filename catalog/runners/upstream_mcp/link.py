@@ -1,0 +1,252 @@
+"""One open connection to an upstream server, with the official client, at whatever revision both speak.
+
+A link serves one call at a time: what the server asks or reports in between belongs to that call without doubt. A task
+of its own opens and closes it, because the client's task groups must end where they began. Nothing of a caller's own
+credentials is known here; the headers are the administrator's, with secrets filled in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import logging
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+from catalog.runners import networks
+from catalog.runners.upstream_mcp import pipes
+from catalog.runners.upstream_mcp.connection import Connection
+from catalog.runners.upstream_mcp.failures import UpstreamError, failure, too_late
+from toolhub import __version__, egress
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp.client.session import ClientSession
+
+MAX_MESSAGE = 16_777_216
+"""Bytes of one message of an upstream server."""
+SILENT_SECONDS = 1800.0
+"""How long a stream of an upstream may be silent."""
+log = logging.getLogger(__name__)
+
+
+class Asks:
+    """What a call answers when the upstream asks: replaced for every call that uses the link."""
+
+    async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        raise UpstreamError("nobody can be asked")
+
+    async def log(self, level: str, data: Any, name: str | None) -> None:
+        return
+
+
+NOBODY = Asks()
+
+
+class Link:
+    """`open` it, then use `session`; `alive` says whether it still can be used."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        secrets: Mapping[str, str],
+        capabilities: Mapping[str, Any] | None = None,
+        on_change: Callable[[int], object] | None = None,
+    ) -> None:
+        self.connection = connection
+        self._secrets = dict(secrets)
+        self._capabilities = capabilities or {}
+        self._on_change = on_change
+        self.asks: Asks = NOBODY
+        self.client: Client | None = None
+        self.alive = False
+        self.opened_at = time.monotonic()
+        self.listed = False
+        self._closing = asyncio.Event()
+        self._linger = 0.0
+        self._keeper: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Raises UpstreamError with a sentence."""
+        opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # With a context of its own: nothing of the call that happens to be the first one.
+        self._keeper = asyncio.get_running_loop().create_task(
+            self._keep(opened), name=f"upstream {self.connection.upstream}", context=contextvars.Context()
+        )
+        try:
+            await asyncio.wait_for(asyncio.shield(opened), self.connection.timeout)
+        except TimeoutError:
+            self.close()
+            if self._keeper is not None:
+                self._keeper.cancel()
+            raise too_late(self.connection) from None
+        except asyncio.CancelledError:
+            self.close()
+            self._keeper.cancel()
+            raise
+
+    def close(self, linger: float = 0.0) -> None:
+        """Close it in the background; after `linger` seconds, so that a last message still gets out."""
+        self.alive = False
+        self._linger = linger
+        self._closing.set()
+
+    async def closed(self) -> None:
+        self.close()
+        if self._keeper is not None:
+            await asyncio.wait({self._keeper})
+
+    @property
+    def session(self) -> ClientSession:
+        assert self.client is not None  # noqa: S101 - only after `open`
+        return self.client.session
+
+    @property
+    def revision(self) -> str:
+        return self.client.protocol_version if self.client is not None else ""
+
+    async def _keep(self, opened: asyncio.Future[None]) -> None:
+        try:
+            async with AsyncExitStack() as stack:
+                self.client = await stack.enter_async_context(await self._client(stack))
+                self.alive = True
+                await self._prepare(stack)
+                if not opened.done():
+                    opened.set_result(None)
+                await self._closing.wait()
+                if self._linger:
+                    await asyncio.sleep(self._linger)
+        except asyncio.CancelledError:
+            if not opened.done():
+                opened.cancel()
+            raise
+        except BaseException as error:  # noqa: BLE001 - the boundary to a foreign library; groups of errors too
+            failed = failure(self.connection, error)
+            if not opened.done():
+                opened.set_exception(failed)
+                opened.exception()
+            elif not self._closing.is_set():
+                log.info("%s: the connection ended: %s", self.connection.label, failed)
+        finally:
+            self.alive = False
+
+    async def _client(self, stack: AsyncExitStack) -> AbstractAsyncContextManager[Client]:
+        from mcp import Client
+        from mcp_types import Implementation, SamplingCapability
+
+        sampling = self._capabilities.get("sampling")
+        return Client(
+            await self._transport(stack),
+            client_info=Implementation(name="toolhub", version=__version__),
+            sampling_callback=self._ask_for("sampling/createMessage") if sampling is not None else None,
+            sampling_capabilities=SamplingCapability.model_validate(sampling) if sampling else None,
+            elicitation_callback=(
+                self._ask_for("elicitation/create") if self._capabilities.get("elicitation") is not None else None
+            ),
+            list_roots_callback=self._roots if self._capabilities.get("roots") is not None else None,
+            logging_callback=self._logged,
+            log_level="debug",
+            message_handler=self._heard,
+            cache=None,
+        )
+
+    async def _transport(self, stack: AsyncExitStack) -> Any:
+        from mcp.client.sse import sse_client
+        from mcp.client.streamable_http import streamable_http_client
+
+        connection = self.connection
+        revealed = connection.revealed(self._secrets)
+        if connection.transport == "stdio":
+            return pipes.open_pipes(connection, revealed, MAX_MESSAGE)
+
+        def http_client(headers: Any = None, timeout: Any = None, auth: Any = None) -> Any:
+            return egress.checked_client(
+                headers=revealed,
+                timeout=connection.timeout,
+                read_timeout=SILENT_SECONDS,
+                max_bytes=MAX_MESSAGE,
+                allowed=(*networks.allowed(), *egress.parse_allowed(connection.allowed_networks)),
+            )
+
+        if connection.transport == "sse":
+            return sse_client(connection.url, httpx_client_factory=http_client)
+        client = await stack.enter_async_context(http_client())
+        return streamable_http_client(connection.url, http_client=client, max_sse_event_size=MAX_MESSAGE)
+
+    async def _prepare(self, stack: AsyncExitStack) -> None:
+        """Hear log lines and changes of the list, where the server has them."""
+        assert self.client is not None  # noqa: S101 - it was entered
+        capabilities = self.client.server_capabilities
+        if self.client.session.initialize_result is not None:
+            if capabilities.logging is not None:
+                from mcp_types import EmptyResult, SetLevelRequest, SetLevelRequestParams
+
+                request = SetLevelRequest(params=SetLevelRequestParams(level="debug"))
+                with contextlib.suppress(Exception):  # a server that refuses its own capability still has tools
+                    await self.client.session.send_request(request, EmptyResult)
+        elif self._on_change is not None and capabilities.tools is not None and capabilities.tools.list_changed:
+            listening = asyncio.get_running_loop().create_task(self._listen(), name="upstream changes")
+            stack.callback(listening.cancel)
+
+    async def _listen(self) -> None:
+        """From 2026-07-28 on changes come on a stream of their own, which may end before the connection does."""
+        assert self.client is not None  # noqa: S101
+        for pause in (1.0, 5.0, 30.0, 300.0):
+            began = False
+            try:
+                async with self.client.listen(tools_list_changed=True) as events:
+                    began = True
+                    async for _ in events:
+                        self._changed()
+            except Exception as error:  # noqa: BLE001 - the schedule still finds every change
+                log.debug("%s: changes are not heard: %s", self.connection.label, error)
+            if not began:
+                return
+            await asyncio.sleep(pause)
+            self._changed()  # nothing is said again to who was away
+
+    def _changed(self) -> None:
+        if self._on_change is not None:
+            self._on_change(self.connection.upstream)
+
+    async def _heard(self, message: Any) -> None:
+        from mcp_types import ToolListChangedNotification
+
+        if isinstance(message, ToolListChangedNotification):
+            self._changed()
+
+    async def _logged(self, params: Any) -> None:
+        await self.asks.log(str(params.level), params.data, params.logger)
+
+    def _ask_for(self, method: str) -> Any:
+        from mcp_types import CreateMessageResult, CreateMessageResultWithTools, ElicitResult, ErrorData
+
+        async def callback(context: Any, params: Any) -> Any:
+            asked = params.model_dump(by_alias=True, mode="json", exclude_none=True)
+            asked.pop("_meta", None)
+            try:
+                answer = await self.asks.ask(method, asked)
+                if method == "elicitation/create":
+                    return ElicitResult.model_validate(answer)
+                if isinstance(answer.get("content"), list):
+                    return CreateMessageResultWithTools.model_validate(answer)
+                return CreateMessageResult.model_validate(answer)
+            except UpstreamError as error:
+                return ErrorData(code=-32603, message=str(error))
+            except ValueError:
+                return ErrorData(code=-32603, message="the answer is not one")
+
+        return callback
+
+    async def _roots(self, context: Any) -> Any:
+        from mcp_types import ErrorData, ListRootsResult
+
+        try:
+            return ListRootsResult.model_validate(await self.asks.ask("roots/list", {}))
+        except UpstreamError as error:
+            return ErrorData(code=-32603, message=str(error))
+        except ValueError:
+            return ErrorData(code=-32603, message="the answer is not one")

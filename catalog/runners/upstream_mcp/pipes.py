@@ -1,0 +1,160 @@
+"""An upstream server as a child process: MCP messages as lines on its stdin and stdout, each of a bounded length.
+
+The program is one that TOOLHUB_COMMANDS lists. It gets a clean environment, a temporary working folder, a session of
+its own and limits, and ends with everything it started when the connection is closed or the hub is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from catalog.processes import allowed
+from catalog.processes.launch import Child, Limits, Order, launched, let_go
+from catalog.runners.upstream_mcp.connection import Connection
+
+if TYPE_CHECKING:
+    from mcp.client._transport import TransportStreams
+
+CHUNK = 65_536
+POLITE_SECONDS = 2.0
+"""How long a server may take to end after its stdin was closed, and again after SIGTERM."""
+COMPLAINT = 2000
+LOOK_SECONDS = 0.5
+LIMITS = Limits(cpu_seconds=3600, memory_bytes=2 << 30, processes=64, open_files=1024, reserves=True)
+"""Of each process of the server, but for the number of processes."""
+log = logging.getLogger(__name__)
+
+
+class NotAllowed(Exception):
+    """The program may not be started; the message is a sentence."""
+
+    def __init__(self, program: str, problem: str) -> None:
+        super().__init__(problem)
+        self._program = program
+
+    @property
+    def in_words(self) -> str:
+        """The same in the language of the page that asks."""
+        return allowed.problem(self._program) or str(self)
+
+
+@asynccontextmanager
+async def open_pipes(
+    connection: Connection, environment: Mapping[str, str], max_bytes: int
+) -> AsyncIterator[TransportStreams]:
+    problem = allowed.problem(connection.command)
+    if problem:
+        raise NotAllowed(connection.command, problem)
+    folder = tempfile.mkdtemp(prefix="thub-upstream-")
+    order = Order(
+        allowed.programs()[connection.command],
+        list(connection.args),
+        {"PATH": allowed.PATH, "HOME": folder, "TMPDIR": folder, "LANG": "C.UTF-8", **environment},
+        folder,
+        remove=True,
+        limits=LIMITS,
+        nice=5,
+        look_seconds=LOOK_SECONDS,
+    )
+    # Counted by the pool of connections, and not among the programs of calls.
+    async with launched(order, stdin=asyncio.subprocess.PIPE, counted=False) as child:
+        try:
+            async with _streams(child, connection.label, max_bytes) as streams:
+                yield streams
+        finally:
+            with anyio.CancelScope(shield=True):
+                await _end(child, connection.label)
+
+
+@asynccontextmanager
+async def _streams(child: Child, label: str, max_bytes: int) -> AsyncIterator[TransportStreams]:
+    from mcp.shared.message import SessionMessage
+
+    inbox_writer, inbox = anyio.create_memory_object_stream[Any](0)
+    outbox, outbox_reader = anyio.create_memory_object_stream[SessionMessage](0)
+
+    async def read() -> None:
+        async with inbox_writer:
+            with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+                async for line in _lines(child.stdout, max_bytes, label):
+                    await inbox_writer.send(_message(line))
+
+    async def write() -> None:
+        stdin: Any = child.stdin
+        async with outbox_reader:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                async for item in outbox_reader:
+                    stdin.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+                    await stdin.drain()
+        await inbox_writer.aclose()
+
+    async def listen_to_complaints() -> None:
+        """What it says on stderr is for the log, in part: it must never fill its pipe."""
+        said = 0
+        while chunk := await child.stderr.read(CHUNK):  # type: ignore[union-attr]
+            if said < COMPLAINT:
+                log.debug("%s says: %s", label, chunk[: COMPLAINT - said].decode(errors="replace"))
+                said += len(chunk)
+
+    async with inbox, outbox, anyio.create_task_group() as group:
+        group.start_soon(read)
+        group.start_soon(write)
+        group.start_soon(listen_to_complaints)
+        try:
+            yield inbox, outbox
+        finally:
+            group.cancel_scope.cancel()
+
+
+async def _lines(stdout: asyncio.StreamReader | None, max_bytes: int, label: str) -> AsyncIterator[bytes]:
+    assert stdout is not None  # noqa: S101 - it was asked for
+    pending = bytearray()
+    while chunk := await stdout.read(CHUNK):
+        start = len(pending)
+        pending += chunk
+        while (end := pending.find(b"\n", start)) >= 0:
+            line = bytes(pending[:end])
+            del pending[: end + 1]
+            start = 0
+            if line.strip():
+                yield line
+        if len(pending) > max_bytes:
+            log.warning("%s sent a message longer than %d bytes; the connection is closed", label, max_bytes)
+            return
+
+
+def _message(line: bytes) -> Any:
+    """A message, or the error that it is none."""
+    from mcp.shared.message import SessionMessage
+    from mcp_types import jsonrpc_message_adapter
+
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except ValueError as error:
+        return error
+
+
+async def _end(child: Child, label: str) -> None:
+    """Close its stdin and wait; then SIGTERM, and a moment later SIGKILL, to all that it started."""
+    if child.stdin is not None:
+        child.stdin.close()
+    try:
+        report = await asyncio.wait_for(child.report(), POLITE_SECONDS)
+    except TimeoutError:
+        child.stop()
+        let_go(child)  # or what nobody reads any more would be waited for
+        report = await child.report()
+    if report.why == "processes":
+        log.warning("%s was stopped: it had started more than %d processes", label, LIMITS.processes)
+    elif report.status is not None and report.status < 0 and report.why == "ended":
+        log.warning("%s was ended by %s", label, signal.Signals(-report.status).name)
+    let_go(child)

@@ -1,0 +1,174 @@
+"""Open links, kept for the next call of the same user with the same credential and secrets; never for anyone else."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from catalog.runners.upstream_mcp import news
+from catalog.runners.upstream_mcp.connection import Connection, key_of
+from catalog.runners.upstream_mcp.failures import UpstreamError
+from catalog.runners.upstream_mcp.link import NOBODY, Asks, Link
+
+PER_KEY = 4
+"""Calls of one user to one upstream that run side by side; the others wait."""
+PER_USER = 16
+IN_ALL = 128
+IDLE_SECONDS = 120.0
+LIFE_SECONDS = 3600.0
+"""A link that is older is not used for another call."""
+LINGER_SECONDS = 1.0
+"""So long a link that is given up stays open for a last message: that the call is cancelled."""
+
+
+@dataclass(slots=True)
+class _Place:
+    """What one key has."""
+
+    user_id: int
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PER_KEY))
+    idle: list[tuple[Link, float, asyncio.TimerHandle]] = field(default_factory=list)
+    taken: int = 0
+
+
+class Pool:
+    """Of one event loop."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, _Place] = {}
+        self._links: dict[Link, int] = {}
+        """Every link that is open or being opened: its user."""
+
+    @asynccontextmanager
+    async def borrow(
+        self,
+        connection: Connection,
+        user_id: int,
+        credential: str,
+        secrets: Mapping[str, str],
+        capabilities: Mapping[str, Any],
+        asks: Asks,
+    ) -> AsyncIterator[Link]:
+        """A link for one call alone. One that fails inside is not used again. Raises UpstreamError."""
+        key = key_of(connection, secrets, user_id, credential, capabilities)
+        place = self._places.setdefault(key, _Place(user_id))
+        place.taken += 1
+        try:
+            async with place.slots:
+                link = self._reuse(place) or await self._open(connection, user_id, secrets, capabilities)
+                link.asks = asks
+                try:
+                    yield link
+                except BaseException:
+                    self._drop(link, LINGER_SECONDS)
+                    raise
+                finally:
+                    link.asks = NOBODY
+                if link.alive and time.monotonic() - link.opened_at < LIFE_SECONDS:
+                    self._keep(place, key, link)
+                else:
+                    self._drop(link)
+        finally:
+            place.taken -= 1
+            self._forget(key, place)
+
+    async def close(self) -> None:
+        links = list(self._links)
+        for place in self._places.values():
+            for _, _, handle in place.idle:
+                handle.cancel()
+            place.idle.clear()
+        self._links.clear()
+        await asyncio.gather(*(link.closed() for link in links))
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    def _reuse(self, place: _Place) -> Link | None:
+        while place.idle:
+            link, _, handle = place.idle.pop()
+            handle.cancel()
+            if link.alive:
+                return link
+            self._drop(link)
+        return None
+
+    async def _open(
+        self, connection: Connection, user_id: int, secrets: Mapping[str, str], capabilities: Mapping[str, Any]
+    ) -> Link:
+        if list(self._links.values()).count(user_id) >= PER_USER and not self._make_room(user_id):
+            raise UpstreamError("Too many of your calls to other servers are running. Try again in a moment.")
+        if len(self._links) >= IN_ALL and not self._make_room(None):
+            raise UpstreamError("Too many connections to other servers are open. Try again in a moment.")
+        used = {name: secrets[name] for name in connection.secret_names}
+        link = Link(connection, used, capabilities, news.changed)
+        self._links[link] = user_id
+        try:
+            await link.open()
+        except BaseException as error:
+            self._drop(link)
+            if isinstance(error, UpstreamError):
+                news.health(connection.upstream, error.on_record)
+            raise
+        news.health(connection.upstream, "")
+        return link
+
+    def _make_room(self, user_id: int | None) -> bool:
+        """Close the link that has been idle for longest."""
+        idle = [
+            (since, link, place, handle)
+            for place in self._places.values()
+            if user_id is None or place.user_id == user_id
+            for link, since, handle in place.idle
+        ]
+        if not idle:
+            return False
+        since, link, place, handle = min(idle, key=lambda one: one[0])
+        handle.cancel()
+        place.idle.remove((link, since, handle))
+        self._drop(link)
+        return True
+
+    def _keep(self, place: _Place, key: str, link: Link) -> None:
+        handle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._expire, key, link)
+        place.idle.append((link, time.monotonic(), handle))
+
+    def _expire(self, key: str, link: Link) -> None:
+        place = self._places.get(key)
+        if place is not None:
+            place.idle = [entry for entry in place.idle if entry[0] is not link]
+            self._forget(key, place)
+        self._drop(link)
+
+    def _drop(self, link: Link, linger: float = 0.0) -> None:
+        self._links.pop(link, None)
+        link.close(linger)
+
+    def _forget(self, key: str, place: _Place) -> None:
+        if not place.taken and not place.idle and self._places.get(key) is place:
+            del self._places[key]
+
+
+_pools: dict[asyncio.AbstractEventLoop, Pool] = {}
+
+
+def here() -> Pool:
+    """The pool of the running loop."""
+    loop = asyncio.get_running_loop()
+    pool = _pools.get(loop)
+    if pool is None:
+        for ended in [other for other in _pools if other.is_closed()]:
+            del _pools[ended]
+        pool = _pools[loop] = Pool()
+    return pool
+
+
+async def close() -> None:
+    """Close what this loop has open."""
+    pool = _pools.pop(asyncio.get_running_loop(), None)
+    if pool is not None:
+        await pool.close()

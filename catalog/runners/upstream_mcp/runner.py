@@ -1,0 +1,245 @@
+"""Calls a tool of another MCP server. Settings: {"upstream": "everything", "tool": "echo"}.
+
+How the server is reached is the upstream's own page in the admin; the snapshot of the catalogue brings it along as
+`connection`. Progress, log lines, questions to the client (elicitation, sampling, roots) and every kind of content
+pass through. A caller's own token never does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from django.utils.translation import gettext as _
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from catalog.errors import NeedsInput, ProtocolError, ToolError
+from catalog.functions.content import Result
+from catalog.functions.context import Context
+from catalog.runners.upstream_mcp import news, pool
+from catalog.runners.upstream_mcp.connection import Connection
+from catalog.runners.upstream_mcp.failures import UpstreamError, failure, one_line, why
+from catalog.runners.upstream_mcp.link import Asks, Link
+
+logger = logging.getLogger(__name__)
+ROUNDS = 10
+"""How often an upstream may ask before it answers (from 2026-07-28 on)."""
+LAST_WORDS_SECONDS = 2.0
+SESSION_GONE = (-32600, "Session terminated")
+"""What the official client makes of HTTP 404: the server does not know the session, so nothing ran."""
+CONNECTION_CLOSED, HEADER_MISMATCH, URL_ELICITATION_REQUIRED = -32000, -32020, -32042
+
+
+class Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    upstream: str = Field(min_length=1, max_length=40, description="The name of the upstream server.")
+    tool: str = Field(min_length=1, max_length=1000, description="The tool's name there.")
+    connection: Connection | None = Field(
+        default=None, description="Not for you to write: the hub fills in how the upstream is reached."
+    )
+
+
+class _Passing(Asks):
+    """What the upstream asks of one call goes to that call's client."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._asked: dict[str, int] = {}
+        self.paused: asyncio.Future[NeedsInput] = asyncio.get_running_loop().create_future()
+
+    async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        number = self._asked[method] = self._asked.get(method, 0) + 1
+        key = f"{method.partition('/')[0]}_{number}"
+        try:
+            return (await self._context.ask({key: (method, params)}))[key]
+        except NeedsInput as needed:
+            # From 2026-07-28 on the client comes back with the answer, and this call begins anew.
+            if not self.paused.done():
+                self.paused.set_result(needed)
+            raise UpstreamError("the answer is not there yet") from None
+        except ToolError as error:
+            raise UpstreamError(str(error)) from None
+        except Exception as error:  # noqa: BLE001 - the boundary to a foreign library, which would log a traceback
+            logger.warning("a question of an upstream could not be asked: %s: %s", type(error).__name__, error)
+            raise UpstreamError("the client cannot be asked") from None
+
+    async def log(self, level: str, data: Any, name: str | None) -> None:
+        await self._context.log(data, level, name)
+
+
+def prepare(settings: Settings) -> Callable[[dict[str, Any], Context], Awaitable[Any]]:
+    connection = settings.connection
+    if connection is None:
+        raise ValueError(_("there is no upstream %(name)s") % {"name": settings.upstream})
+    reach = connection
+
+    async def run(arguments: dict[str, Any], context: Context) -> Any:
+        try:
+            try:
+                return await _call(reach, settings.tool, arguments, context)
+            except _SessionGone:
+                return await _call(reach, settings.tool, arguments, context)
+        except UpstreamError as error:
+            raise ToolError(str(error), on_record=error.on_record) from None
+        except _SessionGone:
+            raise ToolError(f"{reach.label} ended the session. Try again in a moment.") from None
+
+    return run
+
+
+class _SessionGone(Exception):
+    """The upstream does not know the session any more, so nothing ran."""
+
+
+async def _call(connection: Connection, tool: str, arguments: dict[str, Any], context: Context) -> Result:
+    asks = _Passing(context)
+    credential = context.caller.credential
+    declared = _declared(context.capabilities)
+    borrowed = pool.here().borrow(connection, credential.user_id, credential.id, context.secrets, declared, asks)
+    failed: BaseException
+    async with borrowed as link:
+        work = asyncio.ensure_future(_answer(link, tool, arguments, context))
+        try:
+            ends: set[asyncio.Future[Any]] = {work, asks.paused}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                raise asks.paused.result()
+        finally:
+            if not work.done():
+                work.cancel()
+                # The official client tells the upstream that the call is cancelled before it lets go.
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait({work}, timeout=LAST_WORDS_SECONDS)
+        try:
+            return work.result()
+        except (ToolError, ProtocolError, NeedsInput) as error:
+            failed = error  # said on a connection that works
+        except _SessionGone:
+            link.close()
+            raise
+        except Exception as error:  # noqa: BLE001 - the boundary to a foreign library
+            broken = _broken(link, error)
+            news.health(connection.upstream, broken.on_record)
+            link.close()  # so that the next call finds out whether it can be reached again
+            raise broken from None
+    raise failed
+
+
+async def _answer(link: Link, tool: str, arguments: dict[str, Any], context: Context) -> Result:
+    from mcp import MCPError
+    from mcp_types import InputRequiredResult
+
+    responses: dict[str, Any] | None = None
+    state: str | None = None
+    for _round in range(ROUNDS):
+        try:
+            result = await _request(link, tool, arguments, context, responses, state)
+        except MCPError as error:
+            raise _said(link, error, context) from None
+        if not isinstance(result, InputRequiredResult):
+            return _result(result)
+        state, responses = result.request_state, None
+        if result.input_requests:
+            asked = {key: _question(request) for key, request in result.input_requests.items()}
+            answers = await context.ask(asked)
+            responses = {key: _read(asked[key][0], answer) for key, answer in answers.items()}
+        else:
+            await asyncio.sleep(0.1)
+    raise ToolError(f"{link.connection.label} kept asking instead of answering.")
+
+
+async def _request(
+    link: Link,
+    tool: str,
+    arguments: dict[str, Any],
+    context: Context,
+    responses: dict[str, Any] | None,
+    state: str | None,
+) -> Any:
+    from mcp import MCPError
+    from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult, InputRequiredResult
+
+    request = CallToolRequest(
+        params=CallToolRequestParams(name=tool, arguments=arguments, input_responses=responses, request_state=state)
+    )
+    answer: TypeAdapter[Any] = TypeAdapter(CallToolResult | InputRequiredResult)
+    try:
+        return await link.session.send_request(request, answer, progress_callback=context.progress)
+    except MCPError as error:
+        if error.code != HEADER_MISMATCH or link.listed:
+            raise
+    # From 2026-07-28 on some arguments travel in headers as well: which ones, the list of tools says.
+    link.listed = True
+    await link.session.list_tools()
+    return await link.session.send_request(request, answer, progress_callback=context.progress)
+
+
+def _said(link: Link, error: Any, context: Context) -> Exception:
+    """An upstream's error answer as ours."""
+    if (error.code, error.message) == SESSION_GONE:
+        return _SessionGone()
+    if error.code == CONNECTION_CLOSED or not link.alive:
+        return error  # type: ignore[no-any-return]
+    modes = context.capabilities.get("elicitation")
+    if error.code == URL_ELICITATION_REQUIRED and isinstance(modes, Mapping) and "url" in modes:
+        return ProtocolError(error.code, one_line(error.message), error.data)
+    return ToolError(f"{link.connection.label} {why(error)}")
+
+
+def _broken(link: Link, error: Exception) -> UpstreamError:
+    code = getattr(error, "code", None)
+    if code == CONNECTION_CLOSED or not link.alive:
+        return UpstreamError(
+            f"{link.connection.label} broke the connection, and may or may not have done what was asked. "
+            "Look before you try again."
+        )
+    return failure(link.connection, error)
+
+
+def _declared(capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """What the upstream may be told about the caller's client: what it can be asked, and nothing else about it."""
+    found: dict[str, Any] = {name: {} for name in ("elicitation", "roots") if name in capabilities}
+    sampling = capabilities.get("sampling")
+    if isinstance(sampling, Mapping):
+        found["sampling"] = {name: {} for name in ("tools", "context") if name in sampling}
+    return found
+
+
+def _question(request: Any) -> tuple[str, dict[str, Any]]:
+    params = request.params.model_dump(by_alias=True, mode="json", exclude_none=True) if request.params else {}
+    params.pop("_meta", None)
+    return request.method, params
+
+
+def _read(method: str, answer: dict[str, Any]) -> Any:
+    from mcp_types import CreateMessageResult, CreateMessageResultWithTools, ElicitResult, ListRootsResult
+
+    try:
+        if method == "elicitation/create":
+            return ElicitResult.model_validate(answer)
+        if method == "roots/list":
+            return ListRootsResult.model_validate(answer)
+        kind = CreateMessageResultWithTools if isinstance(answer.get("content"), list) else CreateMessageResult
+        return kind.model_validate(answer)
+    except ValueError:
+        raise ToolError("The client's answer does not fit what was asked.") from None
+
+
+def _result(result: Any) -> Result:
+    found = result.model_dump(by_alias=True, mode="json", exclude_none=True)
+    meta = {
+        name: value
+        for name, value in (found.get("_meta") or {}).items()
+        # These are between two parties of the protocol, and the upstream and our caller are not.
+        if not name.startswith(("io.modelcontextprotocol/", "modelcontextprotocol.io/"))
+    }
+    return Result(
+        content=found.get("content") or [],
+        structured=found.get("structuredContent"),
+        is_error=bool(found.get("isError")),
+        meta=meta or None,
+    )

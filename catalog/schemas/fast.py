@@ -1,0 +1,256 @@
+"""The fast check: schemas of an object with simple properties, compiled to closures.
+
+Its verdicts are those of jsonschema; a property-based test holds the two against each other. Whatever is not listed
+here is left to jsonschema: `compile_flat` answers None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from catalog.schemas import errors, patterns
+
+Test = Callable[[Any], str | None]
+"""None, or what was expected."""
+ANNOTATIONS = frozenset(
+    {"title", "description", "default", "examples", "$comment", "deprecated", "readOnly", "writeOnly", "format"}
+)
+ROOT = ANNOTATIONS | {
+    "$schema",
+    "$id",
+    "type",
+    "properties",
+    "required",
+    "additionalProperties",
+    "$defs",
+    "definitions",
+}
+NUMERIC = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
+PROPERTY = ANNOTATIONS | NUMERIC | {"type", "enum", "const", "minLength", "maxLength", "pattern"}
+ARRAY = ANNOTATIONS | {"type", "items", "minItems", "maxItems"}
+TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "boolean": (bool,),
+    "null": (type(None),),
+    "number": (int, float),
+    "integer": (int,),
+    "array": (list,),
+    "object": (dict,),
+}
+
+
+def _plain(schema: dict[str, Any], keys: frozenset[str]) -> bool:
+    return all(key in keys or key.startswith("x-") for key in schema)
+
+
+def _scalar(value: Any) -> bool:
+    return value is None or isinstance(value, str | bool | int | float)
+
+
+def compile_flat(schema: dict[str, Any]) -> Callable[[Any], str | None] | None:
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    closed = schema.get("additionalProperties", True)
+    if not _plain(schema, ROOT) or schema.get("type") != "object" or not isinstance(closed, bool):
+        return None
+    if not isinstance(properties, dict) or not isinstance(required, list):
+        return None
+    tests: dict[str, Test | None] = {}
+    secrets = set()
+    for name, part in properties.items():
+        compiled = _property(part)
+        if compiled is _TOO_MUCH:
+            return None
+        tests[name] = compiled
+        if errors.holds_secret(part):
+            secrets.add(name)
+    needed, is_closed, known = tuple(required), not closed, tests.get
+
+    def validate(arguments: Any) -> str | None:
+        if type(arguments) is not dict:
+            return errors.wrong((), "object", arguments, secret=False)
+        for name, value in arguments.items():
+            test = known(name, _TOO_MUCH)
+            if test is None:
+                continue
+            if test is _TOO_MUCH:
+                if is_closed:
+                    return errors.unknown((), name, tests)
+                continue
+            expected = test(value)
+            if expected is not None:
+                return _sentence(name, expected, value, secret=name in secrets)
+        for name in needed:
+            if name not in arguments:
+                return errors.missing((), name)
+        return None
+
+    return validate
+
+
+def _sentence(name: str, expected: str, value: Any, *, secret: bool) -> str:
+    if expected.startswith("[") and "] " in expected and isinstance(value, list):
+        index, expected = expected[1:].split("] ", 1)
+        return errors.wrong((name, int(index)), expected, value[int(index)], secret=secret)
+    return errors.wrong((name,), expected, value, secret=secret)
+
+
+def _too_much(value: Any) -> str | None:
+    raise AssertionError("never called")
+
+
+_TOO_MUCH: Test = _too_much
+
+
+def _property(schema: Any) -> Test | None:
+    """None: anything goes. _TOO_MUCH: not for us."""
+    if schema is True or schema == {}:
+        return None
+    if not isinstance(schema, dict):
+        return _TOO_MUCH
+    if schema.get("type") == "array":
+        return _array(schema) if _plain(schema, ARRAY) else _TOO_MUCH
+    if not _plain(schema, PROPERTY):
+        return _TOO_MUCH
+    tests: list[Test] = []
+    if "type" in schema:
+        test = _type(schema["type"])
+        if test is _TOO_MUCH:
+            return _TOO_MUCH
+        tests.append(test)
+    for keyword in ("enum", "const"):
+        if keyword in schema:
+            values = schema["enum"] if keyword == "enum" else [schema["const"]]
+            if not isinstance(values, list) or not all(_scalar(value) for value in values):
+                return _TOO_MUCH
+            tests.append(_enum(values))
+    tests += [_bound(keyword, schema[keyword]) for keyword in schema if keyword in NUMERIC]
+    tests += [_length(keyword, schema[keyword]) for keyword in ("minLength", "maxLength") if keyword in schema]
+    if "pattern" in schema:
+        tests.append(_pattern(schema["pattern"]))
+    return _all(tests)
+
+
+def _all(tests: list[Test]) -> Test | None:
+    if len(tests) < 2:
+        return tests[0] if tests else None
+
+    def test(value: Any) -> str | None:
+        for each in tests:
+            expected = each(value)
+            if expected is not None:
+                return expected
+        return None
+
+    return test
+
+
+def _type(names: Any) -> Test:
+    wanted = names if isinstance(names, list) else [names]
+    if not all(isinstance(name, str) and name in TYPES for name in wanted):
+        return _TOO_MUCH
+    allowed = frozenset(found for name in wanted for found in TYPES[name])
+    whole_floats = "integer" in wanted and "number" not in wanted
+    expected = errors.types(names)
+
+    if whole_floats:
+
+        def test(value: Any) -> str | None:
+            if type(value) in allowed or (type(value) is float and value.is_integer()):
+                return None
+            return expected
+    else:
+
+        def test(value: Any) -> str | None:
+            return None if type(value) in allowed else expected
+
+    return test
+
+
+def _enum(values: list[Any]) -> Test:
+    # 1 and 1.0 are the same number, True is not: Python's own equality but for booleans.
+    booleans = frozenset(value for value in values if isinstance(value, bool))
+    others = frozenset(value for value in values if not isinstance(value, bool))
+    expected = f"one of {errors.listing(values)}" if len(values) != 1 else errors.listing(values)
+
+    def test(value: Any) -> str | None:
+        kind = type(value)
+        if kind is bool:
+            return None if value in booleans else expected
+        if kind is list or kind is dict:
+            return expected
+        return None if value in others else expected
+
+    return test
+
+
+def _bound(keyword: str, bound: float) -> Test:
+    expected = {
+        "minimum": f"at least {bound}",
+        "maximum": f"at most {bound}",
+        "exclusiveMinimum": f"more than {bound}",
+        "exclusiveMaximum": f"less than {bound}",
+    }[keyword]
+    holds: Callable[[Any], bool] = {
+        "minimum": lambda value: value >= bound,
+        "maximum": lambda value: value <= bound,
+        "exclusiveMinimum": lambda value: value > bound,
+        "exclusiveMaximum": lambda value: value < bound,
+    }[keyword]
+
+    def test(value: Any) -> str | None:
+        if type(value) is not int and type(value) is not float:
+            return None
+        return None if holds(value) else expected
+
+    return test
+
+
+def _length(keyword: str, bound: float) -> Test:
+    shortest = keyword == "minLength"
+    expected = f"at {'least' if shortest else 'most'} {bound} characters"
+
+    def test(value: Any) -> str | None:
+        if type(value) is not str:
+            return None
+        return None if (len(value) >= bound if shortest else len(value) <= bound) else expected
+
+    return test
+
+
+def _pattern(pattern: str) -> Test:
+    matches = patterns.searcher(pattern)
+    expected = errors.cut(f"text that matches {pattern}", 150)
+
+    def test(value: Any) -> str | None:
+        return None if type(value) is not str or matches(value) else expected
+
+    return test
+
+
+def _array(schema: dict[str, Any]) -> Test:
+    each = None
+    if "items" in schema:
+        part = schema["items"]
+        if isinstance(part, dict) and part.get("type") == "array":
+            return _TOO_MUCH
+        each = _property(part)
+        if each is _TOO_MUCH:
+            return _TOO_MUCH
+    fewest, most = schema.get("minItems", 0), schema.get("maxItems", float("inf"))
+
+    def test(value: Any) -> str | None:
+        if type(value) is not list:
+            return "array"
+        if len(value) < fewest:
+            return f"at least {fewest} items"
+        if len(value) > most:
+            return f"at most {most} items"
+        if each is not None:
+            for index, item in enumerate(value):
+                expected = each(item)
+                if expected is not None:
+                    return f"[{index}] {expected}"
+        return None
+
+    return test

@@ -1,0 +1,266 @@
+"""The thorough check: jsonschema, offline, with patterns, enums and uniqueItems in linear time, and bounded work.
+
+The bound counts keywords, and the processor time of the thread, which a busy machine does not use up. What may take
+long inside one keyword counts its own steps.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from jsonschema.exceptions import ValidationError as Violation
+from jsonschema.exceptions import best_match
+from jsonschema.validators import extend
+from referencing import Registry
+
+from catalog.schemas import errors, patterns
+from catalog.schemas.patterns import TooMuch
+from catalog.schemas.schema_rules import DIALECTS, dialect, heaviest
+
+MAX_STEPS = 10_000
+STEPS_PER_VALUE = 100
+"""Keywords held against values in one check: so many, and so many more for every value there is.
+
+Far beyond honest schemas; references that meet nested values again and again multiply, and end here.
+"""
+MAX_ERRORS = 20
+
+
+@dataclass(slots=True)
+class _Work:
+    """What one check may still do."""
+
+    steps: int
+    seconds: float
+    began: float
+    look_at: float
+    """When the processor time is looked at: asking for it costs more than asking for the time."""
+    listed: dict[int, tuple[Any, set[Any]]]
+    """The values of every enum that was met, ready to be looked up; of the whole schema, not of one check."""
+    weight: int
+    """How many subschemas one value may be held against."""
+
+
+class _Local(threading.local):
+    work = _Work(0, 0.0, 0.0, 0.0, {}, 0)
+
+
+_local = _Local()
+
+
+def _spend(steps: int = 1) -> None:
+    work = _local.work
+    work.steps -= steps
+    if work.steps < 0:
+        raise TooMuch
+    if time.perf_counter() > work.look_at:
+        left = work.seconds - (time.thread_time() - work.began)
+        if left <= 0:
+            raise TooMuch
+        work.look_at = time.perf_counter() + left / 2
+
+
+Keyword = Callable[[Any, Any, Any, dict[str, Any]], Iterable[Violation] | None]
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, dict):
+        return 1 + sum(map(_count, value.values()))
+    return 1 + sum(map(_count, value)) if isinstance(value, list) else 1
+
+
+def _counted(keyword: Keyword) -> Keyword:
+    def check(validator: Any, value: Any, instance: Any, schema: dict[str, Any]) -> Iterator[Violation]:
+        _spend()
+        yield from keyword(validator, value, instance, schema) or ()
+
+    return check
+
+
+def _pattern(validator: Any, pattern: str, instance: Any, schema: dict[str, Any]) -> Iterator[Violation]:
+    if isinstance(instance, str) and not patterns.searcher(pattern)(instance):
+        yield Violation("does not match the pattern")
+
+
+def _pattern_properties(validator: Any, value: Any, instance: Any, schema: dict[str, Any]) -> Iterator[Violation]:
+    if isinstance(instance, dict):
+        for pattern, subschema in value.items():
+            matches = patterns.searcher(pattern)
+            for name, item in instance.items():
+                _spend()
+                if matches(name):
+                    yield from validator.descend(item, subschema, path=name, schema_path=pattern)
+
+
+def _extras(instance: dict[str, Any], schema: dict[str, Any]) -> list[str]:
+    searchers = [patterns.searcher(pattern) for pattern in schema.get("patternProperties", {})]
+    known = schema.get("properties", {})
+    extras = [name for name in instance if name not in known]
+    if not searchers:
+        return extras
+    return [name for name in extras if not any(_matches(matches, name) for matches in searchers)]
+
+
+def _matches(matches: Callable[[str], bool], name: str) -> bool:
+    _spend()
+    return matches(name)
+
+
+def _additional_properties(validator: Any, value: Any, instance: Any, schema: dict[str, Any]) -> Iterator[Violation]:
+    if not isinstance(instance, dict):
+        return
+    extras = _extras(instance, schema)
+    if isinstance(value, dict):
+        for name in extras:
+            yield from validator.descend(instance[name], value, path=name)
+    elif not value and extras:
+        yield Violation("unknown properties")
+
+
+def _hashable(value: Any) -> Any:
+    """Equal exactly when JSON says so: 1 is 1.0, true is not 1."""
+    if isinstance(value, bool):
+        return ("boolean", value)
+    if isinstance(value, list):
+        return ("array", tuple(_hashable(item) for item in value))
+    if isinstance(value, dict):
+        return ("object", frozenset((name, _hashable(item)) for name, item in value.items()))
+    return value
+
+
+def _counted_hashable(value: Any) -> Any:
+    """Counts time alone: there are no more of them than values, or than the schema has."""
+    _spend(0)
+    return _hashable(value)
+
+
+def _unique_items(validator: Any, value: Any, instance: Any, schema: dict[str, Any]) -> Iterator[Violation]:
+    if value and isinstance(instance, list) and len(set(map(_counted_hashable, instance))) != len(instance):
+        yield Violation("has repeated items")
+
+
+def _enum(validator: Any, values: Any, instance: Any, schema: dict[str, Any]) -> Iterator[Violation]:
+    # Kept with the list itself, so that a number that is used again is seen to be another list's.
+    known = _local.work.listed.get(id(values))
+    if known is None or known[0] is not values:
+        known = _local.work.listed[id(values)] = (values, set(map(_counted_hashable, values)))
+    if _hashable(instance) not in known[1]:
+        yield Violation("is not one of those listed")
+
+
+def _const(validator: Any, value: Any, instance: Any, schema: dict[str, Any]) -> Iterator[Violation]:
+    if _hashable(value) != _hashable(instance):
+        yield Violation("is another value")
+
+
+def _required(validator: Any, names: Any, instance: Any, schema: dict[str, Any]) -> Iterator[Violation]:
+    if isinstance(instance, dict):
+        for name in names:
+            if name not in instance:
+                _spend()
+                yield Violation("is required")
+
+
+def _unevaluated(keyword: Keyword) -> Keyword:
+    """The library's own looks at every member under every subschema, and then up each one in a list."""
+
+    def check(validator: Any, value: Any, instance: Any, schema: dict[str, Any]) -> Iterator[Violation]:
+        if isinstance(instance, dict | list):
+            _spend(len(instance) * (len(instance) // 20 + _local.work.weight))
+        yield from keyword(validator, value, instance, schema) or ()
+
+    return check
+
+
+OURS: dict[str, Keyword] = {
+    "enum": _enum,
+    "const": _const,
+    "required": _required,
+    "pattern": _pattern,
+    "patternProperties": _pattern_properties,
+    "additionalProperties": _additional_properties,
+    "uniqueItems": _unique_items,
+}
+_CLASSES = {
+    original: extend(  # type: ignore[no-untyped-call]
+        original,
+        {
+            name: _counted(_unevaluated(keyword) if name.startswith("unevaluated") else keyword)
+            for name, keyword in {**dict(original.VALIDATORS), **OURS}.items()
+        },
+    )
+    for original in set(DIALECTS.values())
+}
+
+
+def compile_full(schema: dict[str, Any]) -> Callable[..., str | None]:
+    """The check, which raises TooMuch after so many seconds of processor time."""
+    listed: dict[int, tuple[Any, set[Any]]] = {}
+    weight = heaviest(schema)
+    checker = _CLASSES[dialect(schema)](schema, registry=Registry())
+    secret = errors.holds_secret(schema)
+
+    def validate(arguments: Any, seconds: float = 1.0) -> str | None:
+        began = time.thread_time()
+        steps = MAX_STEPS + STEPS_PER_VALUE * _count(arguments)
+        _local.work = _Work(steps, seconds, began, time.perf_counter() + seconds / 2, listed, weight)
+        patterns.allow(seconds)
+        try:
+            error = best_match(islice(checker.iter_errors(arguments), MAX_ERRORS))
+            return None if error is None else _sentence(error, secret=secret)
+        except RecursionError:
+            raise TooMuch from None
+        finally:
+            patterns.allow(math.inf)
+
+    return validate
+
+
+def _sentence(error: Any, *, secret: bool) -> str:
+    path, value, expected = list(error.absolute_path), error.instance, error.validator_value
+    match error.validator:
+        case "required":
+            name = next((name for name in expected if name not in value), "")
+            return errors.missing(path, name)
+        case "additionalProperties" if isinstance(value, dict):
+            extras = _extras(value, error.schema)
+            return errors.unknown(path, extras[0] if extras else "", error.schema.get("properties", {}))
+        case _:
+            return errors.wrong(path, _expected(str(error.validator), expected), value, secret=secret)
+
+
+def _expected(keyword: str, value: Any) -> str:
+    match keyword:
+        case "type":
+            return errors.types(value)
+        case "enum":
+            return f"one of {errors.listing(value)}"
+        case "const":
+            return errors.listing([value])
+        case "pattern":
+            return errors.cut(f"text that matches {value}", 150)
+        case "minimum" | "maximum":
+            return f"at {'least' if keyword == 'minimum' else 'most'} {value}"
+        case "exclusiveMinimum" | "exclusiveMaximum":
+            return f"{'more' if keyword == 'exclusiveMinimum' else 'less'} than {value}"
+        case "minLength" | "maxLength":
+            return f"at {'least' if keyword == 'minLength' else 'most'} {value} characters"
+        case "minItems" | "maxItems":
+            return f"at {'least' if keyword == 'minItems' else 'most'} {value} items"
+        case "minProperties" | "maxProperties":
+            return f"at {'least' if keyword == 'minProperties' else 'most'} {value} members"
+        case "multipleOf":
+            return f"a multiple of {value}"
+        case "uniqueItems":
+            return "items that differ"
+        case "None":
+            return "nothing here"
+        case "anyOf" | "oneOf":
+            return f"something that fits {'one' if keyword == 'oneOf' else 'any'} of the schema's alternatives"
+    return f'something that satisfies "{errors.cut(keyword, 50)}" of the schema'

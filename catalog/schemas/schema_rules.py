@@ -1,0 +1,340 @@
+"""May this JSON Schema be stored? Known dialect, nothing remote, bounded in size, depth and work, patterns in RE2.
+
+What our own checks bear and those of clients may not, who check the same schema with their own library.
+
+Patterns that nest repetitions hold it up for hours; `uniqueItems` compares every item of a list with every other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote
+
+from django.core.exceptions import ValidationError
+from django.utils.translation import gettext as _
+from jsonschema import Draft7Validator, Draft202012Validator
+from jsonschema.exceptions import SchemaError
+
+from catalog.canonical import dumps
+from catalog.schemas import metaschema, patterns, redos
+
+MAX_UNIQUE = 1_000
+SCALARS = frozenset({"string", "number", "integer", "boolean", "null"})
+HOPS = 8
+
+
+def find_costly_keyword(schema: dict[str, Any], root: dict[str, Any]) -> tuple[str, str] | None:
+    """(what is wrong and how it is mended, the keyword) of one subschema of `root`, or None."""
+    named = schema.get("patternProperties")
+    for keyword, listed in (("pattern", [schema.get("pattern")]), ("patternProperties", named)):
+        for pattern in listed if isinstance(listed, dict | list) else ():
+            if isinstance(pattern, str) and redos.nested(pattern):
+                sentence = _(
+                    "the pattern %(pattern)s nests endless repetitions, which can hold up a client for hours. Repeat "
+                    "once, or put something between two rounds that cannot be part of one, as in ([a-z]+-)+."
+                )
+                return sentence % {"pattern": pattern[:100]}, keyword
+    if schema.get("uniqueItems") is True and not _array_bounded(schema, root):
+        sentence = _(
+            '"uniqueItems" over objects or lists compares each with every other. Add a "maxItems" of at most %(most)s, '
+            "or leave it out."
+        )
+        return sentence % {"most": f"{MAX_UNIQUE:,}"}, "uniqueItems"
+    return None
+
+
+def _array_bounded(schema: dict[str, Any], root: dict[str, Any]) -> bool:
+    """Comparing scalars is quick; anything else must be few."""
+    most = schema.get("maxItems")
+    if isinstance(most, int | float) and most <= MAX_UNIQUE:
+        return True
+    first = schema.get("prefixItems", [])
+    if isinstance(schema.get("items"), list):  # draft-07
+        first, rest = schema["items"], schema.get("additionalItems", True)
+    else:
+        rest = schema.get("items", True)
+    return isinstance(first, list) and all(_scalar(one, root, HOPS) for one in (*first, rest))
+
+
+def _scalar(schema: Any, root: dict[str, Any], hops: int) -> bool:
+    if schema is False:
+        return True
+    if not isinstance(schema, dict) or hops == 0:
+        return False
+    kinds = schema.get("type")
+    listed = kinds if isinstance(kinds, list) else [kinds]
+    if "enum" in schema or "const" in schema or (listed and SCALARS.issuperset(filter(_text, listed)) and kinds):
+        return True
+    for keyword in ("anyOf", "oneOf"):
+        parts = schema.get(keyword)
+        if isinstance(parts, list) and parts and all(_scalar(part, root, hops - 1) for part in parts):
+            return True
+    if isinstance(schema.get("allOf"), list) and any(_scalar(part, root, hops - 1) for part in schema["allOf"]):
+        return True
+    return "$ref" in schema and _scalar(_target(schema["$ref"], root), root, hops - 1)
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _target(reference: Any, root: dict[str, Any]) -> Any:
+    """What a reference by place leads to; one by anchor is not followed."""
+    found: Any = root
+    if not isinstance(reference, str) or not reference.startswith("#/"):
+        return None
+    for step in reference[2:].split("/"):
+        found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
+    return found
+
+
+DIALECTS: dict[str, Any] = {
+    "https://json-schema.org/draft/2020-12/schema": Draft202012Validator,
+    "http://json-schema.org/draft-07/schema": Draft7Validator,
+    "https://json-schema.org/draft-07/schema": Draft7Validator,
+}
+DEFAULT_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+MAX_BYTES = 262_144
+MAX_DEPTH = 32
+MAX_SUBSCHEMAS = 2_000
+MAX_IN_PLACE = 10_000
+"""Subschemas that one value may have to be held against."""
+
+MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"})
+LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
+SINGLE = frozenset(
+    {"not", "if", "then", "else", "items", "contains", "propertyNames", "additionalItems", "contentSchema"}
+    | {"additionalProperties", "unevaluatedItems", "unevaluatedProperties"}
+)
+IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"})
+"""Keywords whose subschemas are held against the same value, not against a part of it."""
+UNSUPPORTED = frozenset({"$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor"})
+HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
+
+
+class Refused(ValidationError):
+    """`place` is a JSON pointer to the part of the schema that it is about; "" for the whole."""
+
+    place = ""
+
+
+def refuse(sentence: str, place: str = "", **said: object) -> None:
+    refused = Refused(sentence, code="schema", params=said or None)
+    refused.place = place
+    raise refused
+
+
+def dialect(schema: dict[str, Any]) -> Any:
+    """The validator class that the schema's "$schema" names."""
+    name = schema.get("$schema", DEFAULT_DIALECT)
+    found = DIALECTS.get(name.rstrip("#")) if isinstance(name, str) else None
+    if found is None:
+        refuse(_('"$schema" must be JSON Schema 2020-12 or draft-07.'))
+    return found
+
+
+def children(schema: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """(keyword, JSON pointer of the child below this schema, child) for every subschema."""
+    for keyword, value in schema.items():
+        if keyword in MAPS and isinstance(value, dict):
+            for name, child in value.items():
+                if isinstance(child, dict | bool):  # draft-07's dependencies may list names instead
+                    yield keyword, f"/{keyword}/{_escape(name)}", child
+        elif keyword in LISTS and isinstance(value, list):
+            for index, child in enumerate(value):
+                yield keyword, f"/{keyword}/{index}", child
+        elif keyword in SINGLE:
+            yield keyword, f"/{keyword}", value
+
+
+def _escape(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+class _Walk:
+    """One pass over all subschemas; then the references between them."""
+
+    def __init__(self, *, strict: bool) -> None:
+        self.strict = strict
+        self.seen: dict[str, dict[str, Any]] = {}
+        self.anchors: dict[str, str] = {}
+        self.references: list[tuple[str, str]] = []
+        self.in_place: dict[str, list[str]] = {}
+        self.headers: dict[str, str] = {}
+        self.weights: dict[str, int] = {}
+        self.count = 0
+
+    def visit(self, schema: Any, pointer: str, depth: int, *, plain: bool) -> None:
+        self.count += 1
+        if self.count > MAX_SUBSCHEMAS:
+            refuse(_("A schema holds at most %(most)s subschemas."), most=f"{MAX_SUBSCHEMAS:,}")
+        if depth > MAX_DEPTH:
+            refuse(_("A schema is at most %(most)d levels deep."), most=MAX_DEPTH)
+        if not isinstance(schema, dict):
+            if not isinstance(schema, bool):
+                refuse(_("%(where)s is not a schema: an object, true or false."), pointer, where=_where(pointer))
+            return
+        self.seen[pointer] = schema
+        self._look(schema, pointer, plain=plain)
+        below = self.in_place.setdefault(pointer, [])
+        for keyword, step, child in children(schema):
+            if keyword in IN_PLACE and isinstance(child, dict):
+                below.append(pointer + step)
+            self.visit(child, pointer + step, depth + 1, plain=plain and keyword == "properties")
+
+    def _look(self, schema: dict[str, Any], pointer: str, *, plain: bool) -> None:
+        where = _where(pointer)
+        for keyword in UNSUPPORTED & schema.keys():
+            unknown = _('"%(keyword)s" at %(where)s is not supported; use "$ref".')
+            refuse(unknown, f"{pointer}/{keyword}", keyword=keyword, where=where)
+        if pointer and ("$id" in schema or "$schema" in schema):
+            refuse(_('"$id" and "$schema" belong to the root, not to %(where)s.'), pointer, where=where)
+        anchor = schema.get("$anchor")
+        if isinstance(anchor, str):
+            if anchor in self.anchors:
+                refuse(_('The anchor "%(name)s" is there twice.'), pointer, name=anchor)
+            self.anchors[anchor] = pointer
+        reference = schema.get("$ref")
+        if reference is not None:
+            if not isinstance(reference, str) or not reference.startswith("#"):
+                outside = _('"$ref" at %(where)s must start with #: only this schema itself can be referred to.')
+                refuse(outside, f"{pointer}/$ref", where=where)
+            self.references.append((pointer, reference))
+        for pattern in [schema.get("pattern"), *_keys(schema.get("patternProperties"))]:
+            if isinstance(pattern, str):
+                try:
+                    patterns.searcher(pattern)
+                except ValueError as error:
+                    sentence = _("At %(where)s: %(why)s; look-around and back-references are not supported.")
+                    place = f"{pointer}/pattern" if pattern is schema.get("pattern") else pointer
+                    refuse(sentence, place, where=where, why=error)
+        if "x-mcp-header" in schema and self.strict:
+            self._header(schema, pointer, plain=plain)
+
+    def _header(self, schema: dict[str, Any], pointer: str, *, plain: bool) -> None:
+        name, where = schema["x-mcp-header"], _where(pointer)
+        if not isinstance(name, str) or not HEADER.fullmatch(name):
+            refuse(_('"x-mcp-header" at %(where)s must be the name of an HTTP header.'), pointer, where=where)
+        if not plain or not pointer:
+            deep = _('"x-mcp-header" at %(where)s: only properties reached through properties have one.')
+            refuse(deep, pointer, where=where)
+        if schema.get("type") not in {"string", "integer", "boolean"}:
+            plain_ones = _('"x-mcp-header" at %(where)s: only a string, integer or boolean has one.')
+            refuse(plain_ones, pointer, where=where)
+        if name.lower() in self.headers:
+            refuse(_('"x-mcp-header": %(name)s is there twice.'), pointer, name=name)
+        self.headers[name.lower()] = pointer
+
+    def resolve(self) -> None:
+        for pointer, reference in self.references:
+            target = unquote(reference[1:])
+            found = self.anchors.get(target) if target and not target.startswith("/") else target
+            if found is None or found not in self.seen:
+                sentence = _('"$ref" at %(where)s: %(reference)s is not a subschema of this schema.')
+                refuse(sentence, f"{pointer}/$ref", where=_where(pointer), reference=reference[:200])
+            else:
+                self.in_place[pointer].append(found)
+
+    def hold_apart(self) -> None:
+        """The library looks for what was evaluated with Python's own patterns, which may run for hours."""
+        if any("patternProperties" in part for part in self.seen.values()):
+            for pointer, part in self.seen.items():
+                if "unevaluatedProperties" in part:
+                    both = _('"unevaluatedProperties" together with "patternProperties" is not supported.')
+                    refuse(both, pointer)
+
+    def burden(self) -> None:
+        for pointer, part in self.seen.items():
+            found = find_costly_keyword(part, self.seen[""])
+            if found is not None:
+                refuse(_("At %(where)s: %(why)s"), f"{pointer}/{found[1]}", where=_where(pointer), why=found[0])
+
+    def weigh(self) -> None:
+        """Refuse references that go in circles on the same value, or that multiply."""
+        weights: dict[str, int] = {}
+        self.weights = weights
+        for start in self.seen:
+            stack: list[tuple[str, bool]] = [(start, False)]
+            path: set[str] = set()
+            while stack:
+                pointer, done = stack.pop()
+                if done:
+                    path.discard(pointer)
+                    weights[pointer] = 1 + sum(weights[child] for child in self.in_place[pointer])
+                    if weights[pointer] > MAX_IN_PLACE:
+                        many = _("At %(where)s: too many subschemas apply to one value.")
+                        refuse(many, pointer, where=_where(pointer))
+                elif pointer in path:
+                    refuse(_('"$ref" at %(where)s leads back to itself.'), pointer, where=_where(pointer))
+                elif pointer not in weights:
+                    path.add(pointer)
+                    stack.append((pointer, True))
+                    stack.extend((child, False) for child in self.in_place[pointer])
+
+
+def _where(pointer: str) -> str:
+    return pointer or _("the root")
+
+
+def _keys(value: Any) -> list[str]:
+    return list(value) if isinstance(value, dict) else []
+
+
+def sound(schema: Any) -> None:
+    """What a stored schema must keep to be offered at all, and nothing else: cheap.
+
+    Bounds, so that nothing that walks it runs for long, and the shape without which clients throw away the whole list.
+    Raises ValidationError with a sentence.
+    """
+    _bounded(schema)
+    shaped = isinstance(schema.get("properties", {}), dict) and isinstance(schema.get("required", []), list)
+    if schema.get("type") != "object" or not shaped:
+        refuse(_("It does not describe an object."))
+
+
+def heaviest(schema: dict[str, Any]) -> int:
+    """How many subschemas one value may be held against. Raises ValidationError where that has no end."""
+    return max(_bounded(schema).weights.values())
+
+
+def _bounded(schema: Any, *, strict: bool = False) -> _Walk:
+    if not isinstance(schema, dict):
+        refuse(_("A schema is a JSON object."))
+    dialect(schema)
+    walk = _Walk(strict=strict)
+    walk.visit(schema, "", 0, plain=True)
+    walk.hold_apart()
+    walk.resolve()
+    walk.weigh()
+    return walk
+
+
+def check(schema: Any) -> None:
+    """Raise ValidationError with a sentence unless `schema` describes an object and keeps every bound."""
+    if not isinstance(schema, dict):
+        refuse(_("A schema is a JSON object."))
+    try:
+        size = len(dumps(schema).encode("utf-8"))
+    except RecursionError:
+        refuse(_("The schema is nested too deeply."))
+    except (TypeError, ValueError) as error:
+        refuse(_("The schema is not JSON: %(why)s."), why=error)
+    else:
+        if size > MAX_BYTES:
+            large = _("A schema holds at most %(most)s bytes, this one %(size)s.")
+            refuse(large, most=f"{MAX_BYTES:,}", size=f"{size:,}")
+    if schema.get("type") != "object":
+        refuse(_('A schema needs "type": "object" at its root.'))
+    walk = _bounded(schema, strict=True)
+    try:
+        if "$schema" in schema or not all(map(metaschema.surely, walk.seen.values())):
+            dialect(schema).check_schema(schema)
+    except SchemaError as error:
+        place = "/".join(str(part) for part in error.absolute_path)
+        pointer = "".join(f"/{_escape(str(part))}" for part in error.absolute_path)
+        refuse(_("At %(where)s: %(why)s."), pointer, where=_where(place), why=error.message[:300])
+    except RecursionError:
+        refuse(_("The schema is nested too deeply."))
+    walk.burden()

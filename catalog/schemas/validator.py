@@ -1,0 +1,92 @@
+"""JSON Schema of tools: what may be stored (`check`) and the compiled check of arguments (`validator`, `problem`).
+
+A check that is quick runs on the event loop; another one goes on in a thread, for so long and no longer, whatever was
+stored before there were bounds.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from typing import Any
+
+from django.core.exceptions import ValidationError
+
+from catalog import threads
+from catalog.schemas import patterns
+from catalog.schemas.fast import compile_flat
+from catalog.schemas.full import compile_full
+from catalog.schemas.schema_rules import check, sound
+
+__all__ = ["ARGUMENTS_SECONDS", "RESULT_SECONDS", "Check", "check", "problem", "sound", "validator"]
+
+KEPT = 20_000
+LIGHT_BYTES = 16_384
+LIGHT_FLAT_BYTES = 262_144
+LOOP_SECONDS = 0.02
+ARGUMENTS_SECONDS = 0.2
+"""Of processor time, in a thread."""
+RESULT_SECONDS = 2.0
+"""Results are larger, and come from what the administrator chose."""
+TOO_MUCH = "arguments: too large or too complicated to be checked in time; send less at once"
+UNUSABLE = "arguments: the schema of this tool cannot be used; an administrator has to mend it"
+log = logging.getLogger(__name__)
+
+_lock = threading.Lock()
+_compiled: OrderedDict[str, Check] = OrderedDict()
+
+
+class Check:
+    """One schema, compiled: None, or a sentence that names the field and what was expected."""
+
+    __slots__ = ("_flat", "_full", "flat")
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self._flat = self._full = None
+        try:
+            self._flat = compile_flat(schema)
+            self._full = None if self._flat is not None else compile_full(schema)
+        except (ValidationError, ValueError, TypeError, AttributeError, RecursionError) as error:
+            log.warning("a stored schema cannot be used: %s", error)
+        self.flat = self._flat is not None
+
+    def __call__(self, value: Any, seconds: float = ARGUMENTS_SECONDS) -> str | None:
+        """TOO_MUCH after so much processor time."""
+        try:
+            if self._flat is not None:
+                patterns.allow(seconds)
+                return self._flat(value)
+            return UNUSABLE if self._full is None else self._full(value, seconds)
+        except patterns.TooMuch:
+            return TOO_MUCH
+        except (TypeError, ValueError, AttributeError, KeyError, LookupError) as error:
+            log.warning("a stored schema cannot be used: %s: %s", type(error).__name__, error)
+            return UNUSABLE
+
+
+def validator(definition_hash: str, schema: dict[str, Any]) -> Check:
+    """The check of one definition, compiled once.
+
+    The hash must not be that of another schema: for a tool's output, say, prefix it.
+    """
+    found = _compiled.get(definition_hash)
+    if found is None:
+        found = Check(schema)
+        with _lock:
+            _compiled[definition_hash] = found
+            if len(_compiled) > KEPT:
+                _compiled.popitem(last=False)
+    return found
+
+
+async def problem(check: Check, value: Any, size: int, seconds: float = ARGUMENTS_SECONDS) -> str | None:
+    """What is wrong with a value of about `size` bytes, without holding up the event loop."""
+    if size <= (LIGHT_FLAT_BYTES if check.flat else LIGHT_BYTES):
+        found = check(value, LOOP_SECONDS)
+        if found is not TOO_MUCH:
+            return found
+    try:
+        return await threads.checking().run(lambda: check(value, seconds))
+    except threads.Busy as busy:
+        return str(busy)

@@ -1,0 +1,1 @@
+"""Values that tools use and nobody sees again."""

@@ -1,0 +1,222 @@
+"""Secrets that tools use: kept encrypted, read when a call needs them, decrypted in memory only.
+
+What was read is kept until the catalogue's revision changes, which the database itself raises with every change of a
+secret, and until something in this process changed one.
+
+What may be entered as a secret.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.db import DatabaseError, InterfaceError
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+
+from audit.redaction import redactor
+from audit.redaction.values import SHORTEST
+from audit.types import Caller
+from catalog import encryption, threads
+from catalog.errors import RecordUnavailable
+from catalog.models import PersonalSecret, Secret, Tool
+from catalog.policy import snapshot
+from catalog.policy.definitions import ToolDefinition
+
+log = logging.getLogger(__name__)
+EMPTY: Mapping[str, str] = {}
+USERS_KEPT = 5_000
+NAMES_KEPT = 20_000
+
+
+class MissingSecret(Exception):
+    """A secret is not there; the message is a sentence for the caller, with the link where to enter it."""
+
+    def __init__(self, name: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.name = name
+
+
+@dataclass(slots=True)
+class _Read:
+    """What was read at one revision. Decrypted when first used, so that one bad value spoils no other."""
+
+    revision: int
+    version: int
+    loop: asyncio.AbstractEventLoop | None
+    kinds: dict[str, str] | None = None
+    shared: dict[str, str] = field(default_factory=dict)
+    personal: OrderedDict[int, dict[str, str]] = field(default_factory=OrderedDict)
+    plain: dict[tuple[int, str], str] = field(default_factory=dict)
+    reading: dict[int, asyncio.Lock] = field(default_factory=dict)
+
+
+_read = _Read(0, -1, None)
+_version = 0
+_names: OrderedDict[str, frozenset[str]] = OrderedDict()
+
+
+def forget(**kwargs: Any) -> None:
+    """Something changed: whoever asks next reads again. Handler of `catalog.signals.changed`."""
+    global _version
+    _version += 1
+
+
+async def resolve(names: Iterable[str], caller: Caller) -> Mapping[str, str]:
+    """The values of the secrets for this caller: the caller's own where a secret is personal.
+
+    Reads the database only the first time at a catalogue revision. Raises MissingSecret, RecordUnavailable.
+    """
+    user_id = caller.credential.user_id
+    read = _current(asyncio.get_running_loop())
+    if read.kinds is None or user_id not in read.personal:
+        try:
+            await _fill(read, user_id)
+        except (DatabaseError, InterfaceError):
+            log.warning("the secrets cannot be read", exc_info=True)
+            raise RecordUnavailable("the catalogue cannot be read now") from None
+    return _values(read, names, user_id)
+
+
+def resolve_now(names: Iterable[str], user_id: int | None = None) -> Mapping[str, str]:
+    """The same without a call: for importing and testing in the admin, in a thread that may ask the database."""
+    read = _Read(0, 0, None)
+    _load(read, -1 if user_id is None else user_id)
+    return _values(read, names, -1 if user_id is None else user_id)
+
+
+def names_of(tool: ToolDefinition) -> frozenset[str]:
+    """The names of the secrets that a tool's settings refer to."""
+    found = _names.get(tool.hash)
+    if found is None:
+        found = _names[tool.hash] = names_in(tool.runner, tool.settings)
+        if len(_names) > NAMES_KEPT:
+            _names.popitem(last=False)
+    return found
+
+
+def names_in(runner: str, data: Any) -> frozenset[str]:
+    """The same for settings as they are stored; none when the runner does not accept them."""
+    # On first use: the runners are a room of their own and load what they run.
+    registry = importlib.import_module("catalog.runners.registry")
+    values = importlib.import_module("catalog.runners.secret_refs")
+    try:
+        found: frozenset[str] = values.names(registry.parse_settings(runner, data))
+    except (LookupError, ValueError):
+        return frozenset()
+    return found
+
+
+_places: list[Callable[[], Iterable[tuple[str, str]]]] = []
+
+
+def also_used_by(place: Callable[[], Iterable[tuple[str, str]]]) -> None:
+    """`place()` yields (name of a secret, what uses it in words): for what refers to secrets and is no tool."""
+    if place not in _places:
+        _places.append(place)
+
+
+def uses() -> dict[str, list[str]]:
+    """What uses each secret, in words for a page; reads the catalogue."""
+    found: dict[str, list[str]] = {}
+    for name, runner, data in Tool.objects.filter(settings__contains="secret").values_list(
+        "name", "runner", "settings"
+    ):
+        for secret in names_in(runner, data):
+            found.setdefault(secret, []).append(gettext("tool %s") % name)
+    for place in _places:
+        for secret, what in place():
+            found.setdefault(secret, []).append(what)
+    return found
+
+
+def _current(loop: asyncio.AbstractEventLoop) -> _Read:
+    global _read
+    revision = snapshot.current().revision
+    if _read.revision != revision or _read.version != _version or _read.loop is not loop:
+        _read = _Read(revision, _version, loop)
+    return _read
+
+
+async def _fill(read: _Read, user_id: int) -> None:
+    """Once for each user, however many calls wait for it."""
+    lock = read.reading.setdefault(user_id, asyncio.Lock())
+    async with lock:
+        if read.kinds is None or user_id not in read.personal:
+            await threads.store().run(lambda: _load(read, user_id))
+    read.reading.pop(user_id, None)
+
+
+def _load(read: _Read, user_id: int) -> None:
+    if read.kinds is None:
+        rows = list(Secret.objects.values_list("name", "kind", "value"))
+        read.shared = {name: value for name, kind, value in rows if kind == Secret.Kind.SHARED and value}
+        read.kinds = {name: kind for name, kind, _ in rows}
+    mine = PersonalSecret.objects.filter(user_id=user_id, secret__kind=Secret.Kind.PERSONAL)
+    read.personal[user_id] = dict(mine.values_list("secret__name", "value"))
+    if len(read.personal) > USERS_KEPT:
+        read.personal.popitem(last=False)
+
+
+def _values(read: _Read, names: Iterable[str], user_id: int) -> Mapping[str, str]:
+    found = {}
+    for name in names:
+        kind = (read.kinds or {}).get(name)
+        key = (user_id if kind == Secret.Kind.PERSONAL else 0, name)
+        value = read.plain.get(key)
+        if value is None:
+            value = read.plain[key] = _decrypt(read, name, kind, user_id)
+        found[name] = value
+    return found
+
+
+def _decrypt(read: _Read, name: str, kind: str | None, user_id: int) -> str:
+    personal = kind == Secret.Kind.PERSONAL
+    stored = read.personal.get(user_id, {}).get(name) if personal else read.shared.get(name)
+    if stored is None:
+        raise MissingSecret(name, _missing(name, personal))
+    owner = f"personal {name} of user {user_id}" if personal else f"shared {name}"
+    try:
+        value = encryption.decrypt(stored, owner)
+    except (encryption.CannotDecrypt, encryption.NoKeys):
+        log.error("the %s secret %s cannot be decrypted with TOOLHUB_ENCRYPTION_KEYS", kind, name)
+        if personal:
+            lost = gettext("The secret %(name)s cannot be read any more. Enter it again at %(address)s.")
+        else:
+            lost = gettext("The secret %(name)s cannot be read any more. Ask an administrator to enter it again.")
+        raise MissingSecret(name, lost % {"name": name, "address": f"{settings.PUBLIC_URL}/secrets/"}) from None
+    if personal:
+        redactor.also_in_logs([value])
+    else:
+        redactor.also([value])
+    return value
+
+
+def _missing(name: str, personal: bool) -> str:
+    if personal:
+        own = gettext(
+            "This tool needs your own secret %(name)s, which you have not entered yet. Enter it at %(address)s and "
+            "call the tool again."
+        )
+        return own % {"name": name, "address": f"{settings.PUBLIC_URL}/secrets/"}
+    absent = gettext("The secret %(name)s that this tool needs is not set up. Ask an administrator to enter it.")
+    return absent % {"name": name}
+
+
+def check_value(value: str) -> None:
+    if len(value) < SHORTEST:
+        raise ValidationError(
+            _("A secret has at least %d characters: a shorter one could not be kept out of the record.") % SHORTEST,
+            code="too_short",
+        )
+    if re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]", value):
+        raise ValidationError(_("A secret has no control characters."), code="control_characters")

@@ -1,1 +1,0 @@
-"""Reading databases that the settings name: one fixed statement at a time, bounded, and nothing but reading."""

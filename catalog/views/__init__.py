@@ -1,0 +1,1 @@
+"""Pages of the signed-in user: tools and personal secrets."""

@@ -1,0 +1,168 @@
+"""`/tools/`: exactly what the signed-in person's clients see, from the same decision as tools/list."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import cast
+
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import User
+from django.core.paginator import Paginator
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.html import escape
+from django.views.decorators.http import require_safe
+
+from audit.types import Credential
+from catalog.policy import limits as rate_limits
+from catalog.policy import snapshot, visibility
+from catalog.policy.definitions import PromptDefinition, ResourceDefinition, ToolDefinition
+from catalog.policy.rules import Visible
+from catalog.schemas.parameters import Mark, Parameter, kinds, marks, rows
+
+PAGE = 50
+"""Up to this many tools are on one page and filtered by the browser; beyond it the server searches, in pages."""
+OTHERS = 25
+"""Resources, and prompts, of one page."""
+ABOUT_BYTES = 1_500
+"""Of a description in a list, as it is in the page; a tool's own page has all of it."""
+PARAMETER_BYTES = 80_000
+"""Of all tables of parameters on one page; tools after that have theirs on their own page."""
+WHOLE_BYTES = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCard:
+    tool: ToolDefinition
+    title: str
+    about: str
+    parameters: list[Parameter] | None
+    """None: they did not fit on this page."""
+    marks: list[Mark]
+    limits: list[rate_limits.Remaining]
+
+    @property
+    def keys(self) -> str:
+        return " ".join(mark.key for mark in self.marks)
+
+
+@dataclass(frozen=True, slots=True)
+class OtherCard:
+    item: ResourceDefinition | PromptDefinition
+    about: str
+
+
+def credential_of(user: User) -> Credential:
+    """The person at a page, without the restrictions that one of their tokens may have."""
+    return visibility.page_credential(user.pk, user.get_username())
+
+
+def visible_to(user: User) -> Visible:
+    """What this person may use now. Compares the revision first: a page shows what was saved a moment ago."""
+    snapshot.latest()
+    return visibility.for_credential(credential_of(user))
+
+
+def title_of(tool: ToolDefinition) -> str:
+    return tool.title or str(tool.annotations.get("title") or "") or tool.name
+
+
+def _text(item: ToolDefinition) -> str:
+    return f"{item.name} {item.title} {item.description}"
+
+
+def _weight(text: str) -> int:
+    return len(escape(text).encode("utf-8", "surrogatepass"))
+
+
+def _cut(text: str, most: int = ABOUT_BYTES) -> str:
+    """As much of a text as takes at most so many bytes in a page: descriptions come from elsewhere and have no end."""
+    if _weight(text[: most + 1]) <= most:
+        return text
+    text = text[:most]
+    while _weight(text) > most:
+        text = text[: len(text) * most // _weight(text) - 1]
+    return text.rstrip() + "…"
+
+
+def _rows_weight(parameters: list[Parameter]) -> int:
+    return sum(
+        300 + sum(map(_weight, (row.name, row.type, row.description, row.default, row.bounds, *row.choices)))
+        for row in parameters
+    )
+
+
+def _cards(tools: Iterable[ToolDefinition], user: User) -> list[ToolCard]:
+    credential, room, cards = credential_of(user), PARAMETER_BYTES, []
+    for tool in tools:
+        parameters: list[Parameter] | None = rows(tool.input_schema)
+        heavy = _rows_weight(parameters or [])
+        if heavy > room:
+            parameters = None
+        else:
+            room -= heavy
+        found = rate_limits.remaining_for(credential, tool)
+        cards.append(ToolCard(tool, title_of(tool), _cut(tool.description), parameters, marks(tool.annotations), found))
+    return cards
+
+
+def _matches(tool: ToolDefinition, words: list[str], kind: str) -> bool:
+    if words:
+        text = _text(tool).lower()
+        if not all(word in text for word in words):
+            return False
+    return not kind or kind in kinds(tool.annotations)
+
+
+@login_required
+@require_safe
+def tools(request: HttpRequest) -> HttpResponse:
+    user = cast(User, request.user)
+    mine = visible_to(user)
+    query, kind = request.GET.get("q", "").strip()[:200], request.GET.get("kind", "")
+    words = query.lower().split()
+    found = [tool for tool, _rule in mine.tools.values() if not (words or kind) or _matches(tool, words, kind)]
+    page = Paginator(found, PAGE).get_page(request.GET.get("page"))
+    everything = page.number == 1 and not words and not kind
+    others = [item for item, _rule in (*mine.resources.values(), *mine.templates.values()) if everything]
+    prompts = [item for item, _rule in mine.prompts.values() if everything]
+    context = {
+        "section": "tools",
+        "query": query,
+        "kind": kind,
+        "total": len(mine.tools),
+        "here": len(mine.tools) <= PAGE,
+        "page": page,
+        "tools": _cards(page, user),
+        "resources": [OtherCard(item, _cut(item.description)) for item in others[:OTHERS]],
+        "more_resources": max(0, len(others) - OTHERS),
+        "prompts": [OtherCard(item, _cut(item.description)) for item in prompts[:OTHERS]],
+        "more_prompts": max(0, len(prompts) - OTHERS),
+    }
+    return render(request, "catalog/tools.html", context)
+
+
+@login_required
+@require_safe
+def tool(request: HttpRequest, name: str) -> HttpResponse:
+    """All about one tool of mine; one that I may not use is as absent as one that never was."""
+    user = cast(User, request.user)
+    seen = visible_to(user).tools.get(name)
+    if seen is None:
+        raise Http404
+    found = seen[0]
+    parameters = rows(found.input_schema)
+    schema = json.dumps(found.input_schema, indent=2, ensure_ascii=False)
+    context = {
+        "section": "tools",
+        "tool": found,
+        "title": title_of(found),
+        "about": _cut(found.description, WHOLE_BYTES),
+        "marks": marks(found.annotations),
+        "limits": rate_limits.remaining_for(credential_of(user), found),
+        "parameters": parameters if _rows_weight(parameters) <= WHOLE_BYTES else [],
+        "schema": _cut(schema, WHOLE_BYTES // 2),
+    }
+    return render(request, "catalog/tool.html", context)

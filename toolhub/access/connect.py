@@ -1,0 +1,408 @@
+"""The AI clients that `/connect/` explains, as data: add one here and it has its page.
+
+In a text, @URL@ is the address of /mcp, @TOKEN@ the token (or a placeholder), and @NAME@ what the client calls this
+server; @HTTP@ is text that only an address without TLS needs.
+
+What can go wrong while a client connects, in words: what happened, and what to do about it. Data, like `clients`.
+
+The keys are the reasons of `toolhub.server.live.connect_check`; a reason that is not here is shown as "request".
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+PLACEHOLDER = "thp_YOUR_TOKEN"
+Text = str | Promise
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    label: Text
+    """What to do with it, above the text."""
+    text: str
+    where: Text = ""
+    """The file it belongs in, when it belongs in one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    key: str
+    title: str
+    about: Text
+    snippets: tuple[Snippet, ...]
+    then: Text
+    """How to see that it works."""
+    deeplink: str = ""
+    """"cursor" or "vscode": offered once there is a token to put in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    label: Text
+    text: str
+    where: Text
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=2)
+
+
+_BEARER = {"Authorization": "Bearer @TOKEN@"}
+_BRIDGE = ["-y", "mcp-remote", "@URL@", "--header", "Authorization:${AUTHORIZATION}"]
+
+CLIENTS: tuple[Client, ...] = (
+    Client(
+        key="claude-code",
+        title="Claude Code",
+        about=_("One command in a terminal. With “--scope user” it is there in all your projects."),
+        snippets=(
+            Snippet(
+                _("Run this"),
+                "claude mcp add --scope user --transport http @NAME@ @URL@ \\\n"
+                '  --header "Authorization: Bearer @TOKEN@"',
+            ),
+            Snippet(
+                _("Or share it with a project, each person with an own token in TOOLHUB_TOKEN"),
+                _json(
+                    {
+                        "mcpServers": {
+                            "@NAME@": {
+                                "type": "http",
+                                "url": "@URL@",
+                                "headers": {"Authorization": "Bearer ${TOOLHUB_TOKEN}"},
+                            }
+                        }
+                    }
+                ),
+                ".mcp.json",
+            ),
+        ),
+        then=_("Type /mcp in Claude Code: the server is listed as connected, with your tools."),
+    ),
+    Client(
+        key="claude-desktop",
+        title="Claude Desktop",
+        about=_("Claude Desktop starts a small bridge (mcp-remote), so Node.js has to be installed."),
+        snippets=(
+            Snippet(
+                _("Settings → Developer → Edit Config, add this, and start Claude Desktop again"),
+                _json(
+                    {
+                        "mcpServers": {
+                            "@NAME@": {
+                                "command": "npx",
+                                "args": [*_BRIDGE, "@HTTP@"],
+                                "env": {"AUTHORIZATION": "Bearer @TOKEN@"},
+                            }
+                        }
+                    }
+                ),
+                "claude_desktop_config.json",
+            ),
+        ),
+        then=_("The tools icon below the text box lists your tools."),
+    ),
+    Client(
+        key="cursor",
+        title="Cursor",
+        about=_("A settings file in your home folder, or the button once a token is made."),
+        snippets=(
+            Snippet(
+                _("Add this"),
+                _json({"mcpServers": {"@NAME@": {"url": "@URL@", "headers": _BEARER}}}),
+                "~/.cursor/mcp.json",
+            ),
+        ),
+        then=_("Cursor Settings → MCP shows the server with a green dot and your tools."),
+        deeplink="cursor",
+    ),
+    Client(
+        key="vscode",
+        title="VS Code",
+        about=_("For GitHub Copilot's agent mode. VS Code asks for the token once and keeps it in its secret store."),
+        snippets=(
+            Snippet(
+                _("Run this"),
+                "code --add-mcp '"
+                + json.dumps({"name": "@NAME@", "type": "http", "url": "@URL@", "headers": _BEARER})
+                + "'",
+            ),
+            Snippet(
+                _("Or share it with a project: each person is asked for an own token"),
+                _json(
+                    {
+                        "inputs": [
+                            {"type": "promptString", "id": "toolhub", "description": "toolhub token", "password": True}
+                        ],
+                        "servers": {
+                            "@NAME@": {
+                                "type": "http",
+                                "url": "@URL@",
+                                "headers": {"Authorization": "Bearer ${input:toolhub}"},
+                            }
+                        },
+                    }
+                ),
+                ".vscode/mcp.json",
+            ),
+        ),
+        then=_("Run “MCP: List Servers” from the command palette; the tools button of the chat lists your tools."),
+        deeplink="vscode",
+    ),
+    Client(
+        key="python",
+        title="Python SDK",
+        about=_("The official package, version 2."),
+        snippets=(
+            Snippet(_("Install"), "pip install 'mcp>=2.3,<3'"),
+            Snippet(
+                _("List your tools"),
+                """import asyncio
+
+import httpx2
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+
+async def main() -> None:
+    async with httpx2.AsyncClient(headers={"Authorization": "Bearer @TOKEN@"}, timeout=60) as http:
+        async with Client(streamable_http_client("@URL@", http_client=http)) as client:
+            for tool in (await client.list_tools()).tools:
+                print(tool.name, "-", tool.description)
+
+
+asyncio.run(main())""",
+                "list_tools.py",
+            ),
+        ),
+        then=_("It prints the names of your tools."),
+    ),
+    Client(
+        key="typescript",
+        title="TypeScript SDK",
+        about=_("The official package; the WebSocket transport works too, at /ws/mcp."),
+        snippets=(
+            Snippet(_("Install"), "npm install @modelcontextprotocol/sdk"),
+            Snippet(
+                _("List your tools"),
+                """import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+
+const client = new Client({ name: "my-client", version: "1.0.0" });
+await client.connect(
+  new StreamableHTTPClientTransport(new URL("@URL@"), {
+    requestInit: { headers: { Authorization: "Bearer @TOKEN@" } },
+  }),
+);
+const { tools } = await client.listTools();
+console.log(tools.map((tool) => tool.name));
+await client.close();""",
+                "list-tools.mjs",
+            ),
+        ),
+        then=_("It prints the names of your tools."),
+    ),
+    Client(
+        key="inspector",
+        title="MCP Inspector",
+        about=_("To look at the server by hand, in a browser or in a terminal."),
+        snippets=(
+            Snippet(
+                _("In a terminal"),
+                "npx @modelcontextprotocol/inspector --cli @URL@ --transport http \\\n"
+                '  --method tools/list --header "Authorization: Bearer @TOKEN@"',
+            ),
+            Snippet(
+                _("In a browser: choose “Streamable HTTP”, and under Authentication add this header"),
+                "Authorization: Bearer @TOKEN@",
+            ),
+        ),
+        then=_("The list holds exactly the tools of your Tools page."),
+    ),
+    Client(
+        key="mcp-remote",
+        title=_("Any stdio client"),  # type: ignore[arg-type]
+        about=_("For clients that only start a program and speak over stdin: mcp-remote bridges them (Node.js)."),
+        snippets=(
+            Snippet(
+                _("The command to start"),
+                'npx -y mcp-remote @URL@ @HTTP@ --header "Authorization: Bearer @TOKEN@"',
+            ),
+        ),
+        then=_("It writes “Proxy established successfully” on stderr and waits for the client."),
+    ),
+    Client(
+        key="curl",
+        title="curl",
+        about=_("One request, nothing to install."),
+        snippets=(
+            Snippet(
+                _("List your tools"),
+                """curl -sS @URL@ \\
+  -H "Authorization: Bearer @TOKEN@" \\
+  -H "Content-Type: application/json" \\
+  -H "Accept: application/json, text/event-stream" \\
+  -H "MCP-Protocol-Version: 2026-07-28" \\
+  -H "Mcp-Method: tools/list" \\
+  -d '{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "curl", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {}}}}'""",
+            ),
+        ),
+        then=_("The answer is one JSON object with your tools in result.tools."),
+    ),
+)
+BY_KEY = {client.key: client for client in CLIENTS}
+
+
+def fill(client: Client, public_url: str, token: str = "", name: str = "toolhub") -> list[Filled]:
+    """The snippets with this server's address and, when there is one, the token."""
+    return [Filled(part.label, _put(part.text, public_url, token, name), part.where) for part in client.snippets]
+
+
+def _put(text: str, public_url: str, token: str, name: str) -> str:
+    # mcp-remote refuses an address without TLS unless told; localhost needs no telling.
+    host = public_url.split("://", 1)[-1]
+    plain = public_url.startswith("http://") and not host.startswith(("localhost", "127.0.0.1", "[::1]"))
+    if plain:
+        text = text.replace("@HTTP@", "--allow-http")
+    else:
+        text = text.replace(',\n        "@HTTP@"', "").replace(" @HTTP@", "")
+    return text.replace("@URL@", f"{public_url}/mcp").replace("@TOKEN@", token or PLACEHOLDER).replace("@NAME@", name)
+
+
+def deeplink(client: Client, public_url: str, token: str, name: str = "toolhub") -> str:
+    """The address that makes the client add this server by itself, or ""."""
+    settings = {"url": f"{public_url}/mcp", "headers": {"Authorization": f"Bearer {token}"}}
+    if client.deeplink == "cursor":
+        packed = base64.b64encode(json.dumps(settings).encode()).decode()
+        return f"cursor://anysphere.cursor-deeplink/mcp/install?name={quote(name)}&config={quote(packed)}"
+    if client.deeplink == "vscode":
+        return "vscode:mcp/install?" + quote(json.dumps({"name": name, "type": "http", **settings}))
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    key: str
+    happened: Text
+    advice: Text
+
+
+TROUBLES: tuple[Trouble, ...] = (
+    Trouble(
+        "missing",
+        _("A client at your address sent no token."),
+        _(
+            "Its settings lack the Authorization header, or it looks for a sign-in of its own first. Paste the "
+            "settings above once more, whole, and start the client again."
+        ),
+    ),
+    Trouble(
+        "scheme",
+        _("A client at your address sent an Authorization header that is not “Bearer” and a token."),
+        _("The value of the header is the word Bearer, one space, and the token."),
+    ),
+    Trouble(
+        "malformed",
+        _("A client at your address sent something that is no token of this server."),
+        _(
+            "A token begins with thp_ and has 47 characters: perhaps it was cut when it was copied, or the placeholder "
+            "is still in its place."
+        ),
+    ),
+    Trouble(
+        "unknown",
+        _("A client at your address sent a token that this server does not know."),
+        _("It may belong to another installation. Make a token here and paste the settings again."),
+    ),
+    Trouble(
+        "revoked",
+        _("The client sent a token that was revoked."),
+        _("Make a new token here and paste the settings again: an ended token cannot come back."),
+    ),
+    Trouble(
+        "expired",
+        _("The client sent a token that has expired."),
+        _("Make a new token here and paste the settings again. Choose a longer time on the Tokens page."),
+    ),
+    Trouble(
+        "inactive",
+        _("The account of this token is not active."),
+        _("Ask whoever runs this server."),
+    ),
+    Trouble(
+        "throttled",
+        _("Too many bad tokens came from your address, so it has to wait."),
+        _("Stop clients that still use an old token, and try again in a minute."),
+    ),
+    Trouble(
+        "unavailable",
+        _("The server cannot look at tokens just now, or has too many connections."),
+        _("Try again in a moment. If it stays so, tell whoever runs this server."),
+    ),
+    Trouble(
+        "host",
+        _("A client at your address used another name for this server than it has."),
+        _("Use exactly the address above. If it is right, the operator has to add the name to TOOLHUB_ALLOWED_HOSTS."),
+    ),
+    Trouble(
+        "origin",
+        _("A client at your address runs in a web page that may not use this server."),
+        _("The operator can allow that page’s address with TOOLHUB_ALLOWED_ORIGINS."),
+    ),
+    Trouble(
+        "revision",
+        _("The client speaks a revision of the protocol that this server does not know."),
+        _("Update the client, or look in its settings for another revision: the server knows all that were published."),
+    ),
+    Trouble(
+        "headers",
+        _("The headers of the request say something else than its body."),
+        _("Something between the client and this server changes requests, or the client has a fault: update it."),
+    ),
+    Trouble(
+        "accept",
+        _("A client at your address does not accept what this server answers."),
+        _("It must accept application/json and text/event-stream. Choose “Streamable HTTP” in its settings, not SSE."),
+    ),
+    Trouble(
+        "content_type",
+        _("A client at your address sends something else than JSON."),
+        _("Choose “Streamable HTTP” in its settings."),
+    ),
+    Trouble(
+        "verb",
+        _("A client at your address used a method that this address does not have."),
+        _("Choose “Streamable HTTP” in its settings, not the older SSE transport."),
+    ),
+    Trouble("large", _("A request was larger than this server accepts."), _("Ask whoever runs this server.")),
+    Trouble(
+        "request",
+        _("The server did not understand what the client sent."),
+        _("Update the client. What the server said to it stands below; it helps whoever runs this server."),
+    ),
+    Trouble(
+        "no_tools",
+        _("The client is connected, and there is no tool for it."),
+        _("Ask whoever runs this server to grant you tools. They appear in the client by themselves."),
+    ),
+    Trouble(
+        "call",
+        _("The client is connected, and its first call failed."),
+        _("The Calls page has the call with its arguments and what came back."),
+    ),
+    Trouble(
+        "other",
+        _("A client of yours is connected with another token."),
+        _("This page waits for the token that it made. If that is the client you mean, all is well."),
+    ),
+)

@@ -1,0 +1,201 @@
+"""Change many grants at once: choose what and whom, look at what would change, and confirm that.
+
+Choosing is a GET whose address holds the choice, so a search never loses it and it can be sent to a colleague.
+
+From the lists of tools, toolsets, users and groups to the page that changes many grants, with what is ticked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import admin, messages
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse, QueryDict
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_safe
+
+from audit import local_time
+from catalog.models import Tool, Toolset, validators
+from catalog.policy import grant_changes
+from catalog.policy import messages as policy_messages
+from toolhub.pages.access.matrix import CHANGE, granted
+from toolhub.pages.lists import matching
+from toolhub.pages.staff import page, staff_page
+
+FOUND = 30
+"""Results of one search."""
+LISTED = 100
+"""Rows of each kind that the confirmation shows one by one."""
+NEEDED = (*CHANGE, "catalog.view_tool", "catalog.view_toolset", "auth.view_user", "auth.view_group")
+EFFECTS = (
+    (grant_changes.ALLOW, gettext_lazy("allow")),
+    (grant_changes.DENY, gettext_lazy("deny")),
+    (grant_changes.END, gettext_lazy("end what is granted")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Picker:
+    """One kind of thing to choose from."""
+
+    key: str
+    title: str | Promise
+    chosen: list[tuple[int, str]]
+    query: str
+    found: list[tuple[int, str]]
+
+
+KINDS: tuple[tuple[str, str | Promise, Any, tuple[str, ...]], ...] = (
+    ("toolset", gettext_lazy("Toolsets"), Toolset, ("name", "description")),
+    ("tool", gettext_lazy("Tools"), Tool, ("name", "title")),
+    ("group", gettext_lazy("Groups"), Group, ("name",)),
+    ("user", gettext_lazy("Users"), get_user_model(), ("username", "first_name", "last_name")),
+)
+
+
+@staff_page(*NEEDED)
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def bulk(request: HttpRequest) -> HttpResponse:
+    data = request.POST if request.method == "POST" else request.GET
+    wish, problems = _wish(data)
+    looks = request.method == "POST" or "look" in data
+    if looks and wish is not None:
+        try:
+            plan = grant_changes.Plan.of(wish)
+        except grant_changes.TooMany:
+            problems.append(_("These are more than %d grants: choose fewer at once.") % grant_changes.MOST)
+        else:
+            return _confirm(request, data, plan)
+    context = {
+        "pickers": [_picker(kind, data) for kind in KINDS],
+        "everyone": data.get("everyone") == "1",
+        "data": data,
+        "effects": EFFECTS,
+        "problems": problems if looks else [],
+    }
+    return page(request, "admin/pages/bulk.html", _("Change many grants"), **context)
+
+
+@staff_page(*NEEDED)
+@require_safe
+def pick(request: HttpRequest) -> JsonResponse:
+    """{"results": [{"id", "name"}]} of one kind, for the search boxes."""
+    kind = next((kind for kind in KINDS if kind[0] == request.GET.get("kind")), KINDS[0])
+    found = _search(kind, request.GET.get("q", ""))
+    return JsonResponse({"results": [{"id": pk, "name": name} for pk, name in found]})
+
+
+def _confirm(request: HttpRequest, data: QueryDict, plan: grant_changes.Plan) -> HttpResponse:
+    stale = request.method == "POST" and "sure" in data
+    if stale:
+        plan, done = grant_changes.carry_out(plan.wish, str(data["sure"]))
+        if done:
+            messages.success(request, granted(plan))
+            return redirect("pages:matrix")
+    kept = data.copy()
+    for name in ("sure", "look", "csrfmiddlewaretoken"):
+        kept.pop(name, None)
+    context = {
+        "plan": plan,
+        "wish": plan.wish,
+        "effect": dict(EFFECTS)[plan.wish.effect],
+        "stale": stale,
+        "kept": [(name, value) for name, values in kept.lists() for value in values],
+        "change": f"{reverse('pages:bulk')}?{kept.urlencode()}",
+        "make": plan.make[:LISTED],
+        "end": [policy_messages.said(str(grant)) for grant in plan.end[:LISTED]],
+        "there": [policy_messages.said(str(grant)) for grant in plan.there[:LISTED]],
+        "against": [policy_messages.said(str(grant)) for grant in plan.against[:LISTED]],
+        "listed": LISTED,
+    }
+    return page(request, "admin/pages/bulk_confirm.html", _("What will change"), **context)
+
+
+def _wish(data: QueryDict) -> tuple[grant_changes.Wish | None, list[str]]:
+    """What is wished for, or what is missing."""
+    problems: list[str] = []
+    targets = grant_changes.targets(_numbers(data, "tool"), _numbers(data, "toolset"))
+    everyone = data.get("everyone") == "1"
+    subjects = grant_changes.subjects(
+        _numbers(data, "user"), _numbers(data, "group"), everyone=everyone, word=_("everyone")
+    )
+    if not targets:
+        problems.append(_("Choose at least one toolset or tool."))
+    if not subjects:
+        problems.append(_("Choose at least one group or user."))
+    effect = data.get("effect") or grant_changes.ALLOW
+    if effect not in dict(EFFECTS):
+        problems.append(_("Choose what to do."))
+    starts, ends = _moment(data, "starts", problems), _moment(data, "ends", problems)
+    if starts is not None and ends is not None and ends <= starts:
+        problems.append(_("The end must lie after the start."))
+    environments = tuple(data.get("environments", "").replace(",", " ").split())
+    try:
+        validators.environments(list(environments))
+    except ValidationError:
+        problems.append(_("Environments are names such as production, with spaces between them."))
+    if problems:
+        return None, problems
+    note = data.get("note", "").strip()[:500]
+    return grant_changes.Wish(effect, targets, subjects, starts, ends, environments, note), problems
+
+
+def _moment(data: QueryDict, name: str, problems: list[str]) -> datetime | None:
+    text = data.get(name, "").strip()[:40]
+    if not text:
+        return None
+    moment = local_time.entered(text)
+    if moment is None:
+        problems.append(_("“%s” is not a moment.") % text)
+    return moment
+
+
+def _numbers(data: QueryDict, name: str) -> list[int]:
+    return [int(value) for value in data.getlist(name)[: grant_changes.MOST] if value.isdecimal() and len(value) < 18]
+
+
+def _picker(kind: tuple[str, Any, Any, tuple[str, ...]], data: QueryDict) -> Picker:
+    key, title, model, names = kind
+    rows = model.objects.filter(pk__in=_numbers(data, key)).order_by(names[0])
+    chosen = [(row.pk, getattr(row, names[0])) for row in rows]
+    query = data.get(f"{key}_q", "").strip()[:100]
+    taken = {pk for pk, _name in chosen}
+    return Picker(key, title, chosen, query, [pair for pair in _search(kind, query) if pair[0] not in taken])
+
+
+def _search(kind: tuple[str, Any, Any, tuple[str, ...]], query: str) -> list[tuple[int, str]]:
+    _key, _title, model, names = kind
+    found = matching(model.objects.all(), names, query.strip()[:100])
+    return list(found.order_by(names[0]).values_list("pk", names[0])[:FOUND])
+
+
+@admin.action(description=gettext_lazy("Change grants for the selected ones"), permissions=["grants"])
+def change_grants(modeladmin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponseRedirect:
+    kind = str(modeladmin.model._meta.model_name)
+    numbers = queryset.order_by().values_list("pk", flat=True)[: grant_changes.MOST]
+    return HttpResponseRedirect(f"{reverse('pages:bulk')}?{urlencode([(kind, number) for number in numbers])}")
+
+
+def _may(request: HttpRequest) -> bool:
+    return request.user.has_perms(NEEDED)
+
+
+def connect() -> None:
+    """Once every admin module is loaded."""
+    for model in (Tool, Toolset, get_user_model(), Group):
+        page: Any = admin.site._registry[model]
+        page.has_grants_permission = _may
+        page.actions = [*(page.actions or ()), change_grants]

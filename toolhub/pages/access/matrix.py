@@ -1,0 +1,169 @@
+"""The matrix: which group may use which toolset, at a glance, and a cell to look into and to change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth.models import Group
+from django.core.paginator import Page, Paginator
+from django.db.models import Count, Q
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from catalog.models import Grant, Toolset
+from catalog.policy import grant_changes
+from toolhub.pages.lists import around, matching
+from toolhub.pages.staff import page, staff_page
+
+TOOLSETS, GROUPS = 25, 10
+"""Rows and columns of one page."""
+SEE = ("catalog.view_grant", "catalog.view_toolset", "auth.view_group")
+CHANGE = ("catalog.add_grant", "catalog.change_grant", "catalog.delete_grant")
+EVERYONE = 0
+"""The column of grants to everyone, beside those of the groups."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    state: str
+    """allow | deny | later | none: what the grants of this toolset say to this group now and here."""
+    count: int
+    href: str
+
+
+@staff_page(*SEE)
+@never_cache
+@require_safe
+def matrix(request: HttpRequest) -> HttpResponse:
+    data = {name: request.GET.get(name, "").strip()[:100] for name in ("toolset", "group", "tp", "gp")}
+    found = matching(Toolset.objects.annotate(size=Count("tools")), ("name",), data["toolset"]).order_by("name")
+    toolsets = Paginator(found, TOOLSETS).get_page(data["tp"])
+    named = matching(Group.objects.all(), ("name",), data["group"]).order_by("name")
+    groups = Paginator(named, GROUPS).get_page(data["gp"])
+    back = urlencode({name: value for name, value in data.items() if value})
+    cells = _cells(toolsets, groups)
+    columns = [(EVERYONE, _("everyone")), *((group.pk, group.name) for group in groups)]
+    context = {
+        "data": data,
+        "toolsets": toolsets,
+        "groups": groups,
+        "columns": columns,
+        "rows": [
+            (
+                toolset,
+                [_cell(cells.get((toolset.pk, number), []), toolset.pk, number, back) for number, _name in columns],
+            )
+            for toolset in toolsets
+        ],
+        "toolset_pages": _links(toolsets, data, "tp"),
+        "group_pages": _links(groups, data, "gp"),
+        "here": settings.ENVIRONMENT,
+    }
+    return page(request, "admin/pages/matrix.html", _("Toolsets and groups"), **context)
+
+
+@staff_page(*SEE)
+@never_cache
+@require_safe
+def cell(request: HttpRequest, toolset: int, group: int) -> HttpResponse:
+    """One cell: every grant behind it, and what to make of it. Group 0 is everyone."""
+    row, column = _named_by(toolset, group)
+    back = request.GET.get("back", "")[:500]
+    may_change = request.user.has_perms(CHANGE)
+    now = timezone.now()
+    whom = Q(group=column) if column is not None else Q(everyone=True)
+    grants = Grant.objects.filter(whom, toolset=row).select_related("toolset", "group", "user").order_by("-pk")[:200]
+    stated = [(grant, grant.standing(now, settings.ENVIRONMENT)) for grant in grants]
+    name = column.name if column is not None else _("everyone")
+    context = {
+        "toolset": row,
+        "group": column,
+        "number": group,
+        "name": name,
+        "grants": stated,
+        "state": _state([grant for grant, state in stated if state != "over"], now),
+        "may_change": may_change,
+        "back": back,
+    }
+    title = _("%(toolset)s for %(group)s") % {"toolset": row.name, "group": name}
+    return page(request, "admin/pages/matrix_cell.html", title, **context)
+
+
+@staff_page(*CHANGE)
+@require_POST
+def set_cell(request: HttpRequest, toolset: int, group: int) -> HttpResponse:
+    """Allow, deny or neither, from now on; then back to where the table was."""
+    _set(request, *_named_by(toolset, group))
+    back = QueryDict(request.POST.get("back", "")[:500])
+    kept = {name: back[name] for name in ("toolset", "group", "tp", "gp") if back.get(name)}
+    return redirect(f"{reverse('pages:matrix')}?{urlencode(kept)}" if kept else "pages:matrix")
+
+
+def _named_by(toolset: int, group: int) -> tuple[Toolset, Group | None]:
+    return (
+        get_object_or_404(Toolset, pk=toolset),
+        get_object_or_404(Group, pk=group) if group != EVERYONE else None,
+    )
+
+
+def _set(request: HttpRequest, toolset: Toolset, group: Group | None) -> None:
+    wanted = request.POST.get("set", "")
+    if wanted not in {grant_changes.ALLOW, grant_changes.DENY, grant_changes.END}:
+        return
+    done = grant_changes.set_cell(toolset, group, wanted, settings.ENVIRONMENT)
+    messages.success(request, granted(done))
+
+
+def granted(done: grant_changes.Plan) -> str:
+    """What a plan did, in words."""
+    said = []
+    if done.make:
+        said.append(ngettext("%d grant was made.", "%d grants were made.", len(done.make)) % len(done.make))
+    if done.end:
+        said.append(ngettext("%d grant was ended.", "%d grants were ended.", len(done.end)) % len(done.end))
+    return " ".join(said) or _("It was so already: nothing changed.")
+
+
+def _cells(toolsets: Page[Toolset], groups: Page[Group]) -> dict[tuple[int, int], list[Grant]]:
+    """The grants behind the cells of this page, those that are over left out."""
+    rows, columns = [toolset.pk for toolset in toolsets], [group.pk for group in groups]
+    found = Grant.objects.filter(Q(group__in=columns) | Q(everyone=True), toolset__in=rows)
+    found = found.filter(Q(ends__isnull=True) | Q(ends__gt=timezone.now()))
+    cells: dict[tuple[int, int], list[Grant]] = {}
+    for grant in found.only("effect", "toolset", "group", "everyone", "starts", "ends", "environments"):
+        cells.setdefault((grant.toolset_id or 0, grant.group_id or EVERYONE), []).append(grant)
+    return cells
+
+
+def _cell(grants: list[Grant], toolset: int, number: int, back: str) -> Cell:
+    href = reverse("pages:cell", args=[toolset, number])
+    if back:
+        href = f"{href}?{urlencode({'back': back})}"
+    return Cell(_state(grants, timezone.now()), len(grants), href)
+
+
+def _state(grants: list[Grant], now: Any) -> str:
+    states = [(grant.effect, grant.standing(now, settings.ENVIRONMENT)) for grant in grants]
+    for effect in ("deny", "allow"):
+        if (effect, "in force") in states:
+            return effect
+    return "later" if states else "none"
+
+
+def _links(pages: Page[Any], data: dict[str, str], name: str) -> tuple[str, str]:
+    """Addresses of the page before and after; "" when there is none."""
+
+    def to(number: int) -> str:
+        return "?" + urlencode({key: value for key, value in {**data, name: str(number)}.items() if value})
+
+    return around(pages, to)

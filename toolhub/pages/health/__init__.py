@@ -1,0 +1,1 @@
+"""Tool health: what the audit log says about definitions that need work."""

@@ -1,0 +1,53 @@
+"""Tool health: what the record says about the tools, on one page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_safe
+
+from catalog.models import Tool
+from toolhub.pages.health import words
+from toolhub.pages.health.queries import CALLS, newest
+from toolhub.pages.health.words import Section
+from toolhub.pages.staff import page, staff_page
+
+DAYS = (1, 7, 30)
+
+
+@staff_page("audit.view_call", "catalog.view_tool")
+@require_safe
+def health(request: HttpRequest) -> HttpResponse:
+    wanted = request.GET.get("days", "")
+    days = int(wanted) if wanted in {str(number) for number in DAYS} else 7
+    looked = newest(days)
+    sections = [
+        words.refused(looked),
+        words.troubles(looked),
+        words.given_up(looked),
+        words.loops(looked),
+        words.unused(),
+    ]
+    _link_tools(sections)
+    return page(
+        request,
+        "admin/pages/health.html",
+        _("Tool health"),
+        sections=sections,
+        days=[(number, number == days) for number in DAYS],
+        looked=looked,
+        number=len(looked.attempts),
+        most=CALLS,
+    )
+
+
+def _link_tools(sections: Iterable[Section]) -> None:
+    names = {finding.tool for section in sections for finding in section.findings}
+    keys = dict(Tool.objects.filter(name__in=names).values_list("name", "pk"))
+    for section in sections:
+        for finding in section.findings:
+            if finding.tool in keys:
+                finding.link = reverse("admin:catalog_tool_change", args=(keys[finding.tool],))

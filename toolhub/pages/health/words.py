@@ -1,0 +1,246 @@
+"""What was found about the tools in words: each finding with its evidence and the advice that usually fixes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from audit import display, local_time, outcomes
+from audit.admin.base import calls_address
+from toolhub.pages.health import findings, queries
+from toolhub.pages.health.queries import Attempt, Looked
+
+SHOWN = 20
+
+
+@dataclass(slots=True)
+class Finding:
+    tool: str
+    text: str
+    detail: str = ""
+    """What was said to the client: recorded text."""
+    evidence: list[tuple[str, str]] = field(default_factory=list)
+    advice: list[str] = field(default_factory=list)
+    link: str = ""
+
+
+@dataclass(slots=True)
+class Section:
+    id: str
+    title: str
+    about: str
+    fine: str
+    """What is said when there is nothing to find."""
+    findings: list[Finding]
+    number: int
+
+
+def _list(words: str, **filters: str) -> tuple[str, str]:
+    return words, calls_address(**filters)
+
+
+def _call(attempt: Attempt) -> tuple[str, str]:
+    return _("the last one"), reverse("admin:audit_call_change", args=(attempt.id,))
+
+
+def _since(looked: Looked) -> str:
+    return local_time.address(looked.since)
+
+
+def _of(tool: str) -> str:
+    return display.visible(tool[:128])
+
+
+# --- arguments ---------------------------------------------------------------------------------------------------
+
+
+def refused(looked: Looked) -> Section:
+    found = findings.refusals(looked.attempts)
+    shown = [_refusal(one, looked) for one in found[:SHOWN]]
+    return Section(
+        "arguments",
+        _("Arguments that are refused again and again"),
+        _("Calls that did not fit the schema: the model did not learn from the definition what to send."),
+        _("No argument was refused more than twice."),
+        shown,
+        len(found),
+    )
+
+
+def _refusal(one: findings.Refusal, looked: Looked) -> Finding:
+    parameter, expected = display.visible(one.parameter[:100]), display.visible(one.expected[:200])
+    what = {
+        findings.MISSING: _("“%(parameter)s” is left out"),
+        findings.UNKNOWN: _("“%(parameter)s” is sent and is not known"),
+        findings.CHOICE: _("“%(parameter)s” is none of its choices: %(expected)s"),
+        findings.BOUND: _("“%(parameter)s” is out of its bounds: %(expected)s"),
+        findings.PATTERN: _("“%(parameter)s” has the wrong form: %(expected)s"),
+        findings.TYPE: _("“%(parameter)s” has the wrong type: %(expected)s"),
+        findings.OTHER: _("The arguments do not fit the schema"),
+    }[one.kind] % {"parameter": parameter, "expected": expected}
+    times = ngettext("%(what)s, in %(number)s of %(of)s call.", "%(what)s, in %(number)s of %(of)s calls.", one.of) % {
+        "what": what,
+        "number": one.number,
+        "of": one.of,
+    }
+    evidence = [
+        _list(_("the refused calls"), tool=one.tool, outcome=outcomes.INVALID_ARGUMENTS, since=_since(looked)),
+    ]
+    if one.last is not None:
+        evidence.append(_call(one.last))
+    detail = display.visible(one.last.detail[:300]) if one.last is not None else ""
+    return Finding(_of(one.tool), times, detail, evidence, [_argument_advice(one.kind)])
+
+
+def _argument_advice(kind: str) -> str:
+    if kind == findings.MISSING:
+        return _("Give it a default in the schema, or say in its description where the value comes from.")
+    if kind == findings.UNKNOWN:
+        return _("Models expect a parameter of this name: add it, or say in the description which one does this.")
+    if kind == findings.CHOICE:
+        return _(
+            "List the choices as enum and explain each in the description; accept what models send if it is clear."
+        )
+    if kind == findings.BOUND:
+        return _("Say the bound in the description of the parameter, or widen it if the tool can do more.")
+    if kind == findings.PATTERN:
+        return _("Show an example of the form in the description, such as 2026-01-31.")
+    if kind == findings.TYPE:
+        return _("Say the type with an example in the description; allow numbers as text if models send them so.")
+    return _("Say in the description what the arguments look like as a whole, with an example.")
+
+
+# --- slow, failing, given up, repeated ---------------------------------------------------------------------------
+
+
+def troubles(looked: Looked) -> Section:
+    found = findings.troubles(looked.attempts)
+    return Section(
+        "trouble",
+        _("Slow and failing tools"),
+        _("Tools of which a fifth of the calls fail, that run into their time-out, or that take ten seconds and more."),
+        _("No tool fails often or is slow."),
+        [_trouble(one, looked) for one in found[:SHOWN]],
+        len(found),
+    )
+
+
+def _trouble(one: findings.Trouble, looked: Looked) -> Finding:
+    text = ngettext(
+        "%(failed)s of %(ran)s call failed, %(timeouts)s of them by time-out; 95 of 100 took at most %(p95)s.",
+        "%(failed)s of %(ran)s calls failed, %(timeouts)s of them by time-out; 95 of 100 took at most %(p95)s.",
+        one.ran,
+    ) % {"failed": one.failed, "ran": one.ran, "timeouts": one.timeouts, "p95": display.duration(one.p95) or "–"}
+    advice = []
+    if one.timeouts >= findings.TIMEOUTS_LEAST:
+        advice.append(_("Give it more time, let it run as a task, or let clients ask for less at once."))
+    if one.failed - one.timeouts >= findings.FAILED_LEAST:
+        advice.append(_("See whether what it calls is up; an error that says what to do next lets the model go on."))
+    if one.p95 is not None and one.p95 >= findings.SLOW_MICROSECONDS and not one.timeouts:
+        advice.append(_("Report progress, or let it run as a task: clients give up on what is silent for long."))
+    since = _since(looked)
+    evidence = [
+        _list(words, tool=one.tool, outcome=outcome, since=since)
+        for number, words, outcome in (
+            (one.failed - one.timeouts, _("the errors"), outcomes.TOOL_ERROR),
+            (one.timeouts, _("the time-outs"), outcomes.TIMEOUT),
+        )
+        if number
+    ] or [_list(_("its calls"), tool=one.tool, since=since)]
+    if one.last is not None:
+        evidence.append(_call(one.last))
+    return Finding(_of(one.tool), text, display.visible(one.error[:300]), evidence, advice)
+
+
+def given_up(looked: Looked) -> Section:
+    found = findings.given_up(looked.attempts)
+    shown = [
+        Finding(
+            _of(one.tool),
+            ngettext(
+                "After %(number)s of %(errors)s error the client did not call it again within ten minutes.",
+                "After %(number)s of %(errors)s errors the client did not call it again within ten minutes.",
+                one.errors,
+            )
+            % {"number": one.number, "errors": one.errors},
+            display.visible(one.sentence[:300]),
+            [_list(_("its calls without ok"), tool=one.tool, outcome="not_ok", since=_since(looked)), _call(one.last)],
+            [_("Let the error say what to change: which value was wrong, what is allowed, which tool to use first.")],
+        )
+        for one in found[:SHOWN]
+    ]
+    return Section(
+        "given-up",
+        _("Tools that clients give up on"),
+        _("After an error a model that knows how to go on tries again; these it leaves alone."),
+        _("Clients try again after an error, or there were too few errors to tell."),
+        shown,
+        len(found),
+    )
+
+
+def loops(looked: Looked) -> Section:
+    found = findings.loops(looked.attempts)
+    shown = []
+    for one in found[:SHOWN]:
+        first, last = (
+            local_time.address(datetime.fromtimestamp(int(at), UTC)) for at in (one.first.at, one.last.at + 1)
+        )
+        if one.worst == outcomes.OK:
+            advice = _("Say in the description that the answer does not change, or in the result how long to wait.")
+        else:
+            advice = _("The error does not say what to change, so the model tries the same again: name what is wrong.")
+        shown.append(
+            Finding(
+                _of(one.tool),
+                _("%(client)s of %(user)s sent the same arguments %(number)s times within ten minutes.")
+                % {
+                    "client": display.visible(one.first.client[:60]) or one.first.credential,
+                    "user": display.visible(one.first.user),
+                    "number": one.number,
+                },
+                display.visible(one.last.detail[:300]),
+                [
+                    _list(_("these calls"), tool=one.tool, credential=one.first.credential, since=first, until=last),
+                    _call(one.last),
+                ],
+                [advice, _("A limit per user stops the loop: the client is told how long to wait.")],
+            )
+        )
+    return Section(
+        "loops",
+        _("The same call again and again"),
+        _("One client called a tool with the same arguments at least five times within ten minutes."),
+        _("No client repeated itself."),
+        shown,
+        len(found),
+    )
+
+
+# --- never called ------------------------------------------------------------------------------------------------
+
+
+def unused() -> Section:
+    found, number, counted, live = queries.unused()
+    shown = []
+    for one in found:
+        advice = list(one.twins)
+        if not one.granted:
+            advice.insert(0, _("No grant allows it to anybody: grant it, or disable it."))
+        elif not one.twins:
+            advice.append(
+                _("Say in the description when to use it; or disable it: every tool costs room in a model's mind.")
+            )
+        shown.append(Finding(_of(one.tool), _("It was not called in the last 30 days."), "", [], advice))
+    about = _("Enabled tools without one call in the last 30 days.")
+    if not live:
+        about += " " + _("Counted until %(at)s; newer calls are being counted.") % {
+            "at": local_time.told(counted, "minutes")
+        }
+    return Section(
+        "unused", _("Tools that are never called"), about, _("Every enabled tool was called."), shown, number
+    )

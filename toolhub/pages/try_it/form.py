@@ -1,0 +1,352 @@
+"""What a person types to try a tool: the arguments and the user, and the answers to a tool's questions.
+
+A form out of an input schema: one field per argument, and from what was typed back to arguments.
+
+A text, a number, a choice or yes/no has a field of its own kind; lists, groups and whatever the schema leaves open are
+written as JSON. What a field cannot hold is said beside it; everything else is for the door to judge.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+from uuid import UUID
+
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest
+from django.utils.translation import gettext as _
+
+from audit import display
+from catalog.functions.elicitation import Elicit
+from catalog.models import Tool
+from catalog.schemas import validator
+from catalog.schemas.parameters import Parameter, at_the_top
+from toolhub.access.trying import MAY_TRY_AS
+
+MAX_FIELDS = 200
+PREFIX = "argument."
+WHOLE = "arguments"
+"""The name of the field that holds all arguments as JSON."""
+PLACE = re.compile(r'argument "(?P<place>.*?)": (?P<rest>.*)', re.DOTALL)
+INPUT_TYPES = {"date": "date", "email": "email", "uri": "url", "time": "time"}
+SHORT = 80
+"""A text that may be longer than this gets a box of several lines."""
+
+
+@dataclass(slots=True)
+class Field:
+    """One argument as a field: how it looks, what it holds now and what is wrong with that."""
+
+    name: str
+    kind: str
+    """text | lines | number | choice | boolean | json"""
+    parameter: Parameter
+    input_type: str = "text"
+    choices: tuple[tuple[str, str], ...] = ()
+    """Value (JSON) and what is read."""
+    low: str = ""
+    high: str = ""
+    integer: bool = False
+    secret: bool = False
+    value: str = ""
+    error: str = ""
+    number: int = 0
+
+    @property
+    def key(self) -> str:
+        """The name of the field in the form."""
+        return f"{PREFIX}{self.name}"
+
+    @property
+    def id(self) -> str:
+        """For `id` and `for`: a name of the schema may hold anything."""
+        return f"argument-{self.number}"
+
+
+def fields_of(schema: dict[str, Any]) -> list[Field]:
+    """The fields of a schema, filled with its defaults."""
+    found = []
+    for number, (part, row) in enumerate(at_the_top(schema)):
+        if number == MAX_FIELDS:
+            break
+        field = _field(part, row)
+        field.number = number
+        found.append(field)
+    return found
+
+
+def fill_fields(fields: list[Field], data: Mapping[str, Any]) -> None:
+    """What was typed, back into the fields; a list of texts as a browser sends it, or one text each."""
+    for field in fields:
+        value = data.get(field.key)
+        field.value = str(value) if value is not None else ""
+
+
+def fill_values(fields: list[Field], arguments: Mapping[str, Any]) -> None:
+    """Arguments into the fields, as a form filled with them would hold them."""
+    for field in fields:
+        field.value = _typed(field, arguments[field.name]) if field.name in arguments else ""
+
+
+def read_arguments(fields: list[Field]) -> dict[str, Any] | None:
+    """What the fields say; None when one of them cannot be read, and then its `error` says why.
+
+    An empty field is an argument that is not given.
+    """
+    found: dict[str, Any] = {}
+    for field in fields:
+        field.error = ""
+        if field.value == "" or (field.kind not in {"text", "lines"} and not field.value.strip()):
+            if field.parameter.required:
+                field.error = _("This is required.")
+            continue
+        try:
+            found[field.name] = _read(field)
+        except (ValueError, RecursionError) as error:
+            field.error = str(error)
+    return None if any(field.error for field in fields) else found
+
+
+def whole(text: str) -> dict[str, Any]:
+    """Arguments that were written as JSON. Raises ValueError with a sentence."""
+    value = _json(text or "{}")
+    if not isinstance(value, dict):
+        raise ValueError(_('The arguments are an object such as {"name": "value"}.'))
+    return value
+
+
+def place_error(fields: list[Field], message: str) -> str:
+    """Put the door's sentence beside the field it names; what names none of them is handed back."""
+    match = PLACE.fullmatch(message)
+    if match is not None:
+        place = match["place"]
+        named = [field for field in fields if re.match(re.escape(field.name) + r"($|[.\[])", place)]
+        if named:
+            field = max(named, key=lambda each: len(each.name))
+            field.error = match["rest"] if place == field.name else message
+            return ""
+    return message
+
+
+def _field(part: dict[str, Any], row: Parameter) -> Field:
+    listed = part.get("enum")
+    if not isinstance(listed, list) and "const" in part:
+        listed = [part["const"]]
+    if isinstance(listed, list):
+        options = tuple((json.dumps(value, ensure_ascii=False), _words(value)) for value in listed)
+        return _filled(Field(row.name, "choice", row, choices=options), part)
+    named = part.get("oneOf", part.get("anyOf"))
+    if isinstance(named, list) and named and all(isinstance(each, dict) and "const" in each for each in named):
+        options = tuple(
+            (json.dumps(each["const"], ensure_ascii=False), str(each.get("title") or _words(each["const"])))
+            for each in named
+        )
+        return _filled(Field(row.name, "choice", row, choices=options), part)
+    kind = part.get("type")
+    if kind == "boolean":
+        yes_no = (("true", _("yes")), ("false", _("no")))
+        return _filled(Field(row.name, "boolean", row, choices=yes_no), part)
+    if kind in {"number", "integer"}:
+        low, high = (_bound(part, name) for name in ("minimum", "maximum"))
+        return _filled(Field(row.name, "number", row, low=low, high=high, integer=kind == "integer"), part)
+    if kind == "string":
+        form = part.get("format")
+        secret = part.get("writeOnly") is True or form == "password"
+        longest = part.get("maxLength")
+        if secret or form in INPUT_TYPES or (isinstance(longest, int) and longest <= SHORT):
+            shown = "password" if secret else INPUT_TYPES.get(str(form), "text")
+            return _filled(Field(row.name, "text", row, input_type=shown, secret=secret), part)
+        return _filled(Field(row.name, "lines", row), part)
+    return _filled(Field(row.name, "json", row), part)
+
+
+def _filled(field: Field, part: dict[str, Any]) -> Field:
+    if "default" in part:
+        field.value = _typed(field, part["default"])
+    elif field.kind in {"choice", "boolean"} and field.parameter.required and len(field.choices) == 1:
+        field.value = field.choices[0][0]
+    return field
+
+
+def _typed(field: Field, value: Any) -> str:
+    if field.kind in {"text", "lines"} and isinstance(value, str):
+        return value
+    if field.kind == "json":
+        return json.dumps(value, indent=2, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _read(field: Field) -> Any:
+    match field.kind:
+        case "text" | "lines":
+            return field.value.replace("\r\n", "\n")
+        case "number":
+            return _number(field)
+        case "choice" | "boolean":
+            if field.value not in {value for value, _words in field.choices}:
+                raise ValueError(_("Choose one of these."))
+            return json.loads(field.value)
+        case _other:
+            return _json(field.value)
+
+
+def _number(field: Field) -> int | float:
+    text = field.value.strip()
+    if len(text) > 400 or not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", text, re.ASCII):
+        raise ValueError(_("This is not a number."))
+    if re.fullmatch(r"[+-]?\d+", text, re.ASCII):
+        return int(text)
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(_("This number is too large."))
+    if field.integer and value.is_integer():
+        return int(value)
+    return value
+
+
+def _json(text: str) -> Any:
+    def refuse(word: str) -> Any:
+        raise ValueError(_("%s is not JSON.") % word)
+
+    try:
+        return json.loads(text, parse_constant=refuse)
+    except json.JSONDecodeError as error:
+        said = {"line": error.lineno, "column": error.colno, "problem": error.msg}
+        raise ValueError(_("This is not JSON: line %(line)s, column %(column)s: %(problem)s.") % said) from None
+
+
+def _bound(part: dict[str, Any], name: str) -> str:
+    value = part.get(name)
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else ""
+
+
+def _words(value: Any) -> str:
+    return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
+
+
+def as_json(value: Any, indent: int | None = None) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def digest(schema: dict[str, Any]) -> str:
+    return hashlib.sha256(as_json(schema).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Refused(Exception):
+    """Nothing runs. `where` is the id of a field, or empty for the form as a whole."""
+
+    def __init__(self, message: str, where: str = "", call_id: UUID | None = None) -> None:
+        super().__init__(message)
+        self.message, self.where, self.call_id = message, where, call_id
+
+
+class Form:
+    """The arguments and the user, as they are typed now."""
+
+    def __init__(self, request: HttpRequest, tool: Tool) -> None:
+        actor = cast(User, request.user)
+        self.tool, self.actor = tool, actor
+        self.fields = fields_of(tool.input_schema)
+        data = request.POST if request.method == "POST" else None
+        self.may_choose = actor.has_perm(MAY_TRY_AS)
+        self.as_json = (data or request.GET).get("mode") == "json" or (not self.fields and bool(data))
+        self.text, self.error = "{}", ""
+        self.username = request.GET.get("user", "")[:150] or actor.get_username()
+        self.user_error = ""
+        if data is not None:
+            self.username = data.get("user", "").strip()[:150] or actor.get_username()
+            self.text = data.get(WHOLE, "{}")
+            if not self.as_json:
+                fill_fields(self.fields, data)
+
+    def show(self, state: dict[str, Any]) -> None:
+        """Filled as for a call that was tried."""
+        fill_values(self.fields, state["arguments"])
+        self.text, self.username = as_json(state["arguments"], indent=2), state["user"]
+
+    def switch(self) -> None:
+        """From fields to JSON, or back, with what is typed."""
+        if self.as_json:
+            try:
+                fill_values(self.fields, whole(self.text))
+            except ValueError as error:
+                self.error = str(error)
+                return
+        else:
+            self.text = as_json(read_arguments(self.fields) or {}, indent=2)
+            for field in self.fields:
+                field.error = ""
+        self.as_json = not self.as_json
+
+    def arguments(self) -> dict[str, Any]:
+        """Raises Refused when they cannot be read."""
+        if self.as_json:
+            try:
+                return whole(self.text)
+            except (ValueError, RecursionError) as error:
+                raise Refused(str(error), WHOLE) from None
+        found = read_arguments(self.fields)
+        if found is None:
+            raise Refused(_("Look at the fields that are marked."))
+        return found
+
+    def user(self) -> User:
+        """Raises Refused for an unknown one, PermissionDenied for one that this person may not choose."""
+        if self.username == self.actor.get_username():
+            return self.actor
+        if not self.may_choose:
+            raise PermissionDenied
+        found = get_user_model().objects.filter(username=self.username).first()
+        if found is None:
+            raise Refused(_("There is no user of this name."), "user")
+        return found
+
+    def blame(self, refused: Refused) -> None:
+        if refused.where == "user":
+            self.user_error = refused.message
+        else:
+            self.error = refused.message
+
+    def errors(self) -> dict[str, str]:
+        """By the id of the field."""
+        found = {field.id: field.error for field in self.fields if field.error and not self.as_json}
+        return {**found, **({"user": self.user_error} if self.user_error else {})}
+
+
+class Question:
+    """One question of a tool, as a form."""
+
+    def __init__(self, key: str, method: str, params: dict[str, Any]) -> None:
+        self.key, self.params = key, params
+        self.message = display.visible(str(params.get("message", ""))[:5000])
+        self.url = str(params.get("url", "")) if params.get("mode") == "url" else ""
+        self.schema = params.get("requestedSchema") if not self.url else None
+        self.fields = fields_of(self.schema) if isinstance(self.schema, dict) else None
+        for field in self.fields or ():
+            field.number += 10_000  # beside the fields of the tool on one page
+        self.error = ""
+
+    @property
+    def href(self) -> str:
+        return self.url if self.url.startswith(("https://", "http://")) else ""
+
+    def read(self, data: Any) -> dict[str, Any] | None:
+        """The values, or None when they do not fit; then the fields say why."""
+        assert self.fields is not None  # noqa: S101 - only a form is read
+        fill_fields(self.fields, data)
+        content = read_arguments(self.fields)
+        if content is None:
+            return None
+        schema = Elicit(self.message, cast("dict[str, Any]", self.schema)).requested()
+        problem = validator.validator(f"elicit:{digest(schema)}", schema)(content)
+        if problem is None:
+            return content
+        self.error = place_error(self.fields, problem)
+        return None

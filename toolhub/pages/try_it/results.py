@@ -1,0 +1,117 @@
+"""What a tried tool returned, as parts that a template shows: text as text, pictures and sound from an address."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from audit import display
+from catalog.functions import media
+
+SHOWN = 200
+"""Parts of one result that a page shows."""
+PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
+SOUNDS = frozenset({"audio/mpeg", "audio/flac", "audio/ogg", "audio/wav", "audio/mp4"})
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    kind: str
+    """text | json | image | audio | link | resource | file"""
+    number: int
+    text: str = ""
+    title: str = ""
+    uri: str = ""
+    href: str = ""
+    """Only for addresses of the web; anything else is shown and not linked."""
+    mime: str = ""
+    bytes: int = 0
+
+
+def parts(content: list[dict[str, Any]]) -> list[Part]:
+    return [_part(number, block) for number, block in enumerate(content[:SHOWN])]
+
+
+def pretty(value: Any) -> str:
+    return display.shown(json.dumps(value, ensure_ascii=False))
+
+
+def body(block: dict[str, Any]) -> tuple[bytes, str]:
+    """The bytes of a picture, of sound or of a file, and what they really are ("" when they are no picture or sound).
+
+    Raises LookupError when the part has none.
+    """
+    inner = block.get("resource", block)
+    data = inner.get("data", inner.get("blob"))
+    if not isinstance(data, str):
+        raise LookupError
+    try:
+        raw = base64.b64decode(data)
+    except binascii.Error:
+        raise LookupError from None
+    kind = media.kind_of(raw)
+    return raw, kind if kind in PICTURES or kind in SOUNDS else ""
+
+
+def _part(number: int, block: dict[str, Any]) -> Part:
+    kind = str(block.get("type"))
+    if kind == "text":
+        return _text(number, str(block.get("text", "")))
+    if kind in {"image", "audio"}:
+        return _media(number, block, str(block.get("mimeType", "")))
+    if kind == "resource_link":
+        uri = str(block.get("uri", ""))
+        title = str(block.get("title") or block.get("name") or uri)
+        said = str(block.get("description") or "")
+        return Part(
+            "link",
+            number,
+            display.visible(said),
+            display.visible(title),
+            display.visible(uri),
+            _href(uri),
+            _mime(block),
+        )
+    if kind == "resource" and isinstance(inner := block.get("resource"), dict):
+        uri = display.visible(str(inner.get("uri", "")))
+        if "blob" in inner:
+            found = _media(number, block, str(inner.get("mimeType", "")))
+            return Part(found.kind, number, uri=uri, mime=found.mime, bytes=found.bytes)
+        return Part("resource", number, display.shown(str(inner.get("text", ""))), uri=uri, mime=_mime(inner))
+    return Part("json", number, pretty(block))
+
+
+def _text(number: int, text: str) -> Part:
+    if text[:1] in {"{", "["}:
+        try:
+            json.loads(text)
+        except (ValueError, RecursionError):
+            pass
+        else:
+            return Part("json", number, display.shown(text))
+    cut = text if len(text) <= display.LONGEST else text[: display.LONGEST] + "\n…"
+    return Part("text", number, display.visible(cut))
+
+
+def _media(number: int, block: dict[str, Any], said: str) -> Part:
+    try:
+        raw, kind = body(block)
+    except LookupError:
+        return Part("json", number, pretty(block))
+    shown = "image" if kind in PICTURES else "audio" if kind in SOUNDS else "file"
+    return Part(shown, number, mime=kind or display.visible(said[:100]), bytes=len(raw))
+
+
+def _mime(block: dict[str, Any]) -> str:
+    return display.visible(str(block.get("mimeType") or "")[:100])
+
+
+def _href(uri: str) -> str:
+    try:
+        return uri if urlsplit(uri).scheme in {"http", "https"} else ""
+    except ValueError:
+        return ""

@@ -1,0 +1,279 @@
+"""Calls that somebody tries in the admin: each a task of the process that got the POST, which no page holds.
+
+They go through the one door like every other call, on record under the user they run as, with the name of who tried.
+`inflight` knows them, so a stop, a revocation and a cancellation end them as they end any other call. How the pages of
+other workers reach a run: `try_owner`.
+
+How a tool that is tried in the admin reaches the person there: progress, log lines, and questions in the page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import json
+import logging
+import time
+from collections import OrderedDict, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from audit import recorder
+from audit.types import Caller, Credential
+from catalog.calls import call_tool
+from catalog.errors import (
+    CatalogError,
+    ClientLacks,
+    ClientRefused,
+    InternalFailure,
+    InvalidArguments,
+    RecordUnavailable,
+)
+from catalog.functions.channel import Question
+from catalog.functions.results import ToolResult
+from toolhub import __version__
+from toolhub.server import process, requests
+from toolhub.server.channels import require_capabilities
+from toolhub.server.peer import Peer
+from toolhub.wire.errors import McpError
+
+CAPABILITIES: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}}
+"""What the page can do for a tool: show a form or an address. It has no model and no folders."""
+ANSWER_SECONDS = 600.0
+LOG_LINES = 200
+LINE_CHARACTERS = 2000
+
+
+class TryChannel:
+    """A `catalog.functions.channel.Channel` whose state the page reads."""
+
+    capabilities = CAPABILITIES
+    request_id = "try"
+
+    def __init__(self) -> None:
+        self.reported: tuple[float, float | None, str | None] | None = None
+        self.lines: deque[tuple[str, str]] = deque(maxlen=LOG_LINES)
+        """Level and text of the last log lines."""
+        self.asked: dict[str, Question] = {}
+        """The questions that wait for an answer."""
+        self.logged = self.asking = 0
+        """Versions of the lines and of the questions: each goes up when its part changes."""
+        self._answers: dict[str, asyncio.Future[dict[str, Any]]] = {}
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        self.reported = (progress, total, message and message[:LINE_CHARACTERS])
+
+    async def log(self, level: str, data: Any, logger: str | None) -> None:
+        text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+        self.logged += 1
+        self.lines.append((level, f"{logger}: {text}"[:LINE_CHARACTERS] if logger else text[:LINE_CHARACTERS]))
+
+    async def ask(self, requests: Mapping[str, Question]) -> dict[str, dict[str, Any]]:
+        """Show the questions and wait for the answers. Raises ClientLacks for what a page cannot do."""
+        require_capabilities(requests, self.capabilities)
+        if any(key in self._answers for key in requests):
+            raise ClientLacks("two questions of one name at once")
+        loop = asyncio.get_running_loop()
+        self._answers |= {key: loop.create_future() for key in requests}
+        self.asked |= requests
+        self.asking += 1
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return {key: await self._answers[key] for key in requests}
+        except TimeoutError:
+            raise ClientRefused(f"no answer within {ANSWER_SECONDS:g} s") from None
+        finally:
+            self.asking += 1
+            for key in requests:
+                self.asked.pop(key, None)
+                self._answers.pop(key).cancel()
+
+    def answer(self, key: str, result: dict[str, Any]) -> bool:
+        """What the person did about one question; False when nobody waits for it any more."""
+        future = self._answers.get(key)
+        if future is None or future.done():
+            return False
+        self.asked.pop(key, None)
+        self.asking += 1
+        future.set_result(result)
+        return True
+
+    def close_stream(self) -> None:
+        return
+
+
+log = logging.getLogger(__name__)
+
+CLIENT = "toolhub admin"
+TRANSPORT = "admin"
+KEPT_SECONDS = 900.0
+"""How long a page still finds what came out."""
+KEPT_BYTES = 64 * 1024 * 1024
+"""Of all results that are kept here; the oldest go first."""
+BEGIN_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Who tries what: `actor` runs `tool` as `user`, which may be the same person."""
+
+    actor_id: int
+    actor: str
+    user_id: int
+    username: str
+    tool_id: int
+    tool: str
+    arguments: dict[str, Any]
+    address: str
+
+    def caller(self) -> Caller:
+        own = self.actor_id == self.user_id
+        credential = Credential(
+            user_id=self.user_id,
+            username=self.username,
+            # Both accounts must stay active for as long as it runs.
+            id=f"admin:{self.actor_id}" if own else f"admin:{self.actor_id}:{self.user_id}",
+            label=f"tried from the admin by {self.actor}",
+            toolset_ids=None,
+            expires_at=None,
+        )
+        return Caller(credential, TRANSPORT, "", self.address, CLIENT, __version__)
+
+
+@dataclass(eq=False, slots=True)
+class Run:
+    """One call that is being tried, and what came out of it."""
+
+    id: UUID
+    """Also the call's own in the record."""
+    wanted: Wanted
+    channel: TryChannel = field(default_factory=TryChannel)
+    started: float = field(default_factory=time.monotonic)
+    ended: float | None = None
+    result: ToolResult | None = None
+    size: int = 0
+    error: BaseException | None = None
+    entry: requests.Entry | None = None
+    task: asyncio.Task[None] | None = None
+
+    def versions(self) -> dict[str, int]:
+        """Of the parts of its state that may be large: a part whose version is the same has not changed."""
+        return {
+            "arguments": 0,
+            "log": self.channel.logged,
+            "asked": self.channel.asking,
+            "result": int(self.ended is not None),
+        }
+
+    def state(self) -> dict[str, Any]:
+        """Everything a page shows of it, as JSON data."""
+        reported = self.channel.reported
+        state: dict[str, Any] = {
+            "id": str(self.id),
+            "tool_id": self.wanted.tool_id,
+            "tool": self.wanted.tool,
+            "user": self.wanted.username,
+            "own": self.wanted.actor_id == self.wanted.user_id,
+            "arguments": self.wanted.arguments,
+            "seconds": round((self.ended or time.monotonic()) - self.started, 3),
+            "ended": self.ended is not None,
+            "progress": reported and {"progress": reported[0], "total": reported[1], "message": reported[2]},
+            "log": [list(line) for line in self.channel.lines],
+            "asked": {key: [method, params] for key, (method, params) in self.channel.asked.items()},
+            "result": None,
+            "error": None,
+        }
+        if self.result is not None:
+            found = self.result
+            state["result"] = {"content": found.content, "structured": found.structured, "is_error": found.is_error}
+        elif self.error is not None:
+            state["error"] = _sentence(self)
+        return state
+
+
+_runs: OrderedDict[UUID, Run] = OrderedDict()
+
+
+async def start(wanted: Wanted) -> Run:
+    """Start the call; returns once it is on record and runs, or has ended already.
+
+    Raises what the door refuses with (CatalogError: not theirs, limit reached, wrong arguments), and McpError while
+    the server stops or too much of the user is running.
+    """
+    if process.needs_start():
+        await process.start()
+    _forget_old()
+    run = Run(recorder.new_call_id(), wanted)
+    loop = asyncio.get_running_loop()
+    begun: asyncio.Future[None] = loop.create_future()
+    # A context of its own: the request's holds its database thread and who is signed in, and both end with it.
+    task = loop.create_task(_work(run, begun), name="try", context=contextvars.Context())
+    run.task = task
+    try:
+        run.entry = requests.adopt(Peer(wanted.caller(), "handshake", "", dict(CAPABILITIES)), task)
+    except BaseException:
+        task.cancel()
+        raise
+    _runs[run.id] = run
+    await asyncio.wait([task, begun], timeout=BEGIN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+    if isinstance(run.error, CatalogError) and not begun.done():
+        del _runs[run.id]
+        raise run.error
+    return run
+
+
+async def _work(run: Run, begun: asyncio.Future[None]) -> None:
+    async def announce(_: UUID) -> None:
+        if not begun.done():
+            begun.set_result(None)
+
+    wanted = run.wanted
+    try:
+        run.result = await call_tool.call_tool(
+            wanted.caller(),
+            wanted.tool,
+            wanted.arguments,
+            run.channel,
+            call_id=run.id,
+            begun=announce,
+            detached=True,
+        )
+        run.size = sum(len(str(part)) for part in run.result.content) + len(str(run.result.structured or ""))
+    except (CatalogError, asyncio.CancelledError) as error:
+        run.error = error
+    except Exception as error:
+        log.exception("The try %s failed", run.id)
+        run.error = error
+    finally:
+        run.ended = time.monotonic()
+        if run.entry is not None:
+            requests.leave(run.entry)
+
+
+def find(run_id: UUID) -> Run | None:
+    """The run, when this worker has it."""
+    return _runs.get(run_id)
+
+
+def _forget_old() -> None:
+    ended = [run for run in _runs.values() if run.ended is not None]
+    total = sum(run.size for run in ended)
+    for run in ended:
+        if time.monotonic() - (run.ended or 0.0) > KEPT_SECONDS or total > KEPT_BYTES:
+            total -= run.size
+            del _runs[run.id]
+
+
+def _sentence(run: Run) -> dict[str, str]:
+    """Why there is no result: its kind for the page, and the door's own sentence."""
+    match run.error:
+        case asyncio.CancelledError():
+            reason = run.entry.reason if run.entry is not None else None
+            return {"kind": "cancelled", "text": reason or ""}
+        case InternalFailure() | None:
+            return {"kind": "internal", "text": ""}
+        case InvalidArguments() | RecordUnavailable() | CatalogError() | McpError():
+            return {"kind": "refused", "text": str(run.error)}
+    return {"kind": "internal", "text": ""}

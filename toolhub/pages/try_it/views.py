@@ -1,0 +1,362 @@
+"""Try it: run a tool from its page in the admin, as oneself or as another user, and look at what comes back.
+
+The call goes through the one door. A page without scripts works by reloading; with them it is told of every change.
+
+What the page of any worker wants of a try, done by the worker that has it.
+
+A page asks every second, and a result may be large: the asking worker keeps what it was told, says which versions it
+has, and is told only what changed since. Whether the person may have it at all, the owner says each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, cast
+from uuid import UUID
+
+from asgiref.sync import async_to_sync
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from audit import display, recorder
+from audit.actions import log
+from audit.actions.model_signals import name_of
+from catalog.errors import CatalogError, InvalidArguments, LimitReached, UnknownTool
+from catalog.models import Tool
+from catalog.policy import messages, snapshot, visibility
+from catalog.views.tools import credential_of
+from toolhub.access.middleware import ADMIN
+from toolhub.access.trying import MAY_TRY, MAY_TRY_AS
+from toolhub.pages.staff import page, staff_page
+from toolhub.pages.try_it import form as try_form
+from toolhub.pages.try_it import results
+from toolhub.pages.try_it import run as try_runs
+from toolhub.pages.try_it.form import Form, Question, Refused
+from toolhub.pages.view_as_rows import DISABLED, sentence
+from toolhub.server import bus
+from toolhub.wire.errors import McpError
+
+ASK, REPLY = "try.ask", "try.reply"
+REPLY_SECONDS = max(5.0, 4 * settings.REDIS_SECONDS)
+"""How long another worker may take: the question and the answer both go through Redis."""
+KEPT_BYTES = 16 * 1024 * 1024
+"""Of what this worker was told by others; what was not asked about for longest goes first."""
+
+
+@dataclass(slots=True)
+class _Told:
+    """The parts of a state that may be large, as another worker told them last."""
+
+    versions: dict[str, int]
+    parts: dict[str, str]
+    """As JSON text."""
+
+
+_told: OrderedDict[UUID, _Told] = OrderedDict()
+_asking: dict[str, asyncio.Future[dict[str, Any]]] = {}
+
+
+async def at_owner(run_id: UUID, actor_id: int, what: str, **given: Any) -> dict[str, Any] | None:
+    """Have the worker that has the run do something: `state`, `cancel` (by) or `answer` (key, result as JSON text).
+
+    None when no worker has it (any more), or when it was tried by somebody else.
+    """
+    question = {"id": str(run_id), "actor": actor_id, "what": what, **given}
+    if try_runs.find(run_id) is not None or not settings.REDIS_URL:
+        run = _do(question)
+        return None if run is None else run.state()
+    number = recorder.new_call_id().hex
+    future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+    _asking[number] = future
+    have = _told.get(run_id)
+    versions = {} if have is None else have.versions
+    try:
+        await bus.publish(ASK, {**question, "have": versions, "reply": number, "to": bus.WORKER})
+        async with asyncio.timeout(REPLY_SECONDS):
+            return _whole(run_id, have, await future)
+    except TimeoutError:
+        _told.pop(run_id, None)
+        return None
+    finally:
+        del _asking[number]
+
+
+def _whole(run_id: UUID, have: _Told | None, reply: dict[str, Any]) -> dict[str, Any]:
+    """The state, from what came now and what came before."""
+    # Only what was said to be here is left out of a reply.
+    parts: dict[str, str] = {**(have.parts if have is not None else {}), **reply["parts"]}
+    _told[run_id] = _Told(reply["versions"], parts)
+    _told.move_to_end(run_id)
+    total = sum(len(part) for told in _told.values() for part in told.parts.values())
+    while total > KEPT_BYTES:
+        total -= sum(map(len, _told.popitem(last=False)[1].parts.values()))
+    return {**json.loads(reply["state"]), **{name: json.loads(text) for name, text in parts.items()}}
+
+
+def _do(question: dict[str, Any]) -> try_runs.Run | None:
+    run = try_runs.find(UUID(str(question["id"])))
+    if run is None or run.wanted.actor_id != question["actor"]:
+        return None
+    if question["what"] == "cancel" and run.entry is not None and run.ended is None:
+        run.entry.cancel(f"cancelled in the admin by {run.wanted.actor}")
+    elif question["what"] == "answer":
+        run.channel.answer(str(question["key"]), json.loads(question["result"]))
+    return run
+
+
+def _asked(payload: dict[str, Any]) -> None:
+    if payload.get("to") == bus.WORKER or (run := _do(payload)) is None:
+        return
+    state, versions, have = run.state(), run.versions(), payload.get("have") or {}
+    parts = {name: state.pop(name) for name in versions}
+    # As text: a number in it may be larger than the news can carry.
+    changed = {name: json.dumps(part) for name, part in parts.items() if have.get(name) != versions[name]}
+    reply = {"reply": payload["reply"], "state": json.dumps(state), "parts": changed, "versions": versions}
+    bus.tell(REPLY, reply, str(payload["to"]))
+
+
+def _replied(payload: dict[str, Any]) -> None:
+    future = _asking.get(str(payload.get("reply")))
+    if future is not None and not future.done():
+        future.set_result(payload)
+
+
+bus.on(ASK, _asked)
+bus.on(REPLY, _replied)
+
+POLICY = f"{ADMIN}; media-src 'self'"
+"""The admin's, and sound: it comes from an address of ours."""
+
+_start = async_to_sync(try_runs.start)
+_at_owner = async_to_sync(at_owner)
+
+
+@staff_page("catalog.view_tool", MAY_TRY)
+@never_cache
+@sensitive_post_parameters()
+@require_http_methods(["GET", "HEAD", "POST"])
+def try_tool(request: HttpRequest, pk: int) -> HttpResponse:
+    tool = get_object_or_404(Tool, pk=pk)
+    form = Form(request, tool)
+    if request.method == "POST" and "switch" in request.POST:
+        form.switch()
+    elif request.method == "POST":
+        return _run(request, tool, form)
+    state = _known(request, request.GET.get("run", ""))
+    if state is not None:
+        form.show(state)
+    return _page(request, tool, form, state)
+
+
+@staff_page("catalog.view_tool", MAY_TRY)
+@never_cache
+@require_safe
+def try_state(request: HttpRequest, pk: int, run: UUID) -> HttpResponse:
+    """What the page polls: JSON with the parts of the page as they are now."""
+    return JsonResponse(_shown(request, pk, _state(request, pk, run)))
+
+
+@staff_page("catalog.view_tool", MAY_TRY)
+@require_POST
+def try_cancel(request: HttpRequest, pk: int, run: UUID) -> HttpResponse:
+    _state(request, pk, run)
+    state = _state(request, pk, run, "cancel")
+    return _answered(request, pk, run, _shown(request, pk, state))
+
+
+@staff_page("catalog.view_tool", MAY_TRY)
+@require_POST
+def try_answer(request: HttpRequest, pk: int, run: UUID) -> HttpResponse:
+    """What the person did about a question of the tool: accept with values, decline, or cancel."""
+    state = _state(request, pk, run)
+    key, action = request.POST.get("key", ""), request.POST.get("action", "cancel")
+    asked = state["asked"].get(key)
+    problems: dict[str, Question] = {}
+    if asked is not None:
+        question = Question(key, *asked)
+        result: dict[str, Any] | None = {"action": action if action in {"accept", "decline"} else "cancel"}
+        if action == "accept" and question.fields is not None:
+            content = question.read(request.POST)
+            problems = {key: question} if content is None else {}
+            result = None if content is None else {"action": "accept", "content": content}
+        if result is not None:
+            state = _state(request, pk, run, "answer", key=key, result=try_form.as_json(result))
+    return _answered(request, pk, run, _shown(request, pk, state, problems))
+
+
+@staff_page("catalog.view_tool", MAY_TRY)
+@require_safe
+def try_part(request: HttpRequest, pk: int, run: UUID, number: int) -> HttpResponse:
+    """A picture, sound or a file of the result. Only what its bytes prove to be a picture or sound is called one."""
+    state = _state(request, pk, run)
+    try:
+        raw, kind = results.body(state["result"]["content"][number])
+    except (LookupError, TypeError):
+        raise Http404 from None
+    response = HttpResponse(raw, content_type=kind or "application/octet-stream")
+    response["Content-Security-Policy"] = "default-src 'none'; sandbox"
+    response["Cache-Control"] = "private, max-age=600"
+    if not kind:
+        response["Content-Disposition"] = f'attachment; filename="result-{number}"'
+    return response
+
+
+def _run(request: HttpRequest, tool: Tool, form: Form) -> HttpResponse:
+    try:
+        run = _started(request, tool, form)
+    except Refused as refused:
+        form.blame(refused)
+        link = _record_link(request, refused.call_id)
+        if _wants_json(request):
+            found = {
+                "refused": True,
+                "errors": form.errors(),
+                "message": form.error,
+                "record": link,
+                "words": _("The record of this call"),
+            }
+            return JsonResponse(found)
+        return _page(request, tool, form, None, record=link)
+    if _wants_json(request):
+        return JsonResponse(_shown(request, tool.pk, run.state()))
+    return redirect(f"{reverse('pages:try', args=[tool.pk])}?run={run.id}")
+
+
+def _started(request: HttpRequest, tool: Tool, form: Form) -> try_runs.Run:
+    actor, user = form.actor, form.user()
+    wanted = try_runs.Wanted(
+        actor_id=actor.pk,
+        actor=actor.get_username(),
+        user_id=user.pk,
+        username=user.get_username(),
+        tool_id=tool.pk,
+        tool=tool.name,
+        arguments=form.arguments(),
+        address=str(request.META.get("REMOTE_ADDR") or ""),
+    )
+    # What an administrator set in motion is on record even if the call is turned away.
+    log.record("tried", "tool", name_of(tool), None, {"as": wanted.username})
+    try:
+        return _start(wanted)
+    except UnknownTool:
+        raise Refused(_hidden(tool, user)) from None
+    except InvalidArguments as error:
+        rest = error.message if form.as_json else try_form.place_error(form.fields, error.message)
+        raise Refused(rest or _("Look at the fields that are marked."), "", error.call_id) from None
+    except LimitReached as error:
+        said = {"limit": messages.said(error.label), "seconds": error.seconds}
+        raise Refused(_("Limit reached: %(limit)s. Try again in %(seconds)s s.") % said, "", error.call_id) from None
+    except (CatalogError, McpError) as error:
+        raise Refused(str(error), "", getattr(error, "call_id", None)) from None
+
+
+def _hidden(tool: Tool, user: User) -> str:
+    said = {"user": user.get_username(), "rule": sentence(DISABLED)}
+    item = snapshot.latest().items.get(("tool", tool.pk))
+    if item is not None:
+        decision = visibility.decide(credential_of(user), item)
+        # It may have been granted in the moment between.
+        said["rule"] = _("not a moment ago, but now; try again.") if decision.visible else sentence(decision.rule)
+    return _("%(user)s does not see this tool, and the attempt is on record. The reason: %(rule)s") % said
+
+
+def _known(request: HttpRequest, text: str) -> dict[str, Any] | None:
+    try:
+        state = _at_owner(UUID(text), cast(User, request.user).pk, "state") if text else None
+    except ValueError:
+        return None
+    return state if state is None or _may_look(request, state) else None
+
+
+def _state(request: HttpRequest, pk: int, run: UUID, what: str = "state", **given: Any) -> dict[str, Any]:
+    """Http404 for a run that is not known (any more), is not this tool's, or was tried by somebody else.
+
+    PermissionDenied for what ran as another user once this person may not do that any more.
+    """
+    state: dict[str, Any] | None = _at_owner(run, cast(User, request.user).pk, what, **given)
+    if state is None or state["tool_id"] != pk:
+        raise Http404
+    if not _may_look(request, state):
+        raise PermissionDenied
+    return state
+
+
+def _may_look(request: HttpRequest, state: dict[str, Any]) -> bool:
+    return bool(state["own"]) or cast(User, request.user).has_perm(MAY_TRY_AS)
+
+
+def _shown(
+    request: HttpRequest, pk: int, state: dict[str, Any], questions: dict[str, Question] | None = None
+) -> dict[str, Any]:
+    """The state as the page's script takes it: numbers, and the parts of the page as HTML."""
+    context = _context(request, state, questions)
+    parts = {
+        name: render_to_string(f"admin/pages/try_{name}.html", context, request)
+        for name in ("questions", "outcome", "log")
+    }
+    addresses = {what: reverse(f"pages:try-{what}", args=[pk, state["id"]]) for what in ("state", "cancel", "answer")}
+    shown = {name: state[name] for name in ("id", "ended", "seconds", "progress", "user")}
+    return {**shown, **parts, "addresses": addresses, "wrong": bool(questions)}
+
+
+def _context(
+    request: HttpRequest, state: dict[str, Any], questions: dict[str, Question] | None = None
+) -> dict[str, Any]:
+    result = state["result"]
+    error = state["error"]
+    return {
+        "run": state,
+        "pk": state["tool_id"],
+        "result": result,
+        "parts": results.parts(result["content"]) if result else [],
+        "more": max(0, len(result["content"]) - results.SHOWN) if result else 0,
+        "structured": "" if not result or result["structured"] is None else results.pretty(result["structured"]),
+        "error": error and {"kind": error["kind"], "text": display.visible(error["text"])},
+        "log": [(level, display.visible(text)) for level, text in state["log"]],
+        "questions": [
+            (questions or {}).get(key) or Question(key, method, params)
+            for key, (method, params) in state["asked"].items()
+        ],
+        "record": _record_link(request, UUID(state["id"]), own=state["own"]),
+    }
+
+
+def _record_link(request: HttpRequest, call_id: UUID | None, *, own: bool = False) -> str:
+    """Where this person reads the record of a call; "" when it is not theirs to read."""
+    if call_id is not None and request.user.has_perm("audit.view_call"):
+        return reverse("admin:audit_call_change", args=[call_id])
+    return reverse("access:call", args=[call_id]) if call_id is not None and own else ""
+
+
+def _answered(request: HttpRequest, pk: int, run: UUID, shown: dict[str, Any]) -> HttpResponse:
+    if _wants_json(request):
+        return JsonResponse(shown)
+    return redirect(f"{reverse('pages:try', args=[pk])}?run={run}")
+
+
+def _wants_json(request: HttpRequest) -> bool:
+    return request.headers.get("Accept", "").startswith("application/json")
+
+
+def _page(
+    request: HttpRequest, tool: Tool, form: Form, state: dict[str, Any] | None, *, record: str = ""
+) -> HttpResponse:
+    context: dict[str, Any] = {"tool": tool, "form": form, "refusal_record": record, "whole_page": True}
+    if state is not None:
+        context |= {**_context(request, state), "state_url": reverse("pages:try-state", args=[tool.pk, state["id"]])}
+    title = _("Try %(tool)s") % {"tool": tool.name}
+    response = page(request, "admin/pages/try.html", title, **context)
+    response["Content-Security-Policy"] = POLICY
+    return response

@@ -1,0 +1,207 @@
+"""Who is here: what this process remembers of the clients it answers, for the price of one look-up a request.
+
+A client is an open connection (WebSocket, stdio), a session of the handshake era, a stream of `subscriptions/listen`,
+or, where the protocol has none of these, a caller: the same credential, client, revision and address.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.conf import settings
+
+from audit.types import Caller
+from toolhub.server import bus, sessions, subscribers
+from toolhub.server.peer import Peer
+
+MAX_CLIENTS = 20_000
+PER_CREDENTIAL = 1_000
+"""Beyond it the first ones of that credential are forgotten, and nobody else's: a client may call itself anything."""
+LONGEST = 200
+"""Characters that are kept of a client's name, and of its version."""
+STATELESS_SECONDS = 300.0
+"""How long a caller without connection and session counts as being here."""
+
+WEBSOCKET, STDIO, SESSION, STREAM, STATELESS = "websocket", "stdio", "session", "stream", "stateless"
+
+Row = dict[str, Any]
+"""One client, as JSON: `kind`, `key` (what `presence.disconnect` takes), `user_id`, `user`, `credential`, `token`,
+`client`, `version`, `revision`, `address`, `streams` (open ones), and Unix seconds: `since`, `seen`, `called` (or 0).
+"""
+
+
+@dataclass(slots=True, eq=False)
+class Client:
+    """What is kept of a client: nothing that it may make as large as it likes."""
+
+    caller: Caller
+    kind: str
+    issued: float
+    """When its session began, or 0.0."""
+    since: float
+    seen: float
+    called: float = 0.0
+
+
+_clients: dict[str, dict[str | tuple[str, ...], Client]] = {}
+"""By credential."""
+_count = 0
+
+
+def noted(peer: Peer, called: bool) -> None:
+    """A message came from this client; `called` when it wants something done. On the path of every call."""
+    caller = peer.caller
+    name, version = caller.client_name, caller.client_version
+    if len(name) > LONGEST or len(version) > LONGEST:
+        name, version = name[:LONGEST], version[:LONGEST]
+        caller = replace(caller, client_name=name, client_version=version)
+    key = peer.scope or (caller.credential.id, name, version, caller.address, caller.revision)
+    now = time.time()
+    known = _clients.get(caller.credential.id)
+    client = known.get(key) if known is not None else None
+    if client is None:
+        client = _add(key, peer, caller, now)
+    client.caller = caller
+    client.seen = now
+    if called:
+        client.called = now
+
+
+def _add(key: str | tuple[str, ...], peer: Peer, caller: Caller, now: float) -> Client:
+    global _count
+    own = caller.credential.id
+    if len(_clients.get(own, ())) >= PER_CREDENTIAL:
+        _drop(own, next(iter(_clients[own])))
+    while _count >= MAX_CLIENTS:
+        first = next(iter(_clients))
+        _drop(first, next(iter(_clients[first])))
+    issued = peer.session.issued_at if peer.session is not None and not peer.connection else 0.0
+    client = Client(caller, _kind(peer), issued, now, now)
+    _clients.setdefault(own, {})[key] = client
+    _count += 1
+    return client
+
+
+def _drop(credential: str, key: str | tuple[str, ...]) -> None:
+    global _count
+    known = _clients.get(credential)
+    if known is not None and known.pop(key, None) is not None:
+        _count -= 1
+        if not known:
+            del _clients[credential]
+
+
+def forget(key: str) -> None:
+    """A session or connection has ended."""
+    for credential in [credential for credential, known in _clients.items() if key in known]:
+        _drop(credential, key)
+
+
+def rows(most: int) -> tuple[list[Row], int]:
+    """Who is here now, the latest heard of first, and how many more there are than `most`."""
+    now = time.time()
+    found: dict[str, Row] = {}
+    for listener in subscribers.every():
+        _add_listener(found, listener)
+    every = [(own, key, client) for own, known in _clients.items() for key, client in known.items()]
+    for own, key, client in every:
+        kind = client.kind
+        idle = now - client.seen
+        if kind in {WEBSOCKET, STDIO}:
+            if str(key) in found:
+                _merge(found[str(key)], client)
+            elif idle > STATELESS_SECONDS:
+                _drop(own, key)
+        elif idle > (settings.SESSION_IDLE_SECONDS if kind == SESSION else STATELESS_SECONDS):
+            _drop(own, key)
+        elif kind == SESSION and str(key) in found:
+            _merge(found[str(key)], client)
+        else:
+            name = key if isinstance(key, str) else "/".join(key)
+            row = found[name] = _row(kind, name, client.caller, client.issued or client.since)
+            _merge(row, client)
+    shown = heapq.nlargest(most, found.values(), key=lambda row: float(row["seen"]))
+    return shown, len(found) - len(shown)
+
+
+def close(key: str, reason: str) -> None:
+    """Close every stream and connection of this client that is open here."""
+    for listener in subscribers.every():
+        if _key(listener) == key:
+            subscribers.close_quietly(listener, reason)
+    forget(key)
+
+
+def _kind(peer: Peer) -> str:
+    if peer.connection:
+        return peer.caller.transport
+    return SESSION if peer.session is not None else STATELESS
+
+
+def _key(listener: subscribers.Listener) -> str:
+    """Empty for the rest of a broken stream, which is nobody's connection."""
+    peer = listener.peer
+    if peer.scope:
+        return peer.scope
+    return f"{bus.WORKER}.{listener.number}" if peer.era == "modern" else ""
+
+
+def _add_listener(found: dict[str, Row], listener: subscribers.Listener) -> None:
+    key = _key(listener)
+    if not key:
+        return
+    row = found.get(key)
+    if row is None:
+        kind = _kind(listener.peer)
+        kind = STREAM if kind == STATELESS else kind
+        session = listener.peer.session
+        since = session.issued_at if session is not None and not listener.peer.connection else listener.since
+        row = found[key] = _row(kind, key, listener.peer.caller, since)
+    row["streams"] += 1
+
+
+def _row(kind: str, key: str, caller: Caller, since: float) -> Row:
+    credential = caller.credential
+    return {
+        "kind": kind,
+        "key": key,
+        "user_id": credential.user_id,
+        "user": credential.username,
+        "credential": credential.id,
+        "token": credential.label,
+        "client": caller.client_name[:LONGEST],
+        "version": caller.client_version[:LONGEST],
+        "revision": caller.revision,
+        "address": caller.address,
+        "streams": 0,
+        "since": since,
+        "seen": since,
+        "called": 0.0,
+    }
+
+
+def _merge(row: Row, client: Client) -> None:
+    caller = client.caller
+    if caller.client_name:
+        # A connection says who it is with its first message.
+        row["client"], row["version"], row["revision"] = caller.client_name, caller.client_version, caller.revision
+    if row["kind"] != SESSION:
+        row["since"] = min(row["since"], client.since)
+    row["seen"], row["called"] = max(row["seen"], client.seen), client.called
+
+
+def _session_closed(payload: dict[str, Any]) -> None:
+    forget(str(payload.get("key")))
+
+
+def reset() -> None:
+    """Forget everybody (their event loop is gone)."""
+    global _count
+    _clients.clear()
+    _count = 0
+
+
+bus.on(sessions.CLOSED, _session_closed)

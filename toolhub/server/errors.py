@@ -1,0 +1,132 @@
+"""What the door answered, or refused, as a result or an error of the caller's protocol revision. One place for all.
+
+An attempt that is refused before the door sees it is on record like any other refusal.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from audit import outcomes, recorder
+from catalog.errors import (
+    CatalogError,
+    InternalFailure,
+    InvalidArguments,
+    LimitReached,
+    MissingCapability,
+    NeedsInput,
+    ProtocolError,
+    RecordUnavailable,
+    ToolError,
+    UnknownResource,
+)
+from catalog.functions.results import ToolResult
+from toolhub.server import channels
+from toolhub.server.channels import subject
+from toolhub.server.peer import Peer
+from toolhub.wire import jsonrpc
+from toolhub.wire.errors import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    MISSING_CLIENT_CAPABILITY,
+    RESOURCE_NOT_FOUND,
+    McpError,
+)
+
+CALL_ID = "toolhub/callId"
+RETRY_AFTER = "toolhub/retryAfterSeconds"
+_CORRECTABLE = frozenset({"2025-11-25", "2026-07-28"})
+"""Revisions where wrong arguments are a result that the model reads and corrects, not an error of the protocol."""
+
+
+def tool_result(result: ToolResult) -> dict[str, Any]:
+    answer: dict[str, Any] = {"content": result.content, "isError": result.is_error}
+    if result.structured is not None:
+        answer["structuredContent"] = result.structured
+    if result.meta:
+        answer["_meta"] = result.meta
+    if result.is_error:
+        answer["_meta"] = {CALL_ID: str(result.call_id), **(result.meta or {})}
+    return answer
+
+
+def tool_refusal(error: CatalogError, peer: Peer) -> dict[str, Any]:
+    """A refusal of tools/call: as a result where the model is to read it, else raised as it is."""
+    if isinstance(error, LimitReached):
+        return _failure(str(error), error.call_id, {RETRY_AFTER: error.seconds})
+    if isinstance(error, InvalidArguments) and peer.revision in _CORRECTABLE:
+        return _failure(error.message, error.call_id)
+    if isinstance(error, MissingCapability) and peer.era == "handshake":
+        return _failure(str(error), error.call_id)
+    raise error
+
+
+def mcp_error(error: CatalogError, peer: Peer) -> McpError:
+    match error:
+        case UnknownResource():
+            code = INVALID_PARAMS if peer.era == "modern" else RESOURCE_NOT_FOUND
+            return McpError(code, "Resource not found", {"uri": error.uri})
+        case ProtocolError():
+            return McpError(error.code, error.message, error.data)
+        case MissingCapability():
+            if peer.era == "modern":
+                data = {"requiredCapabilities": error.required}
+                return McpError(MISSING_CLIENT_CAPABILITY, "Missing required client capability", data)
+            return McpError(INVALID_PARAMS, str(error))
+        case LimitReached():
+            noted = {RETRY_AFTER: error.seconds, **({CALL_ID: str(error.call_id)} if error.call_id else {})}
+            return McpError(INTERNAL_ERROR, str(error), noted)
+        case RecordUnavailable():
+            return McpError(INTERNAL_ERROR, error.reason)
+        case InternalFailure():
+            return internal(error.call_id)
+        case _:  # UnknownTool, UnknownPrompt, InvalidArguments
+            return McpError(INVALID_PARAMS, str(error))
+
+
+def failed(error: ToolError) -> McpError:
+    """A function behind a prompt or a resource that says what went wrong; for tools the door makes a result of it."""
+    return McpError(INTERNAL_ERROR, str(error))
+
+
+def internal(call_id: UUID | None) -> McpError:
+    """Our own fault: details are in the log, under the call's id."""
+    return McpError(INTERNAL_ERROR, "Internal error", {"callId": str(call_id)} if call_id is not None else None)
+
+
+def input_required(needs: NeedsInput, request: jsonrpc.Request, peer: Peer) -> dict[str, Any]:
+    """The questions that have no answer yet, and the state that brings back those that have."""
+    name, arguments = subject(request)
+    return {
+        "resultType": "input_required",
+        "inputRequests": {
+            key: {"method": method, "params": params} for key, (method, params) in needs.requests.items()
+        },
+        "requestState": channels.seal(
+            peer.caller.credential.user_id, request.method, name, arguments, needs.answers_so_far
+        ),
+    }
+
+
+def _failure(sentence: str, call_id: UUID | None, meta: dict[str, Any] | None = None) -> dict[str, Any]:
+    answer: dict[str, Any] = {"content": [{"type": "text", "text": sentence}], "isError": True}
+    noted = {**({CALL_ID: str(call_id)} if call_id is not None else {}), **(meta or {})}
+    if noted:
+        answer["_meta"] = noted
+    return answer
+
+
+ATTEMPTS = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+
+
+async def record(request: jsonrpc.Request, peer: Peer, why: str) -> None:
+    """Record that an attempt was refused for its form, its `requestState`, or because too much is running."""
+    member = ATTEMPTS.get(request.method)
+    if member is None:
+        return
+    name = request.params.get(member)
+    intent = recorder.Intent(
+        peer.caller, request.method, name if isinstance(name, str) else "", request_id=str(request.id)
+    )
+    await recorder.refuse(intent, recorder.Ending(outcomes.REFUSED, error_class="BadRequest", detail=why))

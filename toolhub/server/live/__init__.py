@@ -1,0 +1,1 @@
+"""What open browser pages hear: calls as they happen, a client as it connects."""

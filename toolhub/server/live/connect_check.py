@@ -1,0 +1,151 @@
+"""The connection check: what clients of a person do, told to that person's open page while they connect one.
+
+Nothing is noted while no page is open (`interest.keys` is empty): then it costs a request one look at that. A page is
+told of its person's tokens, and of clients at its own address that were turned away before anybody could know whose
+they are. A message has `topic` "connect", `step` ("revision", "tools", "call", "failed"), `credential` ("token:12", or
+null when it is not known), `token` (its name), `client`, and what belongs to the step: `revision`, `count`, `name`,
+`failed`, or `reason`, one of the words that the page explains.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Any
+
+from audit.types import Credential
+from toolhub.server import bus
+from toolhub.server.live import subscriptions
+from toolhub.server.live.calls import Watcher
+from toolhub.server.peer import Peer
+from toolhub.wire.errors import HEADER_MISMATCH, UNSUPPORTED_VERSION, McpError
+
+STEP = "connect.step"
+RECENT_SECONDS = 60.0
+RECENT = 20
+"""Steps that a page which is opened a moment later is still told."""
+EVERY_SECONDS = 1.0
+"""The same step of the same token is told at most so often, however fast its client is."""
+_REASONS = {UNSUPPORTED_VERSION: "revision", HEADER_MISMATCH: "headers"}
+
+_watchers: dict[str, set[Watcher]] = {}
+_recent: dict[str, deque[tuple[float, dict[str, Any]]]] = {}
+_noted: dict[tuple[str, ...], float] = {}
+
+
+def watch(watcher: Watcher, address: str) -> None:
+    """Tell this window what the clients of its person do, and of strangers at its own address that fail."""
+    for key in (subscriptions.connecting(watcher.user_id), subscriptions.address(address)):
+        found = _watchers.setdefault(key, set())
+        if watcher not in found:
+            found.add(watcher)
+            subscriptions.hold(key)
+    start = time.monotonic() - RECENT_SECONDS
+    for at, message in _recent.get(subscriptions.connecting(watcher.user_id), ()):
+        if at > start:
+            watcher.send(message)
+
+
+def forget(watcher: Watcher) -> None:
+    for key in [key for key, found in _watchers.items() if watcher in found]:
+        _watchers[key].discard(watcher)
+        subscriptions.release(key)
+        if not _watchers[key]:
+            del _watchers[key]
+
+
+def agreed(credential: Credential, revision: str, client_name: str, client_version: str) -> None:
+    """A session began."""
+    if _follows(credential):
+        _note(credential, client_name, client_version, "revision", revision=revision)
+
+
+def answered(peer: Peer, method: str, result: dict[str, Any]) -> None:
+    """A request was answered with a result."""
+    caller = peer.caller
+    credential = caller.credential
+    if not _follows(credential):
+        return
+    name, version = caller.client_name, caller.client_version
+    _note(credential, name, version, "revision", revision=peer.revision)
+    if method == "tools/list":
+        more = "nextCursor" in result
+        _note(credential, name, version, "tools", count=len(result.get("tools", ())), more=more)
+    elif method == "tools/call":
+        _note(credential, name, version, "call", failed=bool(result.get("isError")))
+
+
+def refused(peer: Peer, method: str, error: Exception) -> None:
+    """A request was answered with an error. Only what belongs to connecting counts: clients try this and that."""
+    caller = peer.caller
+    if not subscriptions.keys or not _follows(caller.credential):
+        return
+    if method == "tools/call":
+        _note(caller.credential, caller.client_name, caller.client_version, "call", failed=True)
+    elif method in {"tools/list", "server/discover"} and isinstance(error, McpError):
+        not_understood(caller.credential, error, caller.client_name, caller.client_version)
+
+
+def not_understood(credential: Credential, error: McpError, client_name: str = "", client_version: str = "") -> None:
+    """A message of a known token made no sense."""
+    if subscriptions.keys and _follows(credential):
+        reason = _REASONS.get(error.code, "request")
+        _note(credential, client_name, client_version, "failed", reason=reason, said=error.message[:200])
+
+
+def turned_away(address: str, reason: str, user_id: int | None = None, credential: str | None = None) -> None:
+    """A client was refused before it was known, or with a token that is known and no good."""
+    keys = [subscriptions.address(address)]
+    if user_id is not None:
+        keys = [subscriptions.connecting(user_id)]
+    if any(map(subscriptions.wanted, keys)) and _is_new(keys[0], "failed", reason):
+        message = {"topic": "connect", "step": "failed", "credential": credential, "client": "", "reason": reason}
+        bus.tell(STEP, {"keys": keys, "message": message})
+
+
+def _follows(credential: Credential) -> bool:
+    return subscriptions.wanted(subscriptions.connecting(credential.user_id))
+
+
+def _note(credential: Credential, client_name: str, client_version: str, step: str, **more: Any) -> None:
+    if not _is_new(credential.id, step, *map(str, more.values())):
+        return
+    message = {
+        "topic": "connect",
+        "step": step,
+        "credential": credential.id,
+        "token": credential.label,
+        "client": f"{client_name} {client_version}".strip()[:100],
+        **more,
+    }
+    bus.tell(STEP, {"keys": [subscriptions.connecting(credential.user_id)], "message": message})
+
+
+def _is_new(*what: str) -> bool:
+    now = time.monotonic()
+    if now - _noted.get(what, -EVERY_SECONDS) < EVERY_SECONDS:
+        return False
+    if len(_noted) > 1000:
+        _noted.clear()
+    _noted[what] = now
+    return True
+
+
+def _told(payload: dict[str, Any]) -> None:
+    now = time.monotonic()
+    for key in [key for key, steps in _recent.items() if now - steps[-1][0] > RECENT_SECONDS]:
+        del _recent[key]
+    message = dict(payload.get("message") or {})
+    for key in map(str, payload.get("keys") or ()):
+        if message.get("credential"):
+            _recent.setdefault(key, deque(maxlen=RECENT)).append((now, message))
+        for watcher in list(_watchers.get(key, ())):
+            watcher.send(message)
+
+
+def reset() -> None:
+    for known in (_watchers, _recent, _noted):
+        known.clear()
+
+
+bus.on(STEP, _told)

@@ -1,0 +1,1 @@
+"""The MCP methods, one module for each family; `toolhub.server.dispatch` has the table."""

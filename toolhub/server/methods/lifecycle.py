@@ -1,0 +1,65 @@
+"""The start of a conversation: `initialize` with version negotiation, `server/discover`, `ping`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from audit.types import Credential
+from catalog.errors import TASKS_EXTENSION
+from toolhub import __version__
+from toolhub.server import sessions
+from toolhub.server.live import connect_check, subscriptions
+from toolhub.server.methods import params
+from toolhub.server.peer import Outlet, Peer, Session
+from toolhub.wire import envelope, jsonrpc, shapes, versions
+
+SERVER_INFO = {"name": "toolhub", "title": "toolhub", "version": __version__}
+SERVER_INFO_SHORT = {"name": "toolhub", "version": __version__}
+DISCOVER_TTL_MS = 300_000
+INSTRUCTIONS = (
+    "The tools, prompts and resources listed here are the ones this account may use right now; the lists can change at "
+    "any time and say so. Every call is kept on record, with its arguments and its result. When a tool answers that a "
+    "limit was reached, wait for the number of seconds it names before calling it again."
+)
+_CAPABILITIES: dict[str, Any] = {
+    "logging": {},
+    "completions": {},
+    "tools": {"listChanged": True},
+    "prompts": {"listChanged": True},
+    "resources": {"subscribe": True, "listChanged": True},
+}
+
+
+async def initialize(request: jsonrpc.Request, credential: Credential) -> tuple[Session, dict[str, Any]]:
+    """A new session and the InitializeResult, already in the shape of the negotiated revision. Raises McpError.
+
+    Build the peer with `peer.handshake(session, credential, transport, address, connection)`.
+    """
+    values = request.params
+    requested = params.text(values, "protocolVersion")
+    capabilities = envelope.check_capabilities(values.get("capabilities", {}))
+    name, version = envelope.client_info(values.get("clientInfo"))
+    revision = versions.negotiate(requested)
+    session = sessions.create(credential, revision, capabilities, name, version)
+    result = {
+        "protocolVersion": revision,
+        "capabilities": _CAPABILITIES,
+        "serverInfo": SERVER_INFO,
+        "instructions": INSTRUCTIONS,
+    }
+    if subscriptions.keys:
+        connect_check.agreed(credential, revision, name, version)
+    return session, shapes.shape("initialize", revision, result)
+
+
+async def discover(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str, Any]:
+    return {
+        "supportedVersions": list(reversed(versions.ALL)),
+        "capabilities": {**_CAPABILITIES, "extensions": {TASKS_EXTENSION: {}}},
+        "instructions": INSTRUCTIONS,
+        "ttlMs": DISCOVER_TTL_MS,
+    }
+
+
+async def ping(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str, Any]:
+    return {}

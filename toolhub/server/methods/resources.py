@@ -1,0 +1,72 @@
+"""resources/list, resources/templates/list, resources/read, resources/subscribe and resources/unsubscribe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from catalog.calls import call_tool
+from catalog.errors import UnknownResource
+from catalog.policy import visibility
+from toolhub.server import pagination, sessions, subscribers
+from toolhub.server.channels import open_channel
+from toolhub.server.methods import params
+from toolhub.server.methods.tools import ttl_ms
+from toolhub.server.peer import Outlet, Peer
+from toolhub.wire import jsonrpc
+from toolhub.wire.errors import INTERNAL_ERROR, McpError
+
+MAX_URI = 8192
+
+
+async def listed(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str, Any]:
+    credential = peer.caller.credential
+    seen = visibility.for_credential(credential)
+    items = [definition for definition, _ in seen.resources.values()]
+    found, cursor = pagination.page(items, "resources", credential.user_id, request.params)
+    result: dict[str, Any] = {"resources": [item.wire for item in found], "ttlMs": ttl_ms(seen)}
+    if cursor is not None:
+        result["nextCursor"] = cursor
+    return result
+
+
+async def templates(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str, Any]:
+    credential = peer.caller.credential
+    seen = visibility.for_credential(credential)
+    items = [definition for definition, _ in seen.templates.values()]
+    found, cursor = pagination.page(items, "templates", credential.user_id, request.params)
+    result: dict[str, Any] = {"resourceTemplates": [item.wire for item in found], "ttlMs": ttl_ms(seen)}
+    if cursor is not None:
+        result["nextCursor"] = cursor
+    return result
+
+
+async def read(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str, Any]:
+    uri = _uri(request)
+    found = await call_tool.read_resource(peer.caller, uri, open_channel(request, peer, outlet))
+    return {"contents": found.contents}
+
+
+async def subscribe(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str, Any]:
+    uri = _uri(request)
+    if not subscribers.readable(visibility.for_credential(peer.caller.credential), uri):
+        raise UnknownResource(uri)
+    if peer.session is not None:
+        try:
+            await sessions.subscribe(peer.session, uri)
+        except sessions.TooManySubscriptions:
+            raise McpError(INTERNAL_ERROR, f"At most {sessions.MAX_SUBSCRIPTIONS} subscriptions per session") from None
+    return {}
+
+
+async def unsubscribe(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str, Any]:
+    uri = _uri(request)
+    if peer.session is not None:
+        await sessions.unsubscribe(peer.session, uri)
+    return {}
+
+
+def _uri(request: jsonrpc.Request) -> str:
+    uri = params.text(request.params, "uri")
+    if len(uri) > MAX_URI:
+        raise params.invalid("`uri` is too long")
+    return uri

@@ -1,0 +1,91 @@
+"""The tasks extension (2026-07-28): `tasks/get`, `tasks/update`, `tasks/cancel`, and when a call becomes a task.
+
+Another user's task reads as unknown, and a client that did not opt in is told so before anything else. How a task runs
+is in `task_runs`; its row, which every worker can read, in `catalog.calls.tasks`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from catalog.calls import call_tool
+from catalog.calls import tasks as store
+from catalog.errors import TASKS_EXTENSION, MissingCapability
+from catalog.policy import visibility
+from catalog.policy.definitions import ToolDefinition
+from toolhub.server import bus, task_runner
+from toolhub.server.channels import CallChannel, ModernChannel
+from toolhub.server.methods import params
+from toolhub.server.peer import Outlet, Peer
+from toolhub.wire import jsonrpc
+from toolhub.wire.errors import INVALID_PARAMS, McpError
+
+
+def opted_in(peer: Peer) -> bool:
+    return TASKS_EXTENSION in peer.capabilities.get("extensions", ())
+
+
+def runs_as_task(name: str, peer: Peer, channel: CallChannel) -> ToolDefinition | None:
+    """The tool, if this call of it becomes a task: where the client opted in, whatever can be one is one."""
+    seen = visibility.for_credential(peer.caller.credential).tools.get(name)
+    if seen is None or seen[0].task_support == "forbidden":
+        return None
+    definition = seen[0]
+    if call_tool.asks_before_task(definition) and isinstance(channel, ModernChannel) and not channel.answers():
+        return None
+    return definition
+
+
+async def create(
+    definition: ToolDefinition, arguments: dict[str, Any], request: jsonrpc.Request, peer: Peer, outlet: Outlet
+) -> dict[str, Any]:
+    """Start the call; answers once its record and its row are committed. Refusals come out as for any other call."""
+    state = await task_runner.start_run(definition.name, arguments, request, peer, outlet)
+    return {"resultType": "task", **task_runner.brief(state)}
+
+
+async def owned(task_id: str, peer: Peer) -> bool:
+    return await store.get(peer.caller.credential.user_id, task_id) is not None
+
+
+async def get(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str, Any]:
+    user_id, task_id = _named(request, peer)
+    state = await store.get(user_id, task_id)
+    if state is None:
+        raise _unknown()
+    return task_runner.detailed(state)
+
+
+async def update(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str, Any]:
+    """Take answers; keys that are not asked for (any more) are ignored."""
+    user_id, task_id = _named(request, peer)
+    responses = params.mapping(request.params, "inputResponses")
+    if "inputResponses" not in request.params:
+        raise params.invalid("`inputResponses` must be an object")
+    state = await store.answer(user_id, task_id, responses)
+    if state is None:
+        raise _unknown()
+    await bus.publish(task_runner.ANSWERED, {"id": task_id}, state.worker)
+    task_runner.changed(task_id)
+    return {}
+
+
+async def cancel(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str, Any]:
+    """Note the wish and tell the worker that runs it; one that has ended stays as it is."""
+    user_id, task_id = _named(request, peer)
+    state = await store.request_cancel(user_id, task_id)
+    if state is None:
+        raise _unknown()
+    if state.is_open:
+        await bus.publish(task_runner.CANCEL, {"id": task_id}, state.worker)
+    return {}
+
+
+def _named(request: jsonrpc.Request, peer: Peer) -> tuple[int, str]:
+    if not opted_in(peer):
+        raise MissingCapability({"extensions": {TASKS_EXTENSION: {}}})
+    return peer.caller.credential.user_id, params.text(request.params, "taskId")
+
+
+def _unknown() -> McpError:
+    return McpError(INVALID_PARAMS, "Invalid params: unknown task")

@@ -1,0 +1,56 @@
+"""tools/list and tools/call."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from catalog.calls import call_tool
+from catalog.errors import TASKS_EXTENSION, CatalogError
+from catalog.policy import visibility
+from catalog.policy.rules import Visible
+from toolhub.server import errors, pagination
+from toolhub.server.channels import open_channel
+from toolhub.server.methods import params, tasks
+from toolhub.server.peer import Outlet, Peer
+from toolhub.wire import jsonrpc
+
+LIST_TTL_MS = 5000
+"""A client that caches its list sees a withdrawn tool for no longer than this, like everything else revoked."""
+
+
+async def listed(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str, Any]:
+    credential = peer.caller.credential
+    seen = visibility.for_credential(credential)
+    items = [definition for definition, _ in seen.tools.values()]
+    found, cursor = pagination.page(items, "tools", credential.user_id, request.params)
+    result: dict[str, Any] = {"tools": [item.wire for item in found], "ttlMs": ttl_ms(seen)}
+    if cursor is not None:
+        result["nextCursor"] = cursor
+    return result
+
+
+async def call(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str, Any]:
+    values = request.params
+    name = values.get("name")
+    if type(name) is not str:
+        raise params.invalid("`name` must be a string")
+    arguments = values.get("arguments")
+    if type(arguments) is not dict:
+        arguments = params.mapping(values, "arguments")
+    channel = open_channel(request, peer, outlet)
+    try:
+        if peer.era == "modern" and TASKS_EXTENSION in peer.capabilities.get("extensions", ()):
+            definition = tasks.runs_as_task(name, peer, channel)
+            if definition is not None:
+                return await tasks.create(definition, arguments, request, peer, outlet)
+        return errors.tool_result(await call_tool.call_tool(peer.caller, name, arguments, channel))
+    except CatalogError as error:
+        return errors.tool_refusal(error, peer)
+
+
+def ttl_ms(seen: Visible) -> int:
+    """How long a list holds: no longer than until it changes by itself."""
+    if seen.changes_at is None:
+        return LIST_TTL_MS
+    return max(0, min(LIST_TTL_MS, int((seen.changes_at - time.time()) * 1000)))

@@ -1,0 +1,412 @@
+"""Who listens: open streams and sockets, what each wants to hear, and when they are closed.
+
+What changed, and for whom: listeners who see the same catalogue are one audience, decided about once.
+
+On a new catalogue revision, and at the moments when an answer changes by itself (a time window opens or closes), every
+audience is decided about again; only those whose list really changed hear of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from audit.types import Credential
+from catalog.errors import SERVER_STOPPING
+from catalog.policy import snapshot, visibility
+from catalog.policy.rules import Visible
+from toolhub.server import bus, sessions
+from toolhub.server.peer import Peer
+from toolhub.wire import jsonrpc, uritemplate
+
+if TYPE_CHECKING:
+    pass
+
+
+log = logging.getLogger(__name__)
+
+KINDS = frozenset({"tools", "resources", "prompts"})
+PER_USER = 100
+PER_PROCESS = 10_000
+SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
+_numbers = itertools.count(1)
+
+
+class TooManyListeners(Exception):
+    """This user or this process holds as many open streams as it may; HTTP 503 or WebSocket 1013."""
+
+
+class Listener:
+    """One open stream or socket, or one subscription on it."""
+
+    __slots__ = (
+        "_close",
+        "_send",
+        "audience",
+        "credential_id",
+        "kinds",
+        "number",
+        "open",
+        "peer",
+        "since",
+        "tag",
+        "task_ids",
+        "uris",
+        "user_id",
+    )
+
+    def __init__(
+        self,
+        peer: Peer,
+        send: Callable[[dict[str, Any]], None],
+        close: Callable[[str], None],
+        kinds: frozenset[str],
+        uris: frozenset[str],
+        task_ids: frozenset[str],
+        tag: str | int | None,
+    ) -> None:
+        self.peer = peer
+        self._send, self._close = send, close
+        self.kinds, self.uris, self.task_ids, self.tag = kinds, uris, task_ids, tag
+        credential = peer.caller.credential
+        self.user_id, self.credential_id = credential.user_id, credential.id
+        self.audience: Audience | None = None
+        self.open = True
+        self.number, self.since = next(_numbers), time.time()
+
+    @property
+    def session_key(self) -> str:
+        return self.peer.session.key if self.peer.session is not None else ""
+
+    def send(self, method: str, params: dict[str, Any] | None = None) -> None:
+        """A notification, marked with the subscription it belongs to where there is one."""
+        if not self.open:
+            return
+        if self.tag is not None:
+            params = {**(params or {}), "_meta": {SUBSCRIPTION_ID: self.tag}}
+        self._send(jsonrpc.notification(method, params))
+
+    def detach(self) -> None:
+        """Stop listening; may be called twice."""
+        if self.open:
+            self.open = False
+            _forget(self)
+
+    def close(self, reason: str) -> None:
+        """Detach, and have the transport close the stream or socket."""
+        if self.open:
+            self.detach()
+            self._close(reason)
+
+
+_all: set[Listener] = set()
+_by_user: dict[int, int] = {}
+_by_session: dict[str, list[Listener]] = {}
+_by_task: dict[str, set[Listener]] = {}
+
+
+def attach(
+    peer: Peer,
+    send: Callable[[dict[str, Any]], None],
+    close: Callable[[str], None],
+    *,
+    kinds: frozenset[str] = KINDS,
+    uris: frozenset[str] = frozenset(),
+    task_ids: frozenset[str] = frozenset(),
+    tag: str | int | None = None,
+) -> Listener:
+    """Listen for this peer until `detach`: GET streams (handshake), WebSocket and stdio connections of both eras.
+
+    `send` gets JSON-RPC notifications and must not block; `close(reason)` is called once when access is revoked, the
+    session ends elsewhere, or the server stops: the transport then closes the stream or socket. For the connections of
+    stateless clients pass `kinds=frozenset()`: they are watched for revocation only (`subscriptions/listen` is a
+    request like any other and goes through `dispatch.answer`). Raises TooManyListeners.
+    """
+    user_id = peer.caller.credential.user_id
+    if len(_all) >= PER_PROCESS or _by_user.get(user_id, 0) >= PER_USER:
+        raise TooManyListeners
+    listener = Listener(peer, send, close, kinds, uris, task_ids, tag)
+    _all.add(listener)
+    _by_user[user_id] = _by_user.get(user_id, 0) + 1
+    if kinds and peer.session is not None:
+        _by_session.setdefault(peer.session.key, []).append(listener)
+    for task_id in task_ids:
+        _by_task.setdefault(task_id, set()).add(listener)
+    if kinds or uris:
+        join(listener)
+    return listener
+
+
+def credentials() -> dict[str, int]:
+    """Credential id -> user of everybody who listens."""
+    return {listener.credential_id: listener.user_id for listener in _all}
+
+
+def close_credentials(ids: Iterable[str], reason: str) -> None:
+    wanted = frozenset(ids)
+    for listener in [listener for listener in _all if listener.credential_id in wanted]:
+        close_quietly(listener, reason)
+
+
+def close_all(reason: str = SERVER_STOPPING) -> None:
+    for listener in list(_all):
+        close_quietly(listener, reason)
+
+
+def of_task(task_id: str) -> list[Listener]:
+    return list(_by_task.get(task_id, ()))
+
+
+def count() -> int:
+    return len(_all)
+
+
+def every() -> list[Listener]:
+    return list(_all)
+
+
+def reset() -> None:
+    """Forget everybody (their event loop is gone)."""
+    for known in (_all, _by_user, _by_session, _by_task):
+        known.clear()
+    forget_audiences()
+
+
+def _forget(listener: Listener) -> None:
+    if listener not in _all:
+        return
+    _all.discard(listener)
+    left = _by_user[listener.user_id] - 1
+    if left:
+        _by_user[listener.user_id] = left
+    else:
+        del _by_user[listener.user_id]
+    key = listener.session_key
+    if key and listener in (found := _by_session.get(key, [])):
+        found.remove(listener)
+        if not found:
+            del _by_session[key]
+    for task_id in listener.task_ids:
+        if (watching := _by_task.get(task_id)) is not None:
+            watching.discard(listener)
+            if not watching:
+                del _by_task[task_id]
+    if listener.audience is not None:
+        leave(listener)
+
+
+def close_quietly(listener: Listener, reason: str) -> None:
+    """`Listener.close` that never raises."""
+    try:
+        listener.close(reason)
+    except Exception:
+        # One stream that cannot be closed must not keep the others open.
+        log.exception("A stream could not be closed")
+
+
+def _session_closed(payload: dict[str, Any]) -> None:
+    for listener in list(_by_session.get(str(payload.get("key")), ())):
+        close_quietly(listener, "the session was ended")
+
+
+bus.on(sessions.CLOSED, _session_closed)
+
+UPDATED = "resource.updated"
+SLICE_SECONDS = 0.01
+LONGEST_TIMER = 3600.0
+_METHODS = {
+    "tools": "notifications/tools/list_changed",
+    "resources": "notifications/resources/list_changed",
+    "prompts": "notifications/prompts/list_changed",
+}
+
+Key = tuple[int, frozenset[int] | None]
+
+
+class Audience:
+    """Listeners of one user with one restriction to toolsets."""
+
+    __slots__ = ("credential", "key", "listeners", "seen", "timer")
+
+    def __init__(self, key: Key, credential: Credential) -> None:
+        self.key = key
+        self.credential = credential
+        self.listeners: list[Listener] = []
+        self.seen: Visible | None = None
+        self.timer: asyncio.TimerHandle | None = None
+
+    def decide(self) -> None:
+        """Look again; tell the listeners what changed since the last look."""
+        try:
+            seen = visibility.for_credential(self.credential)
+        except snapshot.NotLoaded:
+            return
+        before, self.seen = self.seen, seen
+        self._arm(seen.changes_at)
+        if before is None or before is seen:
+            return
+        for kind, method in _METHODS.items():
+            if before.fingerprints[kind] != seen.fingerprints[kind]:
+                for listener in self._speaking_to(kind):
+                    listener.send(method)
+        for uri in _changed_resources(before, seen):
+            _announce(self, uri)
+
+    def may_read(self, uri: str) -> bool:
+        return self.seen is not None and readable(self.seen, uri)
+
+    def stop(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def _speaking_to(self, kind: str) -> list[Listener]:
+        """Those who want to hear of this kind; of the streams of one session only the newest."""
+        sessions_newest: dict[str, Listener] = {}
+        found = []
+        for listener in self.listeners:
+            if kind in listener.kinds:
+                if key := listener.session_key:
+                    sessions_newest[key] = listener
+                else:
+                    found.append(listener)
+        return [*found, *sessions_newest.values()]
+
+    def _arm(self, changes_at: float | None) -> None:
+        self.stop()
+        if changes_at is not None:
+            wait = min(max(changes_at - time.time(), 0.0) + 0.005, LONGEST_TIMER)
+            self.timer = asyncio.get_running_loop().call_later(wait, self._due)
+
+    def _due(self) -> None:
+        self.timer = None
+        try:
+            self.decide()
+        except Exception:
+            log.exception("Could not decide what a listener sees now")
+
+
+_audiences: dict[Key, Audience] = {}
+_again = False
+_deciding: asyncio.Task[None] | None = None
+_background: set[asyncio.Task[None]] = set()
+
+
+def join(listener: Listener) -> None:
+    credential = listener.peer.caller.credential
+    key = (credential.user_id, credential.toolset_ids)
+    audience = _audiences.get(key)
+    if audience is None:
+        audience = _audiences[key] = Audience(key, credential)
+    audience.listeners.append(listener)
+    listener.audience = audience
+    if audience.seen is None:
+        audience.decide()
+
+
+def leave(listener: Listener) -> None:
+    audience = listener.audience
+    listener.audience = None
+    if audience is None:
+        return
+    audience.listeners.remove(listener)
+    if not audience.listeners:
+        audience.stop()
+        if _audiences.get(audience.key) is audience:
+            del _audiences[audience.key]
+
+
+def decide_all() -> None:
+    """A new catalogue is in place: look again for everybody who listens, without holding up the loop."""
+    global _again, _deciding
+    _again = True
+    if _deciding is None or _deciding.done():
+        _deciding = asyncio.get_running_loop().create_task(_decide_all(), name="audiences")
+
+
+def readable(seen: Visible, uri: str) -> bool:
+    """Whether this is a resource, or fits a template, of somebody who sees this."""
+    return uri in seen.resources or any(_template(text).match(uri) is not None for text in seen.templates)
+
+
+def updated(uri: str) -> None:
+    """The content of a resource changed: tell those who subscribed to it, on every worker. On the loop's thread."""
+    bus.tell(UPDATED, {"uri": uri})
+
+
+@lru_cache(maxsize=10_000)
+def _template(text: str) -> uritemplate.Template:
+    return uritemplate.parse(text)
+
+
+async def _decide_all() -> None:
+    global _again
+    while _again:
+        _again = False
+        resume = time.monotonic() + SLICE_SECONDS
+        for audience in list(_audiences.values()):
+            if audience.listeners:
+                try:
+                    audience.decide()
+                except Exception:
+                    log.exception("Could not decide what a listener sees now")
+            if time.monotonic() > resume:
+                await asyncio.sleep(0)
+                resume = time.monotonic() + SLICE_SECONDS
+
+
+def _changed_resources(before: Visible, seen: Visible) -> Iterable[str]:
+    if before.fingerprints["resources"] == seen.fingerprints["resources"]:
+        return ()
+    return [
+        uri
+        for uri, (definition, _) in seen.resources.items()
+        if (old := before.resources.get(uri)) is not None and old[0].hash != definition.hash
+    ]
+
+
+def _announce(audience: Audience, uri: str) -> None:
+    """Tell the listeners of one audience that a resource they subscribed to has changed."""
+    params = {"uri": uri}
+    handshake: dict[str, Listener] = {}
+    for listener in audience.listeners:
+        if uri in listener.uris:
+            listener.send("notifications/resources/updated", params)
+        elif listener.kinds and (key := listener.session_key):
+            handshake[key] = listener
+    if handshake:
+        task = asyncio.get_running_loop().create_task(_announce_to_sessions(list(handshake.values()), uri))
+        _background.add(task)
+        task.add_done_callback(_background.discard)
+
+
+async def _announce_to_sessions(found: list[Listener], uri: str) -> None:
+    for listener in found:
+        session = listener.peer.session
+        if session is not None and uri in await sessions.subscriptions(session):
+            listener.send("notifications/resources/updated", {"uri": uri})
+
+
+def _on_updated(payload: dict[str, Any]) -> None:
+    uri = str(payload.get("uri"))
+    for audience in list(_audiences.values()):
+        if audience.may_read(uri):
+            _announce(audience, uri)
+
+
+def forget_audiences() -> None:
+    """Forget everybody (a new event loop)."""
+    global _deciding, _again
+    for audience in _audiences.values():
+        audience.timer = None
+    _audiences.clear()
+    _background.clear()
+    _deciding, _again = None, False
+
+
+bus.on(UPDATED, _on_updated)

@@ -1,0 +1,374 @@
+"""Tasks that run in this worker: each a call in an asyncio task of its own, that no request and no connection holds.
+
+The row is committed before the client hears of the task, and after the record's intent. Answers and wishes to cancel
+reach this worker as news, and by asking the database once a second while something runs. The tasks of a worker that
+died are failed by whichever worker looks first, once their recorded calls are closed.
+
+How a call that runs as a task reaches its client: its questions wait until `tasks/update` answers them.
+
+A task as it goes over the wire.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import DatabaseError, InterfaceError
+
+from catalog.calls import call_tool, stored_results
+from catalog.calls import tasks as store
+from catalog.errors import CatalogError
+from catalog.functions.channel import Question
+from catalog.threads import Busy
+from toolhub.server import bus, errors, subscribers
+from toolhub.server import requests as server_requests
+from toolhub.server.channels import ModernChannel, require_capabilities
+from toolhub.server.peer import Outlet, Peer
+from toolhub.wire import jsonrpc, shapes
+from toolhub.wire.errors import INTERNAL_ERROR, McpError
+
+Park = Callable[[dict[str, Any]], Awaitable[None]]
+Say = Callable[[str], Awaitable[None]]
+
+
+class TaskChannel(ModernChannel):
+    """Answers that came with the request, and those of an earlier question, are there from the start."""
+
+    __slots__ = ("_asked", "_park", "_say", "_waiting")
+
+    def __init__(self, request: jsonrpc.Request, peer: Peer, outlet: Outlet, park: Park, say: Say) -> None:
+        super().__init__(request, peer, outlet)
+        self._park, self._say = park, say
+        self._waiting: dict[str, asyncio.Future[None]] = {}
+        self._asked: dict[str, Any] = {}
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._waiting)
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        # A task has no stream; what a person could read of its progress is in its status message.
+        if message:
+            await self._say(message)
+
+    async def log(self, level: str, data: Any, logger: str | None) -> None:
+        return
+
+    async def ask(self, requests: Mapping[str, Question]) -> dict[str, dict[str, Any]]:
+        require_capabilities(requests, self.capabilities)
+        given = self.answers()
+        loop = asyncio.get_running_loop()
+        mine: dict[str, asyncio.Future[None]] = {}
+        for key, (method, params) in requests.items():
+            if key not in given:
+                mine[key] = self._waiting.setdefault(key, loop.create_future())
+                params = shapes.outgoing(method, self.peer.revision, params)
+                self._asked[key] = {"method": method, "params": params}
+        if mine:
+            try:
+                await self._park(dict(self._asked))
+                for answer in mine.values():
+                    await answer
+            finally:
+                for key in mine:
+                    self._waiting.pop(key, None)
+                    self._asked.pop(key, None)
+            if not self._waiting:
+                await self._park({})
+        return {key: given[key] for key in requests}
+
+    def answered(self, responses: Mapping[str, Any]) -> None:
+        """Answers came in; what was not asked for, or is answered already, is ignored."""
+        given = self.answers()
+        for key, response in responses.items():
+            waiting = self._waiting.get(key)
+            if waiting is not None and not waiting.done():
+                given[key] = response
+                self._asked.pop(key, None)
+                waiting.set_result(None)
+
+
+POLL_MS = 1000
+
+
+def detailed(state: store.State) -> dict[str, Any]:
+    """A task with what its status calls for: `result`, `error` or `inputRequests`."""
+    found = brief(state)
+    if state.status == store.INPUT_REQUIRED:
+        found["inputRequests"] = state.input_requests
+    elif state.status == store.COMPLETED:
+        found["result"] = state.result or {"content": []}
+    elif state.status == store.FAILED:
+        found["error"] = state.error or {"code": store.INTERNAL_ERROR, "message": "Internal error"}
+    return found
+
+
+def brief(state: store.State) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "taskId": str(state.id),
+        "status": state.status,
+        "createdAt": _moment(state.created_at),
+        "lastUpdatedAt": _moment(state.updated_at),
+        "ttlMs": state.ttl_ms,
+        "pollIntervalMs": POLL_MS,
+    }
+    if state.status_message:
+        found["statusMessage"] = state.status_message
+    return found
+
+
+def _moment(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+log = logging.getLogger(__name__)
+
+ANSWERED = "task.answered"
+CANCEL = "task.cancel"
+CHANGED = "task.changed"
+CANCELLED = "tasks/cancel"
+POLL_SECONDS = 1.0
+CHORE_SECONDS = 10.0
+EXPIRY_SECONDS = 300.0
+AWAY = (DatabaseError, InterfaceError, Busy, OSError)
+
+_running: dict[str, _Run] = {}
+_looking: set[asyncio.Task[Any]] = set()
+_chores: asyncio.Task[None] | None = None
+
+
+class _Run:
+    """One task: its row, its call, and what it waits for."""
+
+    __slots__ = ("channel", "entry", "id", "said", "started", "state", "task")
+
+    def __init__(self, request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> None:
+        self.channel = TaskChannel(request, peer, outlet, self.park, self.say)
+        self.started: asyncio.Future[store.State] = asyncio.get_running_loop().create_future()
+        self.id: UUID | None = None
+        self.said = 0.0
+        self.task: asyncio.Task[None]
+        self.entry: server_requests.Entry
+
+    async def begun(self, call_id: UUID) -> None:
+        """The intent is on record: commit the row, then let the client know."""
+        caller = self.channel.peer.caller
+        name = str(self.channel.request.params.get("name"))
+        state = await store.create(call_id, caller.credential.user_id, caller.credential.id, name, bus.WORKER)
+        self.id = call_id
+        _running[str(call_id)] = self
+        if not self.started.done():
+            self.started.set_result(state)
+
+    async def run(self, name: str, arguments: dict[str, Any]) -> None:
+        peer = self.channel.peer
+        try:
+            end = await self._outcome(peer, name, arguments)
+            if end is not None and self.id is not None:
+                # From here on it has ended: a cancellation that comes now is too late.
+                self.entry.reason = self.entry.reason or "ended"
+                await _persist(end)
+                changed(str(self.id))
+        except Exception:
+            if self.id is None:
+                raise  # the request that waits for the beginning answers it
+            log.exception("The end of the task %s could not be handled", self.id)
+        finally:
+            _running.pop(str(self.id), None)
+            server_requests.leave(self.entry)
+
+    async def _outcome(self, peer: Peer, name: str, arguments: dict[str, Any]) -> Callable[[], Awaitable[bool]] | None:
+        """Run the call; the write that ends the task. Raises what a call without a task would raise before it began."""
+        error: dict[str, Any]
+        try:
+            found = await call_tool.call_tool(
+                peer.caller, name, arguments, self.channel, begun=self.begun, detached=True
+            )
+            result = errors.tool_result(found)
+        except CatalogError as refused:
+            if self.id is None:
+                raise
+            try:
+                result = errors.tool_refusal(refused, peer)
+            except CatalogError as raised:
+                error = jsonrpc.error(None, errors.mcp_error(raised, peer))["error"]
+                return lambda: store.fail(self._number(), error)
+        except asyncio.CancelledError:
+            if self.id is None or self.entry.reason is None:
+                raise
+            self.task.uncancel()
+            reason = "Cancelled on request" if self.entry.reason == CANCELLED else f"Cancelled: {self.entry.reason}"
+            return lambda: store.cancelled(self._number(), reason)
+        except Exception:
+            if self.id is None:
+                raise
+            log.exception("The task %s failed", self.id)
+            error = jsonrpc.error(None, errors.internal(self.id))["error"]
+            return lambda: store.fail(self._number(), error)
+        return lambda: store.complete(self._number(), result)
+
+    async def park(self, requests: dict[str, Any]) -> None:
+        """Wait for answers: from now on `tasks/get` shows what is asked. Nothing asked: it works again."""
+        number = self._number()
+        if requests:
+            await store.ask(number, requests)
+        else:
+            await store.resume(number)
+        changed(str(number))
+
+    async def say(self, message: str) -> None:
+        """Progress, for whoever polls; at most once a second."""
+        now = time.monotonic()
+        if now - self.said >= 1.0:
+            self.said = now
+            await store.say(self._number(), message)
+            changed(str(self.id))
+
+    async def look(self) -> None:
+        """Read what was answered."""
+        self.channel.answered(await store.responses(self._number()))
+
+    def _number(self) -> UUID:
+        assert self.id is not None  # noqa: S101 - called only after the row exists
+        return self.id
+
+
+async def start_run(
+    name: str, arguments: dict[str, Any], request: jsonrpc.Request, peer: Peer, outlet: Outlet
+) -> store.State:
+    """Start a call as a task; returns once it can be read. Raises what the call raises before it begins."""
+    run = _Run(request, peer, outlet)
+    task = run.task = asyncio.get_running_loop().create_task(run.run(name, arguments), name="task")
+    try:
+        run.entry = server_requests.adopt(peer, task)
+    except BaseException:
+        task.cancel()
+        raise
+    try:
+        either: list[asyncio.Future[Any]] = [task, run.started]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError as error:
+        if not run.started.done():
+            task.cancel(*error.args)
+        raise
+    if run.started.done():
+        return run.started.result()
+    if not task.cancelled():
+        task.result()  # raises what the call was refused with
+    raise McpError(INTERNAL_ERROR, "The call was cancelled before it began")
+
+
+def changed(task_id: str) -> None:
+    """Tell those who subscribed to it, on every worker."""
+    bus.tell(CHANGED, {"id": task_id})
+
+
+def start() -> None:
+    global _chores
+    _running.clear()
+    _looking.clear()
+    _chores = asyncio.get_running_loop().create_task(_chore(), name="tasks")
+
+
+async def stop() -> None:
+    global _chores
+    chores, _chores = _chores, None
+    if chores is not None:
+        chores.cancel()
+        await asyncio.wait([chores], timeout=5.0)
+    if _looking:
+        await asyncio.wait(list(_looking), timeout=5.0)
+
+
+async def _persist(end: Callable[[], Awaitable[bool]]) -> None:
+    """Write how it ended; the store may be away for a while."""
+    pause = 0.5
+    while True:
+        try:
+            await end()
+            return
+        except AWAY as error:
+            if pause > 30.0:
+                # The call itself is on record; the chore fails the task by that record later.
+                log.error("The end of a task could not be stored: %s", type(error).__name__)
+                return
+            await asyncio.sleep(pause)
+            pause *= 2
+
+
+async def _chore() -> None:
+    abandoned = expired = time.monotonic()
+    while True:
+        await asyncio.sleep(POLL_SECONDS)
+        try:
+            if _running:
+                for run in list(_running.values()):
+                    if run.channel.waiting:
+                        await run.look()
+                for number in await store.to_cancel(bus.WORKER):
+                    _cancel(str(number))
+            now = time.monotonic()
+            if now - abandoned > CHORE_SECONDS:
+                abandoned = now
+                if await store.end_abandoned():
+                    log.warning("Tasks of a worker that is gone were ended as failed")
+            if now - expired > EXPIRY_SECONDS:
+                expired = now
+                await store.remove_expired()
+                await stored_results.remove_expired()
+        except AWAY as error:
+            log.warning("The tasks could not be looked after: %s", type(error).__name__)
+        except Exception:
+            # Whatever it was, running tasks must still hear of answers and cancellations.
+            log.exception("The tasks could not be looked after")
+
+
+def _cancel(task_id: str) -> None:
+    if (run := _running.get(task_id)) is not None:
+        run.entry.cancel(CANCELLED)
+
+
+def _spawn(work: Awaitable[None]) -> None:
+    task: asyncio.Task[None] = asyncio.ensure_future(_quietly(work))
+    _looking.add(task)
+    task.add_done_callback(_looking.discard)
+
+
+async def _quietly(work: Awaitable[None]) -> None:
+    try:
+        await work
+    except AWAY as error:
+        log.warning("A task could not be read: %s", type(error).__name__)
+
+
+async def _notify(task_id: str) -> None:
+    for listener in subscribers.of_task(task_id):
+        state = await store.get(listener.user_id, task_id)
+        if state is not None:
+            listener.send("notifications/tasks", detailed(state))
+
+
+def _on_answered(payload: dict[str, Any]) -> None:
+    if (run := _running.get(str(payload.get("id")))) is not None:
+        _spawn(run.look())
+
+
+def _on_cancel(payload: dict[str, Any]) -> None:
+    _cancel(str(payload.get("id")))
+
+
+def _on_changed(payload: dict[str, Any]) -> None:
+    task_id = str(payload.get("id"))
+    if subscribers.of_task(task_id):
+        _spawn(_notify(task_id))
+
+
+bus.on(ANSWERED, _on_answered)
+bus.on(CANCEL, _on_cancel)
+bus.on(CHANGED, _on_changed)

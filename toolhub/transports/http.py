@@ -1,0 +1,129 @@
+"""Streamable HTTP at /mcp: guard, bearer, body, then the era that the request names.
+
+This is the consumer's boundary: whatever goes wrong below ends here as an answer without internals.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from channels.consumer import AsyncConsumer
+
+from toolhub.access import bearer
+from toolhub.access.bearer import BadToken
+from toolhub.transports import guard, handshake, modern
+from toolhub.transports.asgi import HTML, SAFE, Headers, Receive, Scope, Send, respond
+from toolhub.transports.exchange import Exchange
+from toolhub.transports.guard import Refused
+from toolhub.wire import envelope, errors, versions
+from toolhub.wire.errors import McpError
+
+log = logging.getLogger(__name__)
+
+ALLOW: Headers = [(b"allow", b"GET, POST, DELETE, OPTIONS")]
+ALLOW_MODERN: Headers = [(b"allow", b"POST, OPTIONS")]
+
+
+class StreamableHttpConsumer(AsyncConsumer):  # type: ignore[misc]
+    """One HTTP request. Channels' own loop is left out: it costs a task per message and cannot see a client leave."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        client = scope.get("client")
+        exchange = Exchange(receive, send, client[0] if client else "")
+        try:
+            await answer(scope, exchange)
+        except Refused as refused:
+            guard.turned_away(exchange.address, refused)
+            error = McpError(errors.INVALID_REQUEST, refused.message)
+            await exchange.refuse(error, refused.status, refused.headers)
+        except Exception:
+            log.exception("A request to /mcp failed")
+            if not exchange.started:
+                await exchange.refuse(McpError(errors.INTERNAL_ERROR, "Internal error"), 500)
+
+
+async def answer(scope: Scope, exchange: Exchange) -> None:
+    headers = exchange.headers = guard.read_headers(scope)
+    guard.check(headers)
+    exchange.cors = guard.cors(headers)
+    method = scope["method"]
+    if method == "POST":
+        await post(exchange, headers)
+    elif method == "GET":
+        await get(exchange, headers)
+    elif method == "DELETE":
+        if is_modern(headers):
+            raise Refused(405, "This protocol revision has no sessions.", ALLOW_MODERN)
+        await identify(exchange, headers)
+        await handshake.delete(exchange)
+    elif method == "OPTIONS":
+        await respond(exchange.send, 204, [*SAFE, *ALLOW, *guard.preflight(headers)], b"")
+    else:
+        raise Refused(405, f"{method[:20]} is not a method of this address.", ALLOW)
+
+
+async def post(exchange: Exchange, headers: dict[str, str]) -> None:
+    guard.announced(headers)
+    if not guard.is_json(headers.get("content-type")):
+        raise Refused(415, "The body must be application/json in UTF-8.")
+    exchange.json, exchange.events, _ = guard.accepted(headers.get("accept"))
+    if not (exchange.json or exchange.events):
+        raise Refused(406, "The client must accept application/json and text/event-stream.")
+    await identify(exchange, headers)
+    body = await guard.read_body(exchange.receive)
+    if body is None:
+        return
+    exchange.body = body
+    if is_modern(headers) or forgot_its_header(exchange):
+        await modern.post(exchange)
+    else:
+        await handshake.post(exchange)
+
+
+async def get(exchange: Exchange, headers: dict[str, str]) -> None:
+    _, events, page = guard.accepted(headers.get("accept"))
+    if page:
+        from toolhub.access import pages
+
+        await respond(exchange.send, 200, HTML, pages.mcp_help(headers.get("accept-language", "")))
+        return
+    if is_modern(headers):
+        raise Refused(405, "This protocol revision has no GET stream; use subscriptions/listen.", ALLOW_MODERN)
+    if not events:
+        raise Refused(406, "The client must accept text/event-stream.")
+    await identify(exchange, headers)
+    await handshake.get(exchange)
+
+
+def is_modern(headers: dict[str, str]) -> bool:
+    """By the version header: what the handshake era does not know is for the modern one to accept or refuse."""
+    version = headers.get("mcp-protocol-version")
+    return version is not None and version not in versions.HANDSHAKE
+
+
+def forgot_its_header(exchange: Exchange) -> bool:
+    """A modern envelope without the header that announces it: the modern era says what is missing."""
+    headers = exchange.headers
+    return (
+        envelope.PROTOCOL_VERSION.encode() in exchange.body
+        and "mcp-protocol-version" not in headers
+        and "mcp-session-id" not in headers
+    )
+
+
+async def identify(exchange: Exchange, headers: dict[str, str]) -> None:
+    """Who is calling; raises Refused with what a client needs to do better."""
+    try:
+        token = bearer.from_header(headers.get("authorization"))
+        exchange.credential = bearer.cached(token) or await bearer.authenticate(token, exchange.address)
+    except BadToken as bad:
+        extra = [(name.lower().encode(), value.encode()) for name, value in bad.headers().items()]
+        sentence = SENTENCES.get(bad.status, "Not now.")
+        raise Refused(bad.status, sentence, extra, code=bad.code, owner=bad.owner) from None
+
+
+SENTENCES = {
+    401: "A valid access token is needed: Authorization: Bearer thp_...",
+    429: "Too many bad tokens came from this address.",
+    503: "The access token cannot be checked now.",
+}
