@@ -8,7 +8,7 @@ from django.utils.translation import gettext_lazy as _
 class AuditConfig(AppConfig):
     name = "audit"
     label = "audit"
-    verbose_name = _("Record")
+    verbose_name = _("Audit log")
 
     def ready(self) -> None:
         from django.contrib.auth.models import Group, User

@@ -39,7 +39,7 @@ class Body:
 def body(text: str) -> Body:
     """For a <pre>, through the template's escaping."""
     if match := _PRUNED.fullmatch(text):
-        words = _("Removed by retention. SHA-256 of what was here: %(digest)s") % {"digest": match[1]}
+        words = _("Removed after the retention period. SHA-256 of the removed text: %(digest)s") % {"digest": match[1]}
         return Body(words, len(words), pruned=True)
     whole = spread(text)
     kept = min(len(whole), LONGEST)
@@ -55,7 +55,7 @@ def shown(text: str) -> str:
     found = body(text)
     if not found.cut:
         return found.text
-    more = _("... cut here: all of it is %(count)s characters, and more characters are in the export.")
+    more = _("... cut off here. The full text has %(count)s characters. Your administrator can export more of it.")
     return f"{found.text}\n{more % {'count': f'{found.size:,}'}}"
 
 

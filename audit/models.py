@@ -18,53 +18,56 @@ from audit import local_time, outcomes
 class Call(models.Model):
     """One attempt, and how it ended."""
 
-    id = models.UUIDField(primary_key=True)
+    id = models.UUIDField(_("id"), primary_key=True)
     """UUIDv7: ordering by id is ordering by time."""
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL,
+        verbose_name=_("user"),
         on_delete=models.DO_NOTHING,
         null=True,
         db_constraint=False,
         db_index=False,
         related_name="+",
     )
-    username = models.CharField(max_length=150)
-    credential_id = models.CharField(max_length=64)
-    credential = models.CharField(max_length=200)
+    username = models.CharField(_("username"), max_length=150)
+    credential_id = models.CharField(_("credential id"), max_length=64)
+    credential = models.CharField(_("credential"), max_length=200)
     """The token's name at the time."""
-    client_name = models.CharField(max_length=200)
-    client_version = models.CharField(max_length=100)
-    transport = models.CharField(max_length=16)
-    revision = models.CharField(max_length=16)
-    address = models.CharField(max_length=64)
-    method = models.CharField(max_length=64)
-    name = models.CharField(max_length=500)
+    client_name = models.CharField(_("client name"), max_length=200)
+    client_version = models.CharField(_("client version"), max_length=100)
+    transport = models.CharField(_("transport"), max_length=16)
+    revision = models.CharField(_("protocol version"), max_length=16)
+    address = models.CharField(_("address"), max_length=64)
+    method = models.CharField(_("method"), max_length=64)
+    name = models.CharField(_("name"), max_length=500)
     """The tool, prompt or resource as it was asked for."""
-    target_id = models.BigIntegerField(null=True)
-    definition = models.CharField(max_length=64)
+    target_id = models.BigIntegerField(_("target id"), null=True)
+    definition = models.CharField(_("definition"), max_length=64)
     """The hash of the definition that was in force."""
-    rule = models.CharField(max_length=500)
+    rule = models.CharField(_("rule"), max_length=500)
     """What decided, in words."""
-    request_id = models.CharField(max_length=200)
-    arguments = models.TextField()
-    outcome = models.CharField(max_length=20, choices=outcomes.CHOICES)
-    error_class = models.CharField(max_length=200)
-    detail = models.TextField()
-    result = models.TextField()
-    result_bytes = models.BigIntegerField()
-    result_sha256 = models.CharField(max_length=64)
-    started_at = models.DateTimeField()
-    ended_at = models.DateTimeField(null=True)
-    duration_us = models.BigIntegerField(null=True)
-    writer = models.BigIntegerField()
+    request_id = models.CharField(_("request id"), max_length=200)
+    arguments = models.TextField(_("arguments"))
+    outcome = models.CharField(_("status"), max_length=20, choices=outcomes.CHOICES)
+    error_class = models.CharField(_("error class"), max_length=200)
+    detail = models.TextField(_("detail"))
+    result = models.TextField(_("result"))
+    result_bytes = models.BigIntegerField(_("result bytes"))
+    result_sha256 = models.CharField(_("result sha256"), max_length=64)
+    started_at = models.DateTimeField(_("started at"))
+    ended_at = models.DateTimeField(_("ended at"), null=True)
+    duration_us = models.BigIntegerField(_("duration (µs)"), null=True)
+    writer = models.BigIntegerField(_("writer"))
     """The process that recorded the beginning."""
-    link = models.BigIntegerField()
+    link = models.BigIntegerField(_("link"))
     """The link of the chain that holds the beginning, and with `end_link` the end."""
-    end_link = models.BigIntegerField(null=True)
-    body_state = models.CharField(max_length=10, choices=(("", "kept"), ("pruned", "pruned")))
+    end_link = models.BigIntegerField(_("end link"), null=True)
+    body_state = models.CharField(_("body state"), max_length=10, choices=(("", "kept"), ("pruned", "pruned")))
     """`pruned`: arguments and result were replaced by `pruned:sha256:...`, which the chain still verifies."""
 
     class Meta:
+        verbose_name = _("call")
+        verbose_name_plural = _("calls")
         ordering = ("-id",)
         indexes = (
             models.Index(fields=("user", "id"), name="audit_call_user"),
@@ -81,19 +84,21 @@ class Call(models.Model):
 class Action(models.Model):
     """One administrative action: who did what to which thing, with what it was before and after."""
 
-    id = models.UUIDField(primary_key=True)
-    at = models.DateTimeField()
-    actor = models.CharField(max_length=200)
-    verb = models.CharField(max_length=64)
-    kind = models.CharField(max_length=64)
+    id = models.UUIDField(_("id"), primary_key=True)
+    at = models.DateTimeField(_("at"))
+    actor = models.CharField(_("actor"), max_length=200)
+    verb = models.CharField(_("operation"), max_length=64)
+    kind = models.CharField(_("kind"), max_length=64)
     """What kind of thing it was done to, as `tool`."""
-    target = models.CharField(max_length=500)
-    before = models.TextField()
-    after = models.TextField()
+    target = models.CharField(_("target"), max_length=500)
+    before = models.TextField(_("before"))
+    after = models.TextField(_("after"))
     """JSON objects, secrets elided; empty when there is nothing before or after."""
-    link = models.BigIntegerField()
+    link = models.BigIntegerField(_("link"))
 
     class Meta:
+        verbose_name = _("admin change")
+        verbose_name_plural = _("admin activity")
         ordering = ("-id",)
         indexes = (models.Index(fields=("kind", "target", "id"), name="audit_action_target"),)
 
@@ -104,21 +109,23 @@ class Action(models.Model):
 class Writer(models.Model):
     """A chain, and the process that extends it. Its heartbeat is the lease on the calls that it began."""
 
-    id = models.BigIntegerField(primary_key=True)
-    host = models.CharField(max_length=200)
+    id = models.BigIntegerField(_("id"), primary_key=True)
+    host = models.CharField(_("host"), max_length=200)
     """The machine, its boot and the process namespace: where `pid` means something. Empty for chains of actions."""
-    pid = models.BigIntegerField()
-    born = models.BigIntegerField()
+    pid = models.BigIntegerField(_("pid"))
+    born = models.BigIntegerField(_("born"))
     """When the process started, in the kernel's clock ticks: a pid that was given to another process is not it."""
-    started = models.DateTimeField()
-    heartbeat = models.DateTimeField()
-    ended = models.DateTimeField(null=True)
-    covered = models.BigIntegerField()
+    started = models.DateTimeField(_("started"))
+    heartbeat = models.DateTimeField(_("heartbeat"))
+    ended = models.DateTimeField(_("expired"), null=True)
+    covered = models.BigIntegerField(_("covered"))
     """The last sequence that a checkpoint signed."""
-    sealed = models.BooleanField()
+    sealed = models.BooleanField(_("sealed"))
     """It ended and a checkpoint signed its last link: later checkpoints need not look at it."""
 
     class Meta:
+        verbose_name = _("writer")
+        verbose_name_plural = _("writers")
         ordering = ("id",)
 
     def __str__(self) -> str:
@@ -128,18 +135,20 @@ class Writer(models.Model):
 class Link(models.Model):
     """One link: `hash` covers (writer, sequence, the previous link's hash, kind, subject, content)."""
 
-    id = models.BigIntegerField(primary_key=True)
+    id = models.BigIntegerField(_("id"), primary_key=True)
     """writer * 2**40 + sequence: unique together, and the chain in order, with one index."""
-    writer = models.BigIntegerField()
-    sequence = models.BigIntegerField()
-    kind = models.CharField(max_length=12)
-    subject = models.CharField(max_length=36)
+    writer = models.BigIntegerField(_("writer"))
+    sequence = models.BigIntegerField(_("sequence"))
+    kind = models.CharField(_("kind"), max_length=12)
+    subject = models.CharField(_("subject"), max_length=36)
     """The id of the call or action, as 32 hexadecimal digits."""
-    content = models.CharField(max_length=64)
+    content = models.CharField(_("content"), max_length=64)
     """SHA-256 of the canonical bytes of what was recorded."""
-    hash = models.CharField(max_length=64)
+    hash = models.CharField(_("hash"), max_length=64)
 
     class Meta:
+        verbose_name = _("link")
+        verbose_name_plural = _("hash chain entries")
         ordering = ("id",)
 
     def __str__(self) -> str:
@@ -149,16 +158,18 @@ class Link(models.Model):
 class Checkpoint(models.Model):
     """A signature over the heads of all chains that moved since the checkpoint before."""
 
-    number = models.BigIntegerField(primary_key=True)
-    at = models.DateTimeField()
-    heads = models.TextField()
+    number = models.BigIntegerField(_("number"), primary_key=True)
+    at = models.DateTimeField(_("at"))
+    heads = models.TextField(_("heads"))
     """JSON: writer -> [sequence, hash]."""
-    previous = models.CharField(max_length=64)
-    hash = models.CharField(max_length=64)
-    key = models.CharField(max_length=16)
-    signature = models.CharField(max_length=128)
+    previous = models.CharField(_("previous"), max_length=64)
+    hash = models.CharField(_("hash"), max_length=64)
+    key = models.CharField(_("key"), max_length=16)
+    signature = models.CharField(_("signature"), max_length=128)
 
     class Meta:
+        verbose_name = _("checkpoint")
+        verbose_name_plural = _("checkpoints")
         ordering = ("-number",)
         indexes = (models.Index(fields=("at",), name="audit_checkpoint_at"),)
 
@@ -169,18 +180,20 @@ class Checkpoint(models.Model):
 class Verification(models.Model):
     """What a check of the chain found."""
 
-    id = models.UUIDField(primary_key=True)
-    at = models.DateTimeField()
-    ok = models.BooleanField()
-    through = models.CharField(max_length=64)
+    id = models.UUIDField(_("id"), primary_key=True)
+    at = models.DateTimeField(_("at"))
+    ok = models.BooleanField(_("passed"))
+    through = models.CharField(_("newest call checked"), max_length=64)
     """The newest call that was checked."""
-    problem = models.TextField()
+    problem = models.TextField(_("problem"))
     """The first bad record and what is wrong with it; empty when nothing was found."""
-    links = models.BigIntegerField()
-    outside_head = models.BooleanField()
+    links = models.BigIntegerField(_("hash chain entries"))
+    outside_head = models.BooleanField(_("external checkpoint"))
     """Whether a checkpoint kept elsewhere was compared: without one, cutting off the newest records does not show."""
 
     class Meta:
+        verbose_name = _("verification")
+        verbose_name_plural = _("verifications")
         ordering = ("-id",)
 
     def __str__(self) -> str:
@@ -190,13 +203,17 @@ class Verification(models.Model):
 class SavedView(models.Model):
     """A filter of the list of calls that somebody keeps under a name. It is a convenience and no part of the record."""
 
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, verbose_name=_("owner"), on_delete=models.CASCADE, related_name="+"
+    )
     name = models.CharField(_("name"), max_length=80)
-    filters = models.TextField()
+    filters = models.TextField(_("filters"))
     """JSON object of what `searches.Question` takes from an address."""
-    shared = models.BooleanField(_("shared with everybody who may read the record"), default=False)
+    shared = models.BooleanField(_("shared with everyone who can read the audit log"), default=False)
 
     class Meta:
+        verbose_name = _("saved view")
+        verbose_name_plural = _("saved views")
         ordering = ("name", "id")
         default_permissions = ()
         constraints = (models.UniqueConstraint(fields=("owner", "name"), name="audit_savedview_name"),)
@@ -205,39 +222,43 @@ class SavedView(models.Model):
         return self.name
 
 
-class Tally(models.Model):
+class Rollup(models.Model):
     """How many calls began within an hour or a day: counted from the record, once, and no part of it."""
 
-    span = models.CharField(max_length=1)
+    span = models.CharField(_("span"), max_length=1)
     """`h`: an hour; `d`: a day (UTC)."""
-    at = models.DateTimeField()
+    at = models.DateTimeField(_("at"))
     """When it begins."""
-    what = models.CharField(max_length=8)
-    """What `key` is: an `outcome`, a `tool`, a `user`, or how long calls `took` (see `tallies`)."""
-    key = models.CharField(max_length=500)
-    calls = models.BigIntegerField()
-    failed = models.BigIntegerField()
-    """Those of them that did not end well; see `tallies.FAILED`."""
+    what = models.CharField(_("subject"), max_length=8)
+    """What `key` is: an `outcome`, a `tool`, a `user`, or how long calls `took` (see `rollups`)."""
+    key = models.CharField(_("key"), max_length=500)
+    calls = models.BigIntegerField(_("calls"))
+    failed = models.BigIntegerField(_("failed"))
+    """Those of them that did not end well; see `rollups.FAILED`."""
 
     class Meta:
+        verbose_name = _("rollup")
+        verbose_name_plural = _("rollups")
         ordering = ("id",)
         default_permissions = ()
-        constraints = (models.UniqueConstraint(fields=("span", "what", "at", "key"), name="audit_tally_cell"),)
+        constraints = (models.UniqueConstraint(fields=("span", "what", "at", "key"), name="audit_rollup_cell"),)
 
     def __str__(self) -> str:
         return f"{self.span} {self.at} {self.what} {self.key}: {self.calls}"
 
 
-class Tallied(models.Model):
-    """How far the tallies reach: one row, which only the process that counted next may change."""
+class RollupProgress(models.Model):
+    """How far the rollups reach: one row, which only the process that counted next may change."""
 
-    id = models.SmallIntegerField(primary_key=True)
-    through = models.UUIDField()
+    id = models.SmallIntegerField(_("id"), primary_key=True)
+    through = models.UUIDField(_("newest call counted"))
     """Calls with smaller ids are counted, but for `open`."""
-    open = models.TextField()
+    open = models.TextField(_("open"))
     """JSON: the ids of those that were still running; they are counted when they have ended."""
 
     class Meta:
+        verbose_name = _("rollup progress")
+        verbose_name_plural = _("rollup progress")
         default_permissions = ()
 
     def __str__(self) -> str:

@@ -17,17 +17,17 @@ INPUT_REQUIRED = "input_required"
 UNKNOWN = "unknown"
 
 CHOICES = (
-    (RUNNING, _("running")),
-    (OK, _("ok")),
-    (TOOL_ERROR, _("tool error")),
-    (INVALID_ARGUMENTS, _("invalid arguments")),
-    (REFUSED, _("refused")),
-    (UNKNOWN_TOOL, _("unknown tool")),
-    (LIMITED, _("limited")),
-    (TIMEOUT, _("timed out")),
-    (CANCELLED, _("cancelled")),
-    (INPUT_REQUIRED, _("input required")),
-    (UNKNOWN, _("unknown")),
+    (RUNNING, _("Running")),
+    (OK, _("Success")),
+    (TOOL_ERROR, _("Tool error")),
+    (INVALID_ARGUMENTS, _("Invalid arguments")),
+    (REFUSED, _("Denied")),
+    (UNKNOWN_TOOL, _("Unknown tool")),
+    (LIMITED, _("Rate limited")),
+    (TIMEOUT, _("Timed out")),
+    (CANCELLED, _("Cancelled")),
+    (INPUT_REQUIRED, _("Input required")),
+    (UNKNOWN, _("Interrupted")),
 )
 NEVER_RAN = frozenset({INVALID_ARGUMENTS, REFUSED, UNKNOWN_TOOL, LIMITED})
 """Outcomes of attempts that were turned away before anything ran."""

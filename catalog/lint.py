@@ -69,41 +69,45 @@ def words_of(name: str) -> list[str]:
 def _name(name: str) -> Iterator[str]:
     words = words_of(name)
     if len(name) > LONGEST_NAME:
-        longer = _("The name is longer than %(most)d characters: many clients refuse or cut it.")
+        longer = _("The name is longer than %(most)d characters. Many clients reject or shorten it.")
         yield longer % {"most": LONGEST_NAME}
     if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
-        yield _("The name holds a dot: some clients take only letters, digits, underscore and hyphen.")
+        yield _("The name contains a dot. Some clients accept only letters, digits, underscore and hyphen.")
     if len(words) == 1:
-        alone = _('"%(name)s" is likely to collide with a tool of another server: say of what, as in %(name)s_orders.')
+        alone = _(
+            '"%(name)s" is likely to collide with a tool of another server. Make it specific, as in %(name)s_orders.'
+        )
         yield alone % {"name": name}
     if {"and", "or"} & set(words):
-        yield _("The name joins several actions: a model chooses better between tools that each do one.")
+        yield _("The name joins several actions. Models choose better when each tool does one thing.")
 
 
 def _description(row: Any) -> Iterator[str]:
     text = row.description.strip()
     first = re.match(r"[A-Za-z]+", text)
     if not VERBS & set(words_of(row.name)[:2]) and (first is None or first[0].lower() not in VERBS):
-        yield _("Neither the name nor the description starts with a verb: models match what they want to do by it.")
+        yield _("Neither the name nor the description starts with a verb. Models use the verb to choose a tool.")
     if len(text) < SHORT:
-        yield _("The description is very short: say what it does, when to use it, and its side effects.")
+        yield _("The description is very short. Say what the tool does, when to use it, and its side effects.")
         return
     if len(text) > LONG:
-        long = _("The description has %(number)s characters: every model reads all of them in every conversation.")
+        long = _("The description has %(number)s characters. Every model reads all of them in every conversation.")
         yield long % {"number": f"{len(text):,}"}
     if not WHEN.search(text):
-        yield _("The description does not say when to use it: models then guess, or choose another tool.")
+        yield _("The description does not say when to use the tool. Models then guess or choose another tool.")
     if not row.read_only and not EFFECT.search(text):
-        yield _("The description does not say what it changes: models and people decide by the side effects.")
+        yield _("The description does not say what the tool changes. Models and people decide by its side effects.")
 
 
 def _parameters(properties: dict[str, dict[str, Any]], schema: dict[str, Any]) -> Iterator[str]:
     if bare := [name for name, part in properties.items() if not part.get("description")]:
-        yield _("Arguments without a description: %(names)s. Models fill in what they can read about.") % _listed(bare)
+        yield _("Arguments without a description: %(names)s. Models use descriptions to fill in arguments.") % _listed(
+            bare
+        )
     if properties and "additionalProperties" not in schema:
-        yield _('Without "additionalProperties": false a misspelt argument is silently ignored.')
+        yield _('A misspelled argument is silently ignored. Add "additionalProperties": false to reject it.')
     if listed := [name for name, part in properties.items() if _lists_choices(part)]:
-        yield _("The description lists the choices of %(names)s: as an enum they are held to.") % _listed(listed)
+        yield _("The description lists the choices of %(names)s. Use an enum to enforce them.") % _listed(listed)
     needed = schema.get("required") if isinstance(schema.get("required"), list) else []
     told = [
         name
@@ -111,19 +115,17 @@ def _parameters(properties: dict[str, dict[str, Any]], schema: dict[str, Any]) -
         if "default" not in part and name not in (needed or []) and DEFAULT.search(str(part.get("description", "")))
     ]
     if told:
-        yield _("The description names a default of %(names)s: in the schema it is filled in by itself.") % _listed(
-            told
-        )
+        yield _(
+            "The description names a default of %(names)s. Put it in the schema to fill it in automatically."
+        ) % _listed(told)
     if nested := [name for name, part in properties.items() if _is_nested(part)]:
         yield _("Objects inside arguments: %(names)s. Models fill flat parameters more reliably.") % _listed(nested)
     if endless := [name for name, part in properties.items() if _is_endless(part)]:
-        unbound = _("Without a bound (maxLength, maxItems): %(names)s. A model in a loop sends whatever it has.")
+        unbound = _("No size limit (maxLength, maxItems): %(names)s. A model in a loop can send very large values.")
         yield unbound % _listed(endless)
     action = next((name for name in ("action", "operation", "command", "mode") if name in properties), None)
     if action is not None and len(VERBS & {str(value) for value in properties[action].get("enum") or []} - {"sum"}) > 2:
-        several = _(
-            '"%(name)s" chooses between several actions: a model chooses better between tools that each do one.'
-        )
+        several = _('"%(name)s" chooses between several actions. Models choose better when each tool does one thing.')
         yield several % {"name": action}
 
 
@@ -164,23 +166,23 @@ def _annotations(row: Any) -> Iterator[str]:
     settings = row.settings if isinstance(row.settings, dict) else {}
     method = str(settings.get("method", "GET")) if row.runner == "http_api" else ""
     if row.read_only is None:
-        yield _("Say whether it only reads: clients ask before they run what may change something.")
+        yield _("Declare whether the tool is read-only. Clients ask before they run tools that may make changes.")
     elif row.read_only is False and row.destructive is None:
-        yield _("It changes something: say whether it may destroy.")
+        yield _("The tool makes changes. Declare whether it is destructive.")
     if row.read_only and (verb in DESTROYS | CHANGES or method in {"PUT", "PATCH", "DELETE"}):
-        reads = _("It says that it only reads, and %(word)s changes something: clients would run it unasked.")
+        reads = _("The tool is declared read-only, but %(word)s makes changes. Clients may run it without asking.")
         yield reads % {"word": method or verb}
     elif row.read_only is False and (verb in READS and method in {"", "GET", "HEAD"}):
         changes = _(
-            "It says that it changes something, and %(word)s sounds like reading: clients ask before each call."
+            "The tool is not declared read-only, but %(word)s sounds like reading. Clients ask before each call."
         )
         yield changes % {"word": verb}
     if row.destructive is False and (verb in DESTROYS or method == "DELETE"):
-        yield _("It says that it destroys nothing, and it deletes: clients would not warn.")
+        yield _("The tool is declared non-destructive, but it deletes. Clients will not warn.")
     if row.idempotent is False and method in {"PUT", "DELETE"}:
-        yield _("It says that it must not be repeated, and %(word)s may be.") % {"word": method}
+        yield _("The tool is declared not idempotent, but %(word)s requests are idempotent.") % {"word": method}
     if row.open_world is False and method:
-        yield _("It says that it stays inside, and it calls an API: clients treat what comes from outside with care.")
+        yield _("The tool declares no external systems, but it calls an API. Clients treat external content with care.")
 
 
 def twins(rows: Iterable[tuple[str, str]]) -> list[tuple[str, str, str]]:
@@ -217,9 +219,9 @@ def twins_of(row: Any, others: Iterable[tuple[str, str]]) -> list[str]:
         if other == name:
             continue
         if "".join(words_of(other)).rstrip("s") == spelt:
-            advice.append(_("%(name)s is spelt nearly like it: models mix them up.") % {"name": other})
+            advice.append(_("The name is almost the same as %(name)s. Models may confuse the two.") % {"name": other})
         elif _alike(words, frozenset(re.findall(r"\w+", description.lower()))):
-            alike = _("Its description says nearly the same as that of %(name)s: say when to use which.")
+            alike = _("The description is almost the same as that of %(name)s. Say when to use which tool.")
             advice.append(alike % {"name": other})
     return advice
 
@@ -238,7 +240,8 @@ def prompt(row: Any) -> list[str]:
         text = message.get("content", {}).get("text", "")
         used.update(FIELD.findall(text) if isinstance(text, str) else ())
     advice += [
-        _("{%(name)s} stays as it is: there is no such argument.") % {"name": name} for name in sorted(used - declared)
+        _("{%(name)s} is not replaced, because there is no such argument.") % {"name": name}
+        for name in sorted(used - declared)
     ]
     if row.messages:
         advice += [_('The argument "%(name)s" is never used.') % {"name": name} for name in sorted(declared - used)]

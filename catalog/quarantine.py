@@ -181,9 +181,9 @@ def _locked(tool: Tool) -> Tool:
 def _reviewed(tool: Tool, looked_at: str) -> Tool:
     row = _locked(tool)
     if row.quarantined_since is None or not row.proposed:
-        raise Stale(_("Nothing waits for review here any more."))
+        raise Stale(_("This tool no longer needs review."))
     if looked_at and looked_at != seen(row):
-        raise Stale(_("The definition changed again after you opened the page: look at it once more."))
+        raise Stale(_("The definition changed again after you opened the page. Review it again."))
     return row
 
 

@@ -39,6 +39,7 @@ KEYWORDS = {
     "npgettext": ((1, "c"), 2, 3),
     "npgettext_lazy": ((1, "c"), 2, 3),
 }
+OURS = ("toolhub.", "catalog.", "audit.")
 HEADER = r"""# Texts of toolhub's pages.
 msgid ""
 msgstr ""
@@ -122,8 +123,6 @@ def names() -> dict[tuple[str | None, str], Message]:
     from django.apps import apps
     from django.contrib import admin
     from django.utils.translation import override
-
-    from toolhub.apps import OURS
 
     found: dict[tuple[str | None, str], Message] = {}
     with override(None):

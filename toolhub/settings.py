@@ -203,7 +203,7 @@ REDACT_VALUES = env.secret("TOOLHUB_REDACT_VALUES").splitlines()
 UNFOLD: dict[str, Any] = {
     "SITE_TITLE": "toolhub",
     "SITE_HEADER": "toolhub",
-    "SITE_SUBHEADER": _("MCP tools on record"),
+    "SITE_SUBHEADER": _("MCP tool gateway with a full audit log"),
     "SITE_SYMBOL": "hub",
     "SITE_URL": "/",
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": "toolhub.access.navigation.favicon"}],

@@ -72,7 +72,7 @@ class _Question:
         meta = model._meta
         # Django's own tables between two kinds have an English name and no other.
         nameless = meta.auto_created and not isinstance(meta.verbose_name_plural, Promise)
-        kind = _("links between them") if nameless else str(meta.verbose_name_plural)
+        kind = _("relations between them") if nameless else str(meta.verbose_name_plural)
         self.numbers[kind] = self.numbers.get(kind, 0) + number
         admin = self.site._registry.get(model)
         if admin is not None and not admin.has_delete_permission(self.request, example):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.utils.functional import Promise
-from django.utils.translation import gettext, gettext_noop, pgettext_lazy
+from django.utils.translation import gettext_lazy, pgettext_lazy
 
 VERBS: dict[str, str | Promise] = {
     "added to": pgettext_lazy("action", "added to"),
@@ -11,14 +11,14 @@ VERBS: dict[str, str | Promise] = {
     "cancelled": pgettext_lazy("action", "cancelled"),
     "changed": pgettext_lazy("action", "changed"),
     "changed in quarantine": pgettext_lazy("action", "changed in quarantine"),
-    "checked": pgettext_lazy("action", "checked"),
+    "checked": pgettext_lazy("action", "verified"),
     "compared": pgettext_lazy("action", "compared"),
     "copied": pgettext_lazy("action", "copied"),
     "created": pgettext_lazy("action", "created"),
     "deleted": pgettext_lazy("action", "deleted"),
     "disconnected": pgettext_lazy("action", "disconnected"),
     "discovered": pgettext_lazy("action", "discovered"),
-    "encrypted anew": pgettext_lazy("action", "encrypted anew"),
+    "encrypted anew": pgettext_lazy("action", "re-encrypted"),
     "exported": pgettext_lazy("action", "exported"),
     "failed to sign in": pgettext_lazy("action", "failed to sign in"),
     "imported from": pgettext_lazy("action", "imported from"),
@@ -32,27 +32,28 @@ VERBS: dict[str, str | Promise] = {
     "tried": pgettext_lazy("action", "tried"),
     "viewed": pgettext_lazy("action", "viewed"),
 }
-KINDS = (
-    gettext_noop("OpenAPI document"),
-    gettext_noop("access token"),
-    gettext_noop("call"),
-    gettext_noop("calls"),
-    gettext_noop("connection"),
-    gettext_noop("grant"),
-    gettext_noop("group"),
-    gettext_noop("limit"),
-    gettext_noop("personal secret"),
-    gettext_noop("prompt"),
-    gettext_noop("record"),
-    gettext_noop("resource"),
-    gettext_noop("saved view"),
-    gettext_noop("secret"),
-    gettext_noop("session"),
-    gettext_noop("tool"),
-    gettext_noop("toolset"),
-    gettext_noop("upstream"),
-    gettext_noop("user"),
-)
+KINDS: dict[str, Promise] = {
+    "OpenAPI document": gettext_lazy("OpenAPI document"),
+    "access token": gettext_lazy("access token"),
+    "call": gettext_lazy("call"),
+    "calls": gettext_lazy("calls"),
+    "connection": gettext_lazy("connection"),
+    "grant": gettext_lazy("grant"),
+    "group": gettext_lazy("group"),
+    "limit": gettext_lazy("rate limit"),
+    "personal secret": gettext_lazy("personal secret"),
+    "prompt": gettext_lazy("prompt"),
+    "record": gettext_lazy("audit log"),
+    "resource": gettext_lazy("resource"),
+    "saved view": gettext_lazy("saved view"),
+    "secret": gettext_lazy("secret"),
+    "session": gettext_lazy("session"),
+    "tool": gettext_lazy("tool"),
+    "toolset": gettext_lazy("toolset"),
+    "upstream": gettext_lazy("upstream server"),
+    "user": gettext_lazy("user"),
+}
+"""Stored kind of what was changed: its name on a page."""
 
 
 def verb(recorded: str) -> str:
@@ -60,4 +61,4 @@ def verb(recorded: str) -> str:
 
 
 def kind(recorded: str) -> str:
-    return gettext(recorded) if recorded in KINDS else recorded
+    return str(KINDS.get(recorded, recorded))

@@ -38,15 +38,15 @@ class ActionAdmin(ReadOnlyAdmin):
     list_display_links = ("when",)
     list_filter = (
         text(gettext_lazy("actor"), "actor"),
-        choice(gettext_lazy("verb"), "verb", tuple(verbs.VERBS.items())),
-        choice(gettext_lazy("kind"), "kind", tuple((kind, gettext_lazy(kind)) for kind in verbs.KINDS)),
-        moment(gettext_lazy("time, from"), "since"),
-        moment(gettext_lazy("time, before"), "until"),
+        choice(gettext_lazy("operation"), "verb", tuple(verbs.VERBS.items())),
+        choice(gettext_lazy("kind"), "kind", tuple(verbs.KINDS.items())),
+        moment(gettext_lazy("time from"), "since"),
+        moment(gettext_lazy("time before"), "until"),
     )
     search_fields = ("target",)
     plain = True
-    nothing = gettext_lazy("No administrative action is on record yet.")
-    search_help_text = gettext_lazy("Any id from the record, or text in actor, target, before or after")
+    nothing = gettext_lazy("No admin activity yet. Changes that administrators make are logged here.")
+    search_help_text = gettext_lazy("Search actor, target, before or after, or paste an ID")
 
     def page(self, request: HttpRequest, *, before: str, after: str) -> Page:
         question = Question.of(request.GET)
@@ -107,7 +107,7 @@ class ActionAdmin(ReadOnlyAdmin):
     def who(self, action: Action) -> str:
         return display.visible(action.actor)
 
-    @column(gettext_lazy("Verb"))
+    @column(gettext_lazy("Operation"))
     def did(self, action: Action) -> str:
         return display.visible(verbs.verb(action.verb))
 
@@ -125,7 +125,7 @@ class ActionAdmin(ReadOnlyAdmin):
     @column(gettext_lazy("What changed"))
     def changed(self, action: Any) -> str:
         if action.short_before is None or action.short_after is None:
-            return _("long texts: open it to see them")
+            return _("long text (open to view)")
         return diff_display.in_short(action.short_before, action.short_after)
 
 
@@ -137,8 +137,8 @@ def _facts(action: Action) -> list[tuple[str, str]]:
     return [
         (_("Time"), local_time.told(action.at)),
         (_("Actor"), action.actor),
-        (_("Action"), _said(action)),
+        (_("Operation"), _said(action)),
         (_("Target"), action.target),
-        (_("Id"), str(action.pk)),
-        (_("Link of the chain"), "{}:{}".format(*chain.where(action.link))),
+        (_("ID"), str(action.pk)),
+        (_("Hash chain entry"), "{}:{}".format(*chain.where(action.link))),
     ]

@@ -127,7 +127,7 @@ class ReadOnlyAdmin(ModelAdmin):  # type: ignore[misc]
     change_list_template = "admin/audit/change_list.html"
     plain = False
     """Whether every column is a text of this class or of the row: the list is then the record's own small table."""
-    nothing: Words = gettext_lazy("Nothing is here yet.")
+    nothing: Words = gettext_lazy("No entries yet.")
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False

@@ -41,15 +41,14 @@ def context(call: Call) -> dict[str, Any]:
 def _decision(call: Call) -> list[tuple[str, str]]:
     """Whether it was allowed, by which rule, and which limit or check stopped it."""
     words = {
-        outcomes.REFUSED: _("Refused: the rule below does not let this user use it. The client was told that it is"
-                            " unknown."),
-        outcomes.UNKNOWN_TOOL: _("Refused: there was nothing of that name."),
-        outcomes.LIMITED: _("Refused: a limit was reached."),
-        outcomes.INVALID_ARGUMENTS: _("Refused: the arguments do not fit the schema."),
+        outcomes.REFUSED: _('Denied by the rule below. The client received "Unknown tool".'),
+        outcomes.UNKNOWN_TOOL: _("Rejected: no tool, prompt or resource has this name."),
+        outcomes.LIMITED: _("Rejected: a rate limit was reached."),
+        outcomes.INVALID_ARGUMENTS: _("Rejected: the arguments do not match the schema."),
     }  # fmt: skip
     found = [(_("Decision"), words.get(call.outcome, _("Allowed to run.")))]
     found.append((_("Rule"), hooks.rule_in_words(call.rule) or _("no rule")))
-    names = {outcomes.LIMITED: _("Limit"), outcomes.INVALID_ARGUMENTS: _("What did not fit")}
+    names = {outcomes.LIMITED: _("Rate limit"), outcomes.INVALID_ARGUMENTS: _("Validation error")}
     if call.outcome in names:
         found.append((names[call.outcome], call.detail))
     return _visible(found)
@@ -58,7 +57,7 @@ def _decision(call: Call) -> list[tuple[str, str]]:
 def _facts(call: Call) -> list[tuple[str, str]]:
     client = f"{call.client_name} {call.client_version}".strip()
     address = call.address or _("this machine")
-    came = _("%(transport)s, protocol %(revision)s, from %(address)s") % {
+    came = _("%(transport)s, protocol version %(revision)s, from %(address)s") % {
         "transport": call.transport, "revision": call.revision, "address": address,
     }  # fmt: skip
     facts = [
@@ -67,15 +66,15 @@ def _facts(call: Call) -> list[tuple[str, str]]:
         (_("User"), f"{call.username} (id {call.user_id})" if call.user_id else call.username),
         (_("Origin"), _origin(call)),
         (_("Credential"), f"{call.credential} ({call.credential_id})"),
-        (_("Client, as it calls itself"), client or _("(says nothing)")),
-        (_("Came over"), came),
+        (_("Client (self-reported)"), client or _("(not given)")),
+        (_("Transport"), came),
         (_("Definition"), call.definition),
         (_("Error"), ": ".join(filter(None, (call.error_class, call.detail)))),
         (_("Started"), local_time.told(call.started_at, "exact")),
         (_("Ended"), local_time.told(call.ended_at, "exact") if call.ended_at else ""),
-        (_("Took"), display.duration(call.duration_us)),
-        (_("Size of the result"), _size(call)),
-        (_("Request id"), call.request_id),
+        (_("Duration"), display.duration(call.duration_us)),
+        (_("Result size"), _size(call)),
+        (_("Request ID"), call.request_id),
     ]
     return _visible(facts)
 
@@ -89,7 +88,7 @@ def _origin(call: Call) -> str:
     if kind == "admin" and number.isdecimal() and len(number) < 19:
         who = get_user_model()._default_manager.filter(pk=int(number)).first()
     name = who.get_username() if who is not None else call.credential
-    return _("Tried from the admin, by %(name)s") % {"name": name}
+    return _("Tried in the admin by %(name)s") % {"name": name}
 
 
 def _size(call: Call) -> str:

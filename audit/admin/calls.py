@@ -49,23 +49,21 @@ class CallAdmin(ReadOnlyAdmin):
     list_display = ("when", "user_name", "tool", "how_it_ended", "client", "took", "pick")
     list_display_links = ("when",)
     list_filter = (
-        choice(gettext_lazy("outcome"), "outcome", (*outcomes.CHOICES, (NOT_OK, gettext_lazy("anything but ok")))),
+        choice(gettext_lazy("status"), "outcome", (*outcomes.CHOICES, (NOT_OK, gettext_lazy("All except Success")))),
         text(gettext_lazy("user"), "user"),
         text(gettext_lazy("tool"), "tool"),
         text(gettext_lazy("client"), "client"),
         text(gettext_lazy("credential"), "credential"),
         choice(gettext_lazy("method"), "method", METHODS),
         choice(gettext_lazy("transport"), "transport", TRANSPORTS),
-        moment(gettext_lazy("start, from"), "since"),
-        moment(gettext_lazy("start, before"), "until"),
+        moment(gettext_lazy("started from"), "since"),
+        moment(gettext_lazy("started before"), "until"),
     )
     search_fields = ("arguments",)
-    search_help_text = gettext_lazy(
-        "Any id from the record opens its page; anything else is looked for in arguments, tool, user, client."
-    )
+    search_help_text = gettext_lazy("Search arguments, tool, user, client, or paste an ID")
     list_before_template = "admin/audit/call/above.html"
     plain = True
-    nothing = gettext_lazy("No call is on record yet. It appears here as soon as a client of somebody attempts one.")
+    nothing = gettext_lazy("No calls yet. Every attempt by a client is logged here.")
 
     def page(self, request: HttpRequest, *, before: str, after: str) -> Page:
         return Question.of(request.GET).page(before=before, after=after)
@@ -138,7 +136,7 @@ class CallAdmin(ReadOnlyAdmin):
     def tool(self, call: Call) -> str:
         return display.visible(call.name[:200])
 
-    @column(gettext_lazy("Outcome"))
+    @column(gettext_lazy("Status"))
     def how_it_ended(self, call: Call) -> str:
         return badge(call.outcome, get_language())
 
@@ -147,7 +145,7 @@ class CallAdmin(ReadOnlyAdmin):
         name = f"{call.client_name} {call.client_version}".strip() or call.credential
         return display.visible(f"{name} ({call.transport})")
 
-    @column(gettext_lazy("Took"))
+    @column(gettext_lazy("Duration"))
     def took(self, call: Call) -> str:
         return display.duration(call.duration_us)
 
@@ -157,5 +155,5 @@ class CallAdmin(ReadOnlyAdmin):
         return format_html(
             '<input type="checkbox" class="record-pick" name="call" value="{}" form="compare" aria-label="{}">',
             call.pk,
-            _("Compare the call of %(moment)s") % {"moment": local_time.shown(call.started_at)},
+            _("Select the call of %(moment)s to compare") % {"moment": local_time.shown(call.started_at)},
         )

@@ -59,7 +59,7 @@ class VerificationAdmin(ReadOnlyAdmin):
     def when(self, verification: Verification) -> str:
         return local_time.shown(verification.at)
 
-    @column(_("Found"))
+    @column(_("Result"))
     def found(self, verification: Verification) -> str:
         return label("success", gettext("intact")) if verification.ok else label("danger", gettext("broken"))
 
@@ -71,6 +71,6 @@ class VerificationAdmin(ReadOnlyAdmin):
     def whole(self, verification: Verification) -> str:
         return display.visible(messages.said(verification.problem))
 
-    @column(_("Outside head"))
+    @column(_("External checkpoint"))
     def outside(self, verification: Verification) -> str:
         return gettext("yes") if verification.outside_head else gettext("no")

@@ -32,15 +32,15 @@ MOST = 100
 """Views that one person may keep."""
 NAMES = {
     "q": gettext_lazy("Search"),
-    "outcome": gettext_lazy("outcome"),
+    "outcome": gettext_lazy("status"),
     "user": gettext_lazy("user"),
     "tool": gettext_lazy("tool"),
     "client": gettext_lazy("client"),
     "credential": gettext_lazy("credential"),
     "method": gettext_lazy("method"),
     "transport": gettext_lazy("transport"),
-    "since": gettext_lazy("start, from"),
-    "until": gettext_lazy("start, before"),
+    "since": gettext_lazy("started from"),
+    "until": gettext_lazy("started before"),
 }
 """What the list of calls calls its filters."""
 SHOWN = 200
@@ -105,7 +105,7 @@ class ViewForm(forms.ModelForm):  # type: ignore[type-arg]
     def clean_name(self) -> str:
         name: str = self.cleaned_data["name"]
         if name != display.visible(name):
-            raise forms.ValidationError(_("A name cannot hold characters that nobody sees."))
+            raise forms.ValidationError(_("The name contains invisible characters. Remove them."))
         return name
 
 
@@ -130,9 +130,9 @@ def create(request: HttpRequest, model_admin: Any) -> HttpResponse:
     user: Any = request.user
     view = SavedView(owner=user, filters=json.dumps(filters))
     if SavedView.objects.filter(owner=user).count() >= MOST:
-        messages.error(request, _("You keep %(count)d views already. Delete one first.") % {"count": MOST})
+        messages.error(request, _("You already have %(count)d saved views. Delete one first.") % {"count": MOST})
     elif _saved(request, ViewForm(request.POST, instance=view)):
-        messages.success(request, _("The view is saved."))
+        messages.success(request, _("View saved."))
     return redirect(calls_address(**filters))
 
 
@@ -141,14 +141,14 @@ def change(request: HttpRequest, pk: int, model_admin: Any) -> HttpResponse:
     """Rename it, share it, or keep it to oneself again."""
     view = _own(request, pk, model_admin)
     if _saved(request, ViewForm(request.POST, instance=view)):
-        messages.success(request, _("The view is changed."))
+        messages.success(request, _("View changed."))
     return redirect("admin:audit_call_views")
 
 
 @require_POST
 def delete(request: HttpRequest, pk: int, model_admin: Any) -> HttpResponse:
     _own(request, pk, model_admin).delete()
-    messages.success(request, _("The view is deleted. The record itself is as it was."))
+    messages.success(request, _("View deleted. The audit log itself is unchanged."))
     return redirect("admin:audit_call_views")
 
 
@@ -174,6 +174,6 @@ def _saved(request: HttpRequest, form: ViewForm) -> bool:
         with transaction.atomic():
             form.save()
     except IntegrityError:
-        messages.error(request, _("You have a view of that name already."))
+        messages.error(request, _("You already have a view with this name. Choose another name."))
         return False
     return True

@@ -100,13 +100,13 @@ def compare(request: HttpRequest, model_admin: Any) -> HttpResponse:
         here = _call(keys[0]) if keys else None
         before = comparison.previous(here) if here is not None else None
         if here is not None and before is None:
-            messages.info(request, _("No earlier call of this by this user was found."))
+            messages.info(request, _("No earlier call with this name by this user was found."))
             return redirect(address_of(here))
         pair = (before, here) if here is not None and before is not None else None
     else:
         pair = comparison.pick(keys)
     if pair is None:
-        messages.info(request, _("Pick two calls in the list, then compare them."))
+        messages.info(request, _("Select two calls in the list, then choose Compare selected."))
         return redirect("admin:audit_call_changelist")
     for call in pair:
         log.record("viewed", "call", str(call.pk))
@@ -141,7 +141,7 @@ def verify_now(request: HttpRequest, model_admin: Any) -> HttpResponse:
         raise PermissionDenied
     if scheduled.start():
         log.record("checked", "record", "the whole chain")
-        messages.success(request, _("The chain is being checked. This page shows the result when it is done."))
+        messages.success(request, _("Verification started. Reload this page to see the result."))
     else:
-        messages.info(request, _("A check is running already."))
+        messages.info(request, _("A verification is already running. Reload this page to see the result."))
     return redirect("admin:audit_verification_changelist")

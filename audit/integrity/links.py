@@ -121,9 +121,9 @@ def walk(writer: int, start: tuple[int, str], prunes: Prunes) -> Iterator[int | 
                 yield Problem(missing, f"missing: deleted before {_subject(link)}")
                 sequence = at
             elif link.hash != chain.link_hash(writer, sequence, previous, link.kind, link.subject, link.content):
-                yield Problem(_subject(link), "its link was changed, replaced or moved, or one before it was")
+                yield Problem(_subject(link), "its hash chain entry, or an earlier one, was changed, replaced or moved")
             if (link.writer, link.sequence) != (writer, at):
-                yield Problem(_subject(link), "its link was renumbered")
+                yield Problem(_subject(link), "its hash chain entry was renumbered")
             previous = link.hash
         yield from _records(page, prunes)
         yield len(page)
@@ -152,7 +152,7 @@ def _records(page: Sequence[Link], prunes: Prunes) -> Iterator[Problem]:
         elif link.kind == chain.OPENED:
             found = _check_writer(link)
         else:
-            found = f"is of a kind that nobody writes: {link.kind!r}"
+            found = f"has an unknown type: {link.kind!r}"
         if found:
             yield Problem(_subject(link), found)
 
@@ -183,16 +183,16 @@ def problem_of(link: Link, call: Call) -> str:
 
 def _check_call(link: Link, row: tuple[Any, ...] | None, prunes: Prunes) -> str:
     if row is None:
-        return "" if prunes.cover("rows", link.subject) else "the call is missing: deleted"
+        return "" if prunes.cover("rows", link.subject) else "the call was deleted"
     begin, end, state = row[-3], row[-2], row[-1]
     if state not in {"", "pruned"}:
         return f"body_state was changed to {state!r}"
     if state == "pruned" and not prunes.cover("bodies", link.subject):
-        return "arguments and result were removed, and no recorded prune did it"
+        return "arguments and result were removed, but not by a logged prune"
     if link.kind in BEGINNINGS and begin != link.id:
-        return "link was changed: another call, or none, names this beginning"
+        return "link was changed: a different call, or none, points to this start entry"
     if link.kind in ENDS and end != link.id:
-        return "end_link was changed: the call names another end, or none"
+        return "end_link was changed: the call points to a different end entry, or to none"
     values = list(row[:-3])
     values[0] = row[0].hex
     values[_END - 2] = timestamps.to_ms(values[_END - 2])
@@ -207,7 +207,7 @@ def _check_call(link: Link, row: tuple[Any, ...] | None, prunes: Prunes) -> str:
     recorded = parts.get(link.kind, [values[0], *values[_END:]])
     if chain.content(recorded) != link.content:
         which = {chain.BEGIN: "how it began", chain.REFUSED: "a column of it"}.get(link.kind, "how it ended")
-        return f"{which} was edited after it was recorded"
+        return f"its {which} was edited after it was logged"
     return ""
 
 
@@ -219,18 +219,18 @@ def _digest(text: str, state: str) -> str:
 
 def _check_action(link: Link, action: Action | None) -> str:
     if action is None:
-        return "the action is missing: deleted"
+        return "the change was deleted"
     if action.link != link.id:
         return "link was changed"
     if ledger.action_content(action) != link.content:
-        return "a column of it was edited after it was recorded"
+        return "edited after it was logged"
     return ""
 
 
 def _check_writer(link: Link) -> str:
     writer = Writer.objects.filter(id=link.writer).first()
     if writer is None:
-        return "its writer is missing: deleted"
+        return "its writer was deleted"
     if ledger.writer_content(writer) != link.content:
         return "its writer was edited"
     return ""

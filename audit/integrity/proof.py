@@ -44,7 +44,11 @@ def of(call: Call) -> Proof:
     """Computed now, from the call's own links; what comes before them in the chain is the whole check's business."""
     wanted = sorted({link for link in (call.link, call.end_link) if link})
     if not wanted:
-        return Proof("danger", _("no link"), _("It has no link in the chain: nobody can tell whether it was changed."))
+        return Proof(
+            "danger",
+            _("not in the hash chain"),
+            _("The hash chain has no entry for this call. Tampering with it cannot be detected."),
+        )
     rows = {link.pk: link for link in Link.objects.filter(pk__in=[one for link in wanted for one in (link - 1, link)])}
     places = [_place(call, key, rows) for key in wanted]
     proof = Proof("success", _("intact"), "", places)
@@ -55,12 +59,16 @@ def of(call: Call) -> Proof:
         proof.verified = check
     broken = [place for place in places if place.problem]
     if broken:
-        proof.tone, proof.label, proof.words = "danger", _("changed"), _("It is not what was recorded.")
+        proof.tone, proof.label, proof.words = (
+            "danger",
+            _("changed"),
+            _("This call or its hash chain entry was changed after it was logged."),
+        )
     elif proof.checkpoint is None:
         proof.tone, proof.label = "warning", _("not signed yet")
-        proof.words = _("It is what was recorded. No checkpoint has signed it yet.")
+        proof.words = _("Unchanged since it was logged. No signed checkpoint covers it yet.")
     else:
-        proof.words = _("It is what was recorded, and a signed checkpoint covers it.")
+        proof.words = _("Unchanged since it was logged. A signed checkpoint covers it.")
     return proof
 
 
@@ -69,18 +77,18 @@ def _place(call: Call, key: int, rows: dict[int, Link]) -> Place:
     name = f"{writer}:{sequence}"
     link = rows.get(key)
     if link is None:
-        return Place(name, "", "", _("the link is missing"))
+        return Place(name, "", "", _("the hash chain entry is missing"))
     before = rows.get(key - 1)
     previous = chain.START if sequence == 1 else before.hash if before is not None else None
     problem = (
         messages.found(problem_of(link, call))
         if link.subject == call.pk.hex
-        else _("the link belongs to another record")
+        else _("the hash chain entry belongs to another call or change")
     )
     if previous is None:
-        problem = problem or _("the link before it is missing")
+        problem = problem or _("the previous hash chain entry is missing")
     elif link.hash != chain.link_hash(writer, sequence, previous, link.kind, link.subject, link.content):
-        problem = problem or _("the link does not hold on to the one before it")
+        problem = problem or _("the hash chain entry does not match the previous one")
     return Place(name, link.kind, link.hash, problem)
 
 

@@ -50,16 +50,21 @@ def running() -> bool:
 def state() -> State:
     last = Verification.objects.first()
     if last is None:
-        return State("warning", _("The chain has never been checked."), running=running())
+        return State("warning", _("The audit log has not been verified yet."), running=running())
     when = _("checked at %s") % local_time.told(last.at, "minutes")
     if not last.ok:
-        words = _("Broken: %s") % display.visible(messages.said(last.problem))
+        words = _("Verification failed: %s") % display.visible(messages.said(last.problem))
         return State("danger", words, when, running(), lookup.address_for(last.problem))
-    upto = _("Intact to call %s") % last.through if last.through else _("Intact; no calls yet")
+    upto = (
+        _("Audit log verified up to call %s") % last.through if last.through else _("Audit log verified (no calls yet)")
+    )
     outside = (
-        _("%s links; compared with a head that is kept elsewhere.")
+        _("%s hash chain entries verified and compared with an external checkpoint.")
         if last.outside_head
-        else _("%s links; no head was kept elsewhere, so the removal of the newest records would not show.")
+        else _(
+            "%s hash chain entries verified. No external checkpoint is configured: deleting the newest "
+            "entries could go unnoticed. Set one up with TOOLHUB_CHECKPOINT_FILE."
+        )
     )
     return State(
         "success", _("%(upto)s, %(when)s") % {"upto": upto, "when": when}, outside % f"{last.links:,}", running()

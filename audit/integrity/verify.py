@@ -32,11 +32,11 @@ def check_calls(after: UUID, upto: UUID) -> Iterator[int | Problem]:
         links = _links([place for _, _, begin, end in page for place in (begin, end) if place is not None])
         for id, outcome, begin, end in page:
             if not _is(links, begin, id.hex, BEGINNINGS):
-                yield Problem(of_call(id), "inserted: no link of any chain holds its beginning")
+                yield Problem(of_call(id), "Added outside the log: the hash chain has no entry for this call")
             elif outcome != outcomes.RUNNING and (end is None or not _is(links, end, id.hex, ENDS)):
-                yield Problem(of_call(id), "its outcome was never recorded: no link of any chain holds its end")
+                yield Problem(of_call(id), "its status was never logged: the hash chain has no entry for its end")
             elif outcome == outcomes.RUNNING and end is not None:
-                yield Problem(of_call(id), "its outcome was edited: a link holds its end")
+                yield Problem(of_call(id), "its status was edited: the hash chain has an entry for its end")
         after = page[-1][0]
         yield len(page)
 
@@ -46,7 +46,7 @@ def check_actions(after: UUID) -> Iterator[Problem]:
         links = _links([place for _, place in page])
         for id, place in page:
             if not _is(links, place, id.hex, frozenset({chain.ACTION})):
-                yield Problem(f"action {id}", "inserted: no link of any chain holds it")
+                yield Problem(f"action {id}", "Added outside the log: the hash chain has no entry for this change")
         after = page[-1][0]
 
 
@@ -54,7 +54,7 @@ def check_writers() -> Iterator[Problem]:
     """A chain that was removed whole leaves its writer behind."""
     for id in Writer.objects.order_by("id").values_list("id", flat=True).iterator():
         if not Link.objects.filter(id=chain.place(id, 1)).exists():
-            yield Problem(f"link {id}:1", "missing: the chain of this writer was removed from its beginning")
+            yield Problem(f"link {id}:1", "missing: the hash chain of this writer was deleted from its start")
 
 
 def _links(places: list[int]) -> Found:
@@ -78,7 +78,7 @@ def check_checkpoints(heads: Heads) -> Iterator[Problem]:
             yield Problem(f"checkpoint {number}", "missing: deleted")
             number = row.number
         elif row.previous != previous:
-            yield Problem(what, "does not follow the checkpoint before it")
+            yield Problem(what, "does not follow the previous checkpoint")
         previous = row.hash
         if problem := unsigned(head):
             yield Problem(what, problem)
@@ -100,17 +100,17 @@ def check_external(kept: list[Head]) -> Iterator[Problem]:
     for head in good:
         here = Checkpoint.objects.filter(number=head.number).values_list("hash", flat=True).first()
         if here is None:
-            yield Problem(f"checkpoint {head.number}", "missing: it is kept outside and not in the database")
+            yield Problem(f"checkpoint {head.number}", "missing: only the external checkpoint has it, not the database")
         elif here != head.hash:
-            yield Problem(f"checkpoint {head.number}", "is another than the one that is kept outside")
+            yield Problem(f"checkpoint {head.number}", "differs from the external checkpoint")
 
 
 def unsigned(head: Head) -> str:
     if not head.fits:
         return "was changed"
     if head.key != keys.name():
-        return f"is signed with key {head.key}, and this installation's key is {keys.name()}"
-    return "" if head.signed else "its signature is wrong"
+        return f"is signed with key {head.key}, but this installation's key is {keys.name()}"
+    return "" if head.signed else "its signature is not valid"
 
 
 def reached(head: Head, what: str) -> Iterator[Problem]:
@@ -119,9 +119,11 @@ def reached(head: Head, what: str) -> Iterator[Problem]:
     there = dict(Link.objects.filter(id__in=list(places)).order_by().values_list("id", "hash"))
     for place, digest in places.items():
         if place not in there:
-            yield Problem(link_name(*chain.where(place)), f"missing: the newest records were removed; {what} names it")
+            yield Problem(
+                link_name(*chain.where(place)), f"missing: the newest entries were deleted, but {what} names it"
+            )
         elif there[place] != digest:
-            yield Problem(link_name(*chain.where(place)), f"is another than the one that {what} names")
+            yield Problem(link_name(*chain.where(place)), f"does not match the hash in {what}")
 
 
 ENOUGH = 20

@@ -94,17 +94,17 @@ def _facts(first: Call, second: Call) -> list[tuple[str, str, str]]:
 
     return [
         (_("Tool, prompt or resource"), *both("name")),
-        (_("Outcome"), str(first.get_outcome_display()), str(second.get_outcome_display())),
-        (_("Took"), display.duration(first.duration_us), display.duration(second.duration_us)),
+        (_("Status"), str(first.get_outcome_display()), str(second.get_outcome_display())),
+        (_("Duration"), display.duration(first.duration_us), display.duration(second.duration_us)),
         (_("Error"), _error(first), _error(second)),
-        (_("Decided by"), *both("rule")),
+        (_("Rule"), *both("rule")),
         (_("User"), *both("username")),
         (_("Credential"), *both("credential")),
         (_("Client"), client(first), client(second)),
         (_("Transport"), *both("transport")),
-        (_("Protocol"), *both("revision")),
+        (_("Protocol version"), *both("revision")),
         (_("Address"), *both("address")),
-        (_("Size of the result"), f"{first.result_bytes:,}", f"{second.result_bytes:,}"),
+        (_("Result size"), f"{first.result_bytes:,}", f"{second.result_bytes:,}"),
         (_("Definition"), first.definition[:16], second.definition[:16]),
     ]
 

@@ -1,7 +1,7 @@
 """Count the record as it grows, so that pages of numbers never count calls: the background half of `counts`.
 
-A call is counted once, in the hour and the day in which it began, when it has ended. What the tallies hold is exact up
-to a moment about a minute ago (`Tallied.through`); calls that were still running then are remembered and counted later.
+A call is counted once, in the hour and the day in which it began, when it has ended. What the rollups hold is exact up
+to a time about a minute ago (`RollupProgress.through`); calls that were still running then are remembered and counted
 Any process may count: the one row that says how far it came decides who did, and cells and row change together.
 """
 
@@ -23,7 +23,7 @@ from django.db import DatabaseError, connection, transaction
 from audit import outcomes
 from audit.format import timestamps
 from audit.format.uuid7 import first_id_of
-from audit.models import Call, Tallied, Tally
+from audit.models import Call, Rollup, RollupProgress
 
 logger = logging.getLogger("audit")
 
@@ -80,7 +80,7 @@ def day_of(moment: datetime) -> datetime:
 def catch_up(seconds: float = 20.0) -> bool:
     """Count what has ended since the last time, for at most so long. True when nothing is left to count."""
     deadline = time.monotonic() + seconds
-    state = Tallied.objects.filter(pk=1).first() or _begin()
+    state = RollupProgress.objects.filter(pk=1).first() or _begin()
     first, limit = True, first_id_of(timestamps.now_ms() - LAG_MS)
     while True:
         if state.through >= limit:
@@ -96,7 +96,7 @@ def catch_up(seconds: float = 20.0) -> bool:
 
 def fresh() -> bool:
     """Whether somebody counted within the last two minutes or so."""
-    through = Tallied.objects.filter(pk=1).values_list("through", flat=True).first()
+    through = RollupProgress.objects.filter(pk=1).values_list("through", flat=True).first()
     return through is not None and through >= first_id_of(timestamps.now_ms() - LAG_MS - int(_EVERY * 1000))
 
 
@@ -116,7 +116,7 @@ def hurry() -> None:
     global _thread
     with _lock:
         if _thread is None or not _thread.is_alive():
-            _thread = threading.Thread(target=_in_background, name="audit-tallies", daemon=True)
+            _thread = threading.Thread(target=_in_background, name="audit-rollups", daemon=True)
             _thread.start()
 
 
@@ -135,12 +135,12 @@ def _in_background() -> None:
         connection.close()
 
 
-def _begin() -> Tallied:
+def _begin() -> RollupProgress:
     start = first_id_of(timestamps.now_ms() - KEEP_DAYS * 86_400_000)
-    return Tallied.objects.get_or_create(pk=1, defaults={"through": start, "open": "[]"})[0]
+    return RollupProgress.objects.get_or_create(pk=1, defaults={"through": start, "open": "[]"})[0]
 
 
-def _step(state: Tallied, limit: UUID, *, recheck: bool) -> Tallied | None:
+def _step(state: RollupProgress, limit: UUID, *, recheck: bool) -> RollupProgress | None:
     """One slice more; None when another process was quicker."""
     open_ids = [UUID(text) for text in json.loads(state.open)]
     still_open = open_ids
@@ -157,11 +157,11 @@ def _step(state: Tallied, limit: UUID, *, recheck: bool) -> Tallied | None:
     through = UUID(int=part[-1][0].int + 1) if len(part) == SLICE else limit
     kept = json.dumps([pk.hex for pk in (*still_open, *running)])
     with transaction.atomic():
-        mine = Tallied.objects.filter(pk=1, through=state.through, open=state.open)
+        mine = RollupProgress.objects.filter(pk=1, through=state.through, open=state.open)
         if not mine.update(through=through, open=kept):
             return None
         _add(rows)
-    return Tallied(pk=1, through=through, open=kept)
+    return RollupProgress(pk=1, through=through, open=kept)
 
 
 def _rows() -> Any:
@@ -184,7 +184,7 @@ def _add(rows: list[tuple[Any, ...]]) -> None:
     if not calls:
         return
     moment_of = connection.ops.adapt_datetimefield_value
-    table = Tally._meta.db_table
+    table = Rollup._meta.db_table
     values = [
         (span, moment_of(at), what, key, number, failed[span, at, what, key])
         for (span, at, what, key), number in calls.items()
@@ -200,5 +200,5 @@ def _add(rows: list[tuple[Any, ...]]) -> None:
 
 def _forget_old() -> None:
     now = timestamps.from_ms(timestamps.now_ms())
-    Tally.objects.filter(at__lt=day_of(now) - timedelta(days=KEEP_DAYS)).delete()
-    Tally.objects.filter(span=HOUR, what__in=(TOOL, USER), at__lt=hour_of(now) - timedelta(hours=49)).delete()
+    Rollup.objects.filter(at__lt=day_of(now) - timedelta(days=KEEP_DAYS)).delete()
+    Rollup.objects.filter(span=HOUR, what__in=(TOOL, USER), at__lt=hour_of(now) - timedelta(hours=49)).delete()

@@ -1,6 +1,6 @@
-"""The numbers of a page: calls by outcome over time, durations, the busiest tools and people, from the tallies.
+"""The numbers of a page: calls by outcome over time, durations, the busiest tools and people, from the rollups.
 
-What the tallies do not hold yet (the newest calls, and those that ran long) is counted on the spot when it is little;
+What the rollups do not hold yet (the newest calls, and those that ran long) is counted on the spot when it is little;
 when it is much, the answer says until when it holds and has the rest counted in the background.
 """
 
@@ -17,7 +17,7 @@ from django.db.models import Sum
 
 from audit import outcomes
 from audit.format import timestamps
-from audit.models import Call, Tallied, Tally
+from audit.models import Call, Rollup, RollupProgress
 from audit.queries import rollups
 from audit.queries.snapshot_read import one_moment
 
@@ -92,7 +92,7 @@ def slots_of(period: str, now: datetime) -> list[Slot]:
 
 def report(period: str, now: datetime | None = None) -> Report:
     """The numbers of a period of `PERIODS`; seven queries, whatever the size of the record."""
-    # A call moves from the tail into the tallies: read at two moments, it would be in both or in neither.
+    # A call moves from the tail into the rollups: read at two moments, it would be in both or in neither.
     with one_moment():
         return _report(period, now)
 
@@ -105,7 +105,7 @@ def _report(period: str, now: datetime | None) -> Report:
         (rollups.DAY if period == "30d" else rollups.HOUR),
         (rollups.HOUR if period == "24h" else rollups.DAY),
     )
-    cells = Tally.objects.filter(span=fine, at__gte=start, what__in=(rollups.OUTCOME, rollups.TOOK))
+    cells = Rollup.objects.filter(span=fine, at__gte=start, what__in=(rollups.OUTCOME, rollups.TOOK))
     for what, at, key, calls in cells.order_by().values_list("what", "at", "key", "calls"):
         if (index := (at - start) // step) < len(slots):
             slot = slots[index]
@@ -139,7 +139,7 @@ def called_since(start: datetime) -> tuple[dict[str, tuple[int, int]], datetime,
 def _called_since(start: datetime) -> tuple[dict[str, tuple[int, int]], datetime, bool]:
     found: Counter[str] = Counter()
     failed: Counter[str] = Counter()
-    days = Tally.objects.filter(span=rollups.DAY, what=rollups.TOOL, at__gte=rollups.day_of(start))
+    days = Rollup.objects.filter(span=rollups.DAY, what=rollups.TOOL, at__gte=rollups.day_of(start))
     for key, calls, bad in _sums(days):
         found[key] += calls
         failed[key] += bad
@@ -153,8 +153,8 @@ def _called_since(start: datetime) -> tuple[dict[str, tuple[int, int]], datetime
 
 
 def _tail(now: datetime) -> tuple[list[tuple[Any, ...]], datetime, bool]:
-    """The calls that no tally holds, when they are few; until when the numbers hold; whether that is now."""
-    state = Tallied.objects.filter(pk=1).first()
+    """The calls that no rollup holds, when they are few; until when the numbers hold; whether that is now."""
+    state = RollupProgress.objects.filter(pk=1).first()
     rows = Call.objects.order_by("-pk").values_list(*rollups.COLUMNS)
     if state is not None:
         rows = rows.filter(pk__gte=state.through)
@@ -173,9 +173,9 @@ def _tail(now: datetime) -> tuple[list[tuple[Any, ...]], datetime, bool]:
 def _busiest(
     span: str, what: str, start: datetime, extra: Counter[str], failed: Counter[str]
 ) -> list[tuple[str, int, int]]:
-    cells = Tally.objects.filter(span=span, what=what, at__gte=start)
+    cells = Rollup.objects.filter(span=span, what=what, at__gte=start)
     total: dict[str, tuple[int, int]] = {key: (calls, bad) for key, calls, bad in _sums(cells)[:TOP]}
-    # Somebody who was busy just now may be among the busiest only together with what the tallies hold.
+    # Somebody who was busy just now may be among the busiest only together with what the rollups hold.
     others = [key for key, _ in extra.most_common(100) if key not in total]
     if others:
         total |= {key: (calls, bad) for key, calls, bad in _sums(cells.filter(key__in=others))}

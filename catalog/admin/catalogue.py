@@ -56,10 +56,10 @@ class OfferAdmin(HistoryAdmin):
     def sets(self, row: Any) -> str:
         return ", ".join(toolset.name for toolset in row.toolsets.all()) or "-"
 
-    @admin.display(description=_("who sees it now"))
+    @admin.display(description=_("current access"))
     def who_sees(self, row: Any) -> str:
         if row.pk is None:
-            return gettext("Nobody yet. Choose under Grants who may, and save.")
+            return gettext("No one has access yet. Add a grant under Grants, then save.")
         # The theme asks for each text of a page several times; a thousand users are decided about once.
         shown: str | None = row.__dict__.get("_who_sees")
         if shown is None:
@@ -67,7 +67,7 @@ class OfferAdmin(HistoryAdmin):
             shown = row._who_sees = render_to_string("admin/catalog/audience.html", context)
         return shown
 
-    @admin.display(description=_("advice"))
+    @admin.display(description=_("suggestions"))
     def advice(self, row: Any) -> str:
         found = self.advise(row) if row.pk is not None else []
         return format_html_join(SafeString("<br>"), "{}", ((sentence,) for sentence in found)) or "-"
@@ -78,13 +78,13 @@ class OfferAdmin(HistoryAdmin):
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         super().save_related(request, form, formsets, change)
         for sentence in self.advise(form.instance):
-            self.message_user(request, gettext("Advice: %s") % sentence, messages.INFO)
+            self.message_user(request, gettext("Suggestion: %s") % sentence, messages.INFO)
 
-    @admin.action(description=_("Switch the selected ones on"), permissions=["change"])
+    @admin.action(description=_("Switch on selected"), permissions=["change"])
     def switch_on(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         self._switch(request, queryset, enabled=True)
 
-    @admin.action(description=_("Switch the selected ones off"), permissions=["change"])
+    @admin.action(description=_("Switch off selected"), permissions=["change"])
     def switch_off(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         self._switch(request, queryset, enabled=False)
 
@@ -100,7 +100,7 @@ class OfferAdmin(HistoryAdmin):
 class RunnerFilter(admin.SimpleListFilter):
     """Those kinds that a tool has, called as in the editor."""
 
-    title = _("runner")
+    title = _("tool type")
     parameter_name = "runner"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
@@ -123,7 +123,7 @@ class ToolAdmin(Editor, Quarantine, OfferAdmin):
     search_help_text = _("Name, title or description")
     fieldsets = (
         (
-            _("What it is and runs"),
+            _("General"),
             {
                 "fields": (
                     "runner",
@@ -139,13 +139,13 @@ class ToolAdmin(Editor, Quarantine, OfferAdmin):
         ),
         (_("Parameters"), {"fields": ("input_schema", "fill_defaults")}),
         (_("Result"), {"fields": ("output_schema", "max_result_bytes")}),
-        (_("Who may use it"), {"classes": ("who",), "fields": ("who_sees", "quarantine")}),
+        (_("Access"), {"classes": ("who",), "fields": ("who_sees", "quarantine")}),
         (
-            _("Hints for clients"),
+            _("Annotations"),
             {"fields": ("read_only", "destructive", "idempotent", "open_world", "annotation_title", "icons")},
         ),
         (
-            _("Bounds and record"),
+            _("Limits and logging"),
             {"fields": ("record_bodies", "max_argument_bytes", "task_support", "requires_capabilities")},
         ),
     )
@@ -169,7 +169,7 @@ class ToolAdmin(Editor, Quarantine, OfferAdmin):
     def advise(self, row: Tool) -> list[str]:
         return lint.tool(row) + lint.twins_of(row, Tool.objects.values_list("name", "description"))[:5]
 
-    @admin.display(description=_("runner"), ordering="runner")
+    @admin.display(description=_("tool type"), ordering="runner")
     def run_by(self, row: Tool) -> str:
         return kind_name(row.runner)
 
@@ -179,10 +179,10 @@ class ToolAdmin(Editor, Quarantine, OfferAdmin):
     )
     def effect(self, row: Tool) -> tuple[str, Any]:
         if row.read_only:
-            return "reads", _("reads")
+            return "reads", _("read-only")
         if row.destructive:
-            return "destroys", _("destroys")
-        return ("changes", _("changes")) if row.read_only is False else ("unsaid", _("unsaid"))
+            return "destroys", _("destructive")
+        return ("changes", _("makes changes")) if row.read_only is False else ("unsaid", _("not declared"))
 
 
 @admin.register(Resource)
@@ -195,7 +195,7 @@ class ResourceAdmin(OfferAdmin):
         (None, {"fields": ("name", "title", "description", ("enabled", "position"), "toolsets")}),
         (_("Address"), {"fields": ("uri", "uri_template", "completions")}),
         (_("Content"), {"fields": ("mime_type", "text", "blob", "function")}),
-        (_("Who sees it"), {"classes": ("tab",), "fields": ("who_sees",)}),
+        (_("Access"), {"classes": ("tab",), "fields": ("who_sees",)}),
     )
     readonly_fields = ("who_sees",)
 
@@ -209,7 +209,7 @@ class PromptAdmin(OfferAdmin):
     fieldsets = (
         (None, {"fields": ("name", "title", "description", ("enabled", "position"), "toolsets")}),
         (_("Messages"), {"fields": ("arguments", "messages", "function")}),
-        (_("Who sees it"), {"classes": ("tab",), "fields": ("who_sees", "advice")}),
+        (_("Access"), {"classes": ("tab",), "fields": ("who_sees", "advice")}),
     )
 
     def advise(self, row: Prompt) -> list[str]:
@@ -235,11 +235,11 @@ class ToolsetAdmin(HistoryAdmin):
 class GrantStateFilter(admin.SimpleListFilter):
     """By time alone: what holds only in other environments is in force there."""
 
-    title = _("when")
+    title = _("status")
     parameter_name = "when"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [("now", _("in force")), ("later", _("not yet")), ("over", _("over"))]
+        return [("now", _("in force")), ("later", _("scheduled")), ("over", _("expired"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         now = timezone.now()
@@ -268,10 +268,10 @@ class GrantAdmin(HistoryAdmin):
     autocomplete_fields = ("tool", "toolset", "resource", "prompt", "user", "group")
     fieldsets = (
         (None, {"fields": ("effect",)}),
-        (_("What (one of these)"), {"fields": ("toolset", "tool", "resource", "prompt")}),
-        (_("Whom (one of these)"), {"fields": ("user", "group", "everyone")}),
-        (_("When and where"), {"fields": ("starts", "ends", "environments")}),
-        (_("Why"), {"fields": ("note",)}),
+        (_("Applies to (choose one)"), {"fields": ("toolset", "tool", "resource", "prompt")}),
+        (_("User or group (choose one)"), {"fields": ("user", "group", "everyone")}),
+        (_("Time and environment"), {"fields": ("starts", "ends", "environments")}),
+        (_("Reason"), {"fields": ("note",)}),
     )
 
     @admin.display(description=_("grant"), ordering="id")
@@ -284,19 +284,24 @@ class GrantAdmin(HistoryAdmin):
     def kind(self, row: Grant) -> tuple[str, str]:
         return row.effect, row.get_effect_display()
 
-    @admin.display(description=_("what"))
+    @admin.display(description=_("applies to"))
     def what(self, row: Grant) -> str:
         return policy_messages.what(row)
 
-    @admin.display(description=_("whom"))
+    @admin.display(description=_("user or group"))
     def whom(self, row: Grant) -> str:
         return policy_messages.whom(row)
 
     @display(  # type: ignore[untyped-decorator]
-        description=_("now"), label={"in force": "success", "later": "info", "over": "warning", "elsewhere": "info"}
+        description=_("status"), label={"in force": "success", "later": "info", "over": "warning", "elsewhere": "info"}
     )
     def state(self, row: Grant) -> tuple[str, Any]:
-        words = {"in force": _("in force"), "later": _("not yet"), "over": _("over"), "elsewhere": _("elsewhere")}
+        words = {
+            "in force": _("in force"),
+            "later": _("scheduled"),
+            "over": _("expired"),
+            "elsewhere": _("in other environments"),
+        }
         standing = row.standing(timezone.now(), settings.ENVIRONMENT)
         return standing, words[standing]
 
@@ -314,22 +319,22 @@ class LimitAdmin(HistoryAdmin):
     autocomplete_fields = ("tool", "toolset", "user", "group")
     fieldsets = (
         (None, {"fields": ("rate",)}),
-        (_("What (one of these)"), {"fields": ("tool", "toolset", "all_tools")}),
-        (_("Whose calls are counted together"), {"fields": ("scope", "user", "group")}),
-        (_("Why"), {"fields": ("note",)}),
+        (_("Applies to (choose one)"), {"fields": ("tool", "toolset", "all_tools")}),
+        (_("Counted for"), {"fields": ("scope", "user", "group")}),
+        (_("Reason"), {"fields": ("note",)}),
     )
 
-    @admin.display(description=_("limit"), ordering="id")
+    @admin.display(description=_("rate limit"), ordering="id")
     def number(self, row: Limit) -> int:
         return int(row.pk)
 
-    @admin.display(description=_("what"))
+    @admin.display(description=_("applies to"))
     def what(self, row: Limit) -> str:
         if row.tool:
             return gettext("tool %s") % row.tool
         return gettext("toolset %s") % row.toolset if row.toolset else gettext("all tools")
 
-    @admin.display(description=_("whose calls"))
+    @admin.display(description=_("counted for"))
     def whom(self, row: Limit) -> str:
         if row.scope == Limit.Scope.USER:
             return gettext("user %s") % row.user

@@ -72,7 +72,7 @@ class ToolGrantInline(GrantInline):
     tab = False
     collapsible = False
     per_page = 2  # the controls of one are 25 kB
-    verbose_name_plural = _("Grants: who may see and call it")
+    verbose_name_plural = _("Grants: access to this tool")
 
     def get_extra(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> int:
         return 1 if obj is None else 0
@@ -81,7 +81,7 @@ class ToolGrantInline(GrantInline):
         return (
             (None, {"fields": ("group", "user", "everyone", "effect")}),
             (
-                _("When, where and why"),
+                _("Time, environment and note"),
                 {"classes": ("collapse",), "fields": ("starts", "ends", "environments", "note")},
             ),
         )
@@ -91,7 +91,7 @@ class ToolLimitInline(LimitInline):
     tab = False
     collapsible = False
     per_page = 2
-    verbose_name_plural = _("Limits: how often")
+    verbose_name_plural = _("Rate limits: calls to this tool")
     fields = ("rate", "scope", "user", "group", "note")
 
 

@@ -26,7 +26,7 @@ LABELS = {
     "inputSchema": _("Input schema"),
     "outputSchema": _("Output schema"),
     "annotations": _("Annotations"),
-    "settings": _("Settings of the runner"),
+    "settings": _("Tool type settings"),
 }
 
 
@@ -35,7 +35,7 @@ class QuarantineFilter(admin.SimpleListFilter):
     parameter_name = "quarantine"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [("yes", _("waiting for review")), ("rejected", _("rejected")), ("no", _("not in quarantine"))]
+        return [("yes", _("needs review")), ("rejected", _("rejected")), ("no", _("not quarantined"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         match self.value():
@@ -63,7 +63,9 @@ class Quarantine:
         if row.quarantined_since is None:
             return gettext("no")
         address = reverse("admin:catalog_tool_review", args=[row.pk])
-        since = gettext("Since %(time)s: nobody sees it.") % {"time": local_time.told(row.quarantined_since, "minutes")}
+        since = gettext("Quarantined since %(time)s; hidden from all users until reviewed.") % {
+            "time": local_time.told(row.quarantined_since, "minutes")
+        }
         return format_html('{} <a href="{}" class="underline">{}</a>', since, address, gettext("Review"))
 
     def review(self, request: HttpRequest, pk: int) -> HttpResponse:
@@ -97,15 +99,17 @@ class Quarantine:
         try:
             if request.POST.get("decision") == "approve":
                 kept = quarantine.approve(tool, by, looked_at)
-                text = gettext("%s is approved and offered again.") if tool.enabled else gettext("%s is approved.")
+                text = gettext("%s is approved and available again.") if tool.enabled else gettext("%s is approved.")
                 messages.success(request, text % tool.name)
                 if kept:
                     names = ", ".join(str(LABELS[name]).lower() for name in kept)
-                    messages.warning(request, gettext("Edited by hand here, and left so: %s.") % names)
+                    messages.warning(request, gettext("Kept the manual edits in: %s.") % names)
             elif request.POST.get("decision") == "reject":
                 quarantine.reject(tool, by, looked_at)
-                messages.success(request, gettext("The change of %s is rejected; it stays in quarantine.") % tool.name)
+                messages.success(
+                    request, gettext("The change to %s is rejected. The tool stays quarantined.") % tool.name
+                )
         except quarantine.Stale as stale:
             messages.error(request, str(stale))
         except ValidationError as error:
-            messages.error(request, gettext("It cannot be approved: %s") % " ".join(error.messages))
+            messages.error(request, gettext("Cannot approve this tool: %s") % " ".join(error.messages))

@@ -48,7 +48,7 @@ class SecretForm(forms.ModelForm):  # type: ignore[type-arg]
         widget=WriteOnly(),
         validators=[check_value],
         label=_("New value"),
-        help_text=_("It is never shown again. Leave it empty to keep what is there."),
+        help_text=_("The value is never shown again. Leave this empty to keep the current value."),
     )
 
     class Meta:
@@ -59,7 +59,7 @@ class SecretForm(forms.ModelForm):  # type: ignore[type-arg]
         cleaned = super().clean() or {}
         kind = cleaned.get("kind") or self.instance.kind
         if kind == Secret.Kind.PERSONAL and cleaned.get("new_value"):
-            self.add_error("new_value", _("A personal secret has no value here: each user enters theirs."))
+            self.add_error("new_value", _("A personal secret has no value here. Each user enters their own."))
         return cleaned
 
     def _post_clean(self) -> None:
@@ -69,7 +69,10 @@ class SecretForm(forms.ModelForm):  # type: ignore[type-arg]
             try:
                 self.instance.enter(value)
             except NoKeys as error:
-                self.add_error("new_value", gettext("It cannot be encrypted: %s.") % error)
+                self.add_error(
+                    "new_value",
+                    gettext("The value cannot be encrypted: %s. Ask the operator to fix this setting.") % error,
+                )
 
 
 def some(words: list[str], shown: int = 50) -> str:
@@ -148,4 +151,4 @@ class SecretAdmin(BoundedDeletion, ModelAdmin):  # type: ignore[misc]
     @admin.display(description=_("entered by"))
     def entered_by(self, row: Secret) -> str:
         names = list(row.entered.values_list("user__username", flat=True).order_by("user__username"))
-        return some(names) or gettext("nobody")
+        return some(names) or gettext("no one")

@@ -49,9 +49,9 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):  # type: ignore[misc]
     compressed_fields = True
     fieldsets = (
         (None, {"fields": ("name", ("enabled", "transport"), "tools")}),
-        (_("Over HTTP"), {"fields": ("url", "headers", "allowed_networks")}),
-        (_("Over stdio"), {"fields": ("command", "args", "env")}),
-        (_("Names of its tools"), {"fields": (("prefix", "separator"),)}),
+        (_("Connection over HTTP"), {"fields": ("url", "headers", "allowed_networks")}),
+        (_("Connection over stdio"), {"fields": ("command", "args", "env")}),
+        (_("Tool names"), {"fields": (("prefix", "separator"),)}),
         (_("Comparison"), {"fields": (("timeout", "refresh_seconds"), "secrets_of")}),
         (_("Health"), {"fields": ("state", "last_seen", "last_error", "revision", "server")}),
     )
@@ -79,7 +79,7 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):  # type: ignore[misc]
         page = self.admin_site.admin_view(self.tools_page)
         return [path("<int:pk>/tools/", page, name="catalog_upstream_tools"), *urls]
 
-    @admin.display(description=_("where"))
+    @admin.display(description=_("address or command"))
     def where(self, row: Upstream) -> str:
         return str(row.url or row.command)
 
@@ -88,24 +88,26 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):  # type: ignore[misc]
     )
     def health(self, row: Upstream) -> tuple[str, Any]:
         if row.last_error:
-            return "trouble", _("in trouble")
-        return ("well", _("well")) if row.last_seen else ("unseen", _("not seen yet"))
+            return "trouble", _("failing")
+        return ("well", _("healthy")) if row.last_seen else ("unseen", _("not connected yet"))
 
     @admin.display(description=_("health"))
     def state(self, row: Upstream) -> str:
         """The same in words alone: the page of one shows no badges."""
         return str(self.health(row)[1])
 
-    @admin.display(description=_("in quarantine"))
+    @admin.display(description=_("quarantined"))
     def waiting(self, row: Any) -> int:
         return int(row.in_quarantine)
 
-    @admin.display(description=_("its tools"))
+    @admin.display(description=_("tools"))
     def tools(self, row: Upstream) -> str:
         if row._state.adding:
-            return gettext("Save it first.")
+            return gettext("Save the upstream server first.")
         address = reverse("admin:catalog_upstream_tools", args=[row.pk])
-        return format_html('<a href="{}" class="underline">{}</a>', address, gettext("Test, list and import"))
+        return format_html(
+            '<a href="{}" class="underline">{}</a>', address, gettext("Test connection and import tools")
+        )
 
     def tools_page(self, request: HttpRequest, pk: int) -> HttpResponse:
         upstream = Upstream.objects.filter(pk=pk).first()
@@ -141,7 +143,7 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):  # type: ignore[misc]
                 found = discovery.look(upstream, user_id, "tested")
                 messages.success(
                     request,
-                    gettext("%(name)s answers: revision %(revision)s, %(number)d tools. %(server)s")
+                    gettext("Connected to %(name)s: protocol version %(revision)s, %(number)d tools. %(server)s")
                     % {
                         "name": upstream.name,
                         "revision": found.revision,
@@ -158,14 +160,15 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):  # type: ignore[misc]
                 outcome = discovery.import_tools(upstream, found, request.POST.getlist("tool"))
                 if outcome.imported:
                     messages.success(
-                        request, gettext("Imported: %s. Grant them to be seen.") % ", ".join(outcome.imported)
+                        request,
+                        gettext("Imported: %s. No one has access until you grant it.") % ", ".join(outcome.imported),
                     )
                 for refusal in outcome.refused:
                     messages.error(request, str(refusal))
             case "refresh":
                 compared = discovery.compare(upstream, discovery.look(upstream, user_id, "compared"))
                 if compared.changed:
-                    messages.warning(request, gettext("In quarantine: %s.") % ", ".join(compared.changed))
+                    messages.warning(request, gettext("Quarantined until reviewed: %s.") % ", ".join(compared.changed))
                 else:
-                    messages.success(request, _("Every imported tool is as it was approved."))
+                    messages.success(request, _("Every imported tool matches its approved definition."))
         return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from django.utils.translation import gettext_lazy as _
+
 from catalog.models.imports import ImportedDocument
 from catalog.models.offers import Prompt, Resource
 from catalog.models.rules import CatalogueRevision, Grant, Limit
@@ -25,3 +27,8 @@ __all__ = [
     "Toolset",
     "Upstream",
 ]
+
+# Django names the tables between offers and toolsets by itself, and only in English.
+for _offer in (Tool, Resource, Prompt):
+    _through = _offer.toolsets.through._meta
+    _through.verbose_name, _through.verbose_name_plural = _("place in a toolset"), _("places in toolsets")

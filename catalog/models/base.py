@@ -17,25 +17,31 @@ NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 def check_name(value: str) -> None:
     if not NAME.fullmatch(value):
         raise ValidationError(
-            _("A name is 1 to 128 characters out of letters A-Z and a-z, digits, underscore, hyphen and dot."),
+            _("A name has 1 to 128 characters: letters A-Z and a-z, digits, underscore, hyphen and dot."),
             code="invalid_name",
         )
 
 
 def check_not_blank(value: str) -> None:
     if not value.strip():
-        raise ValidationError(_("Describe it in a sentence: the model reads this to decide."), code="not_described")
+        raise ValidationError(
+            _("This must not be blank. Models and people use this text to choose."), code="not_described"
+        )
 
 
 class Offer(models.Model):
     """Something a person may be granted: a tool, a resource or a prompt."""
 
-    title = models.CharField(max_length=200, blank=True, help_text=_("Shown to people instead of the name."))
-    enabled = models.BooleanField(default=True, help_text=_("Off: nobody sees it, whatever the grants say."))
-    position = models.PositiveSmallIntegerField(
-        default=100, help_text=_("Lists are ordered by position, then by name.")
+    title = models.CharField(
+        _("title"), max_length=200, blank=True, help_text=_("Shown to people instead of the name.")
     )
-    version = models.BigIntegerField(default=0, editable=False)
+    enabled = models.BooleanField(
+        _("enabled"), default=True, help_text=_("When off, the tool is hidden from everyone.")
+    )
+    position = models.PositiveSmallIntegerField(
+        _("position"), default=100, help_text=_("Lists are ordered by position, then by name.")
+    )
+    version = models.BigIntegerField(_("version"), default=0, editable=False)
     """Written by the database (see catalog.policy.revision): the catalogue revision that changed this row last."""
 
     objects = CatalogueQuerySet.as_manager()

@@ -18,7 +18,7 @@ class JSONFormField(forms.CharField):
 
     widget: type[forms.Widget] = forms.Textarea
     # Not "invalid": a form puts its own message in the place of a validator's that has the same code.
-    default_error_messages = {"not_json": _("This is not JSON: %(problem)s.")}
+    default_error_messages = {"not_json": _("This is not valid JSON: %(problem)s.")}
 
     def __init__(self, **kwargs: Any) -> None:
         kwargs.setdefault("strip", True)
@@ -105,7 +105,7 @@ class JSONTextField(_Text):
         try:
             return loads(value)
         except ValueError as error:
-            raise ValidationError(_("This is not JSON: %s.") % error, code="invalid") from error
+            raise ValidationError(_("This is not valid JSON: %s.") % error, code="invalid") from error
 
     def get_prep_value(self, value: Any) -> Any:
         return None if value is None else dumps(value)

@@ -13,29 +13,40 @@ from catalog.querysets import CatalogueQuerySet
 class ImportedDocument(models.Model):
     """What was imported, from where, when, by whom, and with which choices. Its tools say so in `Tool.origin`."""
 
-    name = models.CharField(max_length=200, unique=True, help_text=_("How exports refer to it."))
-    title = models.CharField(max_length=200)
-    document_version = models.CharField(_("version"), max_length=100, blank=True, help_text=_("As the document says."))
-    source = models.CharField(max_length=2000, help_text=_("The address, or the name of the uploaded file."))
+    name = models.CharField(_("name"), max_length=200, unique=True, help_text=_("Exports refer to it by this name."))
+    title = models.CharField(_("title"), max_length=200)
+    document_version = models.CharField(
+        _("version"), max_length=100, blank=True, help_text=_("The version stated in the document.")
+    )
+    source = models.CharField(
+        _("source"), max_length=2000, help_text=_("The address, or the name of the uploaded file.")
+    )
     sha256 = models.CharField(
-        _("SHA-256"), max_length=64, blank=True, help_text=_("Of the document that was imported last.")
+        _("SHA-256"), max_length=64, blank=True, help_text=_("SHA-256 of the most recently imported document.")
     )
     choices = JSONTextField(
+        _("choices"),
         default=dict,
         blank=True,
-        help_text=_("What was chosen: server, secrets by security scheme, prefix of the names, toolset."),
+        help_text=_("Choices made at import: server, secrets by security scheme, name prefix, toolset."),
     )
-    imported_at = models.DateTimeField(null=True, blank=True)
+    imported_at = models.DateTimeField(_("imported at"), null=True, blank=True)
     imported_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="catalog_imports"
+        settings.AUTH_USER_MODEL,
+        models.SET_NULL,
+        verbose_name=_("imported by"),
+        null=True,
+        blank=True,
+        related_name="catalog_imports",
     )
-    pending = models.TextField(blank=True, default="", editable=False)
+    pending = models.TextField(_("pending"), blank=True, default="", editable=False)
     """The document that is being looked at and was not imported yet."""
-    pending_source = models.CharField(max_length=2000, blank=True, default="", editable=False)
+    pending_source = models.CharField(_("pending source"), max_length=2000, blank=True, default="", editable=False)
 
     objects = CatalogueQuerySet.as_manager()
 
     class Meta:
+        verbose_name_plural = _("OpenAPI documents")
         verbose_name = _("OpenAPI document")
         ordering = ["name"]
 

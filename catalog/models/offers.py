@@ -14,41 +14,53 @@ from catalog.models.tools import Toolset
 
 
 class Resource(Offer):
-    name = models.CharField(max_length=200, validators=[check_not_blank])
-    description = models.TextField(blank=True)
+    name = models.CharField(_("name"), max_length=200, validators=[check_not_blank])
+    description = models.TextField(_("description"), blank=True)
     uri = models.CharField(
         _("address"),
         max_length=500,
         blank=True,
         validators=[check.uri],
-        help_text=_("Such as docs://handbook. Either this or a template."),
+        help_text=_("For example docs://handbook. Enter either an address or an address template."),
     )
     uri_template = models.CharField(
         _("address template"),
         max_length=500,
         blank=True,
         validators=[check.uri_template],
-        help_text=_("RFC 6570 level 1, such as customers://{id}/notes. A function answers it."),
+        help_text=_("RFC 6570 level 1, such as customers://{id}/notes. A function returns the content."),
     )
     mime_type = models.CharField(_("MIME type"), max_length=100, blank=True, validators=[check.mime_type])
-    text = models.TextField(null=True, blank=True, help_text=_("The content, when it is text."))  # noqa: DJ001 - empty is content
-    blob = models.TextField(  # noqa: DJ001 - empty is content
-        null=True, blank=True, validators=[check.blob], help_text=_("The content in Base64, when it is not text.")
+    text = models.TextField(  # noqa: DJ001 - an empty text is content, too
+        _("text"), null=True, blank=True, help_text=_("The content, if it is text.")
+    )
+    blob = models.TextField(  # noqa: DJ001 - NULL says that the content is text
+        _("blob"),
+        null=True,
+        blank=True,
+        validators=[check.blob],
+        help_text=_("The content in Base64, if it is not text."),
     )
     function = models.CharField(
-        max_length=200, blank=True, help_text=_("The registered function that makes the content when it is read.")
+        _("function"),
+        max_length=200,
+        blank=True,
+        help_text=_("The registered function that returns the content when a client reads the resource."),
     )
     completions = JSONTextField(
+        _("completions"),
         default=dict,
         blank=True,
         validators=[check.completions],
-        help_text=_('Values to suggest for the variables of a template: {"id": ["north", "south"]}.'),
+        help_text=_('Suggested values for the variables of a template: {"id": ["north", "south"]}.'),
     )
-    toolsets = models.ManyToManyField(Toolset, blank=True, related_name="resources")
+    toolsets = models.ManyToManyField(Toolset, verbose_name=_("toolsets"), blank=True, related_name="resources")
 
     history = HistoricalRecords(m2m_fields=[toolsets], excluded_fields=["version"])
 
     class Meta:
+        verbose_name = _("resource")
+        verbose_name_plural = _("resources")
         ordering = ["position", "name", "uri"]
         constraints = [
             models.UniqueConstraint(fields=["uri"], condition=~Q(uri=""), name="resource_uri_is_unique"),
@@ -80,33 +92,42 @@ class Resource(Offer):
 
 
 class Prompt(Offer):
-    name = models.CharField(max_length=128, unique=True, validators=[check_name])
+    name = models.CharField(_("name"), max_length=128, unique=True, validators=[check_name])
     description = models.TextField(
-        validators=[check_not_blank], help_text=_("What the prompt is for; people choose by this.")
+        _("description"),
+        validators=[check_not_blank],
+        help_text=_("The purpose of the prompt. People choose a prompt by its description."),
     )
     arguments = JSONTextField(
+        _("arguments"),
         default=list,
         blank=True,
         validators=[check.prompt_arguments],
         help_text=_('A list such as [{"name": "city", "description": "...", "required": true, "enum": ["Bern"]}].'),
     )
     messages = JSONTextField(
+        _("messages"),
         default=list,
         blank=True,
         validators=[check.prompt_messages],
         help_text=_(
-            'A list such as [{"role": "user", "content": {"type": "text", "text": "Weather in {city}?"}}]; '
+            'A list such as [{"role": "user", "content": {"type": "text", "text": "Weather in {city}?"}}]. '
             "{name} stands for the argument of that name."
         ),
     )
     function = models.CharField(
-        max_length=200, blank=True, help_text=_("The registered function that makes the messages instead.")
+        _("function"),
+        max_length=200,
+        blank=True,
+        help_text=_("The registered function that returns the messages. It replaces the list of messages."),
     )
-    toolsets = models.ManyToManyField(Toolset, blank=True, related_name="prompts")
+    toolsets = models.ManyToManyField(Toolset, verbose_name=_("toolsets"), blank=True, related_name="prompts")
 
     history = HistoricalRecords(m2m_fields=[toolsets], excluded_fields=["version"])
 
     class Meta:
+        verbose_name = _("prompt")
+        verbose_name_plural = _("prompts")
         ordering = ["position", "name"]
         constraints = [models.CheckConstraint(condition=~Q(description=""), name="prompt_is_described")]
 

@@ -32,26 +32,52 @@ class Grant(models.Model):
         DENY = "deny", _("deny")
 
     effect = models.CharField(
-        max_length=5, choices=Effect.choices, default=Effect.ALLOW, help_text=_("A deny beats every allow.")
+        _("effect"),
+        max_length=5,
+        choices=Effect.choices,
+        default=Effect.ALLOW,
+        help_text=_("Deny always overrides allow."),
     )
-    tool = models.ForeignKey(Tool, models.CASCADE, null=True, blank=True, related_name="grants")
-    toolset = models.ForeignKey(Toolset, models.CASCADE, null=True, blank=True, related_name="grants")
-    resource = models.ForeignKey(Resource, models.CASCADE, null=True, blank=True, related_name="grants")
-    prompt = models.ForeignKey(Prompt, models.CASCADE, null=True, blank=True, related_name="grants")
+    tool = models.ForeignKey(Tool, models.CASCADE, verbose_name=_("tool"), null=True, blank=True, related_name="grants")
+    toolset = models.ForeignKey(
+        Toolset, models.CASCADE, verbose_name=_("toolset"), null=True, blank=True, related_name="grants"
+    )
+    resource = models.ForeignKey(
+        Resource, models.CASCADE, verbose_name=_("resource"), null=True, blank=True, related_name="grants"
+    )
+    prompt = models.ForeignKey(
+        Prompt, models.CASCADE, verbose_name=_("prompt"), null=True, blank=True, related_name="grants"
+    )
     user = models.ForeignKey(
-        settings.AUTH_USER_MODEL, models.CASCADE, null=True, blank=True, related_name="catalog_grants"
+        settings.AUTH_USER_MODEL,
+        models.CASCADE,
+        verbose_name=_("user"),
+        null=True,
+        blank=True,
+        related_name="catalog_grants",
     )
-    group = models.ForeignKey("auth.Group", models.CASCADE, null=True, blank=True, related_name="catalog_grants")
-    everyone = models.BooleanField(default=False, help_text=_("Every active user, now and later."))
-    starts = models.DateTimeField(null=True, blank=True, help_text=_("From this moment on; empty: at once."))
-    ends = models.DateTimeField(null=True, blank=True, help_text=_("Until this moment; empty: until taken away."))
+    group = models.ForeignKey(
+        "auth.Group", models.CASCADE, verbose_name=_("group"), null=True, blank=True, related_name="catalog_grants"
+    )
+    everyone = models.BooleanField(_("everyone"), default=False, help_text=_("Every active user, now and later."))
+    starts = models.DateTimeField(_("starts"), null=True, blank=True, help_text=_("Start (empty: now)"))
+    ends = models.DateTimeField(_("ends"), null=True, blank=True, help_text=_("End (empty: no expiry)"))
     environments = JSONTextField(
+        _("environments"),
         default=list,
         blank=True,
         validators=[check.environments],
-        help_text=_("Only where TOOLHUB_ENVIRONMENT is one of these, such as production, staging; empty: everywhere."),
+        help_text=_(
+            "Applies only if TOOLHUB_ENVIRONMENT is one of these names, such as production, staging. Empty: "
+            "all environments."
+        ),
     )
-    note = models.CharField(max_length=500, blank=True, help_text=_("Why: the ticket, who asked for it."))
+    note = models.CharField(
+        _("note"),
+        max_length=500,
+        blank=True,
+        help_text=_("Reason for this grant, for example the ticket and the person who asked for it."),
+    )
 
     objects = CatalogueQuerySet.as_manager()
     history = HistoricalRecords()
@@ -59,6 +85,8 @@ class Grant(models.Model):
     TARGETS = ("tool", "toolset", "resource", "prompt")
 
     class Meta:
+        verbose_name = _("grant")
+        verbose_name_plural = _("grants")
         ordering = ["id"]
         constraints = [
             models.CheckConstraint(
@@ -76,7 +104,7 @@ class Grant(models.Model):
             models.CheckConstraint(
                 condition=Q(starts__isnull=True) | Q(ends__isnull=True) | Q(ends__gt=models.F("starts")),
                 name="grant_ends_after_it_starts",
-                violation_error_message=_("The end must lie after the start."),
+                violation_error_message=_("The end must be after the start."),
             ),
         ]
 
@@ -117,34 +145,52 @@ class Limit(models.Model):
         EACH_MEMBER = "each_member", _("each member of a group")
         TOGETHER = "everyone_together", _("everyone together")
 
-    tool = models.ForeignKey(Tool, models.CASCADE, null=True, blank=True, related_name="limits")
+    tool = models.ForeignKey(Tool, models.CASCADE, verbose_name=_("tool"), null=True, blank=True, related_name="limits")
     toolset = models.ForeignKey(
         Toolset,
         models.CASCADE,
+        verbose_name=_("toolset"),
         null=True,
         blank=True,
         related_name="limits",
-        help_text=_("All tools of the set draw on one allowance."),
+        help_text=_("All tools in the toolset share this rate limit."),
     )
-    all_tools = models.BooleanField(default=False, help_text=_("All tools draw on one allowance."))
+    all_tools = models.BooleanField(_("all tools"), default=False, help_text=_("All tools share this rate limit."))
     scope = models.CharField(
-        max_length=20, choices=Scope.choices, default=Scope.EACH_USER, help_text=_("Whose calls are counted together.")
+        _("scope"),
+        max_length=20,
+        choices=Scope.choices,
+        default=Scope.EACH_USER,
+        help_text=_("Users whose calls count toward the same rate limit."),
     )
     user = models.ForeignKey(
-        settings.AUTH_USER_MODEL, models.CASCADE, null=True, blank=True, related_name="catalog_limits"
+        settings.AUTH_USER_MODEL,
+        models.CASCADE,
+        verbose_name=_("user"),
+        null=True,
+        blank=True,
+        related_name="catalog_limits",
     )
-    group = models.ForeignKey("auth.Group", models.CASCADE, null=True, blank=True, related_name="catalog_limits")
+    group = models.ForeignKey(
+        "auth.Group", models.CASCADE, verbose_name=_("group"), null=True, blank=True, related_name="catalog_limits"
+    )
     rate = models.CharField(
+        _("rate"),
         max_length=20,
         validators=[check.rate],
-        help_text=_("Calls per period: 30/m is 30 a minute; s, m, h, d, or a number of periods as in 100/2h."),
+        help_text=_(
+            "Calls per period: 30/m means 30 calls a minute. Units are s, m, h and d. 100/2h means 100 "
+            "calls in 2 hours."
+        ),
     )
-    note = models.CharField(max_length=500, blank=True)
+    note = models.CharField(_("note"), max_length=500, blank=True)
 
     objects = CatalogueQuerySet.as_manager()
     history = HistoricalRecords()
 
     class Meta:
+        verbose_name = _("rate limit")
+        verbose_name_plural = _("rate limits")
         ordering = ["id"]
         constraints = [
             models.CheckConstraint(
@@ -159,7 +205,10 @@ class Limit(models.Model):
                 | Q(scope="each_member", user__isnull=True, group__isnull=False)
                 | Q(scope__in=["each_user", "everyone_together"], user__isnull=True, group__isnull=True),
                 name="limit_scope_fits",
-                violation_error_message=_("A limit for one user names the user, one for members their group."),
+                violation_error_message=_(
+                    "Choose a user for “one user”, and a group for “each member of a group”. Otherwise leave both "
+                    "empty."
+                ),
             ),
         ]
 
@@ -182,15 +231,17 @@ class Limit(models.Model):
         super().clean()
         check.limit(self)
         if not self.rate:
-            raise ValidationError({"rate": _("Give a rate such as 30/m.")})
+            raise ValidationError({"rate": _("Enter a rate, for example 30/m.")})
 
 
 class CatalogueRevision(models.Model):
     """One row whose number the database raises in the transaction of every change (see catalog.policy.revision)."""
 
-    number = models.BigIntegerField(default=0)
+    number = models.BigIntegerField(_("number"), default=0)
 
     class Meta:
+        verbose_name = _("catalogue revision")
+        verbose_name_plural = _("catalogue revisions")
         constraints = [models.CheckConstraint(condition=Q(id=1), name="one_catalogue_revision")]
 
     def __str__(self) -> str:

@@ -16,29 +16,33 @@ class Task(models.Model):
 
     class Status(models.TextChoices):
         WORKING = "working", _("working")
-        INPUT_REQUIRED = "input_required", _("input required")
+        INPUT_REQUIRED = "input_required", _("Input required")
         COMPLETED = "completed", _("completed")
         FAILED = "failed", _("failed")
-        CANCELLED = "cancelled", _("cancelled")
+        CANCELLED = "cancelled", _("Cancelled")
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="catalog_tasks")
-    credential = models.CharField(max_length=100)
-    tool = models.CharField(max_length=128)
-    status = models.CharField(max_length=20, choices=Status.choices, default=Status.WORKING)
-    status_message = models.TextField(blank=True)
-    result = JSONTextField(null=True, blank=True)
-    error = JSONTextField(null=True, blank=True)
-    input_requests = JSONTextField(default=dict, blank=True)
-    input_responses = JSONTextField(default=dict, blank=True)
-    cancel_requested = models.BooleanField(default=False)
-    worker = models.CharField(max_length=100, blank=True)
-    created_at = models.DateTimeField(auto_now_add=True)
-    updated_at = models.DateTimeField(auto_now=True)
-    ttl_ms = models.BigIntegerField(_("kept for (ms)"), null=True, blank=True)
-    expires_at = models.DateTimeField(null=True, blank=True, db_index=True)
+    id = models.UUIDField(_("id"), primary_key=True, default=uuid.uuid4, editable=False)
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, verbose_name=_("user"), related_name="catalog_tasks"
+    )
+    credential = models.CharField(_("credential"), max_length=100)
+    tool = models.CharField(_("tool"), max_length=128)
+    status = models.CharField(_("status"), max_length=20, choices=Status.choices, default=Status.WORKING)
+    status_message = models.TextField(_("status message"), blank=True)
+    result = JSONTextField(_("result"), null=True, blank=True)
+    error = JSONTextField(_("error"), null=True, blank=True)
+    input_requests = JSONTextField(_("input requests"), default=dict, blank=True)
+    input_responses = JSONTextField(_("input responses"), default=dict, blank=True)
+    cancel_requested = models.BooleanField(_("cancel requested"), default=False)
+    worker = models.CharField(_("worker"), max_length=100, blank=True)
+    created_at = models.DateTimeField(_("created at"), auto_now_add=True)
+    updated_at = models.DateTimeField(_("updated at"), auto_now=True)
+    ttl_ms = models.BigIntegerField(_("retention (ms)"), null=True, blank=True)
+    expires_at = models.DateTimeField(_("expires at"), null=True, blank=True, db_index=True)
 
     class Meta:
+        verbose_name = _("task")
+        verbose_name_plural = _("tasks")
         ordering = ["-created_at"]
         indexes = [
             models.Index(fields=["status", "worker"], name="task_by_worker"),
@@ -52,18 +56,22 @@ class Task(models.Model):
 class StoredResult(models.Model):
     """A result that an answer links to, readable by the same user until it expires."""
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="catalog_results")
-    call_id = models.UUIDField(null=True, blank=True)
-    name = models.CharField(max_length=200, blank=True)
+    id = models.UUIDField(_("id"), primary_key=True, default=uuid.uuid4, editable=False)
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, verbose_name=_("user"), related_name="catalog_results"
+    )
+    call_id = models.UUIDField(_("call id"), null=True, blank=True)
+    name = models.CharField(_("name"), max_length=200, blank=True)
     mime_type = models.CharField(_("MIME type"), max_length=100, blank=True)
-    is_text = models.BooleanField(default=True)
-    body = models.BinaryField()
-    size = models.BigIntegerField(default=0)
-    created_at = models.DateTimeField(auto_now_add=True)
-    expires_at = models.DateTimeField(db_index=True)
+    is_text = models.BooleanField(_("is text"), default=True)
+    body = models.BinaryField(_("body"))
+    size = models.BigIntegerField(_("size"), default=0)
+    created_at = models.DateTimeField(_("created at"), auto_now_add=True)
+    expires_at = models.DateTimeField(_("expires at"), db_index=True)
 
     class Meta:
+        verbose_name = _("stored result")
+        verbose_name_plural = _("stored results")
         ordering = ["-created_at"]
 
     def __str__(self) -> str:

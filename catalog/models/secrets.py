@@ -18,32 +18,37 @@ NAME = re.compile(r"[a-z0-9_]{1,64}")
 def check_secret_name(value: str) -> None:
     if not NAME.fullmatch(value):
         raise ValidationError(
-            _("The name of a secret is 1 to 64 lower-case letters, digits and underscores."), code="invalid_name"
+            _("The name of a secret has 1 to 64 lower-case letters, digits and underscores."), code="invalid_name"
         )
 
 
 class Secret(models.Model):
     class Kind(models.TextChoices):
-        SHARED = "shared", _("shared: one value, entered here, for every caller")
+        SHARED = "shared", _("shared: one value for all users, entered here")
         PERSONAL = "personal", _("personal: each user enters their own")
 
     name = models.CharField(
+        _("name"),
         max_length=64,
         unique=True,
         validators=[check_secret_name],
-        help_text=_('Settings of tools refer to it as {"secret": "name"}.'),
+        help_text=_('Tool settings refer to it as {"secret": "name"}.'),
     )
-    kind = models.CharField(max_length=10, choices=Kind.choices, default=Kind.SHARED)
+    kind = models.CharField(_("kind"), max_length=10, choices=Kind.choices, default=Kind.SHARED)
     description = models.TextField(
-        blank=True, help_text=_("What it is and where to get one; users read this when they enter their own.")
+        _("description"),
+        blank=True,
+        help_text=_("Say what the secret is and where to get one. Users see this when they enter their own."),
     )
-    value = models.TextField(blank=True, default="", editable=False)
+    value = models.TextField(_("value"), blank=True, default="", editable=False)
     """Encrypted; "" where none was entered."""
-    changed_at = models.DateTimeField(auto_now=True)
+    changed_at = models.DateTimeField(_("changed at"), auto_now=True)
 
     objects = CatalogueQuerySet.as_manager()
 
     class Meta:
+        verbose_name = _("secret")
+        verbose_name_plural = _("secrets")
         ordering = ["name"]
 
     def __str__(self) -> str:
@@ -60,20 +65,24 @@ class Secret(models.Model):
     def clean(self) -> None:
         super().clean()
         if self.kind == self.Kind.PERSONAL and self.value:
-            raise ValidationError({"kind": _("A personal secret has no value of its own: each user enters theirs.")})
+            raise ValidationError({"kind": _("A personal secret has no value here. Each user enters their own.")})
 
 
 class PersonalSecret(models.Model):
     """What one user entered for a personal secret."""
 
-    secret = models.ForeignKey(Secret, models.CASCADE, related_name="entered")
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="catalog_secrets")
-    value = models.TextField(editable=False)
-    changed_at = models.DateTimeField(auto_now=True)
+    secret = models.ForeignKey(Secret, models.CASCADE, verbose_name=_("secret"), related_name="entered")
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, verbose_name=_("user"), related_name="catalog_secrets"
+    )
+    value = models.TextField(_("value"), editable=False)
+    changed_at = models.DateTimeField(_("changed at"), auto_now=True)
 
     objects = CatalogueQuerySet.as_manager()
 
     class Meta:
+        verbose_name = _("personal secret")
+        verbose_name_plural = _("personal secrets")
         ordering = ["secret", "user"]
         constraints = [models.UniqueConstraint(fields=["secret", "user"], name="one_value_for_each_user")]
 

@@ -24,13 +24,15 @@ def empty_schema() -> dict[str, Any]:
 class Toolset(models.Model):
     """A named set of tools, resources and prompts, to grant and to limit together."""
 
-    name = models.CharField(max_length=100, unique=True)
-    description = models.TextField(blank=True)
+    name = models.CharField(_("name"), max_length=100, unique=True)
+    description = models.TextField(_("description"), blank=True)
 
     objects = CatalogueQuerySet.as_manager()
     history = HistoricalRecords()
 
     class Meta:
+        verbose_name = _("toolset")
+        verbose_name_plural = _("toolsets")
         ordering = ["name"]
 
     def __str__(self) -> str:
@@ -39,8 +41,8 @@ class Toolset(models.Model):
 
 class Tool(Offer):
     class Recording(models.TextChoices):
-        WHOLE = "whole", _("whole: arguments and results as they are")
-        REDACTED = "redacted", _("redacted: without what looks secret")
+        WHOLE = "whole", _("whole: arguments and results unchanged")
+        REDACTED = "redacted", _("redacted: likely secrets are masked")
         DIGESTS = "digests", _("digests: only their SHA-256")
 
     class TaskSupport(models.TextChoices):
@@ -49,87 +51,107 @@ class Tool(Offer):
         REQUIRED = "required", _("required")
 
     name = models.CharField(
+        _("name"),
         max_length=128,
         unique=True,
         validators=[check_name],
-        help_text=_("What the client calls: letters, digits, underscore, hyphen and dot."),
+        help_text=_("The name that clients call. Use letters, digits, underscore, hyphen and dot."),
     )
     description = models.TextField(
+        _("description"),
         validators=[check_not_blank],
-        help_text=_("The model reads this: action and resource, when to use it, side effects."),
+        help_text=_("The model reads this. Say what the tool does, when to use it, and its side effects."),
     )
     input_schema = JSONTextField(
+        _("input schema"),
         default=empty_schema,
         validators=[validator.check],
-        help_text=_('JSON Schema (2020-12, or draft-07 when "$schema" says so) of the arguments.'),
+        help_text=_('JSON Schema of the arguments: 2020-12, or draft-07 if "$schema" names it.'),
     )
     output_schema = JSONTextField(
+        _("output schema"),
         null=True,
         blank=True,
         validators=[validator.check],
         help_text=_("JSON Schema of the structured result, if the tool has one."),
     )
-    annotation_title = models.CharField(max_length=200, blank=True)
-    read_only = models.BooleanField(null=True, blank=True, help_text=_("Changes nothing (readOnlyHint)."))
-    destructive = models.BooleanField(null=True, blank=True, help_text=_("May destroy something (destructiveHint)."))
-    idempotent = models.BooleanField(null=True, blank=True, help_text=_("Twice is the same as once (idempotentHint)."))
-    open_world = models.BooleanField(null=True, blank=True, help_text=_("Reaches the outside world (openWorldHint)."))
+    annotation_title = models.CharField(_("annotation title"), max_length=200, blank=True)
+    read_only = models.BooleanField(
+        _("read only"), null=True, blank=True, help_text=_("Changes nothing (readOnlyHint).")
+    )
+    destructive = models.BooleanField(
+        _("destructive"), null=True, blank=True, help_text=_("May delete or overwrite data (destructiveHint).")
+    )
+    idempotent = models.BooleanField(
+        _("idempotent"),
+        null=True,
+        blank=True,
+        help_text=_("Calling it twice has the same effect as calling it once (idempotentHint)."),
+    )
+    open_world = models.BooleanField(
+        _("open world"), null=True, blank=True, help_text=_("Interacts with external systems (openWorldHint).")
+    )
     icons = JSONTextField(
+        _("icons"),
         default=list,
         blank=True,
         validators=[check.icons],
         help_text=_('A list such as [{"src": "https://...", "mimeType": "image/png", "sizes": ["48x48"]}].'),
     )
-    toolsets = models.ManyToManyField(Toolset, blank=True, related_name="tools")
+    toolsets = models.ManyToManyField(Toolset, verbose_name=_("toolsets"), blank=True, related_name="tools")
     runner = models.CharField(
-        max_length=40, default="python_function", help_text=_("The kind of thing that does the work.")
+        _("tool type"), max_length=40, default="python_function", help_text=_("How the tool is executed.")
     )
-    settings = JSONTextField(default=dict, blank=True, help_text=_("What the runner needs to know."))
+    settings = JSONTextField(_("settings"), default=dict, blank=True, help_text=_("Settings of the chosen tool type."))
     fill_defaults = models.BooleanField(
-        default=True, help_text=_("Arguments that are not given get the default that the schema names.")
+        _("fill defaults"), default=True, help_text=_("Missing arguments get the default value from the schema.")
     )
     timeout = models.FloatField(
+        _("timeout"),
         default=30.0,
         validators=[MinValueValidator(0.1), MaxValueValidator(86_400)],
-        help_text=_("Seconds a call may take."),
+        help_text=_("Time limit for a call, in seconds."),
     )
     max_argument_bytes = models.PositiveIntegerField(
-        default=262_144, validators=[MinValueValidator(2), MaxValueValidator(67_108_864)]
+        _("max argument bytes"), default=262_144, validators=[MinValueValidator(2), MaxValueValidator(67_108_864)]
     )
     max_result_bytes = models.PositiveIntegerField(
-        default=1_048_576, validators=[MinValueValidator(64), MaxValueValidator(67_108_864)]
+        _("max result bytes"), default=1_048_576, validators=[MinValueValidator(64), MaxValueValidator(67_108_864)]
     )
     record_bodies = models.CharField(
+        _("logged content"),
         max_length=10,
         choices=Recording.choices,
         default=Recording.REDACTED,
-        help_text=_("What the record keeps of arguments and results."),
+        help_text=_("How the audit log stores arguments and results."),
     )
     task_support = models.CharField(
+        _("task support"),
         max_length=10,
         choices=TaskSupport.choices,
         default=TaskSupport.FORBIDDEN,
-        help_text=_("May, or must, a call run as a task that outlives the connection?"),
+        help_text=_("Whether a call can or must run as a task. A task continues after the client disconnects."),
     )
     requires_capabilities = JSONTextField(
+        _("requires capabilities"),
         default=list,
         blank=True,
         validators=[check.capabilities],
-        help_text=_('What the client must be able to do, such as ["sampling"] or ["elicitation"].'),
+        help_text=_('Client capabilities that the tool requires, such as ["sampling"] or ["elicitation"].'),
     )
 
     # Where it comes from, and what of it was approved: written by catalog.quarantine only, never by a form.
-    origin = models.CharField(max_length=64, blank=True, default="", editable=False, db_index=True)
+    origin = models.CharField(_("origin"), max_length=64, blank=True, default="", editable=False, db_index=True)
     """Such as upstream:3 or openapi:7; empty for what was made here."""
-    pinned = models.CharField(max_length=64, blank=True, default="", editable=False)
+    pinned = models.CharField(_("pinned"), max_length=64, blank=True, default="", editable=False)
     """The hash of the source's definition as approved."""
-    approved = models.TextField(blank=True, default="", editable=False)
+    approved = models.TextField(_("approved"), blank=True, default="", editable=False)
     """That definition as JSON."""
-    proposed = models.TextField(blank=True, default="", editable=False)
+    proposed = models.TextField(_("proposed"), blank=True, default="", editable=False)
     """JSON of the changed definition that waits for review; "null": its source has it no more."""
-    rejected = models.CharField(max_length=64, blank=True, default="", editable=False)
+    rejected = models.CharField(_("rejected"), max_length=64, blank=True, default="", editable=False)
     """The hash of a proposal that was refused: it is not put forward again."""
-    quarantined_since = models.DateTimeField(null=True, blank=True, editable=False)
+    quarantined_since = models.DateTimeField(_("quarantined since"), null=True, blank=True, editable=False)
 
     history = HistoricalRecords(
         m2m_fields=[toolsets],
@@ -138,6 +160,8 @@ class Tool(Offer):
     )
 
     class Meta:
+        verbose_name = _("tool")
+        verbose_name_plural = _("tools")
         ordering = ["position", "name"]
         permissions = [
             ("review_tool", "Can review changed definitions of tools"),
@@ -161,9 +185,9 @@ class Tool(Offer):
         if not check.may_use(self.runner):
             raise ValidationError({"runner": check.NOT_ALLOWED})
         if self.enabled and (reason := check.not_ready(self.runner, self.settings)):
-            raise ValidationError({"settings": _("%s Until then it can only be saved switched off.") % reason})
+            raise ValidationError({"settings": _("%s Until you fix this, you can only save it switched off.") % reason})
         if self.read_only and self.destructive:
-            raise ValidationError({"destructive": _("A tool that changes nothing cannot destroy anything.")})
+            raise ValidationError({"destructive": _("A read-only tool cannot be destructive. Change one of the two.")})
 
     def save(self, *args: Any, **options: Any) -> None:
         """PermissionDenied where the person at hand may not save a tool with this runner."""

@@ -24,14 +24,18 @@ PREFIX = re.compile(r"[A-Za-z0-9_.-]{0,40}")
 def check_upstream_name(value: str) -> None:
     if not NAME.fullmatch(value):
         raise ValidationError(
-            _("A name is up to 40 lower-case letters, digits, underscores and hyphens."), code="invalid_name"
+            _(
+                "A name has up to 40 lower-case letters, digits, underscores and hyphens. It starts with a "
+                "letter or digit."
+            ),
+            code="invalid_name",
         )
 
 
 def check_prefix(value: str) -> None:
     if not PREFIX.fullmatch(value):
         raise ValidationError(
-            _("A prefix is up to 40 letters, digits, underscores, hyphens and dots."), code="invalid_prefix"
+            _("A prefix has up to 40 letters, digits, underscores, hyphens and dots."), code="invalid_prefix"
         )
 
 
@@ -48,17 +52,23 @@ class Upstream(models.Model):
         DOT = ".", "."
 
     name = models.CharField(
+        _("name"),
         max_length=40,
         unique=True,
         validators=[check_upstream_name],
-        help_text=_("Settings of tools refer to it by this name."),
+        help_text=_("Tool settings refer to it by this name."),
     )
-    transport = models.CharField(max_length=20, choices=Transport.choices, default=Transport.STREAMABLE_HTTP)
-    url = models.CharField(_("URL"), max_length=2000, blank=True, help_text=_("Such as https://mcp.example.com/mcp."))
+    transport = models.CharField(
+        _("transport"), max_length=20, choices=Transport.choices, default=Transport.STREAMABLE_HTTP
+    )
+    url = models.CharField(
+        _("URL"), max_length=2000, blank=True, help_text=_("For example https://mcp.example.com/mcp.")
+    )
     command = models.CharField(
+        _("command"),
         max_length=500,
         blank=True,
-        help_text=_("For stdio: a program that TOOLHUB_COMMANDS lists. It runs as the hub's own user."),
+        help_text=_("For stdio: a program listed in TOOLHUB_COMMANDS. It runs as the server's own system user."),
     )
     args = JSONTextField(
         "arguments", default=list, blank=True, help_text=_('For stdio: a list such as ["server.js", "stdio"].')
@@ -68,53 +78,69 @@ class Upstream(models.Model):
         default=dict,
         blank=True,
         help_text=_(
-            'For stdio: {"API_TOKEN": {"secret": "name"}}. Nothing else of the hub\'s own environment is there.'
+            'For stdio: {"API_TOKEN": {"secret": "name"}}. The program gets no other variables from the '
+            "server's environment."
         ),
     )
     headers = JSONTextField(
+        _("headers"),
         default=dict,
         blank=True,
         help_text=_(
-            'Sent with every request: {"Authorization": {"secret": "name", "prefix": "Bearer "}}. '
-            "A caller's own token is never sent."
+            'Headers sent with every request: {"Authorization": {"secret": "name", "prefix": "Bearer "}}. '
+            "The caller's own token is never sent."
         ),
     )
     prefix = models.CharField(
-        max_length=40, blank=True, validators=[check_prefix], help_text=_("In front of the names of its tools.")
+        _("prefix"),
+        max_length=40,
+        blank=True,
+        validators=[check_prefix],
+        help_text=_("Added before the names of its tools."),
     )
-    separator = models.CharField(max_length=2, choices=Separator.choices, default=Separator.UNDERSCORE)
+    separator = models.CharField(_("separator"), max_length=2, choices=Separator.choices, default=Separator.UNDERSCORE)
     allowed_networks = JSONTextField(
+        _("allowed networks"),
         default=list,
         blank=True,
-        help_text=_('Private networks that this upstream may be in, as CIDR or CIDR:port: ["10.1.2.0/24:8080"].'),
+        help_text=_(
+            'Private networks that this upstream server may be in, as CIDR or CIDR:port. Example: ["10.1.2.0/24:8080"].'
+        ),
     )
     timeout = models.FloatField(
+        _("timeout"),
         default=30.0,
         validators=[MinValueValidator(1), MaxValueValidator(600)],
-        help_text=_("Seconds to connect in, and for a list of tools."),
+        help_text=_("Time limit for connecting and for listing tools, in seconds."),
     )
     refresh_seconds = models.PositiveIntegerField(
+        _("refresh seconds"),
         default=300,
         validators=[MinValueValidator(5), MaxValueValidator(604_800)],
-        help_text=_("How often its definitions are compared with the approved ones."),
+        help_text=_("Interval for comparing its definitions with the approved ones, in seconds."),
     )
     secrets_of = models.ForeignKey(
         settings.AUTH_USER_MODEL,
         models.SET_NULL,
+        verbose_name=_("user for personal secrets"),
         null=True,
         blank=True,
         related_name="+",
-        help_text=_("Whose personal secrets the scheduled comparison uses, where it needs some."),
+        help_text=_("The scheduled comparison uses this user's personal secrets if it needs any."),
     )
-    enabled = models.BooleanField(default=True, help_text=_("Off: nobody sees its tools, and nothing connects to it."))
+    enabled = models.BooleanField(
+        _("enabled"),
+        default=True,
+        help_text=_("When off, its tools are hidden from everyone and nothing connects to it."),
+    )
 
-    last_seen = models.DateTimeField(null=True, blank=True, editable=False)
-    last_error = models.CharField(max_length=1000, blank=True, default="", editable=False)
-    revision = models.CharField(_("protocol revision"), max_length=20, blank=True, default="", editable=False)
-    server = models.CharField(max_length=200, blank=True, default="", editable=False)
-    new_tools = JSONTextField(default=list, blank=True, editable=False)
+    last_seen = models.DateTimeField(_("last seen"), null=True, blank=True, editable=False)
+    last_error = models.CharField(_("last error"), max_length=1000, blank=True, default="", editable=False)
+    revision = models.CharField(_("protocol version"), max_length=20, blank=True, default="", editable=False)
+    server = models.CharField(_("server"), max_length=200, blank=True, default="", editable=False)
+    new_tools = JSONTextField(_("new tools"), default=list, blank=True, editable=False)
     """Names that were listed last and are not imported."""
-    next_refresh = models.DateTimeField(null=True, blank=True, editable=False, db_index=True)
+    next_refresh = models.DateTimeField(_("next refresh"), null=True, blank=True, editable=False, db_index=True)
     """Also the lease: whoever moves it on does the work."""
 
     objects = CatalogueQuerySet.as_manager()
@@ -123,6 +149,8 @@ class Upstream(models.Model):
     REACHED_BY = ("transport", "url", "command", "args", "env", "headers", "allowed_networks", "timeout")
 
     class Meta:
+        verbose_name = _("upstream server")
+        verbose_name_plural = _("upstream servers")
         ordering = ["name"]
 
     def __str__(self) -> str:
@@ -158,4 +186,6 @@ class Upstream(models.Model):
             if not check.may_use("command"):
                 raise ValidationError({"transport": check.NOT_ALLOWED})
             if self.enabled and (problem := allowed.problem(self.command)):
-                raise ValidationError({"command": _("%s Until then it can only be saved switched off.") % problem})
+                raise ValidationError(
+                    {"command": _("%s Until you fix this, you can only save it switched off.") % problem}
+                )

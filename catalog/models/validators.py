@@ -28,7 +28,7 @@ MIME = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*/[A-Za-z0-9][A-Za-z0-9!#$&^_
 SIZES = re.compile(r"any|[1-9][0-9]{0,4}x[1-9][0-9]{0,4}")
 GUARDED = {"command": "catalog.use_command_runner"}
 """Runners that need a permission of their own."""
-NOT_ALLOWED = _('Tools that run programs need the permission "Can save tools that run programs of the hub\'s machine".')
+NOT_ALLOWED = _('You need the permission "Can save tools that run programs on the server". Ask your administrator.')
 MAX_BLOB = 16 * 1024 * 1024
 CONTENT_TYPES = frozenset({"text", "image", "audio", "resource", "resource_link"})
 
@@ -39,7 +39,7 @@ def _refuse(sentence: Any, **said: object) -> None:
 
 def icons(value: Any) -> None:
     if not isinstance(value, list):
-        _refuse(_("Icons are a list."))
+        _refuse(_("Icons must be a list."))
     for number, icon in enumerate(value, 1):
         if not isinstance(icon, dict) or not isinstance(icon.get("src"), str):
             _refuse(_('Icon %(number)d needs a "src".'), number=number)
@@ -47,32 +47,32 @@ def icons(value: Any) -> None:
             _refuse(_('Icon %(number)d: "src" must start with https:// or data:.'), number=number)
         unknown = set(icon) - {"src", "mimeType", "sizes", "theme"}
         if unknown:
-            stray = _('Icon %(number)d: "%(member)s" is not a member of an icon.')
+            stray = _('Icon %(number)d: "%(member)s" is not a known key. Remove it.')
             _refuse(stray, number=number, member=sorted(unknown)[0])
         if not isinstance(icon.get("mimeType", ""), str):
             _refuse(_('Icon %(number)d: "mimeType" must be text.'), number=number)
         sizes = icon.get("sizes", [])
         if not isinstance(sizes, list) or not all(isinstance(size, str) and SIZES.fullmatch(size) for size in sizes):
-            _refuse(_('Icon %(number)d: "sizes" is a list such as ["48x48"] or ["any"].'), number=number)
+            _refuse(_('Icon %(number)d: "sizes" must be a list such as ["48x48"] or ["any"].'), number=number)
         if icon.get("theme", "light") not in {"light", "dark"}:
-            _refuse(_('Icon %(number)d: "theme" is light or dark.'), number=number)
+            _refuse(_('Icon %(number)d: "theme" must be light or dark.'), number=number)
 
 
 def capabilities(value: Any) -> None:
     if not isinstance(value, list) or not all(isinstance(item, str) and CAPABILITY.fullmatch(item) for item in value):
-        _refuse(_('This is a list of names of client capabilities, such as ["sampling"].'))
+        _refuse(_('Enter a list of client capabilities, such as ["sampling"].'))
 
 
 def runner_settings(kind: str, data: Any) -> dict[str, str]:
     """What is wrong, by field; empty when the runner accepts its settings."""
     if not isinstance(data, dict):
-        return {"settings": str(_("Settings are a JSON object."))}
+        return {"settings": str(_("Settings must be a JSON object."))}
     # On first use: the runners are a room of their own and load what they run.
     registry = importlib.import_module("catalog.runners.registry")
     try:
         registry.parse_settings(kind, data)
     except KeyError:
-        return {"runner": str(_('There is no runner "%(name)s".')) % {"name": kind}}
+        return {"runner": str(_('There is no tool type "%(name)s".')) % {"name": kind}}
     except ValueError as error:
         return {"settings": str(error)}
     return {}
@@ -98,11 +98,11 @@ def runner_kinds() -> list[str]:
 def uri(value: str) -> None:
     parts = urlsplit(value)
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", parts.scheme) or not (parts.netloc or parts.path):
-        _refuse(_("An address has a scheme, as in docs://handbook."))
+        _refuse(_("The address needs a scheme, as in docs://handbook."))
     if re.search(r"[\s{}<>\x00-\x1f\x7f\"\\^`|]", value):
-        _refuse(_("An address holds no blanks, braces or quotes; percent-encode them."))
+        _refuse(_("An address cannot contain spaces, braces or quotes. Percent-encode them."))
     if parts.scheme == "toolhub":
-        _refuse(_("toolhub:// addresses are made by the hub itself."))
+        _refuse(_("toolhub:// addresses are reserved. Use another scheme."))
 
 
 def variables(template: str) -> list[str]:
@@ -113,38 +113,38 @@ def variables(template: str) -> list[str]:
 def uri_template(value: str) -> None:
     names = variables(value)
     if not names:
-        _refuse(_("A template holds at least one {variable}; without one, use the address."))
+        _refuse(_("A template needs at least one {variable}. Without a variable, use the address field."))
     for name in names:
         if not VARIABLE.fullmatch(name):
-            odd = _('"%(given)s" is no variable: only plain {name} (RFC 6570 level 1) is supported.')
+            odd = _('"%(given)s" is not a supported variable. Use plain {name} (RFC 6570 level 1).')
             _refuse(odd, given=f"{{{name[:50]}}}")
     if len(set(names)) != len(names):
-        _refuse(_("Each variable may stand in a template once."))
+        _refuse(_("Each variable can occur only once in a template."))
     bare = re.sub(r"\{[^{}]*\}", "x", value)
     if "{" in bare or "}" in bare:
-        _refuse(_("A brace is open."))
+        _refuse(_("The braces do not match. Close every brace that you open."))
     uri(bare)
 
 
 def mime_type(value: str) -> None:
     if not MIME.fullmatch(value):
-        _refuse(_("A MIME type looks like text/plain."))
+        _refuse(_("Enter a MIME type such as text/plain."))
 
 
 def blob(value: str) -> None:
     try:
         data = base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
-        raise ValidationError(_("This is not Base64."), code="invalid") from None
+        raise ValidationError(_("This is not valid Base64."), code="invalid") from None
     if len(data) > MAX_BLOB:
-        _refuse(_("A stored resource holds at most 16 MB."))
+        _refuse(_("The content is larger than 16 MB. Use smaller content."))
 
 
 def completions(value: Any) -> None:
     if not isinstance(value, dict) or not all(
         isinstance(found, list) and all(isinstance(item, str) for item in found) for found in value.values()
     ):
-        _refuse(_('This is an object of lists of text, such as {"id": ["north", "south"]}.'))
+        _refuse(_('Enter an object of lists of text, such as {"id": ["north", "south"]}.'))
 
 
 def resource(row: Resource) -> None:
@@ -155,7 +155,7 @@ def resource(row: Resource) -> None:
         ["function"] if row.function else []
     )
     if row.uri_template and given != ["function"]:
-        raise ValidationError({"function": _("A template needs a function, and neither text nor blob.")})
+        raise ValidationError({"function": _("A template needs a function. Leave text and blob empty.")})
     if len(given) != 1:
         raise ValidationError({"text": _("Give exactly one of text, blob and function.")})
     names = variables(row.uri_template)
@@ -166,17 +166,17 @@ def resource(row: Resource) -> None:
 
 def prompt_arguments(value: Any) -> None:
     if not isinstance(value, list):
-        _refuse(_("Arguments are a list."))
+        _refuse(_("Arguments must be a list."))
     seen: set[str] = set()
     for number, argument in enumerate(value, 1):
         if not isinstance(argument, dict) or not isinstance(argument.get("name"), str):
             _refuse(_('Argument %(number)d needs a "name".'), number=number)
         name = argument["name"]
         if not ARGUMENT.fullmatch(name):
-            odd = _('Argument %(number)d: "%(given)s" is no name: letters, digits, underscore and hyphen.')
+            odd = _('Argument %(number)d: "%(given)s" is not a valid name. Use letters, digits, underscore and hyphen.')
             _refuse(odd, number=number, given=name[:50])
         if name in seen:
-            _refuse(_('Argument "%(name)s" is there twice.'), name=name)
+            _refuse(_('Argument "%(name)s" is listed twice.'), name=name)
         seen.add(name)
         for member, kind, sentence in (
             ("title", str, _('Argument "%(name)s": "%(member)s" must be text.')),
@@ -187,22 +187,22 @@ def prompt_arguments(value: Any) -> None:
                 _refuse(sentence, name=name, member=member)
         choices = argument.get("enum", [])
         if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices):
-            _refuse(_('Argument "%(name)s": "enum" is a list of text.'), name=name)
+            _refuse(_('Argument "%(name)s": "enum" must be a list of text.'), name=name)
         unknown = set(argument) - {"name", "title", "description", "required", "enum"}
         if unknown:
-            stray = _('Argument "%(name)s": "%(member)s" is not a member of an argument.')
+            stray = _('Argument "%(name)s": "%(member)s" is not a known key. Remove it.')
             _refuse(stray, name=name, member=sorted(unknown)[0])
 
 
 def prompt_messages(value: Any) -> None:
     if not isinstance(value, list):
-        _refuse(_("Messages are a list."))
+        _refuse(_("Messages must be a list."))
     for number, message in enumerate(value, 1):
         if not isinstance(message, dict) or message.get("role") not in {"user", "assistant"}:
-            _refuse(_('Message %(number)d: "role" is user or assistant.'), number=number)
+            _refuse(_('Message %(number)d: "role" must be user or assistant.'), number=number)
         content = message.get("content")
         if not isinstance(content, dict) or content.get("type") not in CONTENT_TYPES:
-            typed = _('Message %(number)d: "content" is an object whose "type" is one of %(types)s.')
+            typed = _('Message %(number)d: "content" must be an object whose "type" is one of %(types)s.')
             _refuse(typed, number=number, types=", ".join(sorted(CONTENT_TYPES)))
         elif content["type"] == "text" and not isinstance(content.get("text"), str):
             _refuse(_('Message %(number)d: content of type text needs a "text".'), number=number)
@@ -236,17 +236,17 @@ def rate(value: str) -> None:
     found = RATE.fullmatch(value)
     if not found:
         raise ValidationError(
-            _("A rate looks like 30/m: a number of calls per s, m, h or d (or per 2h)."), code="invalid"
+            _("Enter a rate such as 30/m: a number of calls per s, m, h or d (or per 2h)."), code="invalid"
         )
     seconds = int(found[2] or 1) * PERIODS[found[3]]
     if not 0 < seconds <= LONGEST:
-        raise ValidationError(_("The period of a rate lies between one second and a year."), code="invalid")
+        raise ValidationError(_("The period of a rate must be between one second and one year."), code="invalid")
 
 
 def environments(value: Any) -> None:
     if not isinstance(value, list) or not all(isinstance(name, str) and ENVIRONMENT.fullmatch(name) for name in value):
         raise ValidationError(
-            _("These are names such as production, staging: letters, digits, underscore, hyphen and dot."),
+            _("Enter names such as production, staging. Use letters, digits, underscore, hyphen and dot."),
             code="invalid",
         )
 
@@ -270,7 +270,7 @@ def grant(row: Grant) -> None:
             {subjects[1] if subjects else "user": _("Choose exactly one of user, group and everyone.")}
         )
     if row.starts and row.ends and row.ends <= row.starts:
-        raise ValidationError({"ends": _("The end must lie after the start.")})
+        raise ValidationError({"ends": _("The end must be after the start.")})
 
 
 def limit(row: Limit) -> None:
@@ -292,4 +292,4 @@ def limit(row: Limit) -> None:
                 }
             )
         if needs != field and given:
-            raise ValidationError({field: _("This scope counts others: leave it empty.")})
+            raise ValidationError({field: _("The chosen scope does not use this field. Leave it empty.")})

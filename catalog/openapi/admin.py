@@ -117,7 +117,9 @@ class ImportedDocumentAdmin(BoundedDeletion, ModelAdmin):  # type: ignore[misc]
             raise PermissionDenied
         row = get_object_or_404(ImportedDocument, pk=number)
         if not row.pending:
-            messages.info(request, _("It is imported: choose its file or address to import it again."))
+            messages.info(
+                request, _("This document is already imported. Choose its file or address to import it again.")
+            )
             return HttpResponseRedirect(reverse("admin:catalog_importeddocument_again", args=[row.pk]))
         content = importing.read(row.pending.encode())
         form = ChoicesForm(content, row.pending_source, request.POST or None)
@@ -152,15 +154,14 @@ class ImportedDocumentAdmin(BoundedDeletion, ModelAdmin):  # type: ignore[misc]
     def _done(self, request: HttpRequest, result: importing.Result) -> HttpResponse:
         made, changed = len(result.made), len(result.quarantined)
         if made:
-            messages.success(request, gettext("%d imported. Nobody sees them until they are granted.") % made)
+            messages.success(request, gettext("%d tools imported. No one has access yet.") % made)
         elif not changed:
-            messages.success(request, _("Every imported tool is as it was approved."))
+            messages.success(request, _("Every imported tool matches its approved definition."))
         if changed:
             names = ", ".join(tool.name for tool in result.quarantined[:20])
             messages.warning(
                 request,
-                gettext("%(number)d changed and wait in quarantine for review: %(names)s.")
-                % {"number": changed, "names": names},
+                gettext("Quarantined until reviewed (%(number)d): %(names)s.") % {"number": changed, "names": names},
             )
         return HttpResponseRedirect(reverse("admin:catalog_tool_changelist"))
 

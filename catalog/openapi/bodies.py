@@ -26,14 +26,16 @@ def add_body(inputs: Inputs, method: str, operation: dict[str, Any]) -> None:
     body = inputs.references.resolve(operation["requestBody"])
     required = body.get("required") is True
     if method not in WITH_BODY:
-        inputs.notes.append(_("Left out: a body, which %(method)s does not take.") % {"method": method.upper()})
+        inputs.notes.append(
+            _("Left out: the body, because %(method)s requests cannot have one.") % {"method": method.upper()}
+        )
         return
     content = body.get("content")
     content = content if isinstance(content, dict) else {}
     chosen = _choose(content)
     if chosen is None:
         if content and required:
-            unknown = _("Its body is written as %(type)s, which is not supported.")
+            unknown = _("The body type %(type)s is not supported.")
             raise Refused(unknown % {"type": plain_text(next(iter(content)), 100)})
         return
     media_type, form = chosen
@@ -50,7 +52,7 @@ def add_body(inputs: Inputs, method: str, operation: dict[str, Any]) -> None:
                 inputs.settings["content_type"] = media_type
             return
         if form == "form":
-            raise Refused(_("The form of its body is not a plain object."))
+            raise Refused(_("The schema of the form body is not a plain object."))
     else:
         schema = {"type": "string"}
         if form == "base64":
@@ -94,7 +96,7 @@ def _members(inputs: Inputs, schema: dict[str, Any], *, required: bool, skip: fr
     needed = schema.get("required", []) if required else []
     if not required and schema.get("required"):
         names = ", ".join(schema["required"])
-        note = _("The body may be left out; when it is sent, it needs %(names)s.")
+        note = _("The body is optional. If it is sent, it needs %(names)s.")
         inputs.notes.append(note % {"names": plain_text(names, 300)})
     return {
         name: inputs.add(name, "body", part if isinstance(part, dict) else {}, required=name in needed)
@@ -106,7 +108,7 @@ def _members(inputs: Inputs, schema: dict[str, Any], *, required: bool, skip: fr
 def _multipart(inputs: Inputs, value: Any, *, required: bool) -> None:
     schema = inputs.converter.schema(value)
     if not _is_plain_object(schema):
-        raise Refused(_("The form of its body is not a plain object."))
+        raise Refused(_("The schema of the form body is not a plain object."))
     files: dict[str, Any] = {}
     needed = schema.get("required", []) if required else []
     for name, part in schema["properties"].items():
@@ -135,7 +137,7 @@ def _file_type(part: Any) -> str | None:
     if kinds == "array":
         items = part.get("items")
         if isinstance(items, dict) and _file_type(items) is not None:
-            raise Refused(_("Its body holds a list of files."))
+            raise Refused(_("The body contains a list of files, which is not supported."))
         return None
     media_type = part.get("contentMediaType")
     if part.get("format") == "binary" or (isinstance(media_type, str) and "contentEncoding" not in part):

@@ -43,15 +43,15 @@ def parse(data: bytes) -> dict[str, Any]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise BadDocument(_("The document is not text in UTF-8.")) from None
+        raise BadDocument(_("The document is not UTF-8 text.")) from None
     value = read(text)
     if not isinstance(value, dict):
         raise BadDocument(_("The document is not an object."))
     if "swagger" in value:
-        raise BadDocument(_("This is a Swagger 2.0 document: convert it to OpenAPI 3 first."))
+        raise BadDocument(_("This is a Swagger 2.0 document. Convert it to OpenAPI 3 first."))
     version = value.get("openapi")
     if not isinstance(version, str) or not _VERSION.fullmatch(version):
-        raise BadDocument(_('The document does not say that it is OpenAPI 3.0 or 3.1 ("openapi": "3.1.0").'))
+        raise BadDocument(_('The document does not declare OpenAPI 3.0 or 3.1, as in "openapi": "3.1.0".'))
     if not isinstance(value.get("paths"), dict):
         raise BadDocument(_('The document has no "paths".'))
     return value
@@ -65,7 +65,7 @@ def read(text: str, max_values: int = MAX_VALUES) -> Any:
         except ValueError as error:
             # A flow mapping of YAML begins like this too; real JSON errors are named as such.
             if text.lstrip()[:2].strip() in ("{", "[") or '"' in text[:200]:
-                raise BadDocument(_("The document is not JSON: %(why)s.") % {"why": error}) from None
+                raise BadDocument(_("The document is not valid JSON: %(why)s.") % {"why": error}) from None
             value = _yaml(text)
     else:
         value = _yaml(text)
@@ -83,11 +83,11 @@ def _yaml(text: str) -> Any:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or _("it cannot be read")
         if mark is None:
-            raise BadDocument(_("The document is not YAML: %(why)s.") % {"why": problem}) from None
-        placed = _("The document is not YAML: %(why)s (line %(line)d, column %(column)d).")
+            raise BadDocument(_("The document is not valid YAML: %(why)s.") % {"why": problem}) from None
+        placed = _("The document is not valid YAML: %(why)s (line %(line)d, column %(column)d).")
         raise BadDocument(placed % {"why": problem, "line": mark.line + 1, "column": mark.column + 1}) from None
     except (RecursionError, ValueError):
-        raise BadDocument(_("The document holds characters that YAML forbids.")) from None
+        raise BadDocument(_("The document contains characters that YAML does not allow.")) from None
     return builder.root
 
 
@@ -106,12 +106,12 @@ class _Builder:
         if isinstance(event, yaml.DocumentStartEvent):
             self._documents += 1
             if self._documents > 1:
-                raise BadDocument(_("The file holds several YAML documents."))
+                raise BadDocument(_("The file contains several YAML documents. Use a file with one."))
         elif isinstance(event, yaml.ScalarEvent):
             self._put(_scalar(event, names=self._wants_name()), event)
         elif isinstance(event, yaml.AliasEvent):
             if event.anchor not in self._anchors:
-                nothing = _("The alias *%(name)s names nothing that was complete before")
+                nothing = _("The alias *%(name)s does not refer to anything complete before it")
                 raise _at(event, nothing % {"name": str(event.anchor)[:100]})
             self._put(self._anchors[event.anchor], event, alias=True)
         elif isinstance(event, yaml.SequenceStartEvent | yaml.MappingStartEvent):
@@ -183,7 +183,7 @@ def _scalar(event: Any, *, names: bool) -> Any:
         return text
     value = plain(text)
     if value in (float("inf"), float("-inf")):
-        raise _at(event, _("%(text)s is not a number that JSON can hold") % {"text": text[:50]})
+        raise _at(event, _("%(text)s is not a number that JSON can represent") % {"text": text[:50]})
     return value
 
 
@@ -201,7 +201,7 @@ def _bound(value: Any, max_values: int) -> None:
             return known
         total = 1 + sum(weigh(child, depth + 1) for child in (part.values() if isinstance(part, dict) else part))
         if total > max_values:
-            many = _("The document holds more than %(most)s values, those of aliases counted.")
+            many = _("The document has more than %(most)s values, including those of aliases.")
             raise BadDocument(many % {"most": f"{max_values:,}"})
         weights[id(part)] = total
         return total

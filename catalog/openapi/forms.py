@@ -30,7 +30,7 @@ class SourceForm(forms.Form):
         max_length=2000,
         widget=UnfoldAdminTextInputWidget,
         help_text=_(
-            "Fetched once, now, by the hub; private addresses only where TOOLHUB_ALLOW_PRIVATE_NETWORKS says so."
+            "The server fetches the document once. List private addresses in TOOLHUB_ALLOW_PRIVATE_NETWORKS first."
         ),
     )
 
@@ -54,28 +54,30 @@ class ChoicesForm(forms.Form):
         label=_("server"),
         max_length=500,
         widget=UnfoldAdminTextInputWidget,
-        help_text=_("Where the tools send their requests."),
+        help_text=_("The address that the tools send requests to."),
     )
     prefix = forms.RegexField(  # type: ignore[assignment]
         r"^[A-Za-z0-9_.-]{0,32}\Z",
         label=_("prefix"),
         required=False,
         widget=UnfoldAdminTextInputWidget,
-        help_text=_("In front of every name, such as shop_."),
-        error_messages={"invalid": _("Up to 32 letters, digits, underscores, hyphens and dots.")},
+        help_text=_("Added before every tool name, for example shop_."),
+        error_messages={"invalid": _("Use up to 32 letters, digits, underscores, hyphens and dots.")},
     )
     toolset = forms.ModelChoiceField(
         Toolset.objects.all(),
         label=_("toolset"),
         required=False,
         widget=UnfoldAdminSelectWidget,
-        help_text=_("Where new tools go."),
+        help_text=_("Toolset for new tools."),
     )
     outputs = forms.BooleanField(
         required=False,
         widget=UnfoldBooleanWidget,
-        label=_("hold results to the document's schemas"),
-        help_text=_("A result that does not fit is an error. Off for an API that does not keep to its document."),
+        label=_("Validate responses against the document's schemas"),
+        help_text=_(
+            "A result that does not match is an error. Switch this off for an API that deviates from its document."
+        ),
     )
 
     def __init__(self, content: dict[str, Any], source: str, *args: Any, **kwargs: Any) -> None:
@@ -83,7 +85,7 @@ class ChoicesForm(forms.Form):
         known = servers.of(content, source)
         self.fields["server"].initial = next(iter(known), "")
         if len(known) > 1:
-            names = gettext("The document names %s.") % ", ".join(known[:10])
+            names = gettext("The document lists these servers: %s.") % ", ".join(known[:10])
             self.fields["server"].help_text = f"{self.fields['server'].help_text} {names}"
         secrets = [("", "---------"), *((name, name) for name in Secret.objects.values_list("name", flat=True))]
         self.schemes: dict[str, str] = {}
@@ -105,7 +107,7 @@ class ChoicesForm(forms.Form):
             said = error.in_words[:1].upper() + error.in_words[1:]
             raise forms.ValidationError(gettext("%(text)s.") % {"text": said}) from None
         if any(character in server for character in "{}?#"):
-            raise forms.ValidationError(_("An address without braces, query and fragment."))
+            raise forms.ValidationError(_("Enter an address without braces, query or fragment."))
         return server
 
     def start_with(self, kept: dict[str, Any]) -> None:

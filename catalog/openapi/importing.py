@@ -33,8 +33,8 @@ WORDS: dict[str, Promise] = {
     NEW: gettext_lazy("new"),
     SAME: gettext_lazy("unchanged"),
     CHANGED: gettext_lazy("changed"),
-    WAITING: gettext_lazy("waiting for review"),
-    GONE: gettext_lazy("gone"),
+    WAITING: gettext_lazy("needs review"),
+    GONE: gettext_lazy("no longer in the document"),
 }
 
 
@@ -96,12 +96,14 @@ def fetch(url: str) -> bytes:
         raise CannotImport(_("The document cannot be fetched: %(why)s.") % {"why": error.in_words}) from None
     if 300 <= reply.status < 400:
         moved = _(
-            "The document cannot be fetched: %(why)s: it answers with a redirect (status %(status)d); enter where that "
-            "leads to."
+            "The document cannot be fetched: %(why)s. It answers with a redirect (status %(status)d). Enter "
+            "the address that it redirects to."
         )
         raise CannotImport(moved % {"why": _(egress.DeniedAddress.SENTENCE), "status": reply.status})
     if reply.status != 200:
-        raise CannotImport(_("The address answers with status %(status)d.") % {"status": reply.status})
+        raise CannotImport(
+            _("The address answered with HTTP status %(status)d. Check the address.") % {"status": reply.status}
+        )
     return reply.body
 
 
@@ -147,7 +149,7 @@ def rows(row: ImportedDocument, choices: Choices) -> list[Row]:
         if tool is None:
             problem = proposal.problem
             if not problem and proposal.name in taken:
-                taken_already = _("There is a tool %(name)s already: choose a prefix.")
+                taken_already = _("A tool named %(name)s already exists. Choose a prefix.")
                 problem = taken_already % {"name": proposal.name}
             found.append(Row(proposal.key, NEW, proposal, problem=problem))
         else:

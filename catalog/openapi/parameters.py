@@ -45,7 +45,7 @@ class Inputs:
         """The argument's name."""
         argument = self.arguments.take(name, place)
         if argument != name:
-            renamed = _("The %(place)s parameter %(name)s is the argument %(argument)s.")
+            renamed = _("The %(place)s parameter %(name)s becomes the argument %(argument)s.")
             said = {"place": WORDS[place], "name": plain_text(name, 100), "argument": argument}
             self.notes.append(renamed % said)
         self.properties[argument] = schema
@@ -65,7 +65,7 @@ class Inputs:
 
 def add_parameters(inputs: Inputs, path: str, item: dict[str, Any], operation: dict[str, Any]) -> None:
     if not path.startswith("/"):
-        raise Refused(_("Its path does not start with a slash."))
+        raise Refused(_("The path must start with a slash."))
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for holder in (item, operation):
         listed = holder.get("parameters", [])
@@ -75,7 +75,7 @@ def add_parameters(inputs: Inputs, path: str, item: dict[str, Any], operation: d
             parameter = inputs.references.resolve(value)
             name, place = parameter.get("name"), parameter.get("in")
             if not isinstance(name, str) or not name or place not in {"path", *PLACES}:
-                raise Refused(_("A parameter has no name, or stands in no known place."))
+                raise Refused(_('A parameter has no name, or its "in" is not a known place.'))
             found[place, name] = parameter  # an operation's own one replaces that of its path
     in_path = {name: parameter for (place, name), parameter in found.items() if place == "path"}
     inputs.path = _path(inputs, path, in_path)
@@ -92,7 +92,7 @@ def _path(inputs: Inputs, path: str, declared: dict[str, dict[str, Any]]) -> str
         if name not in arguments:
             parameter = declared.get(name, {})
             if parameter.get("style", "simple") != "simple":
-                styled = _("The path parameter %(name)s is written in the style %(style)s.")
+                styled = _("The path parameter %(name)s uses the style %(style)s, which is not supported.")
                 raise Refused(styled % {"name": name[:100], "style": str(parameter["style"])[:100]})
             schema = _schema(inputs, parameter)
             if schema.get("type") in {"array", "object"}:
@@ -105,7 +105,7 @@ def _path(inputs: Inputs, path: str, declared: dict[str, dict[str, Any]]) -> str
     written = _BRACES.sub(argument, path)
     bare = _BRACES.sub("x", written)
     if re.search(r"[{}?#\\\s]", bare) or "//" in bare or re.search(r"(^|/)\.{1,2}(/|$)", bare):
-        raise Refused(_("Its path holds characters that no address has."))
+        raise Refused(_("The path contains characters that are not allowed in an address."))
     return written
 
 
@@ -116,7 +116,7 @@ def _add(inputs: Inputs, place: str, parameter: dict[str, Any]) -> None:
     required = parameter.get("required") is True
     try:
         if place == "header" and name.lower() in NOT_SENT:
-            raise Refused(_("The header %(name)s is not one that an argument may fill.") % {"name": name[:100]})
+            raise Refused(_("The header %(name)s cannot be filled from an argument.") % {"name": name[:100]})
         schema = _schema(inputs, parameter)
         if place == "query":
             _query_style(inputs, parameter, schema)
@@ -132,7 +132,7 @@ def _add(inputs: Inputs, place: str, parameter: dict[str, Any]) -> None:
 
 
 def _nested(place: str, name: str) -> Refused:
-    sentence = _("The %(place)s parameter %(name)s is a list or an object.")
+    sentence = _("The %(place)s parameter %(name)s is a list or an object, which is not supported.")
     return Refused(sentence % {"place": WORDS[place], "name": name[:100]})
 
 
@@ -141,7 +141,7 @@ def _schema(inputs: Inputs, parameter: dict[str, Any]) -> dict[str, Any]:
     content = parameter.get("content")
     if schema is None and isinstance(content, dict) and content:
         said = {"name": str(parameter.get("name"))[:100], "type": next(iter(content))[:100]}
-        raise Refused(_("The parameter %(name)s is written as %(type)s.") % said)
+        raise Refused(_("The parameter %(name)s uses the content type %(type)s, which is not supported.") % said)
     made = dict(inputs.converter.schema(schema)) if schema is not None else {}
     if text := plain_text(parameter.get("description")):
         made["description"] = text
@@ -158,14 +158,19 @@ def _query_style(inputs: Inputs, parameter: dict[str, Any], schema: dict[str, An
     kinds = schema.get("type")
     kinds = kinds if isinstance(kinds, list) else [kinds]
     if "object" in kinds or style == "deepObject":
-        raise Refused(_("The query parameter %(name)s is an object.") % said)
+        raise Refused(_("The query parameter %(name)s is an object, which is not supported.") % said)
     if "array" not in kinds:
         return
     if style != "form":
-        raise Refused(_("The query parameter %(name)s is a list in the style %(style)s.") % said)
+        raise Refused(
+            _("The query parameter %(name)s is a list in the style %(style)s, which is not supported.") % said
+        )
     wanted = "repeat" if parameter.get("explode", True) else "comma"
     present = inputs.settings.get("query_lists", wanted)
     if present != wanted:
-        other = _("The query parameter %(name)s is a list that is written otherwise than the one before it.")
+        other = _(
+            "The query parameter %(name)s writes its list differently from an earlier parameter, which is "
+            "not supported."
+        )
         raise Refused(other % said)
     inputs.settings["query_lists"] = wanted

@@ -83,7 +83,7 @@ def proposals(document: dict[str, Any], choices: Choices, source: str = "") -> l
         try:
             proposal.beyond = len(found) >= MAX_OPERATIONS
             if proposal.beyond:
-                first = _("A document is imported up to its first %(most)s operations.")
+                first = _("Only the first %(most)s operations of a document can be imported. Split the document.")
                 raise Refused(first % {"most": f"{MAX_OPERATIONS:,}"})
             _fill(proposal, document, references, (method, path, item, operation), base, choices, source)
         except Refused as refused:
@@ -126,9 +126,9 @@ def _fill(
     if "$problem" in item:
         raise Refused(str(item["$problem"]))
     if method == "trace":
-        raise Refused(_("TRACE is not a method that a tool can send."))
+        raise Refused(_("Tools cannot send TRACE requests."))
     if operation.get("deprecated") is True:
-        proposal.notes.append(_("The document calls it deprecated."))
+        proposal.notes.append(_("The document marks this operation as deprecated."))
     proposal.title = names.title(operation)
     proposal.description = names.description(operation, method, path)
     proposal.annotations = {**HINTS[method], "openWorldHint": True}
@@ -159,7 +159,7 @@ def _unique(proposal: Proposal, seen: dict[str, str]) -> None:
         tail = f"_{number}"
         name, number = proposal.name[: names.LONGEST - len(tail)] + tail, number + 1
     if name != proposal.name and proposal.name in seen:
-        taken = _("%(operation)s is called %(name)s already.")
+        taken = _("%(operation)s already uses the name %(name)s.")
         proposal.notes.append(taken % {"operation": seen[proposal.name], "name": proposal.name})
     seen[name] = proposal.key
     proposal.name = name

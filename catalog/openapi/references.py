@@ -24,7 +24,9 @@ class References:
     def spend(self) -> None:
         self._work += 1
         if self._work > MAX_WORK:
-            large = _("The document is too large: the schemas of the operations before this one used it up.")
+            large = _(
+                "The document is too large. The schemas of earlier operations used up the limit. Split the document."
+            )
             raise Refused(large)
 
     def target(self, reference: Any) -> Any:
@@ -33,7 +35,7 @@ class References:
             raise Refused(_('A "$ref" is not text.'))
         shown = {"reference": reference[:200]}
         if not reference.startswith("#"):
-            raise Refused(_('"$ref": %(reference)s lies outside of the document and is not fetched.') % shown)
+            raise Refused(_('"$ref": %(reference)s is outside the document and is not fetched.') % shown)
         if not reference.startswith("#/"):
             raise Refused(_('"$ref": %(reference)s is not a path such as #/components/schemas/Pet.') % shown)
         found: Any = self._document
@@ -51,8 +53,8 @@ class References:
         """A parameter, body, response or path item itself, behind however many references there are."""
         for _hop in range(MAX_HOPS):
             if not isinstance(value, dict):
-                raise Refused(_("Something that must be an object is none."))
+                raise Refused(_("A value in the document must be an object, but is not."))
             if "$ref" not in value:
                 return value
             value = self.target(value["$ref"])
-        raise Refused(_('"$ref" leads over more than %(most)d others, or in a circle.') % {"most": MAX_HOPS})
+        raise Refused(_('"$ref" passes through more than %(most)d references, or forms a loop.') % {"most": MAX_HOPS})

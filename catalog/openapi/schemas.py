@@ -63,14 +63,14 @@ class Converter:
         self._count += 1
         self._references.spend()
         if self._count > MAX_SUBSCHEMAS:
-            many = _("The schemas hold more than %(most)s subschemas.")
+            many = _("The schemas have more than %(most)s subschemas.")
             raise Refused(many % {"most": f"{MAX_SUBSCHEMAS:,}"})
         if depth > MAX_DEPTH:
             raise Refused(_("The schemas are more than %(most)d levels deep.") % {"most": MAX_DEPTH})
         if isinstance(value, bool):
             return value
         if not isinstance(value, dict):
-            raise Refused(_("A schema is neither an object nor true or false."))
+            raise Refused(_("A schema must be an object, true or false."))
         if "$ref" in value:
             return self._reference(value, stack, depth)
         return self._keywords(value, stack, depth)

@@ -32,7 +32,7 @@ def schemes(document: dict[str, Any]) -> dict[str, str]:
             continue
         words = str(WHERE[place]) % {"kind": reference.get("prefix", "").strip() or _("a key"), "name": key}
         if reference.get("encoding"):
-            words = _("%(where)s; the secret holds user:password") % {"where": words}
+            words = _("%(where)s. The secret must be user:password") % {"where": words}
         found[name] = plain_text(words, 300)
     return found
 
@@ -79,4 +79,4 @@ def add(
             return
     if {} not in alternatives:
         names = " / ".join(" + ".join(alternative) for alternative in alternatives)
-        notes.append(_("It needs %(names)s: choose the secret for it.") % {"names": plain_text(names, 300)})
+        notes.append(_("This operation needs %(names)s. Choose a secret for it.") % {"names": plain_text(names, 300)})

@@ -44,11 +44,13 @@ def address(document: dict[str, Any], item: dict[str, Any], operation: dict[str,
             own = of(holder, source)
             if base not in own:
                 if not own:
-                    raise Refused(_("It is served at an address that cannot be used."))
-                raise Refused(_("It is served at %(url)s: choose that as the server to import it.") % {"url": own[0]})
+                    raise Refused(_("The server address of this operation cannot be used."))
+                raise Refused(
+                    _("This operation is served at %(url)s. Choose that server to import it.") % {"url": own[0]}
+                )
             break
     if not base:
-        raise Refused(_("The document names no server: enter one."))
+        raise Refused(_("The document names no server. Enter one."))
     return base
 
 

@@ -16,8 +16,8 @@ SENTENCES: dict[str, str | Promise] = {
     rules.INACTIVE: gettext_lazy("The user is not active."),
     rules.NO_GRANT: gettext_lazy("No grant allows it."),
     rules.OTHER_TOOLSETS: gettext_lazy("The token is restricted to other toolsets."),
-    rules.NOT_OFFERED: gettext_lazy("It is switched off, or gone."),
-    rules.QUARANTINED: gettext_lazy("It is in quarantine: its definition changed at its source."),
+    rules.NOT_OFFERED: gettext_lazy("It is switched off or no longer exists."),
+    rules.QUARANTINED: gettext_lazy("Quarantined: its definition changed at its source."),
 }
 """What decides where no grant does."""
 GRANT = re.compile(r"Grant (\d+): (allow|deny) (tool|toolset|resource|prompt) (.+)", re.DOTALL)
@@ -41,7 +41,7 @@ def said(rule: str) -> str:
         if parted := _parted(_FOR, rest or of_all):
             name, by, whom = parted
             words = {"what": target(kind or "all tools", name), "whom": subject(by, whom), "number": number}
-            return _("Limit %(number)s: %(rate)s on %(what)s for %(whom)s") % {**words, "rate": rate}
+            return _("Rate limit %(number)s: %(rate)s on %(what)s for %(whom)s") % {**words, "rate": rate}
     return rule
 
 

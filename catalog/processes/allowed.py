@@ -25,12 +25,17 @@ def programs() -> dict[str, str]:
 def problem(program: str) -> str | None:
     """Why this program may not be started, as a sentence."""
     if not settings.COMMANDS:
-        return _("Commands are turned off: no program is listed in TOOLHUB_COMMANDS.")
+        return _("Commands are turned off. Add the program to TOOLHUB_COMMANDS and restart.")
     if program not in settings.COMMANDS:
         listed = ", ".join(settings.COMMANDS)
-        return _("%(program)s is not listed in TOOLHUB_COMMANDS: %(listed)s.") % {"program": program, "listed": listed}
+        return _("%(program)s is not listed in TOOLHUB_COMMANDS: %(listed)s. Add it and restart.") % {
+            "program": program,
+            "listed": listed,
+        }
     if program not in programs():
-        missing = _("%(program)s is listed in TOOLHUB_COMMANDS, but there is no such program on %(path)s.")
+        missing = _(
+            "%(program)s is listed in TOOLHUB_COMMANDS, but was not found in %(path)s. Install it on the server."
+        )
         return missing % {"program": program, "path": PATH}
     return None
 

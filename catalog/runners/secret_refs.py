@@ -20,9 +20,9 @@ class SecretRef(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     secret: str = Field(pattern=f"^{NAME}$", description="The name of a secret, shared or personal.")
-    prefix: str = Field(default="", max_length=200, description='Text in front of it, such as "Bearer ".')
+    prefix: str = Field(default="", max_length=200, description='Text before the value, such as "Bearer ".')
     encoding: Literal["plain", "base64"] = Field(
-        default="plain", description="base64 for HTTP Basic: the secret then holds user:password."
+        default="plain", description="base64 is for HTTP Basic. The secret must then be user:password."
     )
 
 

@@ -152,9 +152,9 @@ class Mark:
 
 
 MARKS: dict[str, tuple[Promise, str]] = {
-    "reads": (gettext_lazy("only reads"), "good"),
-    "changes": (gettext_lazy("changes things"), "warn"),
-    "destroys": (gettext_lazy("may delete or overwrite"), "bad"),
+    "reads": (gettext_lazy("read-only"), "good"),
+    "changes": (gettext_lazy("makes changes"), "warn"),
+    "destroys": (gettext_lazy("may delete or overwrite data"), "bad"),
     "repeat": (gettext_lazy("safe to repeat"), ""),
     "world": (gettext_lazy("reaches outside systems"), ""),
 }

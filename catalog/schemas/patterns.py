@@ -47,7 +47,7 @@ _OPTIONS = _options()
 def searcher(pattern: str) -> Callable[[str], bool]:
     """Does the pattern match anywhere in a text? ValueError with a sentence when RE2 cannot run it."""
     if len(pattern) > LONGEST:
-        raise ValueError(_("a pattern holds at most %(most)d characters") % {"most": LONGEST})
+        raise ValueError(_("a pattern can have at most %(most)d characters") % {"most": LONGEST})
     try:
         compiled = re2.compile(pattern, _OPTIONS)
     except (re2.error, UnicodeError) as error:

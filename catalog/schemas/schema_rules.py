@@ -32,14 +32,14 @@ def find_costly_keyword(schema: dict[str, Any], root: dict[str, Any]) -> tuple[s
         for pattern in listed if isinstance(listed, dict | list) else ():
             if isinstance(pattern, str) and redos.nested(pattern):
                 sentence = _(
-                    "the pattern %(pattern)s nests endless repetitions, which can hold up a client for hours. Repeat "
-                    "once, or put something between two rounds that cannot be part of one, as in ([a-z]+-)+."
+                    "the pattern %(pattern)s nests unlimited repetitions, which can block a client for hours. "
+                    "Repeat once, or separate the repetitions by text that cannot be part of them, as in ([a-z]+-)+."
                 )
                 return sentence % {"pattern": pattern[:100]}, keyword
     if schema.get("uniqueItems") is True and not _array_bounded(schema, root):
         sentence = _(
-            '"uniqueItems" over objects or lists compares each with every other. Add a "maxItems" of at most %(most)s, '
-            "or leave it out."
+            '"uniqueItems" on objects or lists compares each item with every other. Add a "maxItems" of at '
+            "most %(most)s, or remove it."
         )
         return sentence % {"most": f"{MAX_UNIQUE:,}"}, "uniqueItems"
     return None
@@ -169,12 +169,16 @@ class _Walk:
     def visit(self, schema: Any, pointer: str, depth: int, *, plain: bool) -> None:
         self.count += 1
         if self.count > MAX_SUBSCHEMAS:
-            refuse(_("A schema holds at most %(most)s subschemas."), most=f"{MAX_SUBSCHEMAS:,}")
+            refuse(_("A schema can have at most %(most)s subschemas."), most=f"{MAX_SUBSCHEMAS:,}")
         if depth > MAX_DEPTH:
-            refuse(_("A schema is at most %(most)d levels deep."), most=MAX_DEPTH)
+            refuse(_("A schema can be at most %(most)d levels deep."), most=MAX_DEPTH)
         if not isinstance(schema, dict):
             if not isinstance(schema, bool):
-                refuse(_("%(where)s is not a schema: an object, true or false."), pointer, where=_where(pointer))
+                refuse(
+                    _("%(where)s is not a schema. A schema is an object, true or false."),
+                    pointer,
+                    where=_where(pointer),
+                )
             return
         self.seen[pointer] = schema
         self._look(schema, pointer, plain=plain)
@@ -187,19 +191,19 @@ class _Walk:
     def _look(self, schema: dict[str, Any], pointer: str, *, plain: bool) -> None:
         where = _where(pointer)
         for keyword in UNSUPPORTED & schema.keys():
-            unknown = _('"%(keyword)s" at %(where)s is not supported; use "$ref".')
+            unknown = _('"%(keyword)s" at %(where)s is not supported. Use "$ref".')
             refuse(unknown, f"{pointer}/{keyword}", keyword=keyword, where=where)
         if pointer and ("$id" in schema or "$schema" in schema):
-            refuse(_('"$id" and "$schema" belong to the root, not to %(where)s.'), pointer, where=where)
+            refuse(_('"$id" and "$schema" are allowed only at the root, not at %(where)s.'), pointer, where=where)
         anchor = schema.get("$anchor")
         if isinstance(anchor, str):
             if anchor in self.anchors:
-                refuse(_('The anchor "%(name)s" is there twice.'), pointer, name=anchor)
+                refuse(_('The anchor "%(name)s" is used twice.'), pointer, name=anchor)
             self.anchors[anchor] = pointer
         reference = schema.get("$ref")
         if reference is not None:
             if not isinstance(reference, str) or not reference.startswith("#"):
-                outside = _('"$ref" at %(where)s must start with #: only this schema itself can be referred to.')
+                outside = _('"$ref" at %(where)s must start with #. References to other schemas are not supported.')
                 refuse(outside, f"{pointer}/$ref", where=where)
             self.references.append((pointer, reference))
         for pattern in [schema.get("pattern"), *_keys(schema.get("patternProperties"))]:
@@ -207,7 +211,7 @@ class _Walk:
                 try:
                     patterns.searcher(pattern)
                 except ValueError as error:
-                    sentence = _("At %(where)s: %(why)s; look-around and back-references are not supported.")
+                    sentence = _("At %(where)s: %(why)s. Look-around and back-references are not supported.")
                     place = f"{pointer}/pattern" if pattern is schema.get("pattern") else pointer
                     refuse(sentence, place, where=where, why=error)
         if "x-mcp-header" in schema and self.strict:
@@ -218,13 +222,13 @@ class _Walk:
         if not isinstance(name, str) or not HEADER.fullmatch(name):
             refuse(_('"x-mcp-header" at %(where)s must be the name of an HTTP header.'), pointer, where=where)
         if not plain or not pointer:
-            deep = _('"x-mcp-header" at %(where)s: only properties reached through properties have one.')
+            deep = _('"x-mcp-header" at %(where)s is allowed only on properties reached through "properties".')
             refuse(deep, pointer, where=where)
         if schema.get("type") not in {"string", "integer", "boolean"}:
-            plain_ones = _('"x-mcp-header" at %(where)s: only a string, integer or boolean has one.')
+            plain_ones = _('"x-mcp-header" at %(where)s is allowed only on a string, integer or boolean.')
             refuse(plain_ones, pointer, where=where)
         if name.lower() in self.headers:
-            refuse(_('"x-mcp-header": %(name)s is there twice.'), pointer, name=name)
+            refuse(_('"x-mcp-header": %(name)s is used twice.'), pointer, name=name)
         self.headers[name.lower()] = pointer
 
     def resolve(self) -> None:
@@ -267,7 +271,9 @@ class _Walk:
                         many = _("At %(where)s: too many subschemas apply to one value.")
                         refuse(many, pointer, where=_where(pointer))
                 elif pointer in path:
-                    refuse(_('"$ref" at %(where)s leads back to itself.'), pointer, where=_where(pointer))
+                    refuse(
+                        _('"$ref" at %(where)s refers back to itself. Remove the loop.'), pointer, where=_where(pointer)
+                    )
                 elif pointer not in weights:
                     path.add(pointer)
                     stack.append((pointer, True))
@@ -291,7 +297,7 @@ def sound(schema: Any) -> None:
     _bounded(schema)
     shaped = isinstance(schema.get("properties", {}), dict) and isinstance(schema.get("required", []), list)
     if schema.get("type") != "object" or not shaped:
-        refuse(_("It does not describe an object."))
+        refuse(_("The schema does not describe an object."))
 
 
 def heaviest(schema: dict[str, Any]) -> int:
@@ -301,7 +307,7 @@ def heaviest(schema: dict[str, Any]) -> int:
 
 def _bounded(schema: Any, *, strict: bool = False) -> _Walk:
     if not isinstance(schema, dict):
-        refuse(_("A schema is a JSON object."))
+        refuse(_("A schema must be a JSON object."))
     dialect(schema)
     walk = _Walk(strict=strict)
     walk.visit(schema, "", 0, plain=True)
@@ -314,16 +320,16 @@ def _bounded(schema: Any, *, strict: bool = False) -> _Walk:
 def check(schema: Any) -> None:
     """Raise ValidationError with a sentence unless `schema` describes an object and keeps every bound."""
     if not isinstance(schema, dict):
-        refuse(_("A schema is a JSON object."))
+        refuse(_("A schema must be a JSON object."))
     try:
         size = len(dumps(schema).encode("utf-8"))
     except RecursionError:
         refuse(_("The schema is nested too deeply."))
     except (TypeError, ValueError) as error:
-        refuse(_("The schema is not JSON: %(why)s."), why=error)
+        refuse(_("The schema is not valid JSON: %(why)s."), why=error)
     else:
         if size > MAX_BYTES:
-            large = _("A schema holds at most %(most)s bytes, this one %(size)s.")
+            large = _("The schema has %(size)s bytes. The maximum is %(most)s bytes.")
             refuse(large, most=f"{MAX_BYTES:,}", size=f"{size:,}")
     if schema.get("type") != "object":
         refuse(_('A schema needs "type": "object" at its root.'))

@@ -190,9 +190,9 @@ def _decrypt(read: _Read, name: str, kind: str | None, user_id: int) -> str:
     except (encryption.CannotDecrypt, encryption.NoKeys):
         log.error("the %s secret %s cannot be decrypted with TOOLHUB_ENCRYPTION_KEYS", kind, name)
         if personal:
-            lost = gettext("The secret %(name)s cannot be read any more. Enter it again at %(address)s.")
+            lost = gettext("The secret %(name)s can no longer be read. Enter it again at %(address)s.")
         else:
-            lost = gettext("The secret %(name)s cannot be read any more. Ask an administrator to enter it again.")
+            lost = gettext("The secret %(name)s can no longer be read. Ask your administrator to enter it again.")
         raise MissingSecret(name, lost % {"name": name, "address": f"{settings.PUBLIC_URL}/secrets/"}) from None
     if personal:
         redactor.also_in_logs([value])
@@ -208,15 +208,15 @@ def _missing(name: str, personal: bool) -> str:
             "call the tool again."
         )
         return own % {"name": name, "address": f"{settings.PUBLIC_URL}/secrets/"}
-    absent = gettext("The secret %(name)s that this tool needs is not set up. Ask an administrator to enter it.")
+    absent = gettext("This tool needs the secret %(name)s, which is not set. Ask your administrator to enter it.")
     return absent % {"name": name}
 
 
 def check_value(value: str) -> None:
     if len(value) < SHORTEST:
         raise ValidationError(
-            _("A secret has at least %d characters: a shorter one could not be kept out of the record.") % SHORTEST,
+            _("Enter at least %d characters. A shorter secret cannot be masked in the audit log.") % SHORTEST,
             code="too_short",
         )
     if re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]", value):
-        raise ValidationError(_("A secret has no control characters."), code="control_characters")
+        raise ValidationError(_("A secret cannot contain control characters. Remove them."), code="control_characters")

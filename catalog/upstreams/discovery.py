@@ -202,10 +202,10 @@ def candidates(upstream: Upstream, found: Found) -> list[Candidate]:
             others = [other.shown_name for other in same if other is not one]
             holder = taken.get(one.name.lower())
             if others:
-                both = _("%(tool)s and %(others)s would both be called %(name)s.")
+                both = _("%(tool)s and %(others)s would get the same name: %(name)s.")
                 one.problem = both % {"tool": one.shown_name, "others": ", ".join(others[:5]), "name": one.name}
             elif holder is not None and (one.tool is None or one.tool.pk != holder[1]):
-                there = _("%(tool)s would be called %(name)s, and the tool %(other)s is there already.")
+                there = _("%(tool)s would be named %(name)s, but the tool %(other)s already exists. Change the prefix.")
                 one.problem = there % {"tool": one.shown_name, "name": one.name, "other": holder[0]}
     return result
 
@@ -218,10 +218,12 @@ def import_tools(upstream: Upstream, found: Found, wanted: Iterable[str]) -> Out
         one = choices.get(value)
         if one is None:
             outcome.refused.append(
-                Refusal("", _("One of those you chose changed after you looked at it: look once more."))
+                Refusal(
+                    "", _("One of the tools you chose changed in the meantime. List the tools again and review it.")
+                )
             )
         elif one.problem or one.tool is not None:
-            there_already = _("It is imported already, as %(name)s.") % {"name": one.tool}
+            there_already = _("Already imported as %(name)s.") % {"name": one.tool}
             outcome.refused.append(Refusal(one.shown_name, one.problem or there_already))
         else:
             try:
@@ -287,7 +289,7 @@ def secret_uses() -> Iterator[tuple[str, str]]:
     for upstream in Upstream.objects.all():
         with suppress(ValueError):
             for name in upstream.connection().secret_names:
-                yield name, _("upstream %s") % upstream.name
+                yield name, _("upstream server %s") % upstream.name
 
 
 def local_name(upstream: Upstream, name: str) -> str:

@@ -41,7 +41,10 @@ class ValueForm(forms.Form):
         max_length=8192,
         widget=forms.PasswordInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
         validators=[check_value],
-        error_messages={"required": gettext_lazy("Enter the value."), "max_length": gettext_lazy("It is too long.")},
+        error_messages={
+            "required": gettext_lazy("Enter the value."),
+            "max_length": gettext_lazy("The value is too long. Enter at most 8,192 characters."),
+        },
     )
 
 
@@ -87,7 +90,9 @@ def enter(request: HttpRequest, name: str) -> HttpResponse:
         try:
             row.enter(form.cleaned_data["value"])
         except NoKeys:
-            messages.error(request, _("Secrets cannot be kept yet: ask an administrator to set up their encryption."))
+            messages.error(
+                request, _("Secrets cannot be saved yet. Ask your administrator to set up TOOLHUB_ENCRYPTION_KEYS.")
+            )
             return redirect("catalog:secrets")
         row.save()
     messages.success(request, _("“%s” was saved. Your tools use it from now on.") % name)

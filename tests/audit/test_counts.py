@@ -1,4 +1,4 @@
-"""The numbers of a page are those of one moment, although calls move into the tallies while they are read."""
+"""The numbers of a page are those of one moment, although calls move into the rollups while they are read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from django.db import connection, connections
 
 from audit.format import timestamps
-from audit.models import Tallied, Tally
+from audit.models import Rollup, RollupProgress
 from audit.queries import rollups, statistics
 from audit.queries.snapshot_read import one_moment
 from tests.audit.rows import call, save
@@ -24,8 +24,8 @@ QUERIES = 8
 @pytest.fixture
 def tables(record_store: RecordStore) -> None:
     with connections["default"].schema_editor() as editor:
-        editor.create_model(Tally)
-        editor.create_model(Tallied)
+        editor.create_model(Rollup)
+        editor.create_model(RollupProgress)
 
 
 def elsewhere(work: Callable[[], Any]) -> None:
@@ -91,8 +91,8 @@ def test_what_is_read_at_one_moment_holds_up_nobody_who_writes() -> None:
         assert statistics.report("24h").calls == 3
         elsewhere(lambda: save_calls(2))
         elsewhere(count)
-        assert not Tally.objects.exists()
-    assert Tally.objects.exists()
+        assert not Rollup.objects.exists()
+    assert Rollup.objects.exists()
     with connection.cursor() as cursor:  # the next transaction may write as ever
         cursor.execute("DELETE FROM audit_call")
     assert statistics.report("7d").calls == 6

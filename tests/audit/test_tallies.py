@@ -9,7 +9,7 @@ import pytest
 
 from audit import outcomes
 from audit.format import timestamps
-from audit.models import Call, Tallied, Tally
+from audit.models import Call, Rollup, RollupProgress
 from audit.queries import rollups, statistics
 from tests.audit.rows import call, save
 
@@ -23,7 +23,7 @@ def ago(number: int, **values):
 
 
 def counted() -> dict[str, int]:
-    cells = Tally.objects.filter(span="d", what="outcome")
+    cells = Rollup.objects.filter(span="d", what="outcome")
     found: dict[str, int] = {}
     for key, number in cells.values_list("key", "calls"):
         found[key] = found.get(key, 0) + number
@@ -45,7 +45,9 @@ def test_a_call_that_still_runs_is_counted_when_it_has_ended():
     assert statistics.report("24h").outcomes == {"running": 1}
     Call.objects.filter(pk=running.pk).update(outcome="timeout", duration_us=9_000_000)
     assert statistics.report("24h").outcomes == {"timeout": 1}
-    Tallied.objects.update(through=UUID(int=Tallied.objects.get().through.int - (1 << 80)))  # a moment later
+    RollupProgress.objects.update(
+        through=UUID(int=RollupProgress.objects.get().through.int - (1 << 80))
+    )  # a moment later
     rollups.catch_up()
     assert counted() == {"timeout": 1}
     assert statistics.report("24h").outcomes == {"timeout": 1}
@@ -62,7 +64,7 @@ def test_who_was_overtaken_by_another_process_counts_nothing():
 def test_names_that_no_tool_has_are_not_counted_as_tools():
     save(ago(200, name="made up", target_id=None, outcome="unknown_tool"), ago(201, name="real"))
     rollups.catch_up()
-    assert set(Tally.objects.filter(what="tool").values_list("key", flat=True)) == {"real"}
+    assert set(Rollup.objects.filter(what="tool").values_list("key", flat=True)) == {"real"}
 
 
 @pytest.mark.parametrize("period", statistics.PERIODS)
@@ -97,6 +99,6 @@ def test_a_percentile_is_within_five_percent():
 def test_tallies_of_long_ago_are_forgotten():
     save(ago(200))
     rollups.catch_up()
-    Tally.objects.update(at=timestamps.from_ms(timestamps.now_ms()) - timedelta(days=rollups.KEEP_DAYS + 2))
+    Rollup.objects.update(at=timestamps.from_ms(timestamps.now_ms()) - timedelta(days=rollups.KEEP_DAYS + 2))
     rollups._forget_old()
-    assert not Tally.objects.exists()
+    assert not Rollup.objects.exists()

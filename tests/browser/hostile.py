@@ -96,9 +96,9 @@ SPECIAL: dict[str, Any] = {
     "access.Preference": KEEP,
     "audit.Link": KEEP,
     "audit.Writer": KEEP,
-    "audit.Tallied": KEEP,
-    "audit.Tally.span": KEEP,
-    "audit.Tally.what": KEEP,
+    "audit.RollupProgress": KEEP,
+    "audit.Rollup.span": KEEP,
+    "audit.Rollup.what": KEEP,
     "catalog.Secret.value": KEEP,
     "catalog.PersonalSecret": KEEP,
     # What the server itself parses.

@@ -123,7 +123,7 @@ class TokenForm(forms.ModelForm):  # type: ignore[type-arg]
 
 class NewTokenForm(TokenForm):
     days = forms.IntegerField(
-        label=_("Valid for days"),
+        label=_("Valid for (days)"),
         initial=DEFAULT_DAYS,
         validators=[MinValueValidator(1), MaxValueValidator(MAX_DAYS)],
         widget=UnfoldAdminIntegerFieldWidget,
@@ -139,7 +139,7 @@ class UsableFilter(admin.SimpleListFilter):
     parameter_name = "state"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [("usable", _("usable")), ("expired", _("expired")), ("revoked", _("revoked"))]
+        return [("usable", _("active")), ("expired", _("expired")), ("revoked", _("revoked"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() == "usable":
@@ -158,14 +158,17 @@ class AccessTokenAdmin(ModelAdmin):  # type: ignore[misc]
     list_select_related = ("user",)
     list_per_page = 25
     search_fields = ("name", "user__username")
-    search_help_text = _("Name of the token or of its owner")
+    search_help_text = _("Token name or owner")
     autocomplete_fields = ("user", "toolsets")
     actions = ("revoke_chosen",)
     actions_submit_line = ("revoke_this",)
-    add_fieldsets = ((None, {"fields": ("user", "name", "days")}), (_("Reach"), {"fields": ("restricted", "toolsets")}))
+    add_fieldsets = (
+        (None, {"fields": ("user", "name", "days")}),
+        (_("Access"), {"fields": ("restricted", "toolsets")}),
+    )
     fieldsets = (
         (None, {"fields": ("user", "name", "begins", "state_now", "expires")}),
-        (_("Reach"), {"fields": ("restricted", "toolsets")}),
+        (_("Access"), {"fields": ("restricted", "toolsets")}),
         (_("History"), {"fields": ("created", "last_used", "revoked")}),
     )
     readonly_fields = ("begins", "state_now", "created", "last_used", "revoked")
@@ -178,7 +181,7 @@ class AccessTokenAdmin(ModelAdmin):  # type: ignore[misc]
     def state(self, token: AccessToken) -> tuple[str, Any]:
         if token.revoked is not None:
             return "revoked", _("revoked")
-        return ("expired", _("expired")) if token.is_expired else ("usable", _("usable"))
+        return ("expired", _("expired")) if token.is_expired else ("usable", _("active"))
 
     @admin.display(description=_("state"))
     def state_now(self, token: AccessToken) -> Any:
@@ -218,7 +221,7 @@ class AccessTokenAdmin(ModelAdmin):  # type: ignore[misc]
         """The one page that ever shows the token: an answer of its own, never stored, no redirect to carry it."""
         context = {
             **self.admin_site.each_context(request),
-            "title": _("The new token"),
+            "title": _("New token"),
             "token": obj,
             "text": getattr(request, "new_token", ""),
             "opts": self.model._meta,
@@ -237,7 +240,7 @@ class AccessTokenAdmin(ModelAdmin):  # type: ignore[misc]
     @action(description=_("Revoke"), permissions=["change"])  # type: ignore[untyped-decorator]
     def revoke_this(self, request: HttpRequest, obj: AccessToken) -> None:
         if obj.revoke():
-            self.message_user(request, _("The token was revoked; its clients are refused from now on."))
+            self.message_user(request, _("The token was revoked. Its clients are now rejected."))
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Revoking keeps what the record refers to. Tokens go only together with their owner."""

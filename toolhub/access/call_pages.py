@@ -37,24 +37,24 @@ TONES = {
 }
 """How an outcome looks; what is not here went wrong."""
 WORDS = {
-    outcomes.RUNNING: _("running"),
-    outcomes.OK: _("done"),
-    outcomes.TOOL_ERROR: _("tool failed"),
-    outcomes.INVALID_ARGUMENTS: _("wrong arguments"),
-    outcomes.REFUSED: _("not granted"),
-    outcomes.UNKNOWN_TOOL: _("no such tool"),
-    outcomes.LIMITED: _("limit reached"),
-    outcomes.TIMEOUT: _("timed out"),
-    outcomes.CANCELLED: _("cancelled"),
-    outcomes.INPUT_REQUIRED: _("asked a question"),
-    outcomes.UNKNOWN: _("unknown: the server stopped"),
+    outcomes.RUNNING: _("Running"),
+    outcomes.OK: _("Success"),
+    outcomes.TOOL_ERROR: _("Tool error"),
+    outcomes.INVALID_ARGUMENTS: _("Invalid arguments"),
+    outcomes.REFUSED: _("Denied"),
+    outcomes.UNKNOWN_TOOL: _("Unknown tool"),
+    outcomes.LIMITED: _("Rate limited"),
+    outcomes.TIMEOUT: _("Timed out"),
+    outcomes.CANCELLED: _("Cancelled"),
+    outcomes.INPUT_REQUIRED: _("Input required"),
+    outcomes.UNKNOWN: _("Interrupted"),
 }
 # To its owner "not granted" reads as "no such tool": the difference would tell which tools exist.
 SHOWN_AS = {outcomes.REFUSED: outcomes.UNKNOWN_TOOL}
 SAID = {
     "cancelled": _("The call was cancelled."),
     "ended": _("The call had already ended."),
-    "asked": _("The call was told to end, and has not ended yet."),
+    "asked": _("Cancellation requested"),
 }
 """What became of a wish to cancel, in words."""
 CANCEL_SECONDS = settings.RECORD_SECONDS

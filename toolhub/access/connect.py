@@ -61,15 +61,15 @@ CLIENTS: tuple[Client, ...] = (
     Client(
         key="claude-code",
         title="Claude Code",
-        about=_("One command in a terminal. With “--scope user” it is there in all your projects."),
+        about=_("Run one command in a terminal. With “--scope user”, the server is available in all your projects."),
         snippets=(
             Snippet(
-                _("Run this"),
+                _("Run this command"),
                 "claude mcp add --scope user --transport http @NAME@ @URL@ \\\n"
                 '  --header "Authorization: Bearer @TOKEN@"',
             ),
             Snippet(
-                _("Or share it with a project, each person with an own token in TOOLHUB_TOKEN"),
+                _("Or share it with a project: everyone sets their own token in TOOLHUB_TOKEN"),
                 _json(
                     {
                         "mcpServers": {
@@ -84,15 +84,15 @@ CLIENTS: tuple[Client, ...] = (
                 ".mcp.json",
             ),
         ),
-        then=_("Type /mcp in Claude Code: the server is listed as connected, with your tools."),
+        then=_("Type /mcp in Claude Code. The list shows the server as connected, with your tools."),
     ),
     Client(
         key="claude-desktop",
         title="Claude Desktop",
-        about=_("Claude Desktop starts a small bridge (mcp-remote), so Node.js has to be installed."),
+        about=_("Claude Desktop starts a small bridge (mcp-remote), which needs Node.js."),
         snippets=(
             Snippet(
-                _("Settings → Developer → Edit Config, add this, and start Claude Desktop again"),
+                _("Open Settings → Developer → Edit Config, add this, and restart Claude Desktop"),
                 _json(
                     {
                         "mcpServers": {
@@ -112,10 +112,12 @@ CLIENTS: tuple[Client, ...] = (
     Client(
         key="cursor",
         title="Cursor",
-        about=_("A settings file in your home folder, or the button once a token is made."),
+        about=_(
+            "Add the settings to a file in your home folder. After you create a token, you can use the button instead."
+        ),
         snippets=(
             Snippet(
-                _("Add this"),
+                _("Add this to the file"),
                 _json({"mcpServers": {"@NAME@": {"url": "@URL@", "headers": _BEARER}}}),
                 "~/.cursor/mcp.json",
             ),
@@ -126,16 +128,19 @@ CLIENTS: tuple[Client, ...] = (
     Client(
         key="vscode",
         title="VS Code",
-        about=_("For GitHub Copilot's agent mode. VS Code asks for the token once and keeps it in its secret store."),
+        about=_(
+            "For GitHub Copilot's agent mode. In a shared project, VS Code asks for the token once and "
+            "keeps it in its secret store."
+        ),
         snippets=(
             Snippet(
-                _("Run this"),
+                _("Run this command"),
                 "code --add-mcp '"
                 + json.dumps({"name": "@NAME@", "type": "http", "url": "@URL@", "headers": _BEARER})
                 + "'",
             ),
             Snippet(
-                _("Or share it with a project: each person is asked for an own token"),
+                _("Or share it with a project: VS Code asks everyone for their own token"),
                 _json(
                     {
                         "inputs": [
@@ -153,7 +158,7 @@ CLIENTS: tuple[Client, ...] = (
                 ".vscode/mcp.json",
             ),
         ),
-        then=_("Run “MCP: List Servers” from the command palette; the tools button of the chat lists your tools."),
+        then=_("Run “MCP: List Servers” from the command palette. The tools button of the chat lists your tools."),
         deeplink="vscode",
     ),
     Client(
@@ -187,7 +192,7 @@ asyncio.run(main())""",
     Client(
         key="typescript",
         title="TypeScript SDK",
-        about=_("The official package; the WebSocket transport works too, at /ws/mcp."),
+        about=_("The official package. The WebSocket transport works too, at /ws/mcp."),
         snippets=(
             Snippet(_("Install"), "npm install @modelcontextprotocol/sdk"),
             Snippet(
@@ -212,7 +217,7 @@ await client.close();""",
     Client(
         key="inspector",
         title="MCP Inspector",
-        about=_("To look at the server by hand, in a browser or in a terminal."),
+        about=_("For testing the server by hand, in a browser or in a terminal."),
         snippets=(
             Snippet(
                 _("In a terminal"),
@@ -224,19 +229,19 @@ await client.close();""",
                 "Authorization: Bearer @TOKEN@",
             ),
         ),
-        then=_("The list holds exactly the tools of your Tools page."),
+        then=_("The list shows exactly the tools on your Tools page."),
     ),
     Client(
         key="mcp-remote",
         title=_("Any stdio client"),  # type: ignore[arg-type]
-        about=_("For clients that only start a program and speak over stdin: mcp-remote bridges them (Node.js)."),
+        about=_("For clients that only start a local program (stdio). The bridge mcp-remote needs Node.js."),
         snippets=(
             Snippet(
-                _("The command to start"),
+                _("Command to start"),
                 'npx -y mcp-remote @URL@ @HTTP@ --header "Authorization: Bearer @TOKEN@"',
             ),
         ),
-        then=_("It writes “Proxy established successfully” on stderr and waits for the client."),
+        then=_("It writes “Proxy established successfully” to stderr and waits for the client."),
     ),
     Client(
         key="curl",
@@ -257,7 +262,7 @@ await client.close();""",
         "io.modelcontextprotocol/clientCapabilities": {}}}}'""",
             ),
         ),
-        then=_("The answer is one JSON object with your tools in result.tools."),
+        then=_("The response is one JSON object with your tools in result.tools."),
     ),
 )
 BY_KEY = {client.key: client for client in CLIENTS}
@@ -300,109 +305,118 @@ class Trouble:
 TROUBLES: tuple[Trouble, ...] = (
     Trouble(
         "missing",
-        _("A client at your address sent no token."),
+        _("A client on your network sent no token."),
         _(
-            "Its settings lack the Authorization header, or it looks for a sign-in of its own first. Paste the "
-            "settings above once more, whole, and start the client again."
+            "Its settings lack the Authorization header, or it first tried its own sign-in. Paste all the "
+            "settings above again and restart the client."
         ),
     ),
     Trouble(
         "scheme",
-        _("A client at your address sent an Authorization header that is not “Bearer” and a token."),
-        _("The value of the header is the word Bearer, one space, and the token."),
+        _("A client on your network sent an Authorization header in the wrong format."),
+        _("The header value must be the word Bearer, one space, and the token."),
     ),
     Trouble(
         "malformed",
-        _("A client at your address sent something that is no token of this server."),
+        _("A client on your network sent an invalid token."),
         _(
-            "A token begins with thp_ and has 47 characters: perhaps it was cut when it was copied, or the placeholder "
-            "is still in its place."
+            "A token starts with thp_ and has 47 characters. Perhaps the copy was cut off, or the "
+            "placeholder is still there."
         ),
     ),
     Trouble(
         "unknown",
-        _("A client at your address sent a token that this server does not know."),
-        _("It may belong to another installation. Make a token here and paste the settings again."),
+        _("A client on your network sent an unknown token."),
+        _("It may belong to another server. Create a token here and paste the settings again."),
     ),
     Trouble(
         "revoked",
         _("The client sent a token that was revoked."),
-        _("Make a new token here and paste the settings again: an ended token cannot come back."),
+        _("Create a new token here and paste the settings again. A revoked token can't be restored."),
     ),
     Trouble(
         "expired",
         _("The client sent a token that has expired."),
-        _("Make a new token here and paste the settings again. Choose a longer time on the Tokens page."),
+        _("Create a new token here and paste the settings again. You can choose a longer lifetime on the Tokens page."),
     ),
     Trouble(
         "inactive",
         _("The account of this token is not active."),
-        _("Ask whoever runs this server."),
+        _("Ask your administrator for help."),
     ),
     Trouble(
         "throttled",
-        _("Too many bad tokens came from your address, so it has to wait."),
-        _("Stop clients that still use an old token, and try again in a minute."),
+        _("Too many invalid tokens came from your network, so new clients must wait."),
+        _("Stop clients that still use an old token. Try again in a minute."),
     ),
     Trouble(
         "unavailable",
-        _("The server cannot look at tokens just now, or has too many connections."),
-        _("Try again in a moment. If it stays so, tell whoever runs this server."),
+        _("The server cannot check tokens right now, or it has too many connections."),
+        _("Try again in a minute. If the problem continues, tell your administrator."),
     ),
     Trouble(
         "host",
-        _("A client at your address used another name for this server than it has."),
-        _("Use exactly the address above. If it is right, the operator has to add the name to TOOLHUB_ALLOWED_HOSTS."),
+        _("A client on your network used a host name that this server does not accept."),
+        _(
+            "Use exactly the address above. If it fails too, ask your administrator to add its host name to "
+            "TOOLHUB_ALLOWED_HOSTS."
+        ),
     ),
     Trouble(
         "origin",
-        _("A client at your address runs in a web page that may not use this server."),
-        _("The operator can allow that page’s address with TOOLHUB_ALLOWED_ORIGINS."),
+        _("A client on your network runs in a web page that may not use this server."),
+        _("Ask your administrator to add the page’s origin to TOOLHUB_ALLOWED_ORIGINS."),
     ),
     Trouble(
         "revision",
-        _("The client speaks a revision of the protocol that this server does not know."),
-        _("Update the client, or look in its settings for another revision: the server knows all that were published."),
+        _("The client uses a protocol version that this server does not support."),
+        _(
+            "Update the client, or choose another protocol version in its settings. This server supports "
+            "all published versions."
+        ),
     ),
     Trouble(
         "headers",
-        _("The headers of the request say something else than its body."),
-        _("Something between the client and this server changes requests, or the client has a fault: update it."),
+        _("Request headers and body do not match."),
+        _("Check for a proxy that changes requests. If there is none, update the client."),
     ),
     Trouble(
         "accept",
-        _("A client at your address does not accept what this server answers."),
-        _("It must accept application/json and text/event-stream. Choose “Streamable HTTP” in its settings, not SSE."),
+        _("A client on your network does not accept the response format of this server."),
+        _(
+            "The client must accept application/json and text/event-stream. Choose “Streamable HTTP” in its "
+            "settings, not SSE."
+        ),
     ),
     Trouble(
         "content_type",
-        _("A client at your address sends something else than JSON."),
+        _("A client on your network sent a request that is not JSON."),
         _("Choose “Streamable HTTP” in its settings."),
     ),
     Trouble(
         "verb",
-        _("A client at your address used a method that this address does not have."),
+        _("A client on your network used an HTTP method that this address does not support."),
         _("Choose “Streamable HTTP” in its settings, not the older SSE transport."),
     ),
-    Trouble("large", _("A request was larger than this server accepts."), _("Ask whoever runs this server.")),
+    Trouble("large", _("A request was larger than this server accepts."), _("Ask your administrator for help.")),
     Trouble(
         "request",
-        _("The server did not understand what the client sent."),
-        _("Update the client. What the server said to it stands below; it helps whoever runs this server."),
+        _("The server did not understand the client's request."),
+        _("Update the client. If that does not help, tell your administrator what this page shows."),
     ),
     Trouble(
         "no_tools",
-        _("The client is connected, and there is no tool for it."),
-        _("Ask whoever runs this server to grant you tools. They appear in the client by themselves."),
+        _("The client is connected, but no tools are available to it."),
+        _("Ask your administrator to grant you tools. They appear in the client automatically."),
     ),
     Trouble(
         "call",
-        _("The client is connected, and its first call failed."),
-        _("The Calls page has the call with its arguments and what came back."),
+        _("The client is connected, but its first call failed."),
+        _("The Calls page shows the call with its arguments and result."),
     ),
     Trouble(
         "other",
-        _("A client of yours is connected with another token."),
-        _("This page waits for the token that it made. If that is the client you mean, all is well."),
+        _("One of your clients is connected with another token."),
+        _("This page waits for a client with the new token. If you meant this other client, you are done."),
     ),
 )

@@ -86,7 +86,7 @@ class AccountForm(forms.ModelForm):  # type: ignore[type-arg]
 
     language = forms.ChoiceField(label=_("Language"), required=False)
     time_zone = forms.ChoiceField(
-        label=_("Time zone"), required=False, help_text=_("Times on your pages are shown in it.")
+        label=_("Time zone"), required=False, help_text=_("Your pages show times in this time zone.")
     )
 
     class Meta:
@@ -97,8 +97,9 @@ class AccountForm(forms.ModelForm):  # type: ignore[type-arg]
         super().__init__(*args, **kwargs)
         self.preference = preference
         language, zone = self.fields["language"], self.fields["time_zone"]
-        language.choices = [("", _("As my browser says")), *own_names()]  # type: ignore[attr-defined]
-        zone.choices = [("", _("As my browser says")), *((name, name.replace("_", " ")) for name in sorted(zones()))]  # type: ignore[attr-defined]
+        language.choices = [("", _("Use the browser setting")), *own_names()]  # type: ignore[attr-defined]
+        named = ((name, name.replace("_", " ")) for name in sorted(zones()))
+        zone.choices = [("", _("Use the browser setting")), *named]  # type: ignore[attr-defined]
         language.initial, zone.initial = preference.language, preference.time_zone
 
     def save(self, commit: bool = True) -> Any:
@@ -119,7 +120,7 @@ class TokenForm(forms.Form):
     name = forms.CharField(
         label=_("Name"),
         max_length=100,
-        help_text=_("Which client or machine it is for, for example “Cursor on my laptop”."),
+        help_text=_("The client or machine that uses the token, for example “Cursor on my laptop”."),
     )
     days = forms.TypedChoiceField(
         label=_("Valid for"),
@@ -132,7 +133,7 @@ class TokenForm(forms.Form):
         queryset=None,
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text=_("Choose none and the token reaches everything you may use."),
+        help_text=_("If you choose none, the token can use everything you have access to."),
     )
 
     def __init__(self, *args: Any, toolset_ids: frozenset[int] = frozenset(), **kwargs: Any) -> None:

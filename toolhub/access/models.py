@@ -52,8 +52,8 @@ class AccessToken(models.Model):
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="access_tokens", verbose_name=_("user")
     )
-    name = models.CharField(_("name"), max_length=100, help_text=_("Which client or machine it is for."))
-    digest = models.CharField(max_length=64, unique=True, editable=False)
+    name = models.CharField(_("name"), max_length=100, help_text=_("The client or machine that uses the token."))
+    digest = models.CharField(_("digest"), max_length=64, unique=True, editable=False)
     prefix = models.CharField(_("starts with"), max_length=16, editable=False)
     created = models.DateTimeField(_("created"), default=timezone.now, editable=False)
     expires = models.DateTimeField(_("expires"))
@@ -62,7 +62,7 @@ class AccessToken(models.Model):
     restricted = models.BooleanField(
         _("only some toolsets"),
         default=False,
-        help_text=_("Only tools of the toolsets chosen below; without one, the token reaches nothing."),
+        help_text=_("When on, the token can use only the toolsets below. With no toolset, it has no access."),
     )
     # `restricted` and not "are there any?" decides: deleting the last toolset must not open a token to everything.
     toolsets = models.ManyToManyField("catalog.Toolset", blank=True, related_name="+", verbose_name=_("toolsets"))
@@ -102,21 +102,23 @@ class AccessToken(models.Model):
 class ServingProcess(models.Model):
     """A process that serves clients, and who is connected to it, as it said itself a few seconds ago."""
 
-    id = models.CharField(primary_key=True, max_length=32)
+    id = models.CharField(_("id"), primary_key=True, max_length=32)
     """The name of the process among the workers; a new one with every start."""
-    host = models.CharField(max_length=200)
-    pid = models.BigIntegerField()
-    started = models.DateTimeField()
-    beat = models.DateTimeField()
+    host = models.CharField(_("host"), max_length=200)
+    pid = models.BigIntegerField(_("pid"))
+    started = models.DateTimeField(_("started"))
+    beat = models.DateTimeField(_("beat"))
     """When it said so. A process that is silent for long is gone, and so is who was connected to it."""
-    peers = models.TextField()
+    peers = models.TextField(_("peers"))
     """JSON: see `toolhub.server.presence`."""
-    left_out = models.PositiveIntegerField(default=0)
+    left_out = models.PositiveIntegerField(_("left out"), default=0)
     """How many more there are than `peers` lists."""
-    orders = models.TextField(default="", blank=True)
+    orders = models.TextField(_("orders"), default="", blank=True)
     """JSON: the keys of those who are to be disconnected, for a process that the news does not reach."""
 
     class Meta:
+        verbose_name = _("serving process")
+        verbose_name_plural = _("serving processes")
         ordering = ("started", "id")
         default_permissions = ()
         permissions = (

@@ -44,7 +44,7 @@ GROUPS: tuple[tuple[Any, tuple[tuple[str, str], ...], tuple[tuple[str, str, Any,
         ),
     ),
     (
-        gettext_lazy("Record"),
+        gettext_lazy("Audit log"),
         (
             ("audit.call", "receipt_long"),
             ("audit.action", "history"),

@@ -108,7 +108,10 @@ def tokens(request: HttpRequest) -> HttpResponse:
     text = ""
     if request.method == "POST" and form.is_valid():
         if _too_many(request):
-            form.add_error(None, _("You have %d tokens. Revoke one that you no longer use.") % MAX_TOKENS)
+            form.add_error(
+                None,
+                _("You have reached the maximum of %d active tokens. Revoke one that you no longer use.") % MAX_TOKENS,
+            )
         else:
             chosen = form.cleaned_data.get("toolsets")
             _token, text = AccessToken.objects.issue(
@@ -131,7 +134,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
 def revoke(request: HttpRequest, pk: int) -> HttpResponse:
     token = get_object_or_404(_own(request), pk=pk)
     if token.revoke():
-        messages.success(request, _("“%s” was revoked. Clients that use it are refused from now on.") % token.name)
+        messages.success(request, _("“%s” was revoked. Clients that use it are now rejected.") % token.name)
     return redirect("access:tokens")
 
 
@@ -147,7 +150,10 @@ def connect(request: HttpRequest, key: str = connect_page.CLIENTS[0].key) -> Htt
     text = credential = ""
     if request.method == "POST":
         if _too_many(request):
-            messages.error(request, _("You have %d tokens. Revoke one that you no longer use.") % MAX_TOKENS)
+            messages.error(
+                request,
+                _("You have reached the maximum of %d active tokens. Revoke one that you no longer use.") % MAX_TOKENS,
+            )
             return HttpResponseRedirect(reverse("access:tokens"))
         token, text = AccessToken.objects.issue(cast(User, request.user), str(client.title))
         credential = token.credential_id

@@ -51,9 +51,7 @@ def parse_allowed(entries: Iterable[str]) -> Allowed:
             network = ip_network(text)
         except ValueError as error:
             if "host bits" in str(error):
-                wrong = gettext(
-                    "%(entry)s is not a network such as 10.0.0.0/8 or 10.0.0.0/8:8080: it has host bits set"
-                )
+                wrong = gettext("%(entry)s has host bits set. Write a network such as 10.0.0.0/8 or 10.0.0.0/8:8080")
             else:
                 wrong = gettext("%(entry)s is not a network such as 10.0.0.0/8 or 10.0.0.0/8:8080")
             raise ValueError(wrong % {"entry": repr(entry)}) from None
@@ -71,7 +69,7 @@ def check_address(ip: str, port: int, allowed: Allowed = ()) -> None:
         raise DeniedAddress(_("%(address)s is not an IP address"), address=ip) from None
     if isinstance(address, IPv6Address):
         if address.scope_id:
-            raise DeniedAddress(_("%(address)s belongs to one network interface only"), address=ip)
+            raise DeniedAddress(_("%(address)s is limited to one network interface"), address=ip)
         address = address.ipv4_mapped or address
     if any(one.covers(address, port) for one in allowed):
         return
@@ -82,7 +80,10 @@ def check_address(ip: str, port: int, allowed: Allowed = ()) -> None:
         or address.is_unspecified
         or any(address.version == network.version and address in network for network in _DENIED)
     ):
-        outside = _("%(address)s is not a public address, and its network is in no list of allowed ones")
+        outside = _(
+            "%(address)s is not a public address. Add its network to TOOLHUB_ALLOW_PRIVATE_NETWORKS (for "
+            "example 10.1.2.0/24:8080) and restart"
+        )
         raise DeniedAddress(outside, address=ip)
 
 

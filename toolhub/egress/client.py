@@ -99,7 +99,7 @@ async def fetch(
         why = untrusted if _is_about_tls(error) else _("%(host)s cannot be reached")
         raise Unreachable(why, host=target.host) from error
     except (httpcore2.NetworkError, httpcore2.ProtocolError) as error:
-        raise Unreachable(_("%(host)s broke off, or did not speak HTTP"), host=target.host) from error
+        raise Unreachable(_("%(host)s closed the connection, or did not answer with HTTP"), host=target.host) from error
 
 
 def _is_about_tls(error: BaseException | None) -> bool:
@@ -114,7 +114,7 @@ def _headers(
     method: str, target: httpx2.URL, given: Mapping[str, str], content: bytes | None
 ) -> list[tuple[bytes, bytes]]:
     if method not in _METHODS:
-        raise Denied(_("%(method)s is not a method that may be sent"), method=repr(method))
+        raise Denied(_("the HTTP method %(method)s is not allowed"), method=repr(method))
     lines = [(b"host", target.netloc), (b"accept-encoding", b"gzip")]
     names = {name.lower() for name in given}
     if "user-agent" not in names:
@@ -123,7 +123,7 @@ def _headers(
         lines.append((b"accept", b"*/*"))
     for name, value in given.items():
         if not _TOKEN.match(name) or not _HEADER_VALUE.match(value):
-            raise Denied(_("the header %(name)s has characters that HTTP cannot carry"), name=repr(name))
+            raise Denied(_("the header %(name)s contains characters that HTTP does not allow"), name=repr(name))
         if name.lower() in _OWN_HEADERS:
             raise Denied(_("the header %(name)s cannot be set"), name=name)
         lines.append((name.encode(), value.strip().encode()))
@@ -140,7 +140,7 @@ async def _read(response: httpcore2.Response, max_bytes: int, *, bodiless: bool)
     unpack = _Unpacker("" if bodiless else headers.get("content-encoding", ""), max_bytes)
     announced = headers.get("content-length", "")
     if not bodiless and announced.isascii() and announced.isdigit() and int(announced[:20]) > unpack.max_raw:
-        raise TooLarge(_("the answer is larger than %(most)d bytes"), most=max_bytes)
+        raise TooLarge(_("the response is larger than %(most)d bytes"), most=max_bytes)
     async for chunk in response.aiter_stream():
         unpack.feed(chunk)
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -153,7 +153,7 @@ class _Unpacker:
     def __init__(self, encoding: str, max_bytes: int) -> None:
         self._packed = encoding.strip().lower() in ("gzip", "x-gzip", "deflate")
         if not self._packed and encoding.strip().lower() not in ("", "identity"):
-            raise EgressError(_("the answer is encoded in a way that was not asked for"))
+            raise EgressError(_("the response uses an encoding that was not requested"))
         self._max = max_bytes
         self.max_raw = max_bytes + 1024 if self._packed else max_bytes
         self._raw = 0
@@ -163,7 +163,7 @@ class _Unpacker:
     def feed(self, chunk: bytes) -> None:
         self._raw += len(chunk)
         if self._raw > self.max_raw:
-            raise TooLarge(_("the answer is larger than %(most)d bytes"), most=self._max)
+            raise TooLarge(_("the response is larger than %(most)d bytes"), most=self._max)
         if not self._packed:
             self._body += chunk
             return
@@ -175,12 +175,12 @@ class _Unpacker:
                     self._inflate = zlib.decompressobj(wbits=47)
                 self._body += self._inflate.decompress(chunk, self._max - len(self._body) + 1)
                 if len(self._body) > self._max:
-                    raise TooLarge(_("the answer is larger than %(most)d bytes when unpacked"), most=self._max)
+                    raise TooLarge(_("the decompressed response is larger than %(most)d bytes"), most=self._max)
                 chunk = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
         except zlib.error:
-            raise EgressError(_("the answer is not packed the way it says")) from None
+            raise EgressError(_("the response is not compressed as its header says")) from None
 
     def finish(self) -> bytes:
         if self._packed and self._raw and not self._inflate.eof:
-            raise EgressError(_("the answer ended before its packed body did"))
+            raise EgressError(_("the response ended before its compressed body was complete"))
         return bytes(self._body)

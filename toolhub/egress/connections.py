@@ -79,7 +79,13 @@ class CheckedBackend(httpcore2.AnyIOBackend):
                 check_address(address, port, self._allowed)
             except DeniedAddress as denied:
                 log.warning("%s leads to %s: %s", host, address, denied.reason)
-                raise DeniedAddress(_("%(host)s does not lead to a public address"), host=host) from None
+                raise DeniedAddress(
+                    _(
+                        "%(host)s does not resolve to a public address. Add its network to "
+                        "TOOLHUB_ALLOW_PRIVATE_NETWORKS and restart"
+                    ),
+                    host=host,
+                ) from None
         return addresses
 
 

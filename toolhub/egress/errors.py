@@ -38,7 +38,7 @@ class DeniedAddress(Denied):
     `reason` is for the record, the log and whoever sets the address up.
     """
 
-    SENTENCE: Final = _("the hub sends no requests to this address")
+    SENTENCE: Final = _("toolhub blocks requests to this address")
 
     def __init__(self, reason: str, **said: object) -> None:
         super().__init__(self.SENTENCE)

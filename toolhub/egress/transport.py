@@ -44,7 +44,7 @@ class _Capped(httpx2.AsyncByteStream):
         async for chunk in self._stream:
             self._left -= len(chunk)
             if self._left < 0:
-                raise EgressRefused(TooLarge(_("the answer is larger than %(most)d bytes"), most=self._most))
+                raise EgressRefused(TooLarge(_("the response is larger than %(most)d bytes"), most=self._most))
             yield chunk
 
     async def aclose(self) -> None:
@@ -73,11 +73,13 @@ class CheckedTransport(httpx2.AsyncHTTPTransport):
             raise EgressRefused(error, request) from None
         if response.has_redirect_location:
             await response.aclose()
-            led_on = _("%(host)s answers with a redirect (status %(status)d)")
+            led_on = _("%(host)s sent a redirect (HTTP status %(status)d), which is not followed")
             raise EgressRefused(DeniedAddress(led_on, host=request.url.host, status=response.status_code), request)
         if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
             await response.aclose()
-            raise EgressRefused(EgressError(_("the answer is packed, which was not asked for")), request)
+            raise EgressRefused(
+                EgressError(_("the response is compressed, but compression was not requested")), request
+            )
         streaming = response.headers.get("content-type", "").strip().lower().startswith("text/event-stream")
         if not streaming and isinstance(response.stream, httpx2.AsyncByteStream):
             response.stream = _Capped(response.stream, self._max_bytes)

@@ -23,7 +23,7 @@ def parse_url(url: str) -> httpx2.URL:
     if len(url) > MAX_URL:
         raise DeniedAddress(_("the URL is longer than %(most)d characters"), most=MAX_URL)
     if _FORBIDDEN_IN_URL.search(url):
-        raise DeniedAddress(_("the URL has a blank, a backslash or a control character"))
+        raise DeniedAddress(_("the URL contains a space, a backslash or a control character"))
     try:
         parsed = httpx2.URL(url)
         host, port = parsed.raw_host.decode("ascii"), parsed.port
@@ -32,14 +32,16 @@ def parse_url(url: str) -> httpx2.URL:
     if parsed.scheme not in ("http", "https"):
         raise DeniedAddress(_("only http and https URLs are allowed"))
     if parsed.userinfo or "@" in url.partition("//")[2].partition("/")[0].partition("?")[0].partition("#")[0]:
-        raise DeniedAddress(_("a URL must not carry a user name or password"))
+        raise DeniedAddress(_("the URL must not contain a user name or password"))
     if not host or (port is not None and not 1 <= port <= 65535):
-        raise DeniedAddress(_("the URL has no host, or a port that does not exist"))
+        raise DeniedAddress(_("the URL has no host, or its port is not valid"))
     if "%" in host:
-        raise DeniedAddress(_("a host must not name a network interface"))
+        raise DeniedAddress(_("the host must not contain a network interface"))
     # 0x7f.1, 2130706433, 127.1: every reader takes them for something else.
     if _NUMERIC_LABEL.match(host.rstrip(".").rpartition(".")[2]) and not is_address(host):
-        raise DeniedAddress(_("%(host)s is not how an address is written"), host=host)
+        raise DeniedAddress(
+            _("%(host)s is not a valid address. Write IPv4 addresses as four numbers, such as 192.0.2.1"), host=host
+        )
     return parsed
 
 
@@ -48,9 +50,9 @@ def ensure_below(base: str, url: str) -> str:
     root, final = parse_url(base), parse_url(url)
     prefix = root.path.rstrip("/")
     if (root.scheme, root.raw_host, root.port) != (final.scheme, final.raw_host, final.port):
-        raise DeniedAddress(_("the URL leads to another host than the tool's own"))
+        raise DeniedAddress(_("the URL points to a host other than the tool's own"))
     if final.path.rstrip("/") != prefix and not final.path.startswith(prefix + "/"):
-        raise DeniedAddress(_("the URL leaves the path of the tool"))
+        raise DeniedAddress(_("the URL is outside the tool's base path"))
     return str(final)
 
 

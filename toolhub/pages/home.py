@@ -86,8 +86,8 @@ def _of_calls(report: Report, may_see_tools: bool) -> Iterable[Number]:
     yield Number(_("Calls"), f"{report.calls:,}", calls(report.start))
     slow = display.duration(None if report.p95 is None else int(report.p95))
     health = reverse("pages:health") if may_see_tools else calls(report.start)
-    yield Number(_("95 of 100 calls take at most"), slow or "–", health)
-    for label, outcome in ((_("Limits hit"), outcomes.LIMITED), (_("Refused"), outcomes.REFUSED)):
+    yield Number(_("p95 latency"), slow or "–", health)
+    for label, outcome in ((_("Rate limited"), outcomes.LIMITED), (_("Denied"), outcomes.REFUSED)):
         number = found[outcome]
         yield Number(label, f"{number:,}", calls(report.start, outcome=outcome), tone="warning" if number else "")
 
@@ -100,7 +100,7 @@ def _others(request: HttpRequest) -> Iterable[Number]:
             _("Quarantined tools"),
             f"{waiting:,}",
             f"{reverse('admin:catalog_tool_changelist')}?quarantine=yes",
-            _("wait for review") if waiting else "",
+            _("needs review") if waiting else "",
             "warning" if waiting else "",
         )
     if may("access.view_connections"):
@@ -154,7 +154,7 @@ def _users(report: Report) -> dict[str, Any]:
                 calls(report.start, user=name, outcome="not_ok") if name else "",
             )
         )
-    return {"title": _("Busiest users"), "column": _("user"), "rows": rows, "empty": _("Nobody called anything.")}
+    return {"title": _("Busiest users"), "column": _("user"), "rows": rows, "empty": _("No user made a call.")}
 
 
 def steps(request: HttpRequest) -> list[dict[str, Any]]:
@@ -166,20 +166,20 @@ def steps(request: HttpRequest) -> list[dict[str, Any]]:
     found = [
         (
             Tool.objects.exists(),
-            _("Make a tool"),
+            _("Create a tool"),
             _("A Python function, an HTTP API, a program, a database query, or a tool of another MCP server."),
             add_tool,
         ),
         (
             Grant.objects.exists(),
-            _("Grant it"),
-            _("Nobody sees a tool before a grant allows it: to a user, a group, or everyone."),
+            _("Grant access"),
+            _("A tool is hidden until you grant it to a user, a group, or everyone."),
             add_grant,
         ),
         (
             AccessToken.objects.exists(),
             _("Connect a client"),
-            _("Choose the AI client; the page makes a token and shows the exact steps."),
+            _("Choose your AI client. The page creates a token and shows the exact steps."),
             "/connect/",
         ),
     ]

@@ -14,13 +14,13 @@ from audit import outcomes
 from audit.queries.statistics import Report, Slot
 
 SERIES: tuple[tuple[Any, frozenset[str], str], ...] = (
-    (gettext_lazy("ok"), frozenset({outcomes.OK}), "#0d9488"),
+    (gettext_lazy("Success"), frozenset({outcomes.OK}), "#0d9488"),
     (
         gettext_lazy("failed"),
         frozenset({outcomes.TOOL_ERROR, outcomes.TIMEOUT, outcomes.UNKNOWN}),
         "#dc2626",
     ),
-    (gettext_lazy("turned away"), outcomes.NEVER_RAN, "#f59e0b"),
+    (gettext_lazy("rejected"), outcomes.NEVER_RAN, "#f59e0b"),
     (gettext_lazy("other"), frozenset(), "#8b5cf6"),
 )
 """The colours of the chart; the last one takes what no other does."""

@@ -68,7 +68,7 @@ def disconnect(request: HttpRequest) -> HttpResponse:
     """End the connection of the key in the body; one that has gone meanwhile is said to be gone."""
     row = _row(request)
     if row is None or row["kind"] == clients.STATELESS:
-        messages.warning(request, _("This connection has ended already."))
+        messages.warning(request, _("This connection has already ended."))
         return _back(request)
     with transaction.atomic():
         log.record("disconnected", "connection", f"{row['user']}: {_client(row)}", _facts(row), None)
@@ -87,11 +87,11 @@ def revoke(request: HttpRequest) -> HttpResponse:
     kind, _colon, number = row["credential"].partition(":") if row is not None else ("", "", "")
     token = AccessToken.objects.filter(pk=int(number)).first() if kind in _OF_TOKENS and number.isdecimal() else None
     if token is None:
-        messages.warning(request, _("This connection has ended already."))
+        messages.warning(request, _("This connection has already ended."))
     elif token.revoke():
-        messages.success(request, _("The token %(name)s was revoked; its clients are refused now.") % {"name": token})
+        messages.success(request, _("The token %(name)s was revoked. Its clients are now rejected.") % {"name": token})
     else:
-        messages.info(request, _("The token %(name)s was revoked before.") % {"name": token})
+        messages.info(request, _("The token %(name)s was already revoked.") % {"name": token})
     return _back(request)
 
 
@@ -126,7 +126,7 @@ def _shown(row: clients.Row, names: dict[str, str]) -> dict[str, Any]:
         "user": display.visible(row["user"]),
         "user_link": reverse("admin:auth_user_change", args=(row["user_id"],)),
         "calls_link": f"{reverse('admin:audit_call_changelist')}?credential={row['credential']}",
-        "client": display.visible(row["client"][:80]) or _("says nothing about itself"),
+        "client": display.visible(row["client"][:80]) or _("unnamed client"),
         "version": display.visible(row["version"][:40]),
         "token": display.visible(row["token"]),
         "has_token": row["credential"].partition(":")[0] in _OF_TOKENS,

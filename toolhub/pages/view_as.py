@@ -76,20 +76,20 @@ class Asked:
         if self.at_text:
             moment = local_time.entered(self.at_text)
             if moment is None:
-                self.problem = _("This moment cannot be read; it is shown as of now.")
+                self.problem = _("This date and time is not valid. The page shows the current state.")
             else:
                 self.at = moment
         if not self.username:
             return
         found = get_user_model().objects.filter(username=self.username).first()
         if found is None:
-            self.problem = _("There is no user of this name.")
+            self.problem = _("There is no user with this name. Check the spelling.")
             return
         self.user = found
         self.tokens = list(AccessToken.objects.filter(user=self.user, revoked=None).prefetch_related("toolsets")[:100])
         self.token = next((token for token in self.tokens if token.pk == self.token_id), None)
         if self.token is not None and self.token.expires <= self.at:
-            self.problem = _("This token has ended at that moment: its client would be refused.")
+            self.problem = _("This token is expired at that time. Its client would be rejected.")
 
     @property
     def toolset_ids(self) -> frozenset[int] | None:
@@ -171,7 +171,7 @@ def _shown(request: HttpRequest, asked: Asked, catalogue: Snapshot, who: Who, se
         "resource": _("Resources"),
         "prompt": _("Prompts"),
         "grants": _("Grants"),
-        "limits": _("Limits"),
+        "limits": _("Rate limits"),
     }
     shown: dict[str, Any] = {
         "counts": counts,
@@ -213,7 +213,7 @@ def _shown(request: HttpRequest, asked: Asked, catalogue: Snapshot, who: Who, se
 
 
 def _choices() -> tuple[tuple[str, str], ...]:
-    return ("", _("all")), ("yes", _("sees")), ("no", _("does not see"))
+    return ("", _("all")), ("yes", _("visible")), ("no", _("hidden"))
 
 
 def _grants(asked: Asked) -> Any:

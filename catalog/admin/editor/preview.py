@@ -181,7 +181,7 @@ def _in_settings(form: Any, label: str) -> list[Problem]:
 def summary(look: Look) -> str:
     """One line for people who look at nothing else."""
     if look.problems:
-        return gettext("Not ready: %(parts)s") % {
+        return gettext("Fix before saving: %(parts)s") % {
             "parts": ", ".join(dict.fromkeys(look.parts)) or look.problems[0].text
         }
     return gettext("Ready to save")

@@ -115,19 +115,22 @@ HIDDEN: dict[str, frozenset[str]] = {"upstream_mcp": frozenset({"connection"})}
 NAMES: dict[str, Promise] = {
     "python_function": _("Python function"),
     "http_api": _("HTTP API"),
-    "command": _("Command: a program of this machine"),
+    "command": _("Command: a program on this machine"),
     "sql_query": _("SQL query"),
-    "upstream_mcp": _("Tool of another MCP server"),
+    "upstream_mcp": _("Tool of an upstream server"),
 }
 ABOUT: dict[str, Promise] = {
-    "python_function": _("A function that a module in TOOLHUB_TOOL_MODULES registers."),
-    "http_api": _("A request to a web service; the settings say where each argument goes."),
-    "command": _("A program that TOOLHUB_COMMANDS lists, without a shell."),
-    "sql_query": _("One read-only statement on a database in TOOLHUB_SQL_DATABASES; arguments are bound to its names."),
-    "upstream_mcp": _("Usually imported on the page of the upstream server."),
+    "python_function": _("A Python function that a module in TOOLHUB_TOOL_MODULES registers."),
+    "http_api": _("A request to a web service. The settings say where each argument goes."),
+    "command": _("A program listed in TOOLHUB_COMMANDS, run without a shell."),
+    "sql_query": _(
+        "Runs one read-only statement on a database in TOOLHUB_SQL_DATABASES. Arguments are bound to "
+        "its named parameters."
+    ),
+    "upstream_mcp": _("Calls a tool of an upstream server. Usually imported on the page of the upstream server."),
 }
 WORDS: dict[str, Promise] = {
-    "missing": _("This is needed."),
+    "missing": _("This setting is required."),
     "string_type": _("This must be text."),
     "int_type": _("This must be a whole number."),
     "int_parsing": _("This must be a whole number."),
@@ -136,11 +139,11 @@ WORDS: dict[str, Promise] = {
     "float_parsing": _("This must be a number."),
     "bool_type": _("This must be true or false."),
     "bool_parsing": _("This must be true or false."),
-    "dict_type": _("This must be an object: names and values."),
+    "dict_type": _("This must be an object of names and values."),
     "list_type": _("This must be a list."),
-    "extra_forbidden": _("There is no such setting."),
+    "extra_forbidden": _("This setting does not exist. Remove it."),
     "string_too_short": _("This must not be empty."),
-    "string_pattern_mismatch": _("This is not spelt as it must be; the help says how."),
+    "string_pattern_mismatch": _("Choose a secret."),
 }
 
 

@@ -57,7 +57,7 @@ def _text(column: Any, value: Any) -> str:
     if isinstance(column, JSONTextField):
         return "" if value is None else json.dumps(value, indent=2, ensure_ascii=False)
     if value is None or isinstance(value, bool):
-        return {None: gettext("not said"), True: gettext("yes"), False: gettext("no")}[value]
+        return {None: gettext("not declared"), True: gettext("yes"), False: gettext("no")}[value]
     if column.name == "runner":
         return kind_name(value)
     chosen = dict(column.flatchoices).get(value) if column.choices else None

@@ -43,19 +43,21 @@ class DuplicateForm(forms.Form):
         max_length=128,
         validators=[check_name],
         widget=UnfoldAdminTextInputWidget,
-        help_text=_("What the client calls: letters, digits, underscore, hyphen and dot."),
+        help_text=_("The name that clients call. Use letters, digits, underscore, hyphen and dot."),
     )
     toolsets = forms.BooleanField(
-        label=_("Put it into the same toolsets"),
+        label=_("Add to the same toolsets"),
         required=False,
         widget=UnfoldBooleanWidget,
-        help_text=_("Whoever is granted one of them sees the copy as soon as it is switched on."),
+        help_text=_("Users with access to one of these toolsets can use the copy when you switch it on."),
     )
 
     def clean_name(self) -> str:
         name: str = self.cleaned_data["name"]
         if Tool.objects.filter(name=name).exists():
-            raise forms.ValidationError(gettext("There is a tool of this name."), code="unique")
+            raise forms.ValidationError(
+                gettext("A tool with this name already exists. Choose another name."), code="unique"
+            )
         return name
 
 
@@ -185,7 +187,7 @@ class Editor:
         form = DuplicateForm(request.POST if request.method == "POST" and not foreign else None)
         if form.is_valid():
             copy = duplicate(tool, form.cleaned_data["name"], toolsets=form.cleaned_data["toolsets"])
-            words = gettext("%(copy)s is a copy of %(tool)s. It is switched off, and nobody is granted it.")
+            words = gettext("%(copy)s is a copy of %(tool)s. It is off and has no grants of its own.")
             self.message_user(request, words % {"copy": copy, "tool": tool})  # type: ignore[attr-defined]
             return redirect("admin:catalog_tool_change", copy.pk)
         title = gettext("Duplicate %(tool)s") % {"tool": tool}

@@ -19,13 +19,13 @@ def parse_path(text: str) -> Path:
     if not text or text == "$":
         return ()
     if not text.startswith("$"):
-        raise ValueError(_("a selection starts with $, as in $.items[0].name"))
+        raise ValueError(_("a selection must start with $, as in $.items[0].name"))
     steps: list[Any] = []
     position = 1
     while position < len(text):
         match = STEP.match(text, position)
         if match is None:
-            odd = _("the selection is not understood from %(part)s on")
+            odd = _("the selection is not valid from %(part)s on")
             raise ValueError(odd % {"part": repr(text[position : position + 20])})
         name, index, star, dot_star, quoted = match.groups()
         if name is not None:

@@ -27,16 +27,18 @@ class FilePart(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    argument: str = Field(description="The argument that holds the content, as base64.")
+    argument: str = Field(description="The argument that holds the content, in Base64.")
     filename: str = Field(default="file", max_length=255, description="The file name that is sent.")
-    filename_argument: str = Field(default="", description="The argument that holds the file name instead.")
+    filename_argument: str = Field(
+        default="", description="The argument that holds the file name, instead of a fixed name."
+    )
     content_type: str = Field(default="application/octet-stream", description="The MIME type that is sent.")
 
     @field_validator("content_type")
     @classmethod
     def _it_is_a_type(cls, value: str) -> str:
         if not MEDIA_TYPE.fullmatch(value):
-            raise ValueError(_("a MIME type looks like image/png"))
+            raise ValueError(_("enter a MIME type such as image/png"))
         return value
 
 
@@ -46,64 +48,85 @@ class Settings(BaseModel):
     method: Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"] = Field(
         default="GET", description="The method of the request."
     )
-    url: str = Field(max_length=2000, description="May hold {argument} in its path, never in its host.")
-    query: Names = Field(default_factory=dict, description="Name in the query: name of the argument.")
+    url: str = Field(max_length=2000, description="Use {argument} placeholders in the path; the host is fixed.")
+    query: Names = Field(default_factory=dict, description="Maps names in the query to arguments.")
     query_lists: Literal["repeat", "comma"] = Field(
-        default="repeat", description="A list in the query: tag=a&tag=b (repeat) or tag=a,b (comma)."
+        default="repeat", description="Lists in the query: tag=a&tag=b (repeat) or tag=a,b (comma)."
     )
-    headers: Names = Field(default_factory=dict, description="Name of the header: name of the argument.")
-    cookies: Names = Field(default_factory=dict, description="Name of the cookie: name of the argument.")
+    headers: Names = Field(default_factory=dict, description="Maps header names to arguments.")
+    cookies: Names = Field(default_factory=dict, description="Maps cookie names to arguments.")
     body: Names | Literal["*"] | None = Field(
-        default=None, description='Name in the body: name of the argument; "*" sends every argument not used elsewhere.'
+        default=None,
+        description='Maps names in the body to arguments. "*" sends every argument that is not used elsewhere.',
     )
     body_argument: str = Field(default="", description="The argument that is the whole body, instead of `body`.")
     body_format: Literal["json", "form", "multipart", "text", "base64"] = Field(
         default="json",
-        description="How the body is written. text and base64 (sent as the bytes it stands for) need body_argument.",
+        description="Format of the body. text and base64 need body_argument. base64 is decoded before sending.",
     )
-    content_type: str = Field(default="", max_length=200, description="The type of the body, instead of the usual one.")
+    content_type: str = Field(
+        default="", max_length=200, description="The MIME type of the body, instead of the default."
+    )
     files: dict[str, FilePart] = Field(
-        default_factory=dict, description="Files of a multipart body: name in the body: which argument holds it."
+        default_factory=dict,
+        description="Files of a multipart body. Map each name in the body to the argument that holds the file.",
     )
-    static_query: Texts = Field(default_factory=dict, description="Always in the query; a value may be a secret.")
-    static_headers: Texts = Field(default_factory=dict, description="Always sent; a value may be a secret.")
-    static_cookies: Texts = Field(default_factory=dict, description="Always sent; a value may be a secret.")
+    static_query: Texts = Field(default_factory=dict, description="Always sent in the query. A value may be a secret.")
+    static_headers: Texts = Field(default_factory=dict, description="Always sent. A value may be a secret.")
+    static_cookies: Texts = Field(default_factory=dict, description="Always sent. A value may be a secret.")
     static_body: dict[str, Value] = Field(
-        default_factory=dict, description="Always in the body, whatever the arguments say; secrets anywhere in it."
+        default_factory=dict,
+        description="Always sent in the body, regardless of the arguments. Any value in it may be a secret.",
     )
     response: Literal["json", "text", "auto", "image", "audio", "binary"] = Field(
         default="json",
-        description="What the answer becomes; auto decides by its type. Images and audio are checked by their bytes.",
+        description="The type of the result. auto uses the type of the response. Images and audio are checked by "
+        "their bytes.",
     )
-    select: str = Field(default="", max_length=500, description="What of a JSON answer is kept, as $.items[0].name.")
+    select: str = Field(
+        default="", max_length=500, description="Path to the part of a JSON response to keep, such as $.items[0].name."
+    )
     keep: list[str] = Field(
         default_factory=list,
         max_length=100,
-        description="Of what was selected, an object or a list of them, only these members are kept; empty: all.",
+        description="Keys to keep in the selected object or in each selected object. Empty: keep all.",
     )
-    timeout: float = Field(default=20.0, gt=0, le=600, description="Seconds for each attempt, within the tool's own.")
+    timeout: float = Field(
+        default=20.0,
+        gt=0,
+        le=600,
+        description="Time limit for each attempt, in seconds. The tool's own time limit also applies.",
+    )
     max_response_bytes: int = Field(
-        default=4_194_304, ge=1, le=67_108_864, description="A larger answer is an error; counted when unpacked."
+        default=4_194_304,
+        ge=1,
+        le=67_108_864,
+        description="Maximum size of the response after decompression. A larger response is an error.",
     )
     retries: int = Field(
         default=2,
         ge=0,
         le=5,
-        description="Further attempts when the connection fails or the answer is 502, 503 or 504; "
-        "only for GET, HEAD, OPTIONS, PUT and DELETE, and only while the deadline allows it.",
+        description="Additional attempts after a connection failure or a 502, 503 or 504 response. Only GET, HEAD, "
+        "OPTIONS, PUT and DELETE are retried, and only within the time limit.",
     )
     break_after: int = Field(
         default=10,
         ge=0,
         le=1000,
-        description="After so many failures in a row the host is left alone for a while; 0 never does that.",
+        description="Number of consecutive failures after which calls to the host pause. 0 means no pause.",
     )
     break_seconds: float = Field(
-        default=30.0, gt=0, le=3600, description="How long it is left alone before one call tries again."
+        default=30.0, gt=0, le=3600, description="Seconds of pause before one call tries the host again."
     )
-    max_concurrent: int = Field(default=16, ge=1, le=1000, description="Calls of this tool at the same time.")
+    max_concurrent: int = Field(
+        default=16, ge=1, le=1000, description="Maximum number of concurrent calls of this tool."
+    )
     wait_seconds: float = Field(
-        default=2.0, ge=0, le=60, description="How long a further call waits before it is told that the tool is busy."
+        default=2.0,
+        ge=0,
+        le=60,
+        description="Seconds that a further call waits before the client learns that the tool is busy.",
     )
 
     @field_validator("url")
@@ -112,11 +135,11 @@ class Settings(BaseModel):
         host_and_path = url.partition("://")[2]
         host, _slash, rest = host_and_path.partition("/")
         if "{" in host or "{" in url.partition("://")[0]:
-            raise ValueError(_("an argument may stand in the path, not in the scheme or host"))
+            raise ValueError(_("an argument can be in the path, but not in the scheme or host"))
         if "?" in url or "#" in url:
-            raise ValueError(_("put the query into query and static_query"))
+            raise ValueError(_("the URL cannot contain a query or fragment. Use query and static_query"))
         if any(not name.isidentifier() for name in FIELD.findall(rest)) or "{" in FIELD.sub("", rest):
-            raise ValueError(_("the path holds {argument} and no other braces"))
+            raise ValueError(_("the only braces allowed in the path are {argument} placeholders"))
         try:
             egress.parse_url(FIELD.sub("x", url))
         except egress.DeniedAddress as error:
@@ -128,7 +151,7 @@ class Settings(BaseModel):
     def _names_are_names(cls, given: dict[str, Text]) -> dict[str, Text]:
         for name in given:
             if not TOKEN.fullmatch(name):
-                raise ValueError(_("%(name)s is not the name of a header or cookie") % {"name": repr(name)})
+                raise ValueError(_("%(name)s is not a valid header or cookie name") % {"name": repr(name)})
         return given
 
     @field_validator("headers")
@@ -136,14 +159,14 @@ class Settings(BaseModel):
     def _arguments_are_no_credentials(cls, headers: Names) -> Names:
         for name in headers:
             if name.lower() in CREDENTIALS:
-                raise ValueError(_("%(name)s must not come from an argument") % {"name": name})
+                raise ValueError(_("%(name)s cannot be filled from an argument") % {"name": name})
         return headers
 
     @field_validator("content_type")
     @classmethod
     def _the_type_is_one(cls, value: str) -> str:
         if value and not MEDIA_TYPE.fullmatch(value):
-            raise ValueError(_("a MIME type looks like application/json"))
+            raise ValueError(_("enter a MIME type such as application/json"))
         return value
 
     @field_validator("select")
@@ -156,26 +179,28 @@ class Settings(BaseModel):
     def _it_fits_together(self) -> Settings:
         has_body = self.body is not None or self.static_body or self.body_argument or self.files
         if has_body and self.method not in BODY_METHODS:
-            raise ValueError(_("%(method)s takes no body") % {"method": self.method})
+            raise ValueError(_("%(method)s requests cannot have a body") % {"method": self.method})
         if self.body_argument and (self.body is not None or self.static_body or self.files):
-            raise ValueError(_("body_argument is the whole body: leave body, static_body and files out"))
+            raise ValueError(_("body_argument is the whole body. Remove body, static_body and files"))
         if self.body_format in ("text", "base64") and not self.body_argument:
-            raise ValueError(_("a body as %(format)s needs body_argument") % {"format": self.body_format})
+            raise ValueError(_("the body format %(format)s needs body_argument") % {"format": self.body_format})
         if self.body_argument and self.body_format in ("form", "multipart"):
-            raise ValueError(_("a body as %(format)s has names: use body") % {"format": self.body_format})
+            raise ValueError(
+                _("the body format %(format)s needs body, not body_argument") % {"format": self.body_format}
+            )
         if self.files and self.body_format != "multipart":
-            raise ValueError(_("files need body_format multipart"))
+            raise ValueError(_("files need the body_format multipart"))
         if self.content_type and self.body_format == "multipart":
-            raise ValueError(_("the type of a multipart body is made with it: leave content_type out"))
+            raise ValueError(_("a multipart body sets its own content type. Remove content_type"))
         if (self.select or self.keep) and self.response not in ("json", "auto"):
-            raise ValueError(_("select and keep: needs a JSON response"))
+            raise ValueError(_("select and keep need a JSON response"))
         fixed = [name.lower() for name in (*self.static_headers, *self.headers)]
         if (self.cookies or self.static_cookies) and "cookie" in fixed:
-            raise ValueError(_("cookies go into cookies and static_cookies, or into the header, not both"))
+            raise ValueError(_("set cookies either in cookies and static_cookies or in the Cookie header, not in both"))
         if len(set(fixed)) != len(fixed):
-            raise ValueError(_("a header is named twice"))
+            raise ValueError(_("a header is set twice. Keep one of them"))
         if "content-type" in fixed and self.content_type:
-            raise ValueError(_("the type of the body is named twice: in a header and as content_type"))
+            raise ValueError(_("the content type is set twice: in a header and in content_type. Remove one"))
         return self
 
     @property

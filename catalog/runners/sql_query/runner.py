@@ -31,15 +31,20 @@ TABLE_ROWS = 100
 class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    database: str = Field(min_length=1, max_length=64, description="A name in TOOLHUB_SQL_DATABASES.")
-    statement: str = Field(min_length=1, max_length=20_000, description="One SELECT, WITH or VALUES, with :parameters.")
+    database: str = Field(min_length=1, max_length=64, description="A database name from TOOLHUB_SQL_DATABASES.")
+    statement: str = Field(
+        min_length=1, max_length=20_000, description="One SELECT, WITH or VALUES statement with :parameters."
+    )
     parameters: dict[str, str] = Field(
         default_factory=dict,
-        description="Parameter: name of its argument. What is not listed has the name of its argument.",
+        description="Maps SQL parameters to arguments. A parameter that is not listed uses the argument of the same "
+        "name.",
     )
     max_rows: int = Field(default=200, ge=1, le=100_000)
-    max_bytes: int = Field(default=262_144, ge=100, le=16_777_216, description="Of the rows as JSON.")
-    timeout: float = Field(default=10.0, gt=0, le=600, description="Seconds, within the tool's own.")
+    max_bytes: int = Field(default=262_144, ge=100, le=16_777_216, description="Maximum size of the rows as JSON.")
+    timeout: float = Field(
+        default=10.0, gt=0, le=600, description="Time limit in seconds. The tool's own time limit also applies."
+    )
 
     @field_validator("statement")
     @classmethod
@@ -54,8 +59,8 @@ def not_ready(settings: Settings) -> str | None:
         return None
     said = {"name": settings.database, "there": ", ".join(configured.SQL_DATABASES)}
     if not configured.SQL_DATABASES:
-        return _("There is no database %(name)s in TOOLHUB_SQL_DATABASES (there is: none).") % said
-    return _("There is no database %(name)s in TOOLHUB_SQL_DATABASES (there is: %(there)s).") % said
+        return _("TOOLHUB_SQL_DATABASES has no database %(name)s. Add it and restart.") % said
+    return _("TOOLHUB_SQL_DATABASES has no database %(name)s. Available: %(there)s.") % said
 
 
 def prepare(settings: Settings) -> Callable[[dict[str, Any], Context], Awaitable[Any]]:

@@ -53,9 +53,11 @@ def names(statement: str) -> list[str]:
             word = match["word"].lower()
             first = first or word
             if word in WRITES and not _is_name(statement, match, word):
-                raise NotOne(_("it must only read: %(word)s is refused") % {"word": match["word"].upper()})
+                raise NotOne(
+                    _("the statement must only read. %(word)s is not allowed") % {"word": match["word"].upper()}
+                )
     if first not in READS:
-        raise NotOne(_("it must begin with SELECT, WITH or VALUES"))
+        raise NotOne(_("the statement must begin with SELECT, WITH or VALUES"))
     return list(found)
 
 

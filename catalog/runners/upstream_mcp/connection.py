@@ -48,11 +48,11 @@ class Connection(BaseModel):
     def _headers_can_be_sent(cls, headers: dict[str, Text]) -> dict[str, Text]:
         for name, value in headers.items():
             if not HEADER.fullmatch(name):
-                raise ValueError(_("%(name)s is not the name of a header") % {"name": repr(name)})
+                raise ValueError(_("%(name)s is not a valid header name") % {"name": repr(name)})
             if name.lower() in OUR_HEADERS or name.lower().startswith("mcp-"):
                 raise ValueError(_("the header %(name)s cannot be set") % {"name": name})
             if isinstance(value, str) and not HEADER_VALUE.fullmatch(value):
-                raise ValueError(_("the header %(name)s has characters that HTTP cannot carry") % {"name": name})
+                raise ValueError(_("the header %(name)s contains characters that HTTP does not allow") % {"name": name})
         return _no_credentials_in_clear(headers)
 
     @field_validator("env")
@@ -60,18 +60,18 @@ class Connection(BaseModel):
     def _variables_are_variables(cls, env: dict[str, Text]) -> dict[str, Text]:
         for name, value in env.items():
             if not VARIABLE.fullmatch(name):
-                raise ValueError(_("%(name)s is not the name of an environment variable") % {"name": repr(name)})
+                raise ValueError(_("%(name)s is not a valid environment variable name") % {"name": repr(name)})
             if name.startswith(("LD_", "TOOLHUB_")) or name in {"PYTHONSTARTUP", "NODE_OPTIONS", "BASH_ENV", "ENV"}:
                 raise ValueError(_("the environment variable %(name)s cannot be set") % {"name": name})
             if isinstance(value, str) and "\0" in value:
-                raise ValueError(_("the environment variable %(name)s has a NUL in it") % {"name": name})
+                raise ValueError(_("the environment variable %(name)s contains a NUL character") % {"name": name})
         return _no_credentials_in_clear(env)
 
     @field_validator("args")
     @classmethod
     def _arguments_are_text(cls, args: tuple[str, ...]) -> tuple[str, ...]:
         if any("\0" in argument or len(argument) > 4000 for argument in args) or len(args) > 100:
-            raise ValueError(_("up to 100 arguments of up to 4,000 characters without NUL"))
+            raise ValueError(_("enter at most 100 arguments of at most 4,000 characters, without NUL"))
         return args
 
     @field_validator("allowed_networks")
@@ -84,10 +84,10 @@ class Connection(BaseModel):
     def _it_fits_together(self) -> Connection:
         if self.transport == "stdio":
             if not self.command or self.url or self.headers:
-                raise ValueError(_("stdio needs a command, and neither a URL nor headers"))
+                raise ValueError(_("stdio needs a command, and cannot have a URL or headers"))
         else:
             if self.command or self.args or self.env:
-                raise ValueError(_("a command, its arguments and environment are for stdio only"))
+                raise ValueError(_("a command, its arguments and environment are allowed only for stdio"))
             try:
                 egress.parse_url(self.url)
             except egress.DeniedAddress as error:
@@ -135,6 +135,6 @@ def key_of(connection: Connection, secrets: Mapping[str, str], *more: Any) -> st
 def _no_credentials_in_clear(values: dict[str, Text]) -> dict[str, Text]:
     for name, value in values.items():
         if not isinstance(value, SecretRef) and value and _is_secret(name):
-            clear = _('%(name)s looks like a credential: keep it as a secret and write {"secret": "its_name"}')
+            clear = _('%(name)s looks like a credential. Store it as a secret and write {"secret": "its_name"}')
             raise ValueError(clear % {"name": name})
     return values

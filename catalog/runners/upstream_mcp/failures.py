@@ -77,7 +77,7 @@ def why(error: BaseException, *, explained: bool = False) -> str:
     if isinstance(error, pipes.NotAllowed):
         return _("cannot be started: %(why)s") % {"why": error.in_words}
     if isinstance(error, ValueError):
-        return _("does not speak MCP in a way that can be understood.")
+        return _("sent a response that is not valid MCP.")
     if not explained:  # once for each failure
         log.warning("an upstream failed with %s: %s", type(error).__name__, error)
     return _("cannot be used.")

@@ -37,7 +37,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     upstream: str = Field(min_length=1, max_length=40, description="The name of the upstream server.")
-    tool: str = Field(min_length=1, max_length=1000, description="The tool's name there.")
+    tool: str = Field(min_length=1, max_length=1000, description="The tool's name on the upstream server.")
     connection: Connection | None = Field(
         default=None, description="Not for you to write: the hub fills in how the upstream is reached."
     )
@@ -74,7 +74,7 @@ class _Passing(Asks):
 def prepare(settings: Settings) -> Callable[[dict[str, Any], Context], Awaitable[Any]]:
     connection = settings.connection
     if connection is None:
-        raise ValueError(_("there is no upstream %(name)s") % {"name": settings.upstream})
+        raise ValueError(_("there is no upstream server %(name)s") % {"name": settings.upstream})
     reach = connection
 
     async def run(arguments: dict[str, Any], context: Context) -> Any:

@@ -42,7 +42,7 @@ NEEDED = (*CHANGE, "catalog.view_tool", "catalog.view_toolset", "auth.view_user"
 EFFECTS = (
     (grant_changes.ALLOW, gettext_lazy("allow")),
     (grant_changes.DENY, gettext_lazy("deny")),
-    (grant_changes.END, gettext_lazy("end what is granted")),
+    (grant_changes.END, gettext_lazy("end existing grants")),
 )
 
 
@@ -76,7 +76,7 @@ def bulk(request: HttpRequest) -> HttpResponse:
         try:
             plan = grant_changes.Plan.of(wish)
         except grant_changes.TooMany:
-            problems.append(_("These are more than %d grants: choose fewer at once.") % grant_changes.MOST)
+            problems.append(_("One change can cover at most %d grants. Choose fewer items.") % grant_changes.MOST)
         else:
             return _confirm(request, data, plan)
     context = {
@@ -121,7 +121,7 @@ def _confirm(request: HttpRequest, data: QueryDict, plan: grant_changes.Plan) ->
         "against": [policy_messages.said(str(grant)) for grant in plan.against[:LISTED]],
         "listed": LISTED,
     }
-    return page(request, "admin/pages/bulk_confirm.html", _("What will change"), **context)
+    return page(request, "admin/pages/bulk_confirm.html", _("Review changes"), **context)
 
 
 def _wish(data: QueryDict) -> tuple[grant_changes.Wish | None, list[str]]:
@@ -141,12 +141,12 @@ def _wish(data: QueryDict) -> tuple[grant_changes.Wish | None, list[str]]:
         problems.append(_("Choose what to do."))
     starts, ends = _moment(data, "starts", problems), _moment(data, "ends", problems)
     if starts is not None and ends is not None and ends <= starts:
-        problems.append(_("The end must lie after the start."))
+        problems.append(_("The end must be after the start."))
     environments = tuple(data.get("environments", "").replace(",", " ").split())
     try:
         validators.environments(list(environments))
     except ValidationError:
-        problems.append(_("Environments are names such as production, with spaces between them."))
+        problems.append(_("Enter environment names such as production, separated by spaces."))
     if problems:
         return None, problems
     note = data.get("note", "").strip()[:500]
@@ -159,7 +159,7 @@ def _moment(data: QueryDict, name: str, problems: list[str]) -> datetime | None:
         return None
     moment = local_time.entered(text)
     if moment is None:
-        problems.append(_("“%s” is not a moment.") % text)
+        problems.append(_("“%s” is not a valid date and time.") % text)
     return moment
 
 
@@ -182,7 +182,7 @@ def _search(kind: tuple[str, Any, Any, tuple[str, ...]], query: str) -> list[tup
     return list(found.order_by(names[0]).values_list("pk", names[0])[:FOUND])
 
 
-@admin.action(description=gettext_lazy("Change grants for the selected ones"), permissions=["grants"])
+@admin.action(description=gettext_lazy("Change grants for selected items"), permissions=["grants"])
 def change_grants(modeladmin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponseRedirect:
     kind = str(modeladmin.model._meta.model_name)
     numbers = queryset.order_by().values_list("pk", flat=True)[: grant_changes.MOST]

@@ -128,10 +128,10 @@ def granted(done: grant_changes.Plan) -> str:
     """What a plan did, in words."""
     said = []
     if done.make:
-        said.append(ngettext("%d grant was made.", "%d grants were made.", len(done.make)) % len(done.make))
+        said.append(ngettext("%d grant was created.", "%d grants were created.", len(done.make)) % len(done.make))
     if done.end:
         said.append(ngettext("%d grant was ended.", "%d grants were ended.", len(done.end)) % len(done.end))
-    return " ".join(said) or _("It was so already: nothing changed.")
+    return " ".join(said) or _("Nothing changed. The grants were already set this way.")
 
 
 def _cells(toolsets: Page[Toolset], groups: Page[Group]) -> dict[tuple[int, int], list[Grant]]:

@@ -77,12 +77,12 @@ def of_tool(request: HttpRequest, pk: int) -> HttpResponse:
         "limits": [messages.said(rule.label) for rule in catalogue.limits_by_tool.get(pk, ())[:PAGE]],
         "choices": [
             (address(sees=value), (value if value != "all" else "") == which, words)
-            for value, words in (("yes", _("who sees it")), ("no", _("who does not")), ("all", _("all")))
+            for value, words in (("yes", _("users with access")), ("no", _("users without access")), ("all", _("all")))
         ],
         "older": older,
         "newer": newer,
     }
-    return page(request, "admin/pages/access_tool.html", _("Who sees %(tool)s") % {"tool": tool.name}, **context)
+    return page(request, "admin/pages/access_tool.html", _("Access to %(tool)s") % {"tool": tool.name}, **context)
 
 
 FOUND = 20

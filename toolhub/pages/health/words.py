@@ -44,7 +44,7 @@ def _list(words: str, **filters: str) -> tuple[str, str]:
 
 
 def _call(attempt: Attempt) -> tuple[str, str]:
-    return _("the last one"), reverse("admin:audit_call_change", args=(attempt.id,))
+    return _("the last call"), reverse("admin:audit_call_change", args=(attempt.id,))
 
 
 def _since(looked: Looked) -> str:
@@ -63,9 +63,9 @@ def refused(looked: Looked) -> Section:
     shown = [_refusal(one, looked) for one in found[:SHOWN]]
     return Section(
         "arguments",
-        _("Arguments that are refused again and again"),
-        _("Calls that did not fit the schema: the model did not learn from the definition what to send."),
-        _("No argument was refused more than twice."),
+        _("Arguments that are often rejected"),
+        _("Calls whose arguments do not match the schema. The definition does not tell the model what to send."),
+        _("No argument was rejected more than twice."),
         shown,
         len(found),
     )
@@ -74,13 +74,13 @@ def refused(looked: Looked) -> Section:
 def _refusal(one: findings.Refusal, looked: Looked) -> Finding:
     parameter, expected = display.visible(one.parameter[:100]), display.visible(one.expected[:200])
     what = {
-        findings.MISSING: _("“%(parameter)s” is left out"),
-        findings.UNKNOWN: _("“%(parameter)s” is sent and is not known"),
-        findings.CHOICE: _("“%(parameter)s” is none of its choices: %(expected)s"),
-        findings.BOUND: _("“%(parameter)s” is out of its bounds: %(expected)s"),
-        findings.PATTERN: _("“%(parameter)s” has the wrong form: %(expected)s"),
-        findings.TYPE: _("“%(parameter)s” has the wrong type: %(expected)s"),
-        findings.OTHER: _("The arguments do not fit the schema"),
+        findings.MISSING: _("“%(parameter)s” is missing"),
+        findings.UNKNOWN: _("“%(parameter)s” is not a known parameter"),
+        findings.CHOICE: _("“%(parameter)s” is not an allowed value: expected %(expected)s"),
+        findings.BOUND: _("“%(parameter)s” is out of range: expected %(expected)s"),
+        findings.PATTERN: _("“%(parameter)s” has the wrong format: expected %(expected)s"),
+        findings.TYPE: _("“%(parameter)s” has the wrong type: expected %(expected)s"),
+        findings.OTHER: _("The arguments do not match the schema"),
     }[one.kind] % {"parameter": parameter, "expected": expected}
     times = ngettext("%(what)s, in %(number)s of %(of)s call.", "%(what)s, in %(number)s of %(of)s calls.", one.of) % {
         "what": what,
@@ -88,7 +88,7 @@ def _refusal(one: findings.Refusal, looked: Looked) -> Finding:
         "of": one.of,
     }
     evidence = [
-        _list(_("the refused calls"), tool=one.tool, outcome=outcomes.INVALID_ARGUMENTS, since=_since(looked)),
+        _list(_("the rejected calls"), tool=one.tool, outcome=outcomes.INVALID_ARGUMENTS, since=_since(looked)),
     ]
     if one.last is not None:
         evidence.append(_call(one.last))
@@ -98,20 +98,20 @@ def _refusal(one: findings.Refusal, looked: Looked) -> Finding:
 
 def _argument_advice(kind: str) -> str:
     if kind == findings.MISSING:
-        return _("Give it a default in the schema, or say in its description where the value comes from.")
+        return _("Add a default to the schema, or say in its description where the value comes from.")
     if kind == findings.UNKNOWN:
-        return _("Models expect a parameter of this name: add it, or say in the description which one does this.")
+        return _("Models expect this parameter. Add it, or name the parameter to use instead in the description.")
     if kind == findings.CHOICE:
         return _(
-            "List the choices as enum and explain each in the description; accept what models send if it is clear."
+            "List the allowed values as an enum and describe each one. Accept other values if their meaning is clear."
         )
     if kind == findings.BOUND:
-        return _("Say the bound in the description of the parameter, or widen it if the tool can do more.")
+        return _("State the allowed range in the parameter's description, or widen it if the tool can handle more.")
     if kind == findings.PATTERN:
-        return _("Show an example of the form in the description, such as 2026-01-31.")
+        return _("Show an example of the format in the description, such as 2026-01-31.")
     if kind == findings.TYPE:
-        return _("Say the type with an example in the description; allow numbers as text if models send them so.")
-    return _("Say in the description what the arguments look like as a whole, with an example.")
+        return _("Describe the type with an example. Allow numbers as text if models send them that way.")
+    return _("Add an example of complete arguments to the description.")
 
 
 # --- slow, failing, given up, repeated ---------------------------------------------------------------------------
@@ -122,8 +122,8 @@ def troubles(looked: Looked) -> Section:
     return Section(
         "trouble",
         _("Slow and failing tools"),
-        _("Tools of which a fifth of the calls fail, that run into their time-out, or that take ten seconds and more."),
-        _("No tool fails often or is slow."),
+        _("Tools with a fifth or more failed calls, repeated timeouts, or a p95 latency of at least ten seconds."),
+        _("No slow or failing tools."),
         [_trouble(one, looked) for one in found[:SHOWN]],
         len(found),
     )
@@ -131,23 +131,25 @@ def troubles(looked: Looked) -> Section:
 
 def _trouble(one: findings.Trouble, looked: Looked) -> Finding:
     text = ngettext(
-        "%(failed)s of %(ran)s call failed, %(timeouts)s of them by time-out; 95 of 100 took at most %(p95)s.",
-        "%(failed)s of %(ran)s calls failed, %(timeouts)s of them by time-out; 95 of 100 took at most %(p95)s.",
+        "%(failed)s of %(ran)s call failed (timed out: %(timeouts)s). p95 latency: %(p95)s.",
+        "%(failed)s of %(ran)s calls failed (timed out: %(timeouts)s). p95 latency: %(p95)s.",
         one.ran,
     ) % {"failed": one.failed, "ran": one.ran, "timeouts": one.timeouts, "p95": display.duration(one.p95) or "–"}
     advice = []
     if one.timeouts >= findings.TIMEOUTS_LEAST:
-        advice.append(_("Give it more time, let it run as a task, or let clients ask for less at once."))
+        advice.append(_("Increase its timeout, let it run as a task, or let clients request less per call."))
     if one.failed - one.timeouts >= findings.FAILED_LEAST:
-        advice.append(_("See whether what it calls is up; an error that says what to do next lets the model go on."))
+        advice.append(
+            _("Check that the service it calls is up. An error that names the next step helps the model continue.")
+        )
     if one.p95 is not None and one.p95 >= findings.SLOW_MICROSECONDS and not one.timeouts:
-        advice.append(_("Report progress, or let it run as a task: clients give up on what is silent for long."))
+        advice.append(_("Report progress, or let it run as a task. Clients may give up on long silent calls."))
     since = _since(looked)
     evidence = [
         _list(words, tool=one.tool, outcome=outcome, since=since)
         for number, words, outcome in (
             (one.failed - one.timeouts, _("the errors"), outcomes.TOOL_ERROR),
-            (one.timeouts, _("the time-outs"), outcomes.TIMEOUT),
+            (one.timeouts, _("the timeouts"), outcomes.TIMEOUT),
         )
         if number
     ] or [_list(_("its calls"), tool=one.tool, since=since)]
@@ -162,21 +164,24 @@ def given_up(looked: Looked) -> Section:
         Finding(
             _of(one.tool),
             ngettext(
-                "After %(number)s of %(errors)s error the client did not call it again within ten minutes.",
-                "After %(number)s of %(errors)s errors the client did not call it again within ten minutes.",
+                "After %(number)s of %(errors)s error, the client did not call it again within ten minutes.",
+                "After %(number)s of %(errors)s errors, the client did not call it again within ten minutes.",
                 one.errors,
             )
             % {"number": one.number, "errors": one.errors},
             display.visible(one.sentence[:300]),
-            [_list(_("its calls without ok"), tool=one.tool, outcome="not_ok", since=_since(looked)), _call(one.last)],
-            [_("Let the error say what to change: which value was wrong, what is allowed, which tool to use first.")],
+            [
+                _list(_("its unsuccessful calls"), tool=one.tool, outcome="not_ok", since=_since(looked)),
+                _call(one.last),
+            ],
+            [_("Say in the error what to change: the wrong value, the allowed values, or the tool to use first.")],
         )
         for one in found[:SHOWN]
     ]
     return Section(
         "given-up",
         _("Tools that clients give up on"),
-        _("After an error a model that knows how to go on tries again; these it leaves alone."),
+        _("Tools that clients mostly do not call again within ten minutes of an error."),
         _("Clients try again after an error, or there were too few errors to tell."),
         shown,
         len(found),
@@ -191,9 +196,11 @@ def loops(looked: Looked) -> Section:
             local_time.address(datetime.fromtimestamp(int(at), UTC)) for at in (one.first.at, one.last.at + 1)
         )
         if one.worst == outcomes.OK:
-            advice = _("Say in the description that the answer does not change, or in the result how long to wait.")
+            advice = _("Say in the description that the result does not change, or say in the result when to retry.")
         else:
-            advice = _("The error does not say what to change, so the model tries the same again: name what is wrong.")
+            advice = _(
+                "The error does not say what to change, so the model repeats the call. Name the problem in the error."
+            )
         shown.append(
             Finding(
                 _of(one.tool),
@@ -208,14 +215,14 @@ def loops(looked: Looked) -> Section:
                     _list(_("these calls"), tool=one.tool, credential=one.first.credential, since=first, until=last),
                     _call(one.last),
                 ],
-                [advice, _("A limit per user stops the loop: the client is told how long to wait.")],
+                [advice, _("A rate limit per user stops the loop. The client is told how long to wait.")],
             )
         )
     return Section(
         "loops",
-        _("The same call again and again"),
+        _("Repeated identical calls"),
         _("One client called a tool with the same arguments at least five times within ten minutes."),
-        _("No client repeated itself."),
+        _("No client repeated the same call."),
         shown,
         len(found),
     )
@@ -230,15 +237,15 @@ def unused() -> Section:
     for one in found:
         advice = list(one.twins)
         if not one.granted:
-            advice.insert(0, _("No grant allows it to anybody: grant it, or disable it."))
+            advice.insert(0, _("No grant allows this tool to anyone. Grant access to it, or disable it."))
         elif not one.twins:
             advice.append(
-                _("Say in the description when to use it; or disable it: every tool costs room in a model's mind.")
+                _("Say in the description when to use it, or disable it: every tool uses context-window space.")
             )
         shown.append(Finding(_of(one.tool), _("It was not called in the last 30 days."), "", [], advice))
-    about = _("Enabled tools without one call in the last 30 days.")
+    about = _("Enabled tools without a call in the last 30 days.")
     if not live:
-        about += " " + _("Counted until %(at)s; newer calls are being counted.") % {
+        about += " " + _("Counted up to %(at)s. Newer calls are still being counted.") % {
             "at": local_time.told(counted, "minutes")
         }
     return Section(

@@ -118,7 +118,7 @@ def whole(text: str) -> dict[str, Any]:
     """Arguments that were written as JSON. Raises ValueError with a sentence."""
     value = _json(text or "{}")
     if not isinstance(value, dict):
-        raise ValueError(_('The arguments are an object such as {"name": "value"}.'))
+        raise ValueError(_('The arguments must be a JSON object, such as {"name": "value"}.'))
     return value
 
 
@@ -191,7 +191,7 @@ def _read(field: Field) -> Any:
             return _number(field)
         case "choice" | "boolean":
             if field.value not in {value for value, _words in field.choices}:
-                raise ValueError(_("Choose one of these."))
+                raise ValueError(_("Choose one of the listed values."))
             return json.loads(field.value)
         case _other:
             return _json(field.value)
@@ -200,7 +200,7 @@ def _read(field: Field) -> Any:
 def _number(field: Field) -> int | float:
     text = field.value.strip()
     if len(text) > 400 or not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", text, re.ASCII):
-        raise ValueError(_("This is not a number."))
+        raise ValueError(_("This must be a number."))
     if re.fullmatch(r"[+-]?\d+", text, re.ASCII):
         return int(text)
     value = float(text)
@@ -213,13 +213,13 @@ def _number(field: Field) -> int | float:
 
 def _json(text: str) -> Any:
     def refuse(word: str) -> Any:
-        raise ValueError(_("%s is not JSON.") % word)
+        raise ValueError(_("%s is not valid JSON.") % word)
 
     try:
         return json.loads(text, parse_constant=refuse)
     except json.JSONDecodeError as error:
         said = {"line": error.lineno, "column": error.colno, "problem": error.msg}
-        raise ValueError(_("This is not JSON: line %(line)s, column %(column)s: %(problem)s.") % said) from None
+        raise ValueError(_("Invalid JSON at line %(line)s, column %(column)s: %(problem)s.") % said) from None
 
 
 def _bound(part: dict[str, Any], name: str) -> str:
@@ -294,7 +294,7 @@ class Form:
                 raise Refused(str(error), WHOLE) from None
         found = read_arguments(self.fields)
         if found is None:
-            raise Refused(_("Look at the fields that are marked."))
+            raise Refused(_("Fix the marked fields."))
         return found
 
     def user(self) -> User:
@@ -305,7 +305,7 @@ class Form:
             raise PermissionDenied
         found = get_user_model().objects.filter(username=self.username).first()
         if found is None:
-            raise Refused(_("There is no user of this name."), "user")
+            raise Refused(_("There is no user with this name. Check the spelling."), "user")
         return found
 
     def blame(self, refused: Refused) -> None:

@@ -225,7 +225,7 @@ def _run(request: HttpRequest, tool: Tool, form: Form) -> HttpResponse:
                 "errors": form.errors(),
                 "message": form.error,
                 "record": link,
-                "words": _("The record of this call"),
+                "words": _("View call"),
             }
             return JsonResponse(found)
         return _page(request, tool, form, None, record=link)
@@ -254,10 +254,12 @@ def _started(request: HttpRequest, tool: Tool, form: Form) -> try_runs.Run:
         raise Refused(_hidden(tool, user)) from None
     except InvalidArguments as error:
         rest = error.message if form.as_json else try_form.place_error(form.fields, error.message)
-        raise Refused(rest or _("Look at the fields that are marked."), "", error.call_id) from None
+        raise Refused(rest or _("Fix the marked fields."), "", error.call_id) from None
     except LimitReached as error:
         said = {"limit": messages.said(error.label), "seconds": error.seconds}
-        raise Refused(_("Limit reached: %(limit)s. Try again in %(seconds)s s.") % said, "", error.call_id) from None
+        raise Refused(
+            _("Rate limit reached: %(limit)s. Try again in %(seconds)s s.") % said, "", error.call_id
+        ) from None
     except (CatalogError, McpError) as error:
         raise Refused(str(error), "", getattr(error, "call_id", None)) from None
 
@@ -268,8 +270,8 @@ def _hidden(tool: Tool, user: User) -> str:
     if item is not None:
         decision = visibility.decide(credential_of(user), item)
         # It may have been granted in the moment between.
-        said["rule"] = _("not a moment ago, but now; try again.") if decision.visible else sentence(decision.rule)
-    return _("%(user)s does not see this tool, and the attempt is on record. The reason: %(rule)s") % said
+        said["rule"] = _("Access was granted just now. Try again.") if decision.visible else sentence(decision.rule)
+    return _("%(user)s does not have access to this tool. The attempt was logged. Reason: %(rule)s") % said
 
 
 def _known(request: HttpRequest, text: str) -> dict[str, Any] | None:
