@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
+from django.db.models.signals import pre_migrate
 
 
 class ToolhubConfig(AppConfig):
@@ -12,5 +13,9 @@ class ToolhubConfig(AppConfig):
 
     def ready(self) -> None:
         from toolhub import checks, composition  # noqa: F401  (the checks register themselves)
+        from toolhub.management import database
 
+        # Django sends the signal for applications with models only.
+        access = apps.get_app_config("access")
+        pre_migrate.connect(database.before_migrate, sender=access, dispatch_uid="toolhub.management.database")
         composition.connect()

@@ -11,6 +11,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from toolhub.access import bearer
+from toolhub.management import database
 from toolhub.server import process
 from toolhub.transports import stdio
 
@@ -25,6 +26,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        database.refuse_unapplied()
         sink = stdio.take_stdout()
         token = read_token(options["token_file"])
         try:

@@ -8,9 +8,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connection
-from django.db.migrations.executor import MigrationExecutor
 
-from toolhub.management import workers
+from toolhub.management import database, workers
 
 
 class Command(BaseCommand):
@@ -31,7 +30,7 @@ class Command(BaseCommand):
             raise CommandError("--workers must be at least 1.")
         if count > 1:
             refuse_without_shared_stores()
-        refuse_old_database()
+        database.refuse_unapplied()
         try:
             listener = workers.listen(options["host"], options["port"])
         except (OSError, OverflowError) as error:
@@ -59,12 +58,6 @@ def refuse_without_shared_stores() -> None:
         raise CommandError(
             f"More than one worker needs {' and '.join(missing)}: sessions, limits and news are shared through them."
         )
-
-
-def refuse_old_database() -> None:
-    executor = MigrationExecutor(connection)
-    if executor.migration_plan(executor.loader.graph.leaf_nodes()):
-        raise CommandError("The database is not up to date. Run `python manage.py migrate` first.")
 
 
 def run(endpoints: list[str], supervisor: int | None = None) -> int:

@@ -1,0 +1,50 @@
+"""Whether this version can work on the database: every migration that was applied must be one that it knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import CommandError
+from django.db import DEFAULT_DB_ALIAS, connection, connections
+from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.recorder import MigrationRecorder
+
+OURS = frozenset({"access", "audit", "catalog"})
+LISTED = 3
+"""Migrations that the refusal names."""
+
+
+def refuse_unapplied() -> None:
+    """Raises CommandError when the database is not at this version's migrations, with the command to run."""
+    refuse_unknown()
+    executor = MigrationExecutor(connection)
+    if executor.migration_plan(executor.loader.graph.leaf_nodes()):
+        raise CommandError("The database is not up to date. Run `python manage.py migrate` first.")
+
+
+def refuse_unknown(using: str = DEFAULT_DB_ALIAS) -> None:
+    """Raises CommandError when another version of toolhub made the database, with the next step.
+
+    The first release starts from one initial migration for each application. A database from before it has an
+    "initial" migration too, but other tables: Django would take it for up to date.
+    """
+    database = connections[using]
+    known = MigrationLoader(None, ignore_no_migrations=True).disk_migrations
+    applied = MigrationRecorder(database).applied_migrations()
+    unknown = sorted(f"{app}.{name}" for app, name in applied if app in OURS and (app, name) not in known)
+    if not unknown:
+        return
+    more = f" and {len(unknown) - LISTED} more" if len(unknown) > LISTED else ""
+    raise CommandError(
+        f"This database was made by another version of toolhub: it has {', '.join(unknown[:LISTED])}{more}, which this "
+        "version does not know. Nothing was changed. Start the version that made it; or, to move to this version, run "
+        "its `python manage.py exporttools catalogue.yaml`, point TOOLHUB_DATABASE_URL (or TOOLHUB_DATA_DIR) to a new "
+        "database, and run `python manage.py migrate` and `python manage.py importtools catalogue.yaml` here. Keep the "
+        "old database for its audit log."
+    )
+
+
+def before_migrate(*, using: str = DEFAULT_DB_ALIAS, **_: Any) -> None:
+    """Refuse before `migrate` does anything (a receiver of `pre_migrate`)."""
+    refuse_unknown(using)
