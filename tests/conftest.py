@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.utils import translation
@@ -21,6 +21,15 @@ def missing(service: str, why: str) -> None:
     if service in REQUIRED:
         pytest.fail(f"{service} is required by TOOLHUB_TEST_REQUIRE: {why}", pytrace=False)
     pytest.skip(f"{service}: {why}")
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """A database that each transactional test leaves as it was after the migrations."""
+    from tests.database_cleaner import cleaning
+
+    with django_db_blocker.unblock(), cleaning("default"), django_db_blocker.block():
+        yield
 
 
 @pytest.fixture(autouse=True)
