@@ -9,11 +9,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.utils import translation
 
+from tests import scheduling
+
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
     from django.test import Client
 
 REQUIRED = frozenset(filter(None, os.environ.get("TOOLHUB_TEST_REQUIRE", "").split(",")))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        scheduling.limit(item)
+    if hasattr(config, "workerinput"):
+        items[:] = scheduling.longest_first(items)
 
 
 def missing(service: str, why: str) -> None:
