@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.utils import translation
+
+from tests import scheduling
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -16,11 +18,27 @@ if TYPE_CHECKING:
 REQUIRED = frozenset(filter(None, os.environ.get("TOOLHUB_TEST_REQUIRE", "").split(",")))
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        scheduling.limit(item)
+    if hasattr(config, "workerinput"):
+        items[:] = scheduling.longest_first(items)
+
+
 def missing(service: str, why: str) -> None:
     """Skip because `service` is not here; fail where TOOLHUB_TEST_REQUIRE names it."""
     if service in REQUIRED:
         pytest.fail(f"{service} is required by TOOLHUB_TEST_REQUIRE: {why}", pytrace=False)
     pytest.skip(f"{service}: {why}")
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """A database that each transactional test leaves as it was after the migrations."""
+    from tests.database_cleaner import cleaning
+
+    with django_db_blocker.unblock(), cleaning("default"), django_db_blocker.block():
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,9 @@ Ports are never guessed: the server binds port 0 and says which one it got, and 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import http.client
 import importlib
 import json
@@ -34,6 +36,7 @@ POSTGRES = os.environ.get("TOOLHUB_TEST_POSTGRES", "postgresql://postgres@127.0.
 """A PostgreSQL server, without the database, on which databases may be made."""
 START_SECONDS = 120.0
 STOP_SECONDS = 60.0
+DATABASE_FILE = "toolhub.sqlite3"
 LISTENING = re.compile(r"listens on http://\S+:(\d+)")
 
 
@@ -101,21 +104,27 @@ class Hub:
 
     def prepare(self) -> None:
         """Stores and tables."""
-        if self.postgres:
-            self._database = f"toolhub_test_{secrets.token_hex(6)}"
-            postgres(f'CREATE DATABASE "{self._database}"')
         if self.with_redis:
             self.redis = Redis(self.folder / "redis")
             self.redis.start()
-        self.manage("migrate", "--verbosity", "0")
+        if self.postgres:
+            name = f"toolhub_test_{secrets.token_hex(6)}"
+            postgres(f'CREATE DATABASE "{name}" TEMPLATE "{migrated_postgres()}"')
+            self._database = name
+        elif "TOOLHUB_DATABASE_URL" in self.extra:
+            self.manage("migrate", "--verbosity", "0")
+        else:
+            data = Path(self.environment()["TOOLHUB_DATA_DIR"])
+            data.mkdir(mode=0o700, parents=True, exist_ok=True)
+            shutil.copyfile(migrated_sqlite(), data / DATABASE_FILE)
 
     def environment(self) -> dict[str, str]:
         plain = {name: value for name, value in os.environ.items() if not name.startswith("TOOLHUB_")}
+        plain.pop("PYTHONDONTWRITEBYTECODE", None)  # a start would compile all of it again
         return {
             **plain,
             "DJANGO_SETTINGS_MODULE": "toolhub.settings",
             "PYTHONUNBUFFERED": "1",
-            "PYTHONDONTWRITEBYTECODE": "1",
             "TOOLHUB_DATA_DIR": str(self.folder / "data"),
             "TOOLHUB_MIN_FREE_MB": "1",
             # A machine that is busy with other tests must not look like a store that is away.
@@ -324,6 +333,39 @@ class Redis:
             self.process.wait(STOP_SECONDS)
             self.process = None
             self.socket.unlink(missing_ok=True)
+
+
+@functools.cache
+def migrated_sqlite() -> Path:
+    """Return a database file after the migrations, made once in this process, to be copied."""
+    hub = _made_once()
+    hub.manage("migrate", "--verbosity", "0")
+    file = Path(hub.environment()["TOOLHUB_DATA_DIR"]) / DATABASE_FILE
+    assert [path.name for path in file.parent.glob(f"{DATABASE_FILE}*")] == [DATABASE_FILE], "it is all in one file"
+    return file
+
+
+@functools.cache
+def migrated_postgres() -> str:
+    """Return the name of a database after the migrations, made once in this process, to be a template."""
+    hub = _made_once()
+    name = f"toolhub_test_{secrets.token_hex(6)}"
+    postgres(f'CREATE DATABASE "{name}"')
+    hub._database = name
+    hub.manage("migrate", "--verbosity", "0")
+    return name
+
+
+def _made_once() -> Hub:
+    """Return a hub that never runs and is removed when this process ends."""
+    hub, process = Hub(), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == process:
+            hub.remove()
+
+    atexit.register(remove)
+    return hub
 
 
 def postgres(statement: str) -> None:

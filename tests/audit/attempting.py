@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from audit import recorder
 from audit.types import Caller, Credential
+from tests.waiting import eventually
 
 ALICE = Caller(
     Credential(7, "alice", "token:1", "laptop", None, None), "http", "2025-11-25", "192.0.2.7", "inspector", "1.0"
@@ -28,6 +27,8 @@ async def call(name: str = "calculate_sum", outcome: str = "ok") -> str:
 
 async def until_ready() -> None:
     """Returns when calls can be recorded again."""
-    async with asyncio.timeout(60):
-        while await recorder.ready() is not None:
-            await asyncio.sleep(0.02)
+
+    async def ready() -> bool:
+        return await recorder.ready() is None
+
+    await eventually(ready)

@@ -210,7 +210,7 @@ async def test_a_canary_put_everywhere_is_nowhere(settings, tmp_path, log, alice
 @pytest.mark.postgres
 def test_a_canary_is_nowhere_on_postgresql_either(cluster: Cluster) -> None:
     """The test above, in a process of its own whose database is on a server whose every file can be read."""
-    command = ["-m", "pytest", f"{__file__}::{test_a_canary_put_everywhere_is_nowhere.__name__}", "-p", "no:xdist"]
+    command = ["-m", "pytest", f"{__file__}::{test_a_canary_put_everywhere_is_nowhere.__name__}", "-n", "0"]
     # What spreads these tests over processes is not for the one in there.
     plain = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(

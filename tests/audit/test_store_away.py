@@ -8,6 +8,7 @@ import resource
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -192,15 +193,18 @@ def test_a_beginning_whose_commit_was_under_way_is_closed_and_never_ran(
         await call()
         # The writer's chores wait for that table too, to read it: what writes to it is the transaction of the calls.
         waits = "SELECT 1 FROM pg_locks WHERE NOT granted AND mode = 'RowExclusiveLock'"
+        beginning: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def over_or_stuck() -> bool | list[Any]:
+            return beginning.done() or postgres_store.sql(waits)
+
         stuck = False
         while not stuck:  # a slow machine may refuse them before the writer has come to them
             with as_in_production(), postgres_store.connection() as other:
                 other.execute("BEGIN")
                 other.execute("LOCK TABLE audit_link IN ACCESS EXCLUSIVE MODE")
                 beginning = asyncio.gather(*(refused() for _ in range(5)))
-                while not stuck and not beginning.done():
-                    await asyncio.sleep(0.02)
-                    stuck = bool(postgres_store.sql(waits))
+                stuck = await eventually(over_or_stuck) is not True
                 await beginning
                 other.execute("ROLLBACK")
             await until_ready()
@@ -387,7 +391,9 @@ def test_a_stop_while_the_database_is_locked_spools_and_does_not_wait_for_ever(
     until(lambda: sqlite_store.outcomes()[running] == "ok", 60)
 
 
-def test_a_stop_that_finds_the_database_back_records_what_was_spooled_meanwhile(sqlite_store: RecordStore) -> None:
+def test_a_stop_that_finds_the_database_back_records_what_was_spooled_meanwhile(
+    sqlite_store: RecordStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The writer waited for the lock with its heartbeat, and has nothing queued when it goes on."""
 
     async def scenario() -> None:
@@ -395,9 +401,17 @@ def test_a_stop_that_finds_the_database_back_records_what_was_spooled_meanwhile(
         writer = recorder._writer
         assert writer is not None
         with as_in_production(), locked(sqlite_store):
+            beating = threading.Event()
+            beat = writer._beat
+
+            def noted_beat() -> None:
+                beating.set()
+                beat()
+
+            monkeypatch.setattr(writer, "_beat", noted_beat)
             writer._next_heartbeat = 0.0
             writer.queue.ring()
-            await asyncio.sleep(0.2)  # it waits by now; otherwise it has the outcome in hand, which is as well
+            await eventually(beating.is_set)
             await recorder.finish(running, ending())
             stopping = asyncio.create_task(recorder.stop(60))
             await eventually(lambda: writer.queue.stopping)
