@@ -76,7 +76,7 @@ def test_a_form_without_its_csrf_token_is_refused(alice: User, address: str, pat
     client.force_login(alice)
     answer = client.post(path, {"name": "x", "days": "90"})
     assert answer.status_code == 403
-    assert "The form was too old" in answer.content.decode()
+    assert "This page expired. Reload and try again." in answer.content.decode()
     assert not AccessToken.objects.exists()
 
 
@@ -164,7 +164,7 @@ def test_an_unknown_client_and_an_unknown_page_are_not_found(alice: User, browse
     for path in ("/connect/netscape/", "/nothing/", "/tokens/x/revoke/", "/calls/x/"):
         answer = client.get(path)
         assert answer.status_code == 404
-        assert "There is nothing here" in answer.content.decode()
+        assert "Page not found" in answer.content.decode()
 
 
 @pytest.mark.parametrize("path", [*PAGES, "/sign-in/", "/nothing/"])
@@ -229,7 +229,7 @@ def test_an_expired_token_says_so_and_offers_nothing(alice: User, browser: Brows
     AccessToken.objects.filter(pk=token.pk).update(expires=timezone.now() - timedelta(days=1))
     page = browser(alice).get("/tokens/").content.decode()
     assert "expired" in page
-    assert "Yes, revoke it" not in page
+    assert "Revoke token" not in page
 
 
 def test_the_connect_page_says_to_whom_nothing_is_granted_that_a_client_would_find_nothing(
@@ -237,7 +237,7 @@ def test_the_connect_page_says_to_whom_nothing_is_granted_that_a_client_would_fi
 ) -> None:
     factories.grant(alice, factories.make_tool())
     factories.load()
-    said = "a client would connect and find nothing"
+    said = "so a client would find none"
     assert said in browser(bob).get("/connect/").content.decode()
     assert said in browser(bob).post("/connect/cursor/").content.decode()
     assert said not in browser(alice).get("/connect/").content.decode()
@@ -316,8 +316,8 @@ def test_a_tool_shows_its_parameters_its_nature_and_what_is_left(alice: User, br
         "length at most 80",
         "append",
         "&quot;replace&quot;",
-        "changes things",
-        "may delete or overwrite",
+        "makes changes",
+        "may delete or overwrite data",
         "safe to repeat",
         "7 of 7 left",
     ):
@@ -341,7 +341,7 @@ def test_many_tools_come_in_pages_that_the_server_searches(
     found = client.get("/tools/?q=TOOL_104").content.decode()
     assert "tool_104" in found
     assert "tool_103" not in found
-    assert "Nothing here matches" in client.get("/tools/?q=tool_104&kind=reads").content.decode()
+    assert "Nothing matches. Change the search or the filter." in client.get("/tools/?q=tool_104&kind=reads").content.decode()
 
 
 @pytest.mark.django_db
@@ -447,6 +447,6 @@ def test_a_failure_of_ours_has_a_page_that_needs_nothing(db: None) -> None:
     from django.views.defaults import bad_request, permission_denied, server_error
 
     request = RequestFactory().get("/")
-    assert "Something went wrong here" in server_error(request).content.decode()
-    assert "makes no sense" in bad_request(request, Exception()).content.decode()
-    assert "You may not do this" in permission_denied(request, Exception()).content.decode()
+    assert "Something went wrong" in server_error(request).content.decode()
+    assert "Invalid request" in bad_request(request, Exception()).content.decode()
+    assert "You don&#x27;t have permission to do this" in permission_denied(request, Exception()).content.decode()

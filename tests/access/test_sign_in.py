@@ -129,7 +129,7 @@ def test_who_was_granted_nothing_lands_on_the_page_that_says_whom_to_ask(
     factories.grant(bob, factories.make_tool("his"))
     client = browser()
     assert lands(client) == "/tools/"
-    assert "Ask whoever runs this server" in client.get("/tools/").content.decode()
+    assert "Ask your administrator" in client.get("/tools/").content.decode()
 
 
 def test_a_new_password_needs_the_old_one_and_ends_other_sessions(alice: User, browser: Browser) -> None:

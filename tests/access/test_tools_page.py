@@ -73,7 +73,7 @@ def test_a_tools_own_page_says_what_it_does_and_what_is_left(alice: User, browse
     for text in (
         "Add",
         "Two numbers.",
-        "only reads",
+        "read-only",
         "7 of 7 left",
         "at most 7 calls an hour",
         "The first number.",

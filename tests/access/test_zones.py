@@ -93,8 +93,8 @@ def test_a_filter_is_entered_on_the_readers_clock_and_its_address_means_the_same
 def test_a_saved_view_looks_at_the_same_time_from_every_zone(root: User, browser: Browser, shanghai: Client) -> None:
     shanghai.post(f"{CALLS}views/new/", {"name": "New year", "since": "2026-01-01T08:00"})
     assert json.loads(SavedView.objects.get().filters) == {"since": "2026-01-01T00:00:00Z"}
-    assert "start, from: 2026-01-01 08:00:00 CST" in body(shanghai, f"{CALLS}views/")
-    assert "start, from: 2026-01-01 00:00:00 UTC" in body(browser(root), f"{CALLS}views/")
+    assert "started from: 2026-01-01 08:00:00 CST" in body(shanghai, f"{CALLS}views/")
+    assert "started from: 2026-01-01 00:00:00 UTC" in body(browser(root), f"{CALLS}views/")
 
 
 def test_a_view_that_was_saved_when_pages_were_in_utc_means_what_it_meant(root: User, shanghai: Client) -> None:

@@ -161,7 +161,7 @@ def test_verify_now_checks_in_the_background_and_the_list_shows_the_result(clien
     assert scheduled.wait(60)
     found = Verification.objects.get()
     assert found.ok and found.links > 0
-    assert "Intact; no calls yet" in client.get(reverse("admin:audit_call_changelist")).content.decode()
+    assert "Audit log verified (no calls yet)" in client.get(reverse("admin:audit_call_changelist")).content.decode()
     assert Action.objects.filter(verb="checked", actor="root").count() == 1
     assert verify.run(keep=False).ok
 

@@ -50,11 +50,11 @@ def test_every_sentence_of_a_check_is_known_in_the_language_of_the_page():
 @pytest.mark.parametrize(
     ("problem", "said"),
     [
-        (f"{CALL}: the call is missing: deleted", "调用 019ca945-0a00-7000-8000-000000000000：该调用缺失：已被删除"),
-        (f"{CALL} (link 3:7, begin): its link was renumbered",
-         "调用 019ca945-0a00-7000-8000-000000000000 (link 3:7, begin)：它的环节被重新编号"),
-        ("link 3:7: missing: the newest records were removed; checkpoint 4 names it",
-         "环节 3:7：缺失：最新的记录被移除；checkpoint 4 指向它"),
+        (f"{CALL}: the call was deleted", "调用 019ca945-0a00-7000-8000-000000000000：该调用已被删除"),
+        (f"{CALL} (link 3:7, begin): its hash chain entry was renumbered",
+         "调用 019ca945-0a00-7000-8000-000000000000 (link 3:7, begin)：它的哈希链条目被重新编号"),
+        ("link 3:7: missing: the newest entries were deleted, but checkpoint 4 names it",
+         "哈希链条目 3:7：缺失：最新的条目被删除，但 checkpoint 4 指向它"),
         ("checkpoint 2: missing: deleted", "检查点 2：缺失：已被删除"),
         (f"{CALL}: nobody ever wrote this", "调用 019ca945-0a00-7000-8000-000000000000：nobody ever wrote this"),
         ("not a problem at all", "not a problem at all"),

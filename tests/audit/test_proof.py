@@ -26,7 +26,7 @@ def test_a_call_that_is_what_was_recorded_is_covered_by_a_checkpoint(record_stor
     verify.run()
     for row in Call.objects.all():
         found = proof.of(row)
-        assert (found.tone, found.words) == ("success", "It is what was recorded, and a signed checkpoint covers it.")
+        assert (found.tone, found.words) == ("success", "Unchanged since it was logged. A signed checkpoint covers it.")
         assert found.checkpoint is not None and found.verified is not None
         assert len(found.places) == (1 if row.outcome == "unknown_tool" else 2)
         assert all(place.hash and not place.problem for place in found.places)
@@ -39,8 +39,8 @@ def test_a_call_that_was_edited_is_named_before_any_check_ran(record_store: Reco
     found = proof.of(Call.objects.get(pk=row.pk))
     assert found.tone == "danger"
     assert [place.problem for place in found.places] == [
-        "how it began was edited after it was recorded",
-        "how it ended was edited after it was recorded",
+        "its start was edited after it was logged",
+        "its end was edited after it was logged",
     ]
     assert proof.of(Call.objects.order_by("pk")[0]).tone == "success"
 
@@ -51,9 +51,9 @@ def test_a_link_that_was_edited_moved_or_deleted_shows(record_store: RecordStore
     record_store.sql(f"UPDATE audit_link SET hash = 'x' WHERE id = {rows[0].link}")
     record_store.sql(f"DELETE FROM audit_link WHERE id = {rows[1].end_link}")
     record_store.sql(f"UPDATE audit_link SET subject = '{rows[0].pk.hex}' WHERE id = {rows[2].link}")
-    assert "does not hold on" in proof.of(rows[0]).places[0].problem
-    assert proof.of(rows[1]).places[1].problem == "the link is missing"
-    assert proof.of(rows[2]).places[0].problem == "the link belongs to another record"
+    assert "does not match the previous one" in proof.of(rows[0]).places[0].problem
+    assert proof.of(rows[1]).places[1].problem == "the hash chain entry is missing"
+    assert proof.of(rows[2]).places[0].problem == "the hash chain entry belongs to another call or change"
 
 
 def test_without_a_checkpoint_it_is_said_that_nothing_signed_it(record_store: RecordStore) -> None:

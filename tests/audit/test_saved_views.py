@@ -71,7 +71,7 @@ def test_a_name_is_needed_is_the_owners_only_once_and_shows_all_its_characters(a
     assert not SavedView.objects.exists()
     view(ann, "Mine")
     page = reader.post(NEW, {"name": "Mine", "tool": "a"}, follow=True)
-    assert "You have a view of that name already." in page.content.decode()
+    assert "You already have a view with this name. Choose another name." in page.content.decode()
     assert SavedView.objects.count() == 1
 
 

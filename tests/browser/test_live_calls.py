@@ -77,7 +77,7 @@ def test_from_signing_in_to_a_connected_client_in_four_clicks_and_one_paste(
     page = mine.page
     page.click("nav >> text=Connect")
     page.click("text=Cursor")
-    page.click("text=Make a token for this client")
+    page.click("text=Create token for this client")
     page.wait_for_selector('#check [data-live="live"]')
     stage(page, "token", "now")
     # The fourth click copies what the one paste takes.

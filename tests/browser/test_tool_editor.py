@@ -84,7 +84,7 @@ def test_from_signing_in_to_a_tool_for_a_group_in_at_most_twelve_clicks(hub: Hub
     clicks += 2  # the function is chosen from a list
     page.select_option(".tool-settings select", "analyze_csv")
     page.wait_for_function("document.querySelector('#id_name').value === 'analyze_csv'")
-    click('role=tab[name="Who may use it"]')
+    click('role=tab[name="Access"]')
     click("#grants-group .field-group .select2-selection")
     click(".select2-results__option >> text=analysts")
     click("button[name=_save]")
@@ -181,7 +181,7 @@ def test_what_only_json_can_say_is_marked_and_edited_as_json(editor: Any) -> Non
     page.click("#tool-section-2 >> text=As JSON")
     page.fill("#id_input_schema", NASTY["what no row can say"])
     page.click("#tool-section-2 >> text=Table")
-    assert "edit it as JSON" in row(page, 0).inner_text()
+    assert "Edit it as JSON" in row(page, 0).inner_text()
     assert "minProperties" in page.inner_text(".tool-table-foot >> nth=0")
     row(page, 0).locator("[data-column=more]").click()
     row(page, 0).locator("[data-detail=json]").fill("{")

@@ -53,7 +53,7 @@ def test_a_tool_is_tried_from_its_page_as_its_user_watched_and_cancelled(
     page.wait_for_selector("#try-outcome >> text=The call was cancelled.")
     assert page.is_hidden("#try-running")
     assert outcome(hub, "try_steps") == "cancelled"
-    page.click("text=The record of this call")
+    page.click("text=View call")
     page.wait_for_selector("text=tried from the admin by root")
 
 
@@ -150,7 +150,7 @@ def test_grants_are_changed_by_searching_choosing_and_confirming_and_view_as_sho
     page = mine.open("/admin/view-as/?user=charlie&sees=yes")
     page.wait_for_selector("text=They see none of these")
     page = mine.open("/admin/access/matrix/")
-    page.click("text=Change many at once")
+    page.click("text=Change many grants")
     page.check("[data-picker=toolset] [data-found] label:has-text('Numbers') input")
     page.fill("[data-picker=user] [data-search]", "char")
     page.check("[data-picker=user] [data-found] label:has-text('charlie') input")
@@ -158,8 +158,8 @@ def test_grants_are_changed_by_searching_choosing_and_confirming_and_view_as_sho
     page.wait_for_selector("[data-picker=user] [data-found] label:has-text('alice')")
     assert page.is_checked("[data-picker=user] [data-chosen] label:has-text('charlie') input"), "a search keeps it"
     page.click("button[name=look]")
-    page.wait_for_selector("#bulk-confirm >> text=Will be made")
-    page.click("text=Make these changes")
+    page.wait_for_selector("#bulk-confirm >> text=Grants to create")
+    page.click("text=Apply changes")
     page.wait_for_selector("text=1 grant was made")
     page = mine.open("/admin/view-as/?user=charlie&sees=yes")
     page.wait_for_selector("td:has-text('allow toolset Numbers to user charlie')")

@@ -70,7 +70,7 @@ def test_from_signing_in_to_a_clients_settings_that_hold_a_token_once(hub: Hub, 
     page.click("nav >> text=Connect")
     page.click("nav.chips >> text=Cursor")
     assert not TOKEN.search(page.content())
-    page.click("text=Make a token for this client")
+    page.click("text=Create token for this client")
     page.wait_for_selector("text=It is shown this once")
     (token,) = set(TOKEN.findall(page.locator("#snippet-1").inner_text()))
     assert hashlib.sha256(token.encode()).hexdigest() == hub.call(seed.digests, username="alice")[0]
@@ -88,7 +88,7 @@ def test_what_the_page_gives_to_paste_lists_the_persons_tools(
     mine = window()
     mine.sign_in("alice")
     page = mine.open(f"/connect/{key}/")
-    page.click("text=Make a token for this client")
+    page.click("text=Create token for this client")
     page.wait_for_selector("text=It is shown this once")
     pasted = page.locator(f"#snippet-{number}").inner_text().replace("http://localhost:8000", hub.url)
     done = subprocess.run([*program, pasted], capture_output=True, text=True, timeout=120)
@@ -111,7 +111,7 @@ def test_a_token_is_made_copied_and_revoked(hub: Hub, window: Windows) -> None:
     mine.sign_in("alice")
     page = mine.open("/tokens/")
     page.fill("#id_name", "a passing laptop")
-    page.click("text=Make a token")
+    page.click("text=Create token")
     token = page.locator("#new-token").inner_text()
     mine.note("[data-copy=new-token]")
     page.click("[data-copy=new-token]")
@@ -119,7 +119,7 @@ def test_a_token_is_made_copied_and_revoked(hub: Hub, window: Windows) -> None:
     assert page.evaluate("navigator.clipboard.readText()") == token
     card = page.locator("article", has_text="a passing laptop")
     card.locator("summary").click()
-    card.locator("text=Yes, revoke it").click()
+    card.locator("text=Revoke token").click()
     page.wait_for_selector("[role=status] >> text=was revoked")
     assert hashlib.sha256(token.encode()).hexdigest() not in hub.call(seed.digests, username="alice")
 
@@ -189,7 +189,7 @@ def test_a_secret_is_entered_replaced_and_removed_and_never_shown(window: Window
         page.wait_for_selector("text=was saved")
         assert value not in page.content()
     page.click("summary:has-text('Remove')")
-    page.click("text=Yes, remove it")
+    page.click("text=Remove secret")
     page.wait_for_selector("text=was removed")
     assert page.inner_text(".badge.warn") == "missing"
 
@@ -204,7 +204,7 @@ def test_a_call_just_made_is_found_by_its_owner_and_by_the_auditor_with_hostile_
     page = mine.open("/calls/")
     row = page.locator("tr.calls-row").first
     assert seed.HOSTILE in row.inner_text()
-    assert "wrong arguments" in row.inner_text()
+    assert "Invalid arguments" in row.inner_text()
     row.locator("a").click()
     page.wait_for_url(re.compile(r"/calls/[0-9a-f-]{36}/"))
     assert json.loads(page.locator("#arguments").inner_text()) == {"a": seed.HOSTILE, "b": 1}

@@ -128,7 +128,7 @@ def publish(root: Window) -> tuple[int, str]:
     row = page.locator("#tool-section-2 tbody[data-row]").first
     assert row.locator("[data-column=name]").input_value() == "seconds"
     row.locator("[data-column=description]").fill("How many seconds to wait.")
-    hand.click('role=tab[name="Who may use it"]')
+    hand.click('role=tab[name="Access"]')
     hand.click("#grants-group .field-group .select2-selection")
     hand.click(".select2-results__option >> text=analysts")
     page.wait_for_selector("#tool-look strong.tool-good")
@@ -148,7 +148,7 @@ def connect(alice: Window) -> tuple[int, str]:
     hand.click("form button.primary")
     page.wait_for_url("**/connect/")
     hand.click("nav.chips >> text=Cursor")
-    hand.click("text=Make a token for this client")
+    hand.click("text=Create token for this client")
     page.wait_for_selector('#check [data-live="live"]')
     stage(page, "token", "now")
     alice.note("[data-copy=snippet-1]")
@@ -202,7 +202,7 @@ def tried_and_seen_as_alice(root: Window, tool: str) -> None:
     hand.click("#try-run")
     page.wait_for_selector("#try-outcome .th-badge.good")
     assert "Done after 0.1 s" in page.inner_text("#try-outcome")
-    hand.click("text=The record of this call")
+    hand.click("text=View call")
     page.wait_for_selector("text=tried from the admin by root")
     hand.sidebar("View as")
     page.fill("#user", "alice")

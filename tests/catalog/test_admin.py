@@ -69,7 +69,7 @@ def test_a_tool_that_is_wrong_is_refused_with_the_field_named(browser: Client) -
         "icons": ('[{"src": "javascript:alert(1)"}]', "https://"),
         "timeout": ("0", "0.1"),
         "requires_capabilities": ('{"sampling": 1}', "list"),
-        "destructive": ("true", "cannot destroy"),
+        "destructive": ("true", "cannot be destructive"),
     }
     for field, (value, expected) in refusals.items():
         response = browser.post(reverse("admin:catalog_tool_add"), tool_form(**{field: value}))
@@ -102,9 +102,9 @@ def test_the_tool_page_says_who_sees_it_and_by_which_rule(browser: Client, alice
     text = page.content.decode()
     assert f"Grant {rule.pk}: allow toolset Numbers to user alice" in text
     assert "1 user in environment" in text
-    assert f"Limit {limit.pk}: 3/m on tool calculate_sum for each user" in text
+    assert f"Rate limit {limit.pk}: 3/m on tool calculate_sum for each user" in text
     factories.deny(None, tool)
-    assert "Nobody: no grant" in browser.get(reverse("admin:catalog_tool_change", args=[tool.pk])).content.decode()
+    assert "No one has access now." in browser.get(reverse("admin:catalog_tool_change", args=[tool.pk])).content.decode()
 
 
 def test_a_definition_shows_as_text_whatever_it_says(browser: Client) -> None:
@@ -206,7 +206,7 @@ def test_the_head_of_the_page_of_a_grant_or_a_limit_is_in_the_language_of_the_pa
 def test_an_upstream_says_in_words_how_it_is_once_it_is_saved(browser: Client) -> None:
     upstream = Upstream.objects.create(name="everything", transport="streamable_http", url="https://example.com/mcp")
     page = browser.get(reverse("admin:catalog_upstream_change", args=[upstream.pk])).content.decode()
-    assert "not seen yet" in page
+    assert "not connected yet" in page
     assert "unseen" not in page
     assert "Last seen" not in browser.get(reverse("admin:catalog_upstream_add")).content.decode()
 
@@ -363,10 +363,10 @@ def test_the_question_before_a_deletion_names_rules_in_the_language_of_the_page(
     grants = reverse("admin:catalog_grant_delete", args=[grant.pk])
     whole = reverse("admin:catalog_tool_delete", args=[tool.pk])
     assert f"delete the grant &quot;{grant}&quot;" in browser.get(grants).content.decode().replace('"', "&quot;")
-    for address, english in ((grants, "Grant "), (whole, "Limit ")):
+    for address, english in ((grants, "Grant "), (whole, "Rate limit ")):
         page = browser.get(address, headers={"accept-language": "zh-hans"}).content.decode()
         assert f"授权 {grant.pk}" in page and english not in page
-    assert f"限额 {limit.pk}" in page
+    assert f"速率限制 {limit.pk}" in page
 
 
 def test_environments_are_written_as_names_or_as_a_list(browser: Client, alice: User) -> None:
@@ -391,7 +391,7 @@ def test_environments_are_written_as_names_or_as_a_list(browser: Client, alice: 
 def test_a_list_without_rows_says_whether_there_are_none_or_none_that_match(browser: Client) -> None:
     address = reverse("admin:catalog_toolset_changelist")
     empty = browser.get(address).content.decode()
-    assert "Nothing is here yet." in empty and "Add toolset" in empty and "Reset filters" not in empty
+    assert "No entries yet." in empty and "Add toolset" in empty and "Reset filters" not in empty
     factories.make_toolset("Numbers")
     unmatched = browser.get(address, {"q": "letters"}).content.decode()
-    assert "Nothing matches" in unmatched and "Reset filters" in unmatched and "Nothing is here yet." not in unmatched
+    assert "Nothing matches" in unmatched and "Reset filters" in unmatched and "No entries yet." not in unmatched

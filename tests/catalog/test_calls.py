@@ -79,8 +79,8 @@ async def test_whatever_language_is_active_the_door_answers_and_records_in_engli
             await call(alice, "inside", {"a": "one"})
         assert get_language() == "zh-hans", "the page goes on in its own language"
     assert said["door_language"] == "en: This field is required."
-    assert "This tool is not set up correctly" in said["broken"] and "is not set up. Ask" in said["needy"]
-    assert "a selection starts with $" in caplog.text
+    assert "This tool is not set up correctly" in said["broken"] and "which is not set. Ask your administrator" in said["needy"]
+    assert "a selection must start with $" in caplog.text
     everything = [*said.values(), str(refused.value), caplog.text]
     for recorded in await on_record():
         everything += [str(value) for value in vars(recorded).values()]
@@ -427,7 +427,7 @@ async def test_a_call_ends_at_its_deadline_although_its_thread_goes_on_and_keeps
 async def test_a_tool_without_its_function_answers_that_it_is_not_set_up(alice: Any) -> None:
     await in_database(publish, alice, "door_add", settings={"function": "no_such_function"})
     result = await call(alice, "door_add", {"a": 1, "b": 2})
-    assert result.is_error and "not set up" in text(result)
+    assert result.is_error and "which is not set" in text(result)
 
 
 async def test_a_changed_definition_is_in_force_for_the_next_call(alice: Any) -> None:

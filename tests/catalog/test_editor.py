@@ -136,13 +136,13 @@ def test_what_is_wrong_with_settings_is_said_at_each_field_in_words(browser: Cli
         ("files", "upload", "argument"),
         ("wait",),
     }
-    assert said["files", "upload", "argument"] == "This is needed."
+    assert said["files", "upload", "argument"] == "This setting is required."
     assert said["retries",] == "This must be a whole number."
-    assert said["wait",] == "There is no such setting."
+    assert said["wait",] == "This setting does not exist. Remove it."
     fits = look(
         browser, runner="http_api", settings='{"url": "https://api.example.com/", "method": "GET", "body": "*"}'
     )
-    assert [(one["place"], one["text"]) for one in fits["problems"]] == [([], "GET takes no body.")]
+    assert [(one["place"], one["text"]) for one in fits["problems"]] == [([], "GET requests cannot have a body.")]
 
 
 def test_the_other_fields_are_checked_by_the_form_that_saves(browser: Client) -> None:
@@ -333,7 +333,7 @@ def test_two_versions_are_compared_field_by_field_and_schemas_line_by_line(brows
     changes = {change.label: change for change in page.context["changes"]}
     assert changes.keys() == {"Title", "Input schema", "Read only"}
     assert (changes["Title"].before, changes["Title"].after) == ("Before", "After")
-    assert (changes["Read only"].before, changes["Read only"].after) == ("not said", "yes")
+    assert (changes["Read only"].before, changes["Read only"].after) == ("not declared", "yes")
     marked = [(line.mark, line.text.strip()) for line in changes["Input schema"].lines if line.mark in "+-"]
     assert ("+", '"maximum": 10') in marked
     assert not any('"b"' in text for _, text in marked)
@@ -385,7 +385,7 @@ def test_the_list_of_versions_lets_two_be_chosen(browser: Client) -> None:
     ("runner", "settings", "chinese"),
     [
         ("python_function", '{"function": 5}', "必须是文本"),
-        ("http_api", '{"url": "http://u@h/", "timeout": 0}', "URL 中不能带用户名或密码"),
+        ("http_api", '{"url": "http://u@h/", "timeout": 0}', "URL 中不能包含用户名或密码"),
         ("command", '{"program": "nothing"}', "命令已停用"),
         ("command", '{"program": "wc", "arguments": ["a{b}"]}', "占位符必须独占一个参数"),
         ("sql_query", '{"database": "a", "statement": "DROP TABLE a"}', "不允许 DROP"),

@@ -56,7 +56,7 @@ def everything(*tools: Any, **sections: Any) -> dict[str, Any]:
     ("content", "says"),
     [
         ("[1]", "must be an object"),
-        ("tools: [", "not YAML"),
+        ("tools: [", "not valid YAML"),
         ('{"toolhub": 1, "toolhub": 1}', "twice"),
         ({"tools": []}, "toolhub: this must be 1"),
         ({"toolhub": 1, "tool": []}, "tool: there is no such section"),
@@ -80,7 +80,7 @@ def everything(*tools: Any, **sections: Any) -> dict[str, Any]:
         (everything(tool(), grants=[{"tool": "add", "user": "nobody"}]), "there is no user 'nobody'"),
         (everything(tool(), grants=[{"tool": "add"}]), "grants[0]"),
         (everything(tool(), grants=[{"tool": "add", "everyone": True, "starts": "soon"}]), "must be a moment"),
-        (everything(tool(), limits=[{"tool": "add", "rate": "often"}]), "A rate looks like"),
+        (everything(tool(), limits=[{"tool": "add", "rate": "often"}]), "Enter a rate such as"),
     ],
 )
 def test_a_wrong_file_is_refused_with_the_place_and_nothing_is_imported(
@@ -100,7 +100,7 @@ def test_what_a_command_refuses_it_refuses_in_english_whatever_language_is_activ
     with override("zh-hans"), pytest.raises(CommandError) as refused:
         bring_in(tmp_path / "catalogue.yaml", everything(tool(**wrong)))
     said = str(refused.value)
-    assert "a URL must not carry a user name" in said and "Input should be greater than 0" in said
+    assert "the URL must not contain a user name" in said and "Input should be greater than 0" in said
     assert not re.search("[一-鿿]", said)
 
 

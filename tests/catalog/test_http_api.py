@@ -35,15 +35,15 @@ from tests.catalog.local_api import api as api
         ({"url": "ftp://api.example.com/"}, "only http and https"),
         ({"url": "http://user:pw@api.example.com/"}, "user name or password"),
         ({"url": "http://api.example.com/x?key=1"}, "static_query"),
-        ({"url": "http://api.example.com/{a b}"}, "no other braces"),
-        ({"url": "http://api.example.com/}{"}, "no other braces"),
+        ({"url": "http://api.example.com/{a b}"}, "the only braces allowed in the path"),
+        ({"url": "http://api.example.com/}{"}, "the only braces allowed in the path"),
         ({"url": "http://api.example.com/", "method": "TRACE"}, "method"),
-        ({"url": "http://api.example.com/", "body": "*"}, "takes no body"),
-        ({"url": "http://api.example.com/", "headers": {"Authorization": "token"}}, "must not come from an argument"),
-        ({"url": "http://api.example.com/", "headers": {"X Y": "a"}}, "not the name of a header"),
+        ({"url": "http://api.example.com/", "body": "*"}, "requests cannot have a body"),
+        ({"url": "http://api.example.com/", "headers": {"Authorization": "token"}}, "cannot be filled from an argument"),
+        ({"url": "http://api.example.com/", "headers": {"X Y": "a"}}, "not a valid header name"),
         ({"url": "http://api.example.com/", "select": "items"}, r"starts with \$"),
-        ({"url": "http://api.example.com/", "select": "$[?(@.a)]"}, "not understood"),
-        ({"url": "http://api.example.com/", "select": "$.a", "response": "text"}, "needs a JSON response"),
+        ({"url": "http://api.example.com/", "select": "$[?(@.a)]"}, "is not valid from"),
+        ({"url": "http://api.example.com/", "select": "$.a", "response": "text"}, "need a JSON response"),
         ({"url": "http://api.example.com/", "proxy": "x"}, "proxy"),
         ({}, "url: Field required"),
     ],
@@ -79,12 +79,12 @@ async def test_a_value_cannot_leave_its_place_in_the_path(api: Api, value: Any) 
 )
 async def test_a_private_address_that_was_not_listed_is_not_reached(url: str, settings: Any) -> None:
     settings.ALLOW_PRIVATE_NETWORKS = []
-    with pytest.raises(ToolError, match="the hub sends no requests to this address"):
+    with pytest.raises(ToolError, match="toolhub blocks requests to this address"):
         await ask({"url": url})
 
 
 async def test_header_values_cannot_hold_another_header(api: Api) -> None:
-    with pytest.raises(ToolError, match="HTTP cannot carry"):
+    with pytest.raises(ToolError, match="HTTP does not allow"):
         await ask({"url": f"{api.url}/", "headers": {"X-Name": "name"}}, name="a\r\nX-Admin: yes")
     assert api.seen == []
 
@@ -108,7 +108,7 @@ async def test_redirects_bad_json_and_large_answers_are_errors(api: Api) -> None
         "/large": (200, "text/plain", b"x" * 5000),
     }
     for path, says in (
-        ("/moved", "sends no requests to this address"),
+        ("/moved", "blocks requests to this address"),
         ("/page", "did not answer with JSON"),
         ("/nan", "JSON"),
         ("/deep", "JSON"),
@@ -257,19 +257,19 @@ async def test_cancelling_the_call_closes_the_request(alice: Any, api: Api) -> N
     [
         ({"body_argument": "a", "body": "*", "method": "POST"}, "body_argument is the whole body"),
         ({"body_format": "text", "method": "POST"}, "needs body_argument"),
-        ({"body_argument": "a", "body_format": "form", "method": "POST"}, "has names"),
+        ({"body_argument": "a", "body_format": "form", "method": "POST"}, "needs body, not body_argument"),
         ({"files": {"f": {"argument": "a"}}, "method": "POST"}, "body_format multipart"),
-        ({"files": {"f": {"argument": "a"}}, "body_format": "multipart"}, "takes no body"),
+        ({"files": {"f": {"argument": "a"}}, "body_format": "multipart"}, "requests cannot have a body"),
         ({"content_type": "x/y", "body_format": "multipart", "body": "*", "method": "POST"}, "multipart"),
         ({"content_type": "x\r\ny"}, "MIME type"),
-        ({"cookies": {"a": "a"}, "static_headers": {"Cookie": "b=c"}}, "not both"),
-        ({"cookies": {"a;b": "a"}}, "name of a header or cookie"),
-        ({"headers": {"X-A": "a"}, "static_headers": {"x-a": "b"}}, "named twice"),
+        ({"cookies": {"a": "a"}, "static_headers": {"Cookie": "b=c"}}, "not in both"),
+        ({"cookies": {"a;b": "a"}}, "not a valid header or cookie name"),
+        ({"headers": {"X-A": "a"}, "static_headers": {"x-a": "b"}}, "set twice"),
         ({"static_headers": {"Authorization": {"secret": "Bad Name"}}}, "pattern"),
         ({"static_headers": {"Authorization": {"secret": "a", "value": "b"}}}, "static_headers"),
         ({"retries": 6}, "retries"),
         ({"max_concurrent": 0}, "max_concurrent"),
-        ({"response": "image", "select": "$.a"}, "needs a JSON response"),
+        ({"response": "image", "select": "$.a"}, "need a JSON response"),
     ],
 )
 def test_settings_that_contradict_each_other_are_named(settings: dict[str, Any], says: str) -> None:
@@ -407,7 +407,7 @@ async def test_secrets_are_filled_in_when_the_request_is_built(api: Api) -> None
     run = registry.prepare("http_api", {"url": f"{api.url}/", "static_headers": {"Authorization": basic}})
     answer = await run({}, context(login="me:pass word"))
     assert base64.b64decode(answer["headers"]["authorization"].removeprefix("Basic ")) == b"me:pass word"
-    with pytest.raises(ToolError, match="HTTP cannot carry") as refused:
+    with pytest.raises(ToolError, match="HTTP does not allow") as refused:
         await registry.prepare("http_api", {"url": f"{api.url}/", "static_headers": {"X-Key": {"secret": "login"}}})(
             {}, context(login="two\r\nlines")
         )
@@ -497,13 +497,13 @@ async def test_a_broken_connection_is_tried_again_within_the_deadline_only(api: 
     assert (await ask({"url": f"{api.url}/flaky"}))["path"] == "/flaky"
     assert len(api.seen) == 3
     api.troubles["/flaky"] = 1
-    with pytest.raises(ToolError, match="broke off"):
+    with pytest.raises(ToolError, match="closed the connection"):
         await ask({"method": "POST", "url": f"{api.url}/flaky"})
     api.troubles["/flaky"] = 1
     run = registry.prepare("http_api", {"url": f"{api.url}/flaky"})
     hurried = context()
     hurried._clock = Clock(time.monotonic() + 0.05)
-    with pytest.raises(ToolError, match="broke off"):
+    with pytest.raises(ToolError, match="closed the connection"):
         await run({}, hurried)
 
 

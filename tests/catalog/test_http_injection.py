@@ -255,7 +255,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[list[str]]]:
     return found
 
 
-SENTENCE = "The request failed: the hub sends no requests to this address."
+SENTENCE = "The request failed: toolhub blocks requests to this address."
 """What every caller reads, whatever the reason is: which one it was would tell about the network in here."""
 
 
@@ -266,7 +266,7 @@ async def refusal(url: str, **settings: Any) -> str:
     if isinstance(caught.value, ToolError):
         assert str(caught.value) == SENTENCE, url
         return caught.value.on_record
-    assert str(caught.value).startswith("url: the hub sends no requests to this address: "), (url, str(caught.value))
+    assert str(caught.value).startswith("url: toolhub blocks requests to this address: "), (url, str(caught.value))
     return str(caught.value)
 
 
@@ -284,10 +284,10 @@ async def test_no_literal_and_no_trick_leads_inside(inside: Inside, settings: An
     assert len(literals) + len(tricks) >= 60
     for url in literals:
         said = await refusal(url)
-        assert "public address" in said or "not a URL" in said or "interface" in said or "is written" in said, url
+        assert "public address" in said or "not a URL" in said or "interface" in said or "is not a valid address" in said, url
     for url in tricks:
         await refusal(url)
-    assert {await fetched(url) for url in (*literals, *tricks)} == {"the hub sends no requests to this address"}
+    assert {await fetched(url) for url in (*literals, *tricks)} == {"toolhub blocks requests to this address"}
     assert inside.connected == 0
 
 
@@ -304,7 +304,7 @@ async def test_no_name_leads_inside_whatever_dns_says(
     for number, table in enumerate(tables):
         names[f"n{number}.test"] = [table]
         said = await refusal(f"http://n{number}.test:{inside.port}/")
-        assert said.endswith(f": n{number}.test does not lead to a public address."), table
+        assert said.endswith(f": n{number}.test does not resolve to a public address."), table
     assert inside.connected == 0
 
 
@@ -318,7 +318,7 @@ async def test_a_name_that_changes_between_two_calls_leads_nowhere_new(
     names["rebinding.test"] = [["127.0.0.2"], ["127.0.0.1"]]
     assert (await ask({"url": url}))["headers"]["host"] == f"rebinding.test:{inside.port}"
     await egress.close()
-    assert "does not lead to a public address" in await refusal(url)
+    assert "does not resolve to a public address" in await refusal(url)
     server.close()
     assert (inside.connected, len(outside.seen)) == (0, 1)
 
@@ -340,7 +340,7 @@ async def test_a_redirect_leads_nowhere(inside: Inside, settings: Any, status: i
 
 async def test_a_listed_network_is_reached_on_its_port_only(inside: Inside, settings: Any) -> None:
     settings.ALLOW_PRIVATE_NETWORKS = [f"127.0.0.0/30:{inside.port + 1}"]
-    assert "in no list of allowed ones" in await refusal(inside.url + "/")
+    assert "Add its network to TOOLHUB_ALLOW_PRIVATE_NETWORKS" in await refusal(inside.url + "/")
     assert inside.connected == 0
     settings.ALLOW_PRIVATE_NETWORKS = [f"127.0.0.0/30:{inside.port}"]
     assert (await ask({"url": f"{inside.url}/x"}))["path"] == "/x"
@@ -362,11 +362,11 @@ async def test_importing_a_document_and_testing_an_upstream_are_refused_with_the
     for url in forms:
         with pytest.raises(importing.CannotImport) as not_fetched:
             await asyncio.to_thread(importing.fetch, url)
-        said = "The document cannot be fetched: the hub sends no requests to this address: "
+        said = "The document cannot be fetched: toolhub blocks requests to this address: "
         assert str(not_fetched.value).startswith(said), url
         with pytest.raises(UpstreamError) as not_reached:
             await discovery.list_tools(connection.parse({"upstream": 1, "name": "it", "url": url}), {})
-        said = "The upstream server it cannot be reached: the hub sends no requests to this address."
+        said = "The upstream server it cannot be reached: toolhub blocks requests to this address."
         assert str(not_reached.value) == said, url
     server.close()
     assert inside.connected == 0

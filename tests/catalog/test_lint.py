@@ -43,32 +43,32 @@ API = {"method": "GET", "url": "https://api.example.com/"}
     [
         (tool("orders_of_customer", "The orders of one customer, for when they ask."), "starts with a verb"),
         (tool("get_" + "x" * 70), "longer than 64"),
-        (tool("orders.get"), "holds a dot"),
+        (tool("orders.get"), "contains a dot"),
         (tool("search"), "likely to collide"),
         (tool("get_and_delete_orders"), "joins several actions"),
         (tool("get_orders", "Gets orders."), "very short"),
         (tool("get_orders", GOOD + " More." * 300), "every conversation"),
         (tool("get_orders", "Get the orders of one customer of the shop."), "when to use it"),
-        (tool("do_orders", "Do the orders. Use it when asked.", read_only=False, destructive=False), "what it changes"),
+        (tool("do_orders", "Do the orders. Use it when asked.", read_only=False, destructive=False), "what the tool changes"),
         (tool(part={"type": "string", "maxLength": 5}), "without a description"),
         (tool(input_schema={"type": "object", "properties": {"a": part()}}), "additionalProperties"),
         (tool(part=part(description="One of open, closed or all.")), "as an enum"),
         (tool(part=part(description="State: 'open' or 'closed'.")), "as an enum"),
         (tool(part=part(description="How many; 10 by default.")), "names a default"),
         (tool(part={"type": "object", "description": "Who.", "properties": {"id": {}}}), "flat parameters"),
-        (tool(part={"type": "string", "description": "The text."}), "Without a bound"),
-        (tool(part={"type": "array", "description": "Them.", "items": {}}), "Without a bound"),
-        (tool(read_only=None), "whether it only reads"),
-        (tool("set_orders", GOOD + " Replaces them.", read_only=False), "whether it may destroy"),
-        (tool("delete_orders"), "would run it unasked"),
-        (tool(runner="http_api", settings={**API, "method": "PUT"}), "would run it unasked"),
+        (tool(part={"type": "string", "description": "The text."}), "No size limit"),
+        (tool(part={"type": "array", "description": "Them.", "items": {}}), "No size limit"),
+        (tool(read_only=None), "whether the tool is read-only"),
+        (tool("set_orders", GOOD + " Replaces them.", read_only=False), "whether it is destructive"),
+        (tool("delete_orders"), "may run it without asking"),
+        (tool(runner="http_api", settings={**API, "method": "PUT"}), "may run it without asking"),
         (tool(read_only=False, destructive=False), "sounds like reading"),
-        (tool("delete_orders", read_only=False, destructive=False), "would not warn"),
+        (tool("delete_orders", read_only=False, destructive=False), "will not warn"),
         (
             tool("put_it", read_only=False, idempotent=False, runner="http_api", settings={"method": "PUT"}),
             "PUT may be",
         ),
-        (tool(open_world=False, runner="http_api", settings=API), "stays inside"),
+        (tool(open_world=False, runner="http_api", settings=API), "declares no external systems"),
     ],
 )
 def test_what_could_be_better_is_said_with_the_reason(row: Tool, says: str) -> None:
@@ -123,7 +123,7 @@ def test_what_a_model_cannot_tell_apart_is_named_and_the_rest_is_not() -> None:
     assert [(one, other) for one, other, _ in found] == [("get_order", "get_orders"), ("get_order", "list_purchases")]
     assert "spelt" in found[0][2]
     assert lint.twins_of(tool("get_orders", GOOD), rows[2:3]) == [
-        "Its description says nearly the same as that of list_purchases: say when to use which."
+        "The description is almost the same as that of list_purchases. Say when to use which tool."
     ]
 
 

@@ -56,20 +56,20 @@ REFUSALS: list[tuple[type[Any], dict[str, Any], str, str]] = [
     (Tool, {"settings": []}, "settings", "object"),
     (Tool, {"settings": {}}, "settings", "function"),
     (Tool, {"settings": {"function": float("nan")}}, "settings", "JSON"),
-    (Tool, {"read_only": True, "destructive": True}, "destructive", "cannot destroy"),
+    (Tool, {"read_only": True, "destructive": True}, "destructive", "cannot be destructive"),
     (Resource, {"name": " "}, "name", "Describe"),
     (Resource, {"uri": ""}, "uri", "either"),
     (Resource, {"uri_template": "docs://{page}"}, "uri", "either"),
     (Resource, {"uri": "handbook"}, "uri", "scheme"),
     (Resource, {"uri": "docs://a b"}, "uri", "percent-encode"),
     (Resource, {"uri": "docs://{page}"}, "uri", "percent-encode"),
-    (Resource, {"uri": "toolhub://results/1"}, "uri", "hub itself"),
+    (Resource, {"uri": "toolhub://results/1"}, "uri", "addresses are reserved"),
     (Resource, {**TEMPLATE, "uri_template": "docs://page"}, "uri_template", "at least one"),
     (Resource, {**TEMPLATE, "uri_template": "docs://{+page}"}, "uri_template", "level 1"),
     (Resource, {**TEMPLATE, "uri_template": "docs://{a}{a}"}, "uri_template", "once"),
     (Resource, {**TEMPLATE, "uri_template": "docs://{a}/{b"}, "uri_template", "open"),
     (Resource, {**TEMPLATE, "function": ""}, "function", "needs a function"),
-    (Resource, {**TEMPLATE, "text": "x"}, "function", "neither text"),
+    (Resource, {**TEMPLATE, "text": "x"}, "function", "Leave text and blob empty"),
     (Resource, {**TEMPLATE, "completions": {"other": ["x"]}}, "completions", 'no variable "other"'),
     (Resource, {"completions": []}, "completions", "object"),
     (Resource, {"text": None}, "text", "exactly one"),
@@ -94,7 +94,7 @@ REFUSALS: list[tuple[type[Any], dict[str, Any], str, str]] = [
     (Prompt, {"arguments": [{"name": "a"}, {"name": "a"}]}, "arguments", "twice"),
     (Prompt, {"arguments": [{"name": "a", "required": "yes"}]}, "arguments", "true or false"),
     (Prompt, {"arguments": [{"name": "a", "enum": [1]}]}, "arguments", "list of text"),
-    (Prompt, {"arguments": [{"name": "a", "type": "string"}]}, "arguments", "not a member"),
+    (Prompt, {"arguments": [{"name": "a", "type": "string"}]}, "arguments", "not a known key"),
 ]
 
 
@@ -223,6 +223,6 @@ def test_advice_names_what_could_be_better() -> None:
     assert len(found) == 4
     prompt = Prompt(arguments=[{"name": "city"}], messages=MESSAGE)
     assert lint.prompt(prompt) == [
-        "{name} stays as it is: there is no such argument.",
+        "{name} is not replaced, because there is no such argument.",
         'The argument "city" is never used.',
     ]

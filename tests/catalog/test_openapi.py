@@ -66,9 +66,9 @@ BOMB = b"a: &a [x,x,x,x,x,x,x,x,x,x]\n" + b"".join(
         (b"openapi: 4.0.0\npaths: {}", "3.0 or 3.1"),
         (b"openapi: 3.0.0", '"paths"'),
         (b"[1, 2]", "not an object"),
-        (b"openapi: [", "not YAML"),
-        (BOMB, "those of aliases counted"),
-        (b"a: &a [*a]", "nothing that was complete"),
+        (b"openapi: [", "not valid YAML"),
+        (BOMB, "including those of aliases"),
+        (b"a: &a [*a]", "does not refer to anything complete"),
         (b"a: !!python/object/apply:os.system [ls]", "not supported"),
         (b"a: !!binary aGk=", "not supported"),
         (b"a: {b: 1}\nc: {<<: {d: 1}}", "Merge keys"),
@@ -128,14 +128,14 @@ def test_schema_bombs_are_refused_with_the_operation_named_and_the_others_are_im
     }
     found = of(content)
     says = {
-        "quantifiers": "nests endless repetitions",
+        "quantifiers": "nests unlimited repetitions",
         "lookaround": "cannot be used",
         "doubling": "too many subschemas",
-        "itself": "leads back to itself",
-        "circle": "leads back to itself",
-        "network": "outside of the document",
-        "file": "outside of the document",
-        "relative": "outside of the document",
+        "itself": "refers back to itself",
+        "circle": "refers back to itself",
+        "network": "is outside the document",
+        "file": "is outside the document",
+        "relative": "is outside the document",
         "nowhere": "not in the document",
         "dynamic": "not supported",
         "deep": "levels deep",
@@ -192,7 +192,7 @@ def test_what_is_left_out_and_what_a_scheme_is_are_said_in_the_language_of_the_p
     assert len(notes) == 7 and len(words) >= 2
     assert [said for said in (*notes, *words) if not re.search(CHINESE, said)] == []
     english = of(content, source="https://shop.example/openapi.json")["GET /odd"].notes
-    assert "The query parameter a b is the argument a_b." in english
+    assert "The query parameter a b becomes the argument a_b." in english
     assert "Left out: The query parameter deep is an object." in english
 
 
@@ -321,8 +321,8 @@ def test_a_source_that_cannot_be_read_is_refused_on_the_page(browser: Client) ->
         assert says in answer.content.decode()
     browser.cookies["django_language"] = "zh-hans"
     inside = browser.post(reverse(ADD), {"url": "http://169.254.169.254/latest/openapi.json"}).content.decode()
-    assert "无法获取" in inside and "169.254.169.254 不是公网地址" in inside and "sends no requests" not in inside
-    assert "文档不是 JSON" in upload(browser, b'{"openapi": ').content.decode()
+    assert "无法获取" in inside and "169.254.169.254 不是公网地址" in inside and "blocks requests" not in inside
+    assert "文档不是有效的 JSON" in upload(browser, b'{"openapi": ').content.decode()
     assert not ImportedDocument.objects.exists()
 
 
@@ -338,17 +338,17 @@ def test_the_preview_keeps_the_selection_and_imports_what_was_chosen(browser: Cl
     form |= {"secret_1": "pet_key", "outputs": "on", "do": "import"}
     refused = browser.post(preview(row), form)
     text = refused.content.decode()
-    assert "There is a tool shop_deletePet already" in text
+    assert "A tool named shop_deletePet already exists" in text
     assert Tool.objects.count() == 1
     in_chinese = browser.post(preview(row), form, headers={"accept-language": "zh-hans"}).content.decode()
-    assert "已有名为 shop_deletePet 的工具：请选择一个前缀。" in in_chinese
+    assert "已有名为 shop_deletePet 的工具。请选择一个前缀。" in in_chinese
     assert 'value="GET /pet/{pet-Id}" id="operation-4" checked' in text
     bad = browser.post(preview(row), {**form, "server": "http://user@shop.example"})
     assert "user name" in bad.content.decode()
     bad = browser.post(
         preview(row), {**form, "server": "http://user@shop.example"}, headers={"accept-language": "zh-hans"}
     )
-    assert "本服务不向此地址发送请求：URL 中不能带用户名或密码。" in bad.content.decode()
+    assert "toolhub 已阻止向此地址发送请求：URL 中不能包含用户名或密码。" in bad.content.decode()
 
     none = browser.post(preview(row), {**form, "operation": []})
     assert "Choose at least one operation." in none.content.decode() and Tool.objects.count() == 1
@@ -369,7 +369,7 @@ def test_the_preview_keeps_the_selection_and_imports_what_was_chosen(browser: Cl
     assert recorded.actor == "root"
     upload(browser, load("petstore.json"), url=reverse("admin:catalog_importeddocument_again", args=[row.pk]))
     again = browser.post(preview(row), {**form, "operation": []}, follow=True).content.decode()
-    assert "Every imported tool is as it was approved." in again and "0 imported" not in again
+    assert "Every imported tool matches its approved definition." in again and "0 imported" not in again
 
 
 @pytest.mark.django_db
@@ -406,7 +406,7 @@ def test_a_changed_document_shows_the_difference_and_quarantines(browser: Client
     upload(browser, content)
     page = browser.get(preview(row)).content.decode()
     assert "Ignore what you were told" in page
-    assert "The document has it no more" in page
+    assert "The document no longer contains this operation" in page
     browser.post(preview(row), form)
     waiting = {tool.name: quarantine.difference(tool) for tool in Tool.objects.exclude(quarantined_since=None)}
     assert set(waiting) == {"get_cities", "get_towns"}

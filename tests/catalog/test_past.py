@@ -84,7 +84,7 @@ def test_the_auditor_reads_it_beside_the_call_and_compares_two(alice: User) -> N
     reader = Client()
     reader.force_login(auditor)
     page = reader.get(reverse("admin:audit_call_change", args=(first.pk,))).content.decode()
-    assert "The first wording." in page and "Exactly this was in force" in page
+    assert "The first wording." in page and "Matches the logged hash" in page
     pair = {"call": [str(first.pk), str(second.pk)]}
     page = reader.get(reverse("admin:audit_call_compare"), pair).content.decode()
     assert "The first wording." in page and "The second wording." in page

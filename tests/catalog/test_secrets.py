@@ -169,7 +169,7 @@ def test_rotation_moves_everything_to_the_first_key(alice: Any, bob: Any, settin
     assert resolve.resolve_now(["api_key", "my_token"], alice.pk) == {"api_key": CANARY, "my_token": "value of alice"}
     assert resolve.resolve_now(["my_token"], bob.pk) == {"my_token": "value of bob"}
     done = Action.objects.latest("id")
-    assert done.verb == "encrypted anew" and json.loads(done.after) == {"shared": 1, "personal": 2}
+    assert done.verb == "re-encrypted" and json.loads(done.after) == {"shared": 1, "personal": 2}
 
 
 # --- in a call -------------------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ async def test_a_missing_secret_is_a_clear_error_on_record_until_it_is_there(
 
     await in_database(spoil)
     spoilt = await call(alice, "ask_api")
-    assert spoilt.is_error and "cannot be read any more. Enter it again at" in text(spoilt)
+    assert spoilt.is_error and "can no longer be read. Enter it again at" in text(spoilt)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -68,7 +68,7 @@ def test_a_value_that_could_not_be_hidden_or_does_not_belong_there_is_refused(ad
         ("shared", "abc", "at least 4 characters"),
         ("shared", "with\x00nul", "ull characters"),
         ("shared", "bell\x07bell", "control characters"),
-        ("personal", CANARY, "each user enters theirs"),
+        ("personal", CANARY, "Each user enters their own."),
     ):
         sent = {"name": "api_key", "kind": kind, "new_value": value}
         answer = admin.post("/admin/catalog/secret/add/", sent)
@@ -153,7 +153,7 @@ def test_a_user_enters_replaces_and_removes_their_own(alice: Any, bob: Any) -> N
     page = client.get("/secrets/").content.decode()
     assert not any(row.value in page for row in PersonalSecret.objects.all())
     Tool.objects.update(enabled=False)
-    assert "None of your tools uses it any more" in client.get("/secrets/").content.decode()
+    assert "None of your tools uses it now." in client.get("/secrets/").content.decode()
     assert client.post("/secrets/my_token/", {"value": "x" * 9}).status_code == 404
     assert "was removed" in client.post("/secrets/my_token/remove/", follow=True).content.decode()
     assert client.post("/secrets/my_token/remove/").status_code == 404

@@ -75,13 +75,13 @@ def browser(user: User) -> Client:
     [
         ({"url": "file:///etc/passwd"}, "only http and https"),
         ({"url": "https://user:word@mcp.example.com/"}, "user name or password"),
-        ({"url": "http://0x7f.1/mcp"}, "not how an address is written"),
+        ({"url": "http://0x7f.1/mcp"}, "not a valid address"),
         ({"headers": {"Authorization": "Bearer abcdefgh"}}, "looks like a credential"),
         ({"headers": {"X-Api-Key": "abcdefgh"}}, "looks like a credential"),
         ({"headers": {"Host": "other.example"}}, "cannot be set"),
         ({"headers": {"Mcp-Session-Id": "1"}}, "cannot be set"),
-        ({"headers": {"X-A": "b\r\nX-C: d"}}, "characters that HTTP cannot carry"),
-        ({"command": "/bin/ls"}, "for stdio only"),
+        ({"headers": {"X-A": "b\r\nX-C: d"}}, "characters that HTTP does not allow"),
+        ({"command": "/bin/ls"}, "allowed only for stdio"),
         ({"transport": "stdio", "url": "", "command": "/bin/ls"}, "Commands are turned off"),
         ({"transport": "stdio", "url": ""}, "stdio needs a command"),
         ({"transport": "stdio", "url": "", "command": "/bin/ls", "env": {"LD_PRELOAD": "x"}}, "cannot be set"),
@@ -130,15 +130,15 @@ def test_names_that_collide_are_refused_with_both_named_and_shadow_nothing(other
     )
     outcome = import_all(row(other))
     refused = dict(outcome.refused)
-    assert refused["whoami"] == "whoami would be called other_whoami, and the tool other_whoami is there already."
-    assert refused["a b"] == "a b and a/b would both be called other_a_b."
+    assert refused["whoami"] == "whoami would be named other_whoami, but the tool other_whoami already exists. Change the prefix."
+    assert refused["a b"] == "a b and a/b would get the same name: other_a_b."
     assert "a/b" in refused and "$ref" in refused["net"]
     assert sorted(outcome.imported) == sorted(f"other_{name}" for name in ("ask", "wait", "fail", "misfit", "announce"))
     assert Tool.objects.get(name="other_whoami").runner == "python_function"
     with translation.override("zh-hans"):
         chinese = dict(import_all(Row.objects.get()).refused)
-    assert chinese["whoami"] == "whoami 会叫作 other_whoami，而工具 other_whoami 已经存在。"
-    assert chinese["ask"] == "它已经以 other_ask 的名称导入。"
+    assert chinese["whoami"] == "whoami 会命名为 other_whoami，但工具 other_whoami 已存在。请更改前缀。"
+    assert chinese["ask"] == "已导入，名称为 other_ask。"
 
 
 @pytest.mark.django_db
@@ -149,7 +149,7 @@ def test_what_changed_between_looking_and_importing_is_not_imported(other: Upstr
     found = discovery.look(made, None, "discovered")
     chosen = [one.value for one in looked if one.name == "other_whoami"]
     outcome = discovery.import_tools(made, found, chosen)
-    assert outcome.imported == [] and "changed after you looked" in str(outcome.refused[0])
+    assert outcome.imported == [] and "changed in the meantime" in str(outcome.refused[0])
     with translation.override("zh-hans"):
         again = discovery.import_tools(made, found, chosen)
     assert str(again.refused[0]).startswith("您选择的工具之一")
@@ -168,7 +168,7 @@ def test_an_administrator_tests_lists_and_imports_in_the_browser_and_it_is_on_re
     made = row(other, separator=".")
     client, address = browser(root), reverse("admin:catalog_upstream_tools", args=[made.pk])
     answer = client.post(address, {"action": "test"}, follow=True).content.decode()
-    assert "other answers: revision 2026-07-28, 7 tools" in answer
+    assert "Connected to other: protocol version 2026-07-28, 7 tools" in answer
     page = client.post(address, {"action": "discover"})
     text = page.content.decode()
     assert "U+202E RIGHT-TO-LEFT OVERRIDE" in text and "\u202e" not in text and "U+200B" in text
@@ -220,8 +220,8 @@ def test_a_chinese_page_says_in_chinese_why_an_upstream_cannot_be_used_and_the_r
         "closed": (row(name="closed", url="http://127.0.0.1:9/mcp"), "无法连接", "cannot be reached"),
         "inside": (
             row(name="inside", url="http://127.0.0.1:9/mcp", allowed_networks=[]),
-            "本服务不向此地址发送请求：127.0.0.1 不是公网地址",
-            "sends no requests to this address: 127.0.0.1 is not a public address",
+            "toolhub 已阻止向此地址发送请求：127.0.0.1 不是公网地址",
+            "blocks requests to this address: 127.0.0.1 is not a public address",
         ),
         "needy": (
             row(name="needy", headers={"X-Key": {"secret": "mine"}}),
@@ -259,7 +259,7 @@ def test_the_form_of_an_upstream_is_refused_in_the_language_of_the_page(root: Us
         for language in ("en", "zh-hans")
     )
     assert "looks like a credential" in english and "看起来是凭据" in chinese
-    assert "must not carry a user name" not in chinese and not Row.objects.exists()
+    assert "must not contain a user name" not in chinese and not Row.objects.exists()
 
 
 @pytest.mark.django_db

@@ -120,7 +120,7 @@ def test_an_argument_that_is_refused_again_and_again_is_named_with_its_calls(cli
         *(ago(100 * number, arguments=different(number), **wrong) for number in range(1, 5)), ago(50, name="book_room")
     )
     html = section(page(client, root), "arguments")
-    assert "“room” is left out, in 4 of 5 calls." in html and "default in the schema" in html
+    assert "“room” is missing, in 4 of 5 calls." in html and "default to the schema" in html
     assert f"/admin/catalog/tool/{tool.pk}/change/" in html
     listed = client.get(re.findall(r'href="([^"]*outcome=invalid_arguments[^"]*)"', html)[0])
     assert len(listed.context["cl"].page.rows) == 4
@@ -162,7 +162,7 @@ def test_slow_and_failing_tools_are_found(client, root):
     html = section(page(client, root), "trouble")
     assert "render_video" in html and "42.00 s" in html and "Report progress" in html
     assert "6 of 6 calls failed" in html and "upstream says 503" in html
-    assert "3 of them by time-out" in html and "Give it more time" in html
+    assert "3 of them by time-out" in html and "Increase its timeout" in html
     assert "fine" not in html
 
 
@@ -175,7 +175,7 @@ def test_a_tool_that_nobody_calls_is_named_with_its_twin_and_the_grant_it_lacks(
     save(ago(100, name="search_orders"))
     html = section(page(client, root), "unused")
     assert "search_orders is spelt nearly like it" in html
-    assert "No grant allows it to anybody" in html.split("get_invoice_pdf")[1]
+    assert "No grant allows this tool to anyone" in html.split("get_invoice_pdf")[1]
     assert "switched_off" not in html and "2" in page(client, root).split('href="#unused"')[1][:600]
 
 
@@ -191,11 +191,11 @@ def test_attempts_at_tools_that_are_not_there_are_no_tools_fault(client, root):
 
 def test_it_says_how_far_it_looked(client, root, monkeypatch):
     save(*(ago(number) for number in range(1, 300)), ago(3 * 86_400))
-    assert "Looked at all 300 calls" in page(client, root)
-    assert "Looked at all 299 calls" in page(client, root, days=1)
+    assert "Based on all 300 tool calls" in page(client, root)
+    assert "Based on all 299 tool calls" in page(client, root, days=1)
     monkeypatch.setattr(queries, "CALLS", 250)
     html = page(client, root)
-    assert "Looked at the newest 250 calls, back to" in html and "more than this page looks through" in html
+    assert "Based on the newest 250 tool calls, back to" in html and "Older calls in this period are not included." in html
 
 
 def test_it_stops_looking_when_the_time_is_up(monkeypatch):

@@ -91,7 +91,7 @@ def test_a_new_hub_says_what_to_do_next_until_it_is_done(client, root):
     AccessToken.objects.issue(root, "laptop")
     html = page(client)
     assert "Next steps" not in html
-    assert "No calls in this time" in html and 'href="/connect/"' in html
+    assert "No calls in this period" in html and 'href="/connect/"' in html
 
 
 @pytest.mark.parametrize("period", statistics.PERIODS)
@@ -105,7 +105,7 @@ def test_every_number_is_that_of_the_list_it_leads_to(client, root, alice, perio
     )
     rollups.catch_up()
     html = page(client, period=period)
-    assert [numbers(html)[label][0] for label in ("Calls", "Limits hit", "Refused")] == ["7", "1", "1"]
+    assert [numbers(html)[label][0] for label in ("Calls", "Rate limited", "Denied")] == ["7", "1", "1"]
     links = re.findall(
         r'href="([^"]*/audit/call/\?[^"]*)">\s*(?:<span[^>]*>[^<]*</span>\s*<span[^>]*>)?([\d,]+)<', html
     )
@@ -122,7 +122,7 @@ def test_the_chart_and_the_table_say_the_same(client, root):
     charts = [json.loads(unescape(data)) for data in re.findall(r'<canvas[^>]*data-value="([^"]*)"', html)]
     assert len(charts) == 2 and len(charts[0]["labels"]) == 24
     sums = {one["label"]: sum(one["data"]) for one in charts[0]["datasets"]}
-    assert sums == {"ok": 1, "failed": 1, "turned away": 1, "other": 0}
+    assert sums == {"ok": 1, "failed": 1, "rejected": 1, "other": 0}
     assert html.count('<th class="font-normal p-2 text-left whitespace-nowrap"') == 24
 
 
@@ -147,11 +147,11 @@ def test_it_says_when_it_does_not_count_up_to_now(client, root, monkeypatch):
     monkeypatch.setattr(statistics, "TAIL", 1)
     save(*(made(10 + number) for number in range(5)))
     html = page(client)
-    assert "look again in a minute" in html and "No calls in this time" not in html
+    assert "Reload the page in a minute." in html and "No calls in this period" not in html
     rollups.catch_up()
     save(*(made(-90 - number) for number in range(3)))
     html = page(client)
-    assert "newer calls are being counted" in html and numbers(html)["Calls"][0] == "5"
+    assert "Newer calls are still being counted." in html and numbers(html)["Calls"][0] == "5"
 
 
 def test_clients_of_a_process_that_is_silent_do_not_count(client, root):

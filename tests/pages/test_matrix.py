@@ -95,7 +95,7 @@ def test_a_cell_says_what_holds_now_and_here(browser: Client, analysts: Group) -
     factories.grant(None, toolset)
     assert state(browser, toolset, None) == ("allow", 1)
     page = browser.get(f"{MATRIX}{toolset.pk}/{analysts.pk}/").content.decode()
-    assert all(word in page for word in ("over", "not yet", "elsewhere", "in force"))
+    assert all(word in page for word in ("over", "scheduled", "elsewhere", "in force"))
 
 
 def test_setting_a_cell_makes_and_ends_grants_on_record(browser: Client, analysts: Group) -> None:
@@ -198,10 +198,10 @@ def test_what_is_missing_or_makes_no_sense_is_said_and_nothing_happens(browser: 
     for change, said in (
         ({"tool": ""}, "at least one toolset or tool"),
         ({"user": ""}, "at least one group or user"),
-        ({"starts": "2026-02-02T10:00", "ends": "2026-02-01T10:00"}, "end must lie after"),
-        ({"starts": "soon"}, "is not a moment"),
+        ({"starts": "2026-02-02T10:00", "ends": "2026-02-01T10:00"}, "end must be after"),
+        ({"starts": "soon"}, "is not a valid date and time"),
         ({"effect": "destroy"}, "Choose what to do"),
-        ({"environments": "pro/duction"}, "Environments are names"),
+        ({"environments": "pro/duction"}, "Enter environment names"),
     ):
         page = choose(browser, **{**whole, **change}).content.decode()
         assert said in page, change
@@ -258,7 +258,7 @@ def test_ending_ends_what_is_open_and_leaves_the_rest(browser: Client, alice: Us
 def test_what_changed_meanwhile_is_shown_again_and_not_done(browser: Client, alice: User) -> None:
     tool = factories.make_tool()
     stale = browser.post(BULK, {"tool": tool.pk, "user": alice.pk, "sure": "what it was before"})
-    assert "Somebody changed grants meanwhile" in stale.content.decode()
+    assert "Grants have changed since you opened this page" in stale.content.decode()
     assert not Grant.objects.exists()
 
 
@@ -299,7 +299,7 @@ def test_of_two_who_confirm_the_same_change_at_once_one_makes_it_and_the_other_i
         answers = list(both.map(confirm, browsers))
     assert sorted(answer.status_code for answer in answers) == [200, 302]
     (told,) = [answer.content.decode() for answer in answers if answer.status_code == 200]
-    assert "Somebody changed grants meanwhile" in told
+    assert "Grants have changed since you opened this page" in told
     assert Grant.objects.count() == 1 and Grant.history.filter(history_type="+").count() == 1
     assert Grant.history.filter(history_type="~").count() == (effect == "end")
 

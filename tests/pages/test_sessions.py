@@ -128,7 +128,7 @@ def test_a_connection_that_is_not_there_has_ended_already(client, alices_token, 
     process(row(alices_token))
     staff(client, *PERMISSIONS)
     answer = client.post(f"/admin/sessions/{what}/", {"key": key}, follow=True)
-    assert "has ended already" in answer.content.decode()
+    assert "has already ended" in answer.content.decode()
     assert orders() == [] and not Action.objects.filter(kind="connection").exists()
 
 
@@ -154,7 +154,7 @@ def test_silent_processes_and_revoked_tokens_are_nobodys_connection(client, alic
     process(row(gone, client="of-a-revoked-token"), name="bb22")
     staff(client, *PERMISSIONS)
     html = client.get("/admin/sessions/").content.decode()
-    assert "of-a-" not in html and "Nobody is connected now" in html
+    assert "of-a-" not in html and "No clients are connected." in html
 
 
 @pytest.mark.django_db
@@ -191,7 +191,7 @@ def test_the_list_is_filtered_and_bounded(client, alices_token):
     for query in ({"q": "CURSOR"}, {"kind": clients.WEBSOCKET}):
         html = client.get("/admin/sessions/", query).content.decode()
         assert "1 client is connected" in html and "client-001" not in html
-    assert "Nobody who is connected fits" in client.get("/admin/sessions/", {"q": "nobody"}).content.decode()
+    assert "No connected clients match this filter." in client.get("/admin/sessions/", {"q": "nobody"}).content.decode()
 
 
 @pytest.mark.django_db
@@ -289,7 +289,7 @@ async def at_both_workers(hub: Hub, stack: AsyncExitStack, stdio: subprocess.Pop
         return html
 
     html = await listed(
-        "session-client", "stream-client", "socket-client", "stateless-client", "bobs", "says nothing about itself"
+        "session-client", "stream-client", "socket-client", "stateless-client", "bobs", "unnamed client"
     )
     forms = dict(
         re.findall(
@@ -305,7 +305,7 @@ async def at_both_workers(hub: Hub, stack: AsyncExitStack, stdio: subprocess.Pop
         fields = {"csrfmiddlewaretoken": csrf[1], "key": key}
         assert (await admin.http.post(f"/admin/sessions/{what}/", data=fields)).status_code == 302
 
-    for name in ("session-client", "stream-client", "socket-client", "says nothing about itself"):
+    for name in ("session-client", "stream-client", "socket-client", "unnamed client"):
         await post("disconnect", keys[name])
     for client in (listening, stream):
         await eventually(partial(is_closed, client), PATIENCE, "the stream was closed")

@@ -252,7 +252,7 @@ def test_arguments_can_be_written_as_json_and_turned_into_fields_and_back(hub: H
     assert '<textarea class="th-input code" id="arguments"' in page and "&quot;a&quot;: 5" in page
     assert root.post(address, mode="json", user="alice", arguments='{"a": 5, "b": 6}').json()["id"]
     refused = root.post(address, mode="json", user="alice", arguments="[5]").json()
-    assert "are an object" in refused["message"]
+    assert "must be a JSON object" in refused["message"]
 
 
 @pytest.mark.parametrize("lost", ["try_tool_as_other", "try_tool", "staff"])

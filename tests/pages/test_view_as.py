@@ -41,7 +41,7 @@ def exact(browser: Client, **query: Any) -> list[str]:
 
 def test_nobody_and_somebody_unknown_are_explained(browser: Client) -> None:
     assert "Choose a user" in look(browser)
-    assert "There is no user of this name" in look(browser, user="nobody-of-this-name")
+    assert "There is no user with this name" in look(browser, user="nobody-of-this-name")
 
 
 def test_every_hidden_tool_names_the_rule_that_hides_it(browser: Client, alice: User) -> None:
@@ -59,7 +59,7 @@ def test_every_hidden_tool_names_the_rule_that_hides_it(browser: Client, alice: 
         "seen": (True, f"Grant {first.pk}: allow tool seen to user alice"),
         "denied": (False, f"Grant {denied.pk}: deny tool denied to everyone"),
         "ungranted": (False, "No grant allows it."),
-        "quarantined": (False, "It is in quarantine: its definition changed at its source."),
+        "quarantined": (False, "Quarantined: its definition changed at its source."),
         "off": (False, "It is switched off."),
     }
     assert exact(browser, user="alice") == ["seen"]
@@ -78,10 +78,10 @@ def test_rules_and_limits_are_told_in_the_language_of_the_page(browser: Client, 
     assert rows(chinese, user="alice") == {"calculate_sum": (True, said)}
     assert rows(browser, user="alice") == {"calculate_sum": (True, str(allowed))}
     assert "<td>工具 calculate_sum</td>" in look(chinese, user="alice", show="grants")
-    assert f"限额 {limit.pk}：工具 calculate_sum，每位用户，5/m" in look(chinese, user="alice", show="limits")
+    assert f"速率限制 {limit.pk}：工具 calculate_sum，每位用户，5/m" in look(chinese, user="alice", show="limits")
     page = chinese.get(f"/admin/access/tool/{tool.pk}/").content.decode()
-    assert said in page and f"限额 {limit.pk}：" in page
-    assert f'2 位用户里有 1 位可见 <a href="/admin/catalog/tool/{tool.pk}/change/">calculate_sum</a>。' in page
+    assert said in page and f"速率限制 {limit.pk}：" in page
+    assert f'2 位用户里有 1 位可以访问 <a href="/admin/catalog/tool/{tool.pk}/change/">calculate_sum</a>。' in page
 
 
 def test_a_restricted_token_hides_other_toolsets(browser: Client, alice: User) -> None:
@@ -96,7 +96,7 @@ def test_a_restricted_token_hides_other_toolsets(browser: Client, alice: User) -
     assert exact(browser, user="alice", token=token.pk) == ["inside"]
     assert exact(browser, user="alice") == ["inside", "outside"]
     late = (timezone.now() + timedelta(days=200)).strftime("%Y-%m-%dT%H:%M")
-    assert "This token has ended" in look(browser, user="alice", token=token.pk, at=late)
+    assert "This token is expired at that time." in look(browser, user="alice", token=token.pk, at=late)
 
 
 def test_somebody_elses_token_is_not_taken(browser: Client, alice: User, bob: User) -> None:
@@ -114,7 +114,7 @@ def test_another_moment_and_another_environment_are_decided_as_they_will_be(brow
     assert exact(browser, user="alice", at=moment) == ["later"]
     assert exact(browser, user="alice", environment="production") == ["elsewhere"]
     assert '<option value="production">' in look(browser, user="alice")
-    assert "Nothing changes by itself before" in look(browser, user="alice")
+    assert "No automatic changes before" in look(browser, user="alice")
     assert "cannot be read" in look(browser, user="alice", at="yesterday")
 
 
@@ -203,7 +203,7 @@ def test_the_page_of_a_tool_says_who_sees_it_by_which_rule_and_who_does_not(
     assert len(browser.get(f"/admin/access/tool/{tool.pk}/?sees=all&q=ali").context["rows"]) == 1
     Tool.objects.filter(pk=tool.pk).update(enabled=False)
     off = browser.get(f"/admin/access/tool/{tool.pk}/")
-    assert "Nobody sees this tool now" in off.content.decode()
+    assert "No one has access to this tool now." in off.content.decode()
 
 
 def test_a_thousand_users_come_in_pages(browser: Client, django_assert_max_num_queries: Any) -> None:

@@ -55,16 +55,16 @@ def python(settings: Any) -> str:
         ({}, "give either program, or commands"),
         ({"program": "wc", "shell": True}, "shell: Extra inputs are not permitted"),
         ({"program": "wc", "arguments": "-l {path}"}, "arguments: Input should be a valid list"),
-        ({"program": "wc", "arguments": ["x{path}"]}, "a placeholder is a whole argument"),
-        ({"program": "wc", "arguments": ["--file={path}"]}, "a placeholder is a whole argument"),
-        ({"program": "wc", "arguments": ["{a}{b}"]}, "a placeholder is a whole argument"),
+        ({"program": "wc", "arguments": ["x{path}"]}, "a placeholder must be a whole argument"),
+        ({"program": "wc", "arguments": ["--file={path}"]}, "a placeholder must be a whole argument"),
+        ({"program": "wc", "arguments": ["{a}{b}"]}, "a placeholder must be a whole argument"),
         ({"program": "wc", "arguments": ["-n", "{count}"]}, '"option": "-n", "value": "count"'),
-        ({"program": "wc", "arguments": ["{path}", "-l"]}, "options stand before"),
+        ({"program": "wc", "arguments": ["{path}", "-l"]}, "put options before"),
         ({"program": "wc", "arguments": [{"option": "lines", "value": "n"}]}, "option"),
         ({"program": "wc", "arguments": ["a\0b"]}, "NUL"),
         ({"program": "wc", "environment": {"LD_PRELOAD": "/tmp/x.so"}}, "decides which code runs"),
         ({"program": "wc", "environment": {"PATH": "/tmp"}}, "decides which code runs"),
-        ({"program": "wc", "environment": {"A B": "x"}}, "not the name of a variable"),
+        ({"program": "wc", "environment": {"A B": "x"}}, "not a valid environment variable name"),
         ({"program": "wc", "stdin": "a", "stdin_file": "b"}, "either stdin or stdin_file"),
         ({"program": "wc", "commands": {"x": {"program": "ls"}}, "choose": "c"}, "give either program, or commands"),
         ({"commands": {"x": {}}, "choose": "c"}, "program: Field required"),
@@ -96,7 +96,7 @@ def test_a_name_is_looked_up_on_a_fixed_path_alone(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     settings.COMMANDS = ["only-on-my-path"]
-    with pytest.raises(LookupError, match="no such program"):
+    with pytest.raises(LookupError, match="not found in"):
         registry.prepare("command", {"program": "only-on-my-path"})
 
 
@@ -360,7 +360,7 @@ def test_saving_needs_the_permission_in_the_form_and_in_the_model(client: Any, s
     refused = client.post(change, {**data, "title": "Mine", **_inlines(page)})
     assert refused.status_code == 200 and b"need the permission" in refused.content
     again = client.post(change, {**data, "title": "Mine", **_inlines(page)}, headers={"accept-language": "zh-hans"})
-    assert "运行程序的工具需要权限“可以保存" in again.content.decode() and b"Can save tools" not in again.content
+    assert "您需要权限“可以保存" in again.content.decode() and b"Can save tools" not in again.content
     tool.refresh_from_db()
     assert not tool.enabled and tool.title == ""
 

@@ -135,7 +135,7 @@ async def test_a_private_address_is_refused_unless_the_upstream_lists_it(legacy:
     await door.in_database(made.save)
     before = len(legacy.ledger)
     result = await door.call(alice, "other_whoami")
-    sentence = "The upstream server other cannot be reached: the hub sends no requests to this address."
+    sentence = "The upstream server other cannot be reached: toolhub blocks requests to this address."
     assert result.is_error and door.text(result) == sentence
     assert len(legacy.ledger) == before
     call = (await door.on_record())[-1]
