@@ -20,7 +20,7 @@ from django.test import TransactionTestCase
 
 from audit.auditors import NAME
 from audit.models import Link
-from catalog import revision
+from catalog.policy import revision
 from tests import factories
 from tests.database_cleaner import Baseline, cleaning
 from tests.recording import end_the_record

@@ -341,7 +341,10 @@ def test_many_tools_come_in_pages_that_the_server_searches(
     found = client.get("/tools/?q=TOOL_104").content.decode()
     assert "tool_104" in found
     assert "tool_103" not in found
-    assert "Nothing matches. Change the search or the filter." in client.get("/tools/?q=tool_104&kind=reads").content.decode()
+    assert (
+        "Nothing matches. Change the search or the filter."
+        in client.get("/tools/?q=tool_104&kind=reads").content.decode()
+    )
 
 
 @pytest.mark.django_db

@@ -162,7 +162,10 @@ def test_a_record_without_links_is_not_called_intact(reader):
     unlinked, linked = save(call(1, link=0, end_link=None), call(2))
     assert "The hash chain has no entry for this call." in opened(reader, unlinked).content.decode()
     page = opened(reader, linked).content.decode()
-    assert "This call or its hash chain entry was changed after it was logged." in page and "the hash chain entry is missing" in page
+    assert (
+        "This call or its hash chain entry was changed after it was logged." in page
+        and "the hash chain entry is missing" in page
+    )
 
 
 def test_the_auditor_finds_no_way_into_the_catalogue(reader, alice):

@@ -104,7 +104,9 @@ def test_the_tool_page_says_who_sees_it_and_by_which_rule(browser: Client, alice
     assert "1 user in environment" in text
     assert f"Rate limit {limit.pk}: 3/m on tool calculate_sum for each user" in text
     factories.deny(None, tool)
-    assert "No one has access now." in browser.get(reverse("admin:catalog_tool_change", args=[tool.pk])).content.decode()
+    assert (
+        "No one has access now." in browser.get(reverse("admin:catalog_tool_change", args=[tool.pk])).content.decode()
+    )
 
 
 def test_a_definition_shows_as_text_whatever_it_says(browser: Client) -> None:

@@ -79,7 +79,10 @@ async def test_whatever_language_is_active_the_door_answers_and_records_in_engli
             await call(alice, "inside", {"a": "one"})
         assert get_language() == "zh-hans", "the page goes on in its own language"
     assert said["door_language"] == "en: This field is required."
-    assert "This tool is not set up correctly" in said["broken"] and "which is not set. Ask your administrator" in said["needy"]
+    assert (
+        "This tool is not set up correctly" in said["broken"]
+        and "which is not set. Ask your administrator" in said["needy"]
+    )
     assert "a selection must start with $" in caplog.text
     everything = [*said.values(), str(refused.value), caplog.text]
     for recorded in await on_record():

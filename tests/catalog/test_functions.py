@@ -254,7 +254,7 @@ async def test_the_time_a_person_takes_to_answer_does_not_count(alice: Any) -> N
     class Slow(Recording):
         async def ask(self, requests: Any) -> Any:
             # This timer starts after that of the tool and is longer: the tool's time is over when it ends.
-            await asyncio.sleep(functions.lookup("tool", "door_patient").options["timeout"] * 1.1)
+            await asyncio.sleep(registry.lookup("tool", "door_patient").options["timeout"] * 1.1)
             return await super().ask(requests)
 
     assert text(await call(alice, "door_patient", channel=Slow(answers={"name": ACCEPT}))) == "thanks"

@@ -284,7 +284,9 @@ async def test_no_literal_and_no_trick_leads_inside(inside: Inside, settings: An
     assert len(literals) + len(tricks) >= 60
     for url in literals:
         said = await refusal(url)
-        assert "public address" in said or "not a URL" in said or "interface" in said or "is not a valid address" in said, url
+        assert (
+            "public address" in said or "not a URL" in said or "interface" in said or "is not a valid address" in said
+        ), url
     for url in tricks:
         await refusal(url)
     assert {await fetched(url) for url in (*literals, *tricks)} == {"toolhub blocks requests to this address"}

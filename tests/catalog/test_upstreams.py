@@ -130,7 +130,10 @@ def test_names_that_collide_are_refused_with_both_named_and_shadow_nothing(other
     )
     outcome = import_all(row(other))
     refused = dict(outcome.refused)
-    assert refused["whoami"] == "whoami would be named other_whoami, but the tool other_whoami already exists. Change the prefix."
+    assert (
+        refused["whoami"]
+        == "whoami would be named other_whoami, but the tool other_whoami already exists. Change the prefix."
+    )
     assert refused["a b"] == "a b and a/b would get the same name: other_a_b."
     assert "a/b" in refused and "$ref" in refused["net"]
     assert sorted(outcome.imported) == sorted(f"other_{name}" for name in ("ask", "wait", "fail", "misfit", "announce"))

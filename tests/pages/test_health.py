@@ -195,7 +195,9 @@ def test_it_says_how_far_it_looked(client, root, monkeypatch):
     assert "Based on all 299 tool calls" in page(client, root, days=1)
     monkeypatch.setattr(queries, "CALLS", 250)
     html = page(client, root)
-    assert "Based on the newest 250 tool calls, back to" in html and "Older calls in this period are not included." in html
+    assert (
+        "Based on the newest 250 tool calls, back to" in html and "Older calls in this period are not included." in html
+    )
 
 
 def test_it_stops_looking_when_the_time_is_up(monkeypatch):
