@@ -11,6 +11,7 @@ from django.db import DatabaseError
 from catalog import encryption
 from catalog.functions import registry
 from catalog.processes import allowed
+from catalog.runners import registry as runners
 
 
 @register()
@@ -57,6 +58,18 @@ def tool_modules_can_be_imported(app_configs: Any, **kwargs: Any) -> list[CheckM
     ]
 
 
+@register()
+def runners_can_be_imported(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    return [
+        Error(
+            f'TOOLHUB_RUNNERS names "{module}", which brings no runner: {why}',
+            hint="Correct the module, or remove it from TOOLHUB_RUNNERS.",
+            id="catalog.E005",
+        )
+        for module, why in runners.problems().items()
+    ]
+
+
 @register(Tags.security)
 def commands_are_harmless_programs(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     problems: list[CheckMessage] = [
@@ -81,20 +94,24 @@ def commands_are_harmless_programs(app_configs: Any, **kwargs: Any) -> list[Chec
 
 
 @register(Tags.database)
-def command_tools_can_run(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
+def tools_have_a_runner_that_is_on(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
     """Django runs this where a command checks databases, such as migrate and serve."""
-    if settings.COMMANDS or not databases:
+    off = {
+        kind: hint
+        for kind, runner in runners.runners().items()
+        if runner.switched_off is not None and (hint := runner.switched_off())
+    }
+    if not off or not databases:
         return []
     from catalog.models import Tool
 
-    try:
-        names = list(Tool.objects.filter(runner="command", enabled=True).values_list("name", flat=True)[:10])
-    except DatabaseError:
-        return []  # before the first migrate
-    return [
-        Warning(
-            f"The command runner is off, and these tools need it: {', '.join(names)}.",
-            hint="List the programs that they start in TOOLHUB_COMMANDS, or switch the tools off.",
-            id="catalog.W001",
-        )
-    ] * bool(names)
+    found: list[CheckMessage] = []
+    for kind, hint in off.items():
+        try:
+            names = list(Tool.objects.filter(runner=kind, enabled=True).values_list("name", flat=True)[:10])
+        except DatabaseError:
+            return []  # before the first migrate
+        if names:
+            needed = f"The {kind} runner is off, and these tools need it: {', '.join(names)}."
+            found.append(Warning(needed, hint=hint, id="catalog.W001"))
+    return found

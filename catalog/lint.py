@@ -1,7 +1,7 @@
 """Advice on definitions that are valid and could be better: what makes models choose a tool well and call it rightly.
 
-Pure: it reads plain attributes and asks nothing. Nothing here refuses; every sentence says why, in the language of who
-asks.
+It reads plain attributes and asks nothing; what a runner adds comes with the runner. Nothing here refuses; every
+sentence says why, in the language of who asks.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from itertools import combinations
 from typing import Any
 
 from django.utils.translation import gettext as _
+
+from catalog.runners import registry
+from catalog.runners.base import Effect
 
 SHORT = 20
 LONG = 1_500
@@ -55,7 +58,12 @@ def tool(row: Any) -> list[str]:
     properties = schema.get("properties")
     found = properties if isinstance(properties, dict) else {}
     advice += _parameters({name: part if isinstance(part, dict) else {} for name, part in found.items()}, schema)
-    advice += _annotations(row)
+    described = registry.runners().get(row.runner)
+    settings = row.settings if isinstance(row.settings, dict) else {}
+    effect = described.effect(settings) if described is not None and described.effect is not None else None
+    advice += _annotations(row, effect)
+    if described is not None and described.advice is not None:
+        advice += described.advice(row)
     return advice
 
 
@@ -160,29 +168,24 @@ def _is_endless(part: dict[str, Any]) -> bool:
     return "array" in kinds and "maxItems" not in part
 
 
-def _annotations(row: Any) -> Iterator[str]:
+def _annotations(row: Any, effect: Effect | None) -> Iterator[str]:
     words = words_of(row.name)
     verb = next((word for word in words[:2] if word in VERBS), "")
-    settings = row.settings if isinstance(row.settings, dict) else {}
-    method = str(settings.get("method", "GET")) if row.runner == "http_api" else ""
+    revealed = effect is not None and effect.changes is True
     if row.read_only is None:
         yield _("Declare whether the tool is read-only. Clients ask before they run tools that may make changes.")
     elif row.read_only is False and row.destructive is None:
         yield _("The tool makes changes. Declare whether it is destructive.")
-    if row.read_only and (verb in DESTROYS | CHANGES or method in {"PUT", "PATCH", "DELETE"}):
+    if row.read_only and (verb in DESTROYS | CHANGES or revealed):
         reads = _("The tool is declared read-only, but %(word)s makes changes. Clients may run it without asking.")
-        yield reads % {"word": method or verb}
-    elif row.read_only is False and (verb in READS and method in {"", "GET", "HEAD"}):
+        yield reads % {"word": effect.word if effect is not None and revealed else verb}
+    elif row.read_only is False and (verb in READS and (effect is None or effect.changes is False)):
         changes = _(
             "The tool is not declared read-only, but %(word)s sounds like reading. Clients ask before each call."
         )
         yield changes % {"word": verb}
-    if row.destructive is False and (verb in DESTROYS or method == "DELETE"):
+    if row.destructive is False and (verb in DESTROYS or (effect is not None and effect.destroys)):
         yield _("The tool is declared non-destructive, but it deletes. Clients will not warn.")
-    if row.idempotent is False and method in {"PUT", "DELETE"}:
-        yield _("The tool is declared not idempotent, but %(word)s requests are idempotent.") % {"word": method}
-    if row.open_world is False and method:
-        yield _("The tool declares no external systems, but it calls an API. Clients treat external content with care.")
 
 
 def twins(rows: Iterable[tuple[str, str]]) -> list[tuple[str, str, str]]:

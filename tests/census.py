@@ -165,7 +165,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "admin/catalog/tool/function/",
         needs("catalog.add_tool|catalog.change_tool"),
-        at="admin/catalog/tool/function/?name=calculate_sum",
+        at="admin/catalog/tool/function/?runner=python_function&name=calculate_sum",
     ),
     Rule(
         "admin/catalog/tool/<int:pk>/duplicate/",

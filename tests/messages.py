@@ -149,7 +149,6 @@ def settings_of_runners() -> dict[tuple[str | None, str], Message]:
     from django.utils.translation import override
 
     from catalog.admin.editor import runner_forms
-    from catalog.admin.editor import runner_forms as editor_runner_forms
     from catalog.runners import registry
 
     found: dict[tuple[str | None, str], Message] = {}
@@ -162,10 +161,8 @@ def settings_of_runners() -> dict[tuple[str | None, str], Message]:
             walk([*one.get("fields", ()), *one.get("variants", ()), *filter(None, [one.get("item")])])
 
     with override(None):
-        for kind in registry.KINDS:
-            hidden = editor_runner_forms.HIDDEN.get(kind, frozenset())
-            shown = runner_forms.fields(registry.settings_schema(kind))
-            walk(one for one in shown if one["name"] not in hidden)
+        for kind, described in registry.runners().items():
+            walk(runner_forms.fields(registry.settings_schema(kind), described.form))
     return found
 
 

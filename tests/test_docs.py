@@ -69,12 +69,3 @@ def test_the_two_commands_of_a_fresh_machine_are_in_the_readme(command):
 def test_the_second_command_is_the_one_that_ci_runs():
     command = "python3 -m venv .venv && .venv/bin/pip install -q '.[test]' && .venv/bin/pytest"
     assert command in (ROOT / ".ci" / "run").read_text()
-
-
-def test_every_setting_of_an_http_tool_is_in_the_readme_and_says_what_it_means():
-    from catalog.runners.http_api.runner import Settings
-
-    section = README.split("## HTTP API tools")[1].split("\n## ")[0]
-    rows = re.findall(r"^\| (`[^|]*`) \|", section, re.MULTILINE)
-    assert {name for row in rows for name in re.findall(r"`([a-z_]+)`", row)} == set(Settings.model_fields)
-    assert all(field.description for field in Settings.model_fields.values())

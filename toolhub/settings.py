@@ -172,6 +172,8 @@ TOOL_MODULES = env.words("TOOLHUB_TOOL_MODULES", ("catalog.examples",))
 """Importable modules whose registered functions the `python_function` runner may call."""
 TOOL_THREADS = env.integer("TOOLHUB_TOOL_THREADS", 32, minimum=1, maximum=1000)
 TOOL_PROCESSES = env.integer("TOOLHUB_TOOL_PROCESSES", 16, minimum=1, maximum=1000)
+RUNNERS = env.words("TOOLHUB_RUNNERS")
+"""Importable modules outside of `catalog/runners/` that bring a runner each."""
 COMMANDS = env.words("TOOLHUB_COMMANDS")
 """Programs that the `command` runner may start; empty turns it off."""
 SQL_DATABASES = env.named_databases("TOOLHUB_SQL_DATABASES", env.secret("TOOLHUB_SQL_DATABASES"))

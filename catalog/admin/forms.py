@@ -12,7 +12,7 @@ from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget, U
 from catalog.admin.editor.runner_forms import kind_name
 from catalog.models import Grant, Limit, Prompt, Resource, Tool
 from catalog.models.fields import JSONFormField, NamesFormField
-from catalog.models.validators import runner_kinds
+from catalog.runners import registry
 
 
 class JSONWidget(UnfoldAdminTextareaWidget):  # type: ignore[misc]
@@ -54,7 +54,7 @@ class ToolForm(CatalogueForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if "runner" in self.fields:
-            choices = [(kind, kind_name(kind)) for kind in runner_kinds()]
+            choices = [(kind, kind_name(kind)) for kind in registry.runners()]
             present = self.initial.get("runner")
             if present and present not in dict(choices):
                 choices.append((present, gettext("%(runner)s (not installed)") % {"runner": present}))

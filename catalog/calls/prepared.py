@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any
 
 from django.db import DatabaseError, InterfaceError
@@ -11,12 +11,12 @@ from django.db import DatabaseError, InterfaceError
 from audit.redaction import redactor
 from catalog.calls import masking, recording, truncation
 from catalog.errors import RecordUnavailable, ToolError
-from catalog.functions import registry as functions
 from catalog.functions.context import Context
 from catalog.functions.results import BadResult, Produced, produce, size_of
 from catalog.policy import snapshot
 from catalog.policy.definitions import Snapshot, ToolDefinition
-from catalog.runners import registry, secret_refs
+from catalog.runners import loading, registry, secret_refs
+from catalog.runners.loading import Run
 from catalog.schemas import defaults, validator
 
 log = logging.getLogger(__name__)
@@ -94,14 +94,11 @@ class Gate:
             raise BadResult(f"The tool's result does not fit its output schema: {problem}")
 
 
-Run = Callable[[dict[str, Any], Context], Awaitable[Any]]
-
-
 def _runner(tool: ToolDefinition) -> tuple[Run, frozenset[str]]:
     """What runs, and the names of the secrets that it needs for it."""
     try:
         settings = registry.parse_settings(tool.runner, tool.settings)
-        return registry.runner(tool.runner).prepare(settings), secret_refs.names(settings)
+        return loading.prepare_parsed(tool.runner, settings), secret_refs.names(settings)
     except (LookupError, ValueError) as error:
         log.warning("the tool %s is not set up: %s", tool.name, error)
 
@@ -121,11 +118,12 @@ def _filling(run: Run, fill: defaults.Fill) -> Run:
 
 
 def _asks_before_task(tool: ToolDefinition) -> bool:
-    if tool.runner != "python_function" or tool.task_support == "forbidden":
+    if tool.task_support == "forbidden":
         return False
     try:
-        return functions.lookup("tool", str(tool.settings.get("function", ""))).asks_before_task
-    except LookupError:
+        asks = registry.runner(tool.runner).asks_before_task
+        return asks is not None and asks(registry.parse_settings(tool.runner, tool.settings))
+    except (LookupError, ValueError):
         return False
 
 

@@ -183,7 +183,7 @@ class Tool(Offer):
         if problem:
             raise ValidationError(problem)
         if not check.may_use(self.runner):
-            raise ValidationError({"runner": check.NOT_ALLOWED})
+            raise ValidationError({"runner": check.permission_refusal(self.runner)})
         if self.enabled and (reason := check.not_ready(self.runner, self.settings)):
             raise ValidationError({"settings": _("%s Until you fix this, you can only save it switched off.") % reason})
         if self.read_only and self.destructive:
@@ -192,5 +192,5 @@ class Tool(Offer):
     def save(self, *args: Any, **options: Any) -> None:
         """PermissionDenied where the person at hand may not save a tool with this runner."""
         if not check.may_use(self.runner):
-            raise PermissionDenied(check.NOT_ALLOWED)
+            raise PermissionDenied(check.permission_refusal(self.runner))
         super().save(*args, **options)

@@ -159,7 +159,7 @@ class Upstream(models.Model):
     def save(self, *args: Any, **options: Any) -> None:
         """PermissionDenied where the person at hand may not save what runs programs."""
         if self.transport == self.Transport.STDIO and not check.may_use("command"):
-            raise PermissionDenied(check.NOT_ALLOWED)
+            raise PermissionDenied(check.permission_refusal("command"))
         super().save(*args, **options)
 
     @property
@@ -184,7 +184,7 @@ class Upstream(models.Model):
             raise ValidationError(str(error), code="invalid_connection") from error
         if self.transport == self.Transport.STDIO:
             if not check.may_use("command"):
-                raise ValidationError({"transport": check.NOT_ALLOWED})
+                raise ValidationError({"transport": check.permission_refusal("command")})
             if self.enabled and (problem := allowed.problem(self.command)):
                 raise ValidationError(
                     {"command": _("%s Until you fix this, you can only save it switched off.") % problem}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import importlib
 import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -16,6 +15,8 @@ from django.core.exceptions import ValidationError
 from django.utils.translation import gettext_lazy as _
 
 from audit.actions import actor
+from catalog.runners import registry
+from catalog.runners.base import Words
 
 if TYPE_CHECKING:
     from catalog.models import Grant, Limit, Prompt, Resource
@@ -26,9 +27,6 @@ ARGUMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
 VARIABLE = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.]{0,98}[A-Za-z0-9_])?")
 MIME = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*(\s*;\s*[A-Za-z0-9_-]+=[^\s;,]+)*")
 SIZES = re.compile(r"any|[1-9][0-9]{0,4}x[1-9][0-9]{0,4}")
-GUARDED = {"command": "catalog.use_command_runner"}
-"""Runners that need a permission of their own."""
-NOT_ALLOWED = _('You need the permission "Can save tools that run programs on the server". Ask your administrator.')
 MAX_BLOB = 16 * 1024 * 1024
 CONTENT_TYPES = frozenset({"text", "image", "audio", "resource", "resource_link"})
 
@@ -67,8 +65,6 @@ def runner_settings(kind: str, data: Any) -> dict[str, str]:
     """What is wrong, by field; empty when the runner accepts its settings."""
     if not isinstance(data, dict):
         return {"settings": str(_("Settings must be a JSON object."))}
-    # On first use: the runners are a room of their own and load what they run.
-    registry = importlib.import_module("catalog.runners.registry")
     try:
         registry.parse_settings(kind, data)
     except KeyError:
@@ -80,19 +76,20 @@ def runner_settings(kind: str, data: Any) -> dict[str, str]:
 
 def not_ready(kind: str, data: Any) -> str | None:
     """Why a tool with these valid settings could not run on this installation."""
-    reason: str | None = importlib.import_module("catalog.runners.registry").not_ready(kind, data)
-    return reason
+    return registry.not_ready(kind, data)
 
 
 def may_use(kind: str) -> bool:
     """Whether the person signed in to the request at hand may save tools with this runner. Outside of a request, as in
     a command, whoever runs it may."""
-    user = actor.signed_in() if kind in GUARDED else None
-    return user is None or bool(user.has_perm(GUARDED[kind]))
+    described = registry.runners().get(kind)
+    user = actor.signed_in() if described is not None and described.permission else None
+    return user is None or described is None or bool(user.has_perm(described.permission))
 
 
-def runner_kinds() -> list[str]:
-    return list(importlib.import_module("catalog.runners.registry").KINDS)
+def permission_refusal(kind: str) -> Words:
+    """The sentence for a person who `may_use` refuses."""
+    return registry.runner(kind).permission_refusal
 
 
 def uri(value: str) -> None:

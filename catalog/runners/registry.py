@@ -1,47 +1,43 @@
-"""The kinds of runner, loaded when first needed.
+"""The runners that there are: every folder here, and the modules in TOOLHUB_RUNNERS. Found when first needed.
 
-A runner is a module with `Settings`, a pydantic model of what the row's settings hold, and
-`prepare(settings) -> run`, where `await run(arguments, context)` does the work and returns what
-`catalog.functions.results.produce` understands. Arguments fit the tool's input schema. A runner raises ToolError for
-what the caller should read; it is cancelled when the call is.
+This describes runners, for pages, checks and imports. `catalog.runners.loading` loads what runs, for calls only.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, cast
+import pkgutil
+from collections.abc import Mapping
+from typing import Any
 
+from django.conf import settings as configured
 from pydantic import BaseModel, ValidationError
 
-from catalog.functions.context import Context
 from catalog.runners import settings_errors as runners_settings_errors
+from catalog.runners.base import Runner
 
-KINDS = {
-    "python_function": "catalog.runners.python_function.runner",
-    "http_api": "catalog.runners.http_api.runner",
-    "command": "catalog.runners.command.runner",
-    "sql_query": "catalog.runners.sql_query.runner",
-    "upstream_mcp": "catalog.runners.upstream_mcp.runner",
-}
-
-Run = Callable[[dict[str, Any], Context], Awaitable[Any]]
+ATTRIBUTE = "RUNNER"
 
 
-class Runner(Protocol):
-    Settings: type[BaseModel]
+def runners() -> Mapping[str, Runner]:
+    """All runners by name, in the order of lists."""
+    return _found(tuple(configured.RUNNERS))[0]
 
-    def prepare(self, settings: Any) -> Run: ...
+
+def problems() -> Mapping[str, str]:
+    """{module named in TOOLHUB_RUNNERS: why it brings no runner}."""
+    return _found(tuple(configured.RUNNERS))[1]
 
 
 def runner(kind: str) -> Runner:
-    """KeyError when there is no such kind."""
-    return cast(Runner, importlib.import_module(KINDS[kind]))
+    """Raises KeyError when there is no such runner."""
+    return runners()[kind]
 
 
 def parse_settings(kind: str, data: Any) -> BaseModel:
-    """The typed settings. KeyError for an unknown kind, ValueError with a sentence that names the field."""
-    model = runner(kind).Settings
+    """The typed settings. Raises KeyError for an unknown runner, ValueError with a sentence that names the field."""
+    model = runner(kind).settings
     try:
         return model.model_validate(data)
     except ValidationError as error:
@@ -50,26 +46,48 @@ def parse_settings(kind: str, data: Any) -> BaseModel:
 
 def not_ready(kind: str, data: Any) -> str | None:
     """Why a tool with these valid settings could not run on this installation, as a sentence."""
-    module = runner(kind)
-    check = getattr(module, "not_ready", None)
+    check = runner(kind).not_ready
     return check(parse_settings(kind, data)) if check is not None else None
 
 
-def prepare(kind: str, data: Any) -> Run:
-    """What runs with these settings. LookupError or ValueError when it cannot."""
-    return runner(kind).prepare(parse_settings(kind, data))
-
-
 def settings_schema(kind: str) -> dict[str, Any]:
-    """The JSON Schema of a runner's settings, for a form. KeyError when there is no such kind."""
-    return runner(kind).Settings.model_json_schema()
+    """The JSON Schema of a runner's settings, for a form. Raises KeyError when there is no such runner."""
+    return runner(kind).settings.model_json_schema()
 
 
 def settings_errors(kind: str, data: Any) -> list[tuple[tuple[str | int, ...], str, str]]:
-    """(location, type, message) of everything that is wrong. KeyError for an unknown kind."""
+    """(location, type, message) of everything that is wrong. Raises KeyError for an unknown runner."""
     try:
-        runner(kind).Settings.model_validate(data)
+        runner(kind).settings.model_validate(data)
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)
         return [(entry["loc"], entry["type"], runners_settings_errors.words(entry)) for entry in found]
     return []
+
+
+@functools.lru_cache(maxsize=8)
+def _found(outside: tuple[str, ...]) -> tuple[Mapping[str, Runner], Mapping[str, str]]:
+    here = importlib.import_module(__package__)
+    inside = [f"{here.__name__}.{folder.name}" for folder in pkgutil.iter_modules(here.__path__) if folder.ispkg]
+    found: dict[str, Runner] = {}
+    for module in inside:
+        described: Runner = getattr(importlib.import_module(module), ATTRIBUTE)
+        found[described.name] = described
+    wrong = {}
+    for module in outside:
+        try:
+            described = _described(module)
+            if described.name in found:
+                raise LookupError(f'there is another runner named "{described.name}"')
+            found[described.name] = described
+        except Exception as error:  # noqa: BLE001 - the module is not ours; a system check says what it raised
+            wrong[module] = f"{type(error).__name__}: {error}"
+    ordered = sorted(found.values(), key=lambda one: (one.position, one.name))
+    return {one.name: one for one in ordered}, wrong
+
+
+def _described(module: str) -> Runner:
+    described = getattr(importlib.import_module(module), ATTRIBUTE, None)
+    if not isinstance(described, Runner):
+        raise LookupError(f"it has no {ATTRIBUTE} that is a catalog.runners.base.Runner")
+    return described

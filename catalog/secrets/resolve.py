@@ -9,7 +9,6 @@ What may be entered as a secret.
 from __future__ import annotations
 
 import asyncio
-import importlib
 import logging
 import re
 from collections import OrderedDict
@@ -31,6 +30,7 @@ from catalog.errors import RecordUnavailable
 from catalog.models import PersonalSecret, Secret, Tool
 from catalog.policy import snapshot
 from catalog.policy.definitions import ToolDefinition
+from catalog.runners import registry, secret_refs
 
 log = logging.getLogger(__name__)
 EMPTY: Mapping[str, str] = {}
@@ -106,14 +106,10 @@ def names_of(tool: ToolDefinition) -> frozenset[str]:
 
 def names_in(runner: str, data: Any) -> frozenset[str]:
     """The same for settings as they are stored; none when the runner does not accept them."""
-    # On first use: the runners are a room of their own and load what they run.
-    registry = importlib.import_module("catalog.runners.registry")
-    values = importlib.import_module("catalog.runners.secret_refs")
     try:
-        found: frozenset[str] = values.names(registry.parse_settings(runner, data))
+        return secret_refs.names(registry.parse_settings(runner, data))
     except (LookupError, ValueError):
         return frozenset()
-    return found
 
 
 _places: list[Callable[[], Iterable[tuple[str, str]]]] = []

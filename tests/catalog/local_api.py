@@ -13,7 +13,7 @@ import pytest
 
 from audit.types import Caller, Credential
 from catalog.functions.context import Context
-from catalog.runners import registry
+from catalog.runners import loading
 from catalog.runners.http_api import resilience
 from tests.catalog.door import Recording
 
@@ -85,4 +85,4 @@ def context(**secrets: str) -> Context:
 
 
 async def ask(settings: dict[str, Any], **arguments: Any) -> Any:
-    return await registry.prepare("http_api", settings)(arguments, context())
+    return await loading.prepare("http_api", settings)(arguments, context())

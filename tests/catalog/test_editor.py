@@ -262,10 +262,12 @@ def test_the_page_asks_a_bounded_number_of_queries(browser: Client, django_asser
 
 def test_a_function_s_definition_is_told_to_editors_only(browser: Client, alice: User) -> None:
     address = reverse("admin:catalog_tool_function")
-    row = browser.get(address, {"name": "calculate_sum"}).json()
+    row = browser.get(address, {"runner": "python_function", "name": "calculate_sum"}).json()
     assert row["settings"] == {"function": "calculate_sum"}
     assert row["input_schema"]["properties"].keys() == {"a", "b"}
-    assert browser.get(address, {"name": "no_such"}).status_code == 404
+    assert browser.get(address, {"runner": "python_function", "name": "no_such"}).status_code == 404
+    assert browser.get(address, {"runner": "http_api", "name": "calculate_sum"}).status_code == 404
+    assert browser.get(address, {"name": "calculate_sum"}).status_code == 404
     assert browser.post(address).status_code == 405
     assert client_of(alice, "view_tool").get(address, {"name": "calculate_sum"}).status_code == 403
 

@@ -15,7 +15,7 @@ import pytest
 from audit import outcomes
 from catalog.errors import ToolError
 from catalog.functions.results import produce
-from catalog.runners import registry
+from catalog.runners import loading, registry
 from catalog.runners.http_api import resilience
 from catalog.runners.http_api.json_path import parse_path, select
 from tests import factories
@@ -389,7 +389,7 @@ async def test_files_and_fields_go_into_one_multipart_body(api: Api) -> None:
 
 
 async def test_secrets_are_filled_in_when_the_request_is_built(api: Api) -> None:
-    run = registry.prepare(
+    run = loading.prepare(
         "http_api",
         {
             "method": "POST",
@@ -407,11 +407,11 @@ async def test_secrets_are_filled_in_when_the_request_is_built(api: Api) -> None
         assert answer["headers"]["cookie"] == f"session=k&{number}"
         assert json.loads(answer["body"]) == {"auth": [{"user": "hub", "password": f"t-{number}"}]}
     basic = {"secret": "login", "prefix": "Basic ", "encoding": "base64"}
-    run = registry.prepare("http_api", {"url": f"{api.url}/", "static_headers": {"Authorization": basic}})
+    run = loading.prepare("http_api", {"url": f"{api.url}/", "static_headers": {"Authorization": basic}})
     answer = await run({}, context(login="me:pass word"))
     assert base64.b64decode(answer["headers"]["authorization"].removeprefix("Basic ")) == b"me:pass word"
     with pytest.raises(ToolError, match="HTTP does not allow") as refused:
-        await registry.prepare("http_api", {"url": f"{api.url}/", "static_headers": {"X-Key": {"secret": "login"}}})(
+        await loading.prepare("http_api", {"url": f"{api.url}/", "static_headers": {"X-Key": {"secret": "login"}}})(
             {}, context(login="two\r\nlines")
         )
     assert "two" not in str(refused.value)
@@ -503,7 +503,7 @@ async def test_a_broken_connection_is_tried_again_within_the_deadline_only(api: 
     with pytest.raises(ToolError, match="closed the connection"):
         await ask({"method": "POST", "url": f"{api.url}/flaky"})
     api.troubles["/flaky"] = 1
-    run = registry.prepare("http_api", {"url": f"{api.url}/flaky"})
+    run = loading.prepare("http_api", {"url": f"{api.url}/flaky"})
     hurried = context()
     hurried._clock = Clock(time.monotonic() + 0.05)
     with pytest.raises(ToolError, match="closed the connection"):
@@ -561,7 +561,7 @@ async def test_an_api_error_of_its_own_opens_nothing(api: Api) -> None:
 
 
 async def test_calls_beyond_the_cap_wait_and_are_then_told_that_the_tool_is_busy(api: Api) -> None:
-    run = registry.prepare("http_api", {"url": f"{api.url}/hold", "max_concurrent": 1, "wait_seconds": 0.2})
+    run = loading.prepare("http_api", {"url": f"{api.url}/hold", "max_concurrent": 1, "wait_seconds": 0.2})
     first = asyncio.ensure_future(run({}, context()))
     await asyncio.wait_for(api.held.wait(), 30)
     with pytest.raises(ToolError, match="1 calls of it run at the same time"):

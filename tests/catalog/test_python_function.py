@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from catalog.runners import registry
+from catalog.runners import loading, registry
 from tests.catalog import tools  # noqa: F401 - registers the functions
 from tests.catalog.door import call, in_database, publish, text
 
@@ -33,7 +33,7 @@ def test_an_unknown_kind_of_runner_is_none() -> None:
 
 def test_a_function_that_is_not_registered_cannot_be_prepared() -> None:
     with pytest.raises(LookupError):
-        registry.prepare("python_function", {"function": "os.system"})
+        loading.prepare("python_function", {"function": "os.system"})
 
 
 @pytest.mark.django_db(transaction=True)

@@ -15,7 +15,7 @@ from catalog.functions.channel import NullChannel
 from catalog.functions.context import Context
 from catalog.functions.results import Produced, produce
 from catalog.processes import launch
-from catalog.runners import registry
+from catalog.runners import loading
 from tests.catalog.door import Recording
 from tests.waiting import eventually
 
@@ -28,7 +28,7 @@ def context(secrets: Mapping[str, str] | None = None, channel: Any = None) -> Co
 
 
 async def run(kind: str, settings: Mapping[str, Any], arguments: Mapping[str, Any], **options: Any) -> Any:
-    return await registry.prepare(kind, dict(settings))(dict(arguments), context(**options))
+    return await loading.prepare(kind, dict(settings))(dict(arguments), context(**options))
 
 
 async def produced(kind: str, settings: Mapping[str, Any], arguments: Mapping[str, Any], **options: Any) -> Produced:

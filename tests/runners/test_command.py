@@ -17,10 +17,10 @@ import pytest
 from django.core.exceptions import PermissionDenied, ValidationError
 
 from audit import outcomes
-from catalog.checks import command_tools_can_run, commands_are_harmless_programs
+from catalog.checks import commands_are_harmless_programs, tools_have_a_runner_that_is_on
 from catalog.errors import ToolError
 from catalog.functions.results import failure
-from catalog.runners import registry
+from catalog.runners import loading, registry
 from tests import factories
 from tests.catalog.door import call, in_database, text, the_record
 from tests.conftest import missing
@@ -79,14 +79,14 @@ def test_settings_that_could_not_be_meant_are_refused_with_the_reason(settings: 
 def test_nothing_runs_while_no_program_is_listed(settings: Any) -> None:
     settings.COMMANDS = []
     with pytest.raises(LookupError, match="turned off"):
-        registry.prepare("command", {"program": "date"})
+        loading.prepare("command", {"program": "date"})
 
 
 @pytest.mark.parametrize("program", ["sh", "/bin/date", "../bin/date", "date ", "DATE", "date;sh", "./date"])
 def test_a_program_that_is_not_listed_exactly_so_is_refused(settings: Any, program: str) -> None:
     settings.COMMANDS = ["date", "wc"]
     with pytest.raises(LookupError, match="not listed"):
-        registry.prepare("command", {"program": program})
+        loading.prepare("command", {"program": program})
 
 
 def test_a_name_is_looked_up_on_a_fixed_path_alone(
@@ -97,7 +97,7 @@ def test_a_name_is_looked_up_on_a_fixed_path_alone(
     monkeypatch.chdir(tmp_path)
     settings.COMMANDS = ["only-on-my-path"]
     with pytest.raises(LookupError, match="not found in"):
-        registry.prepare("command", {"program": "only-on-my-path"})
+        loading.prepare("command", {"program": "only-on-my-path"})
 
 
 @pytest.mark.parametrize("payload", [*DASHED, *IMPOSSIBLE])
@@ -335,9 +335,9 @@ def test_the_checks_name_what_is_off_or_dangerous(settings: Any) -> None:
         "catalog.W003",
     ]
     factories.make_tool("now", **ROW)
-    assert not command_tools_can_run(None, databases=["default"])
+    assert not tools_have_a_runner_that_is_on(None, databases=["default"])
     settings.COMMANDS = []
-    (warning,) = command_tools_can_run(None, databases=["default"])
+    (warning,) = tools_have_a_runner_that_is_on(None, databases=["default"])
     assert "now" in str(warning.msg)
 
 

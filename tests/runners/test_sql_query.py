@@ -15,7 +15,7 @@ import pytest
 
 from catalog.errors import ToolError
 from catalog.functions.results import Produced
-from catalog.runners import registry
+from catalog.runners import loading, registry
 from catalog.runners.sql_query import reading, statements
 from tests.conftest import missing
 from tests.runners.payloads import LITERAL
@@ -108,7 +108,7 @@ def test_words_and_signs_inside_of_texts_names_and_comments_mean_nothing() -> No
 def test_a_database_that_is_not_named_in_the_settings_is_refused(settings: Any) -> None:
     settings.SQL_DATABASES = {}
     with pytest.raises(LookupError, match="no database sales"):
-        registry.prepare("sql_query", {"database": "sales", "statement": "SELECT 1"})
+        loading.prepare("sql_query", {"database": "sales", "statement": "SELECT 1"})
 
 
 async def test_rows_come_as_data_and_as_a_table(sqlite: Path) -> None:

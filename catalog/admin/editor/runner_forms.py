@@ -1,4 +1,4 @@
-"""What the tool editor knows of runners: the form of each kind's settings, what may be chosen, what is wrong where.
+"""The form of a runner's settings for the tool editor: its fields, what may be chosen, what is wrong where.
 
 The JSON Schema of a settings model as the fields of a form. Pure.
 
@@ -20,115 +20,95 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from django.conf import settings as configured
+from django.apps import apps
 from django.utils.functional import Promise
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from catalog.functions import registry as functions
-from catalog.models import Secret, Upstream
+from catalog.models import Secret
 from catalog.runners import registry
+from catalog.runners.base import FormWords, Rows
 
 Field = dict[str, Any]
 LONG_TEXT = 5_000
 """Characters that a text may have from which on its field is several lines high."""
 DEPTH = 6
 SECRET = frozenset({"secret", "prefix", "encoding"})
-_SPELT = {"Url": "URL", "Cpu seconds": "CPU seconds", "Stdin": "Standard input", "Stdin file": "Standard input: a file"}
 
 
-def fields(schema: Mapping[str, Any]) -> list[Field]:
-    """The fields of a model, in its own order."""
-    return _group(schema, schema.get("$defs", {}), 0)
+def fields(schema: Mapping[str, Any], words: FormWords | None = None) -> list[Field]:
+    """The fields of a model, in its own order, without the hidden ones."""
+    return _Form(schema.get("$defs", {}), words or FormWords()).fields(schema)
 
 
-def _group(schema: Mapping[str, Any], definitions: Mapping[str, Any], depth: int) -> list[Field]:
-    required = schema.get("required", ())
-    found = []
-    for name, part in schema.get("properties", {}).items():
-        field = _field(part, definitions, depth + 1)
-        field |= {"name": name, "label": label(name), "required": name in required}
-        if "default" in part:
-            field["default"] = part["default"]
-        found.append(field)
-    return found
+class _Form:
+    """The fields of one settings model."""
 
+    def __init__(self, definitions: Mapping[str, Any], words: FormWords) -> None:
+        self._definitions, self._words = definitions, words
 
-def label(name: str) -> str:
-    words = name.replace("_", " ").capitalize()
-    return gettext(_SPELT.get(words, words))
+    def fields(self, schema: Mapping[str, Any]) -> list[Field]:
+        return [field for field in self._group(schema, 0) if field["name"] not in self._words.hidden]
 
+    def _group(self, schema: Mapping[str, Any], depth: int) -> list[Field]:
+        required = schema.get("required", ())
+        found = []
+        for name, part in schema.get("properties", {}).items():
+            field = self._field(part, depth + 1)
+            field |= {"name": name, "label": self._label(name), "required": name in required}
+            if name in self._words.helps:
+                field["help"] = str(self._words.helps[name])
+            if "default" in part:
+                field["default"] = part["default"]
+            found.append(field)
+        return found
 
-def _field(part: Mapping[str, Any], definitions: Mapping[str, Any], depth: int) -> Field:
-    """Everything but the name."""
-    help_text = part.get("description", "")
-    if "$ref" in part:
-        part = {**definitions.get(str(part["$ref"]).rpartition("/")[2], {}), **part}
-    elif len(part.get("allOf", ())) == 1:
-        return _field({**part["allOf"][0], **{key: part[key] for key in part if key != "allOf"}}, definitions, depth)
-    field = {"kind": "json"} if depth > DEPTH else _kind(part, definitions, depth)
-    # The help of a model that is referred to is its docstring, which is written for programmers.
-    return {**field, "help": gettext(help_text) if help_text else ""}
+    def _label(self, name: str) -> str:
+        given = self._words.labels.get(name)
+        return gettext(name.replace("_", " ").capitalize()) if given is None else str(given)
 
+    def _field(self, part: Mapping[str, Any], depth: int) -> Field:
+        """Everything but the name."""
+        help_text = part.get("description", "")
+        if "$ref" in part:
+            part = {**self._definitions.get(str(part["$ref"]).rpartition("/")[2], {}), **part}
+        elif len(part.get("allOf", ())) == 1:
+            return self._field({**part["allOf"][0], **{key: part[key] for key in part if key != "allOf"}}, depth)
+        field = {"kind": "json"} if depth > DEPTH else self._kind(part, depth)
+        # The help of a model that is referred to is its docstring, which is written for programmers.
+        return {**field, "help": gettext(help_text) if help_text else ""}
 
-def _kind(part: Mapping[str, Any], definitions: Mapping[str, Any], depth: int) -> Field:
-    if "const" in part:
-        return {"kind": "fixed", "value": part["const"]}
-    if "enum" in part:
-        return {"kind": "choice", "options": list(part["enum"])}
-    variants = part.get("anyOf") or part.get("oneOf")
-    if variants:
-        return {"kind": "either", "variants": [_field(variant, definitions, depth + 1) for variant in variants]}
-    kind = part.get("type")
-    if kind == "object" and part.get("properties"):
-        inner = _group(part, definitions, depth)
-        return {"kind": "secret" if part["properties"].keys() == SECRET else "group", "fields": inner}
-    if kind == "object" and isinstance(part.get("additionalProperties"), Mapping):
-        return {"kind": "map", "item": _field(part["additionalProperties"], definitions, depth + 1)}
-    if kind == "array" and isinstance(part.get("items"), Mapping):
-        return {"kind": "list", "item": _field(part["items"], definitions, depth + 1)}
-    if kind == "string":
-        longest = part.get("maxLength", 0)
-        return {"kind": "text", "long": longest >= LONG_TEXT and "pattern" not in part, "longest": longest}
-    if kind in ("integer", "number"):
-        bounds = {"least": part.get("minimum"), "most": part.get("maximum")}
-        whole = {"kind": "number", "whole": kind == "integer"}
-        return whole | {key: value for key, value in bounds.items() if value is not None}
-    if kind == "boolean":
-        return {"kind": "switch"}
-    if kind == "null":
-        return {"kind": "fixed", "value": None}
-    return {"kind": "json"}
+    def _kind(self, part: Mapping[str, Any], depth: int) -> Field:
+        if "const" in part:
+            return {"kind": "fixed", "value": part["const"]}
+        if "enum" in part:
+            return {"kind": "choice", "options": list(part["enum"])}
+        variants = part.get("anyOf") or part.get("oneOf")
+        if variants:
+            return {"kind": "either", "variants": [self._field(variant, depth + 1) for variant in variants]}
+        kind = part.get("type")
+        if kind == "object" and part.get("properties"):
+            inner = self._group(part, depth)
+            return {"kind": "secret" if part["properties"].keys() == SECRET else "group", "fields": inner}
+        if kind == "object" and isinstance(part.get("additionalProperties"), Mapping):
+            return {"kind": "map", "item": self._field(part["additionalProperties"], depth + 1)}
+        if kind == "array" and isinstance(part.get("items"), Mapping):
+            return {"kind": "list", "item": self._field(part["items"], depth + 1)}
+        if kind == "string":
+            longest = part.get("maxLength", 0)
+            return {"kind": "text", "long": longest >= LONG_TEXT and "pattern" not in part, "longest": longest}
+        if kind in ("integer", "number"):
+            bounds = {"least": part.get("minimum"), "most": part.get("maximum")}
+            whole = {"kind": "number", "whole": kind == "integer"}
+            return whole | {key: value for key, value in bounds.items() if value is not None}
+        if kind == "boolean":
+            return {"kind": "switch"}
+        if kind == "null":
+            return {"kind": "fixed", "value": None}
+        return {"kind": "json"}
 
 
 MOST_NAMES = 500
-MAIN: dict[str, tuple[str, ...]] = {
-    "python_function": ("function",),
-    "http_api": ("method", "url", "query", "headers", "body", "static_headers"),
-    "command": ("program", "arguments", "stdin"),
-    "sql_query": ("database", "statement"),
-    "upstream_mcp": ("upstream", "tool"),
-}
-"""What a first tool of the kind needs; the rest is folded away until it says something."""
-HIDDEN: dict[str, frozenset[str]] = {"upstream_mcp": frozenset({"connection"})}
-"""What the hub fills in itself."""
-NAMES: dict[str, Promise] = {
-    "python_function": _("Python function"),
-    "http_api": _("HTTP API"),
-    "command": _("Command: a program on this machine"),
-    "sql_query": _("SQL query"),
-    "upstream_mcp": _("Tool of an upstream server"),
-}
-ABOUT: dict[str, Promise] = {
-    "python_function": _("A Python function that a module in TOOLHUB_TOOL_MODULES registers."),
-    "http_api": _("A request to a web service. The settings say where each argument goes."),
-    "command": _("A program listed in TOOLHUB_COMMANDS, run without a shell."),
-    "sql_query": _(
-        "Runs one read-only statement on a database in TOOLHUB_SQL_DATABASES. Arguments are bound to "
-        "its named parameters."
-    ),
-    "upstream_mcp": _("Calls a tool of an upstream server. Usually imported on the page of the upstream server."),
-}
 WORDS: dict[str, Promise] = {
     "missing": _("This setting is required."),
     "string_type": _("This must be text."),
@@ -148,24 +128,33 @@ WORDS: dict[str, Promise] = {
 
 
 def kind_name(kind: str) -> str:
-    return str(NAMES.get(kind, kind.replace("_", " ")))
+    described = registry.runners().get(kind)
+    return str(described.title) if described is not None else kind.replace("_", " ")
 
 
 def kinds() -> dict[str, dict[str, Any]]:
-    """For each kind of runner: its `name`, what it is `about`, `fields`, those that are `main`, and `names` to choose
-    from: {setting: [...]} where only what is there can run."""
+    """For each runner: its `name`, what it is `about`, `fields`, those that are `main`, `names` to choose from:
+    {setting: [...]} where only what is there can run, and `fill`, the setting that fills in the tool, or ""."""
     found = {}
-    for kind in registry.KINDS:
-        hidden = HIDDEN.get(kind, frozenset())
-        form = [field for field in fields(_schema(kind)) if field["name"] not in hidden]
+    for kind, described in registry.runners().items():
+        form = fields(_schema(kind), described.form)
         found[kind] = {
-            "name": kind_name(kind),
-            "about": str(ABOUT.get(kind, "")),
+            "name": str(described.title),
+            "about": str(described.about),
             "fields": form,
-            "main": list(MAIN.get(kind, [field["name"] for field in form])),
-            "names": _names(kind),
+            "main": list(described.form.main or [field["name"] for field in form]),
+            "names": {name: _names(choices) for name, choices in described.form.choices.items()},
+            "fill": described.form.fill_from,
         }
     return found
+
+
+def filled(kind: str, value: str) -> dict[str, Any]:
+    """The columns of a tool that this value of its runner's settings fills in. Raises LookupError without any."""
+    fill = registry.runner(kind).form.fill
+    if fill is None:
+        raise LookupError(kind)
+    return dict(fill(value))
 
 
 @cache
@@ -174,17 +163,11 @@ def _schema(kind: str) -> Mapping[str, Any]:
     return schema
 
 
-def _names(kind: str) -> dict[str, list[str]]:
-    match kind:
-        case "python_function":
-            return {"function": list(functions.registered("tool"))}
-        case "sql_query":
-            return {"database": sorted(configured.SQL_DATABASES)}
-        case "command":
-            return {"program": list(configured.COMMANDS)}
-        case "upstream_mcp":
-            return {"upstream": list(Upstream.objects.order_by("name").values_list("name", flat=True)[:MOST_NAMES])}
-    return {}
+def _names(choices: Any) -> list[str]:
+    if isinstance(choices, Rows):
+        rows: Any = apps.get_model(choices.model)
+        return list(rows._default_manager.order_by(choices.column).values_list(choices.column, flat=True)[:MOST_NAMES])
+    return list(choices())
 
 
 def secrets() -> list[str]:

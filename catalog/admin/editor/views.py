@@ -25,7 +25,6 @@ from unfold.widgets import UnfoldAdminTextInputWidget, UnfoldBooleanWidget
 
 from catalog.admin.editor import preview, runner_forms, texts
 from catalog.admin.editor import versions as editor_versions
-from catalog.functions import registry
 from catalog.models import Tool
 from catalog.models.base import check_name
 from catalog.models.fields import JSONTextField
@@ -166,13 +165,13 @@ class Editor:
         return JsonResponse({"problems": [problem.as_data() for problem in found.problems], "html": html})
 
     def function(self, request: HttpRequest) -> HttpResponse:
-        """The columns of a tool as the decorator and the signature of the registered function `name` give them."""
+        """The columns of a tool that the setting `name` of `runner` fills in, such as a registered function."""
         if not request.user.has_perm("catalog.change_tool") and not request.user.has_perm("catalog.add_tool"):
             raise PermissionDenied
         if request.method not in ("GET", "HEAD"):
             return HttpResponseNotAllowed(["GET", "HEAD"])
         try:
-            return JsonResponse(registry.tool_row(request.GET.get("name", "")))
+            return JsonResponse(runner_forms.filled(request.GET.get("runner", ""), request.GET.get("name", "")))
         except LookupError:
             raise Http404 from None
 

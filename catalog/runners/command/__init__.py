@@ -1,1 +1,40 @@
 """Programs of the server's machine, without a shell."""
+
+from __future__ import annotations
+
+from django.conf import settings as configured
+from django.utils.translation import gettext_lazy as _
+
+from catalog.runners.base import FormWords, Runner
+from catalog.runners.command.settings import Settings, not_ready
+
+
+def _switched_off() -> str | None:
+    if configured.COMMANDS:
+        return None
+    return "List the programs that they start in TOOLHUB_COMMANDS, or switch the tools off."
+
+
+RUNNER = Runner(
+    name="command",
+    title=_("Command: a program on this machine"),
+    about=_("A program listed in TOOLHUB_COMMANDS, run without a shell."),
+    settings=Settings,
+    prepare="catalog.runners.command.runner.prepare",
+    form=FormWords(
+        main=("program", "arguments", "stdin"),
+        labels={
+            "cpu_seconds": _("CPU seconds"),
+            "stdin": _("Standard input"),
+            "stdin_file": _("Standard input: a file"),
+        },
+        choices={"program": lambda: configured.COMMANDS},
+    ),
+    not_ready=not_ready,
+    switched_off=_switched_off,
+    permission="catalog.use_command_runner",
+    permission_refusal=_(
+        'You need the permission "Can save tools that run programs on the server". Ask your administrator.'
+    ),
+    position=30,
+)

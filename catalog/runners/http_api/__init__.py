@@ -1,1 +1,48 @@
 """HTTP APIs: requests made from arguments, responses made into results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
+
+from catalog.runners.base import Effect, FormWords, Runner
+from catalog.runners.http_api.settings import Settings
+
+
+def _method(settings: Any) -> str:
+    return str(settings.get("method", "GET")) if isinstance(settings, Mapping) else "GET"
+
+
+def _effect(settings: Mapping[str, Any]) -> Effect:
+    method = _method(settings)
+    changes = {"GET": False, "HEAD": False, "PUT": True, "PATCH": True, "DELETE": True}.get(method)
+    return Effect(method, changes, destroys=method == "DELETE")
+
+
+def _advice(row: Any) -> Iterator[str]:
+    method = _method(row.settings)
+    if row.idempotent is False and method in {"PUT", "DELETE"}:
+        yield gettext("The tool is declared not idempotent, but %(word)s requests are idempotent.") % {"word": method}
+    if row.open_world is False:
+        yield gettext(
+            "The tool declares no external systems, but it calls an API. Clients treat external content with care."
+        )
+
+
+RUNNER = Runner(
+    name="http_api",
+    title=_("HTTP API"),
+    about=_("A request to a web service. The settings say where each argument goes."),
+    settings=Settings,
+    prepare="catalog.runners.http_api.runner.prepare",
+    form=FormWords(
+        main=("method", "url", "query", "headers", "body", "static_headers"),
+        labels={"url": _("URL")},
+    ),
+    effect=_effect,
+    advice=_advice,
+    position=20,
+)

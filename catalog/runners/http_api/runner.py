@@ -1,12 +1,4 @@
-"""Calls an HTTP API. The administrator fixes the host; the arguments only fill what the settings say they fill.
-
-    {"method": "GET", "url": "https://api.example.com/v1/cities/{city}/weather",
-     "query": {"days": "days"}, "static_query": {"units": "metric"}, "select": "$.daily[*].temperature",
-     "static_headers": {"Authorization": {"secret": "weather_token", "prefix": "Bearer "}}}
-
-An argument that fills nothing is left out; one without a value sends nothing. What each setting means is written with
-it in `catalog.runners.http_api.settings`.
-"""
+"""One call of an HTTP API, with retries, a circuit breaker and a bound on concurrent calls."""
 
 from __future__ import annotations
 

@@ -1,43 +1,16 @@
-"""Runs a registered Python function: {"function": "name"}.
-
-With `"isolated": true` each call runs in a process of its own, which its deadline kills, and whose memory, processor
-time and processes are bounded: for functions that may loop for ever, crash or grow. Starting it takes about half a
-second; such a function can report progress and log, and cannot ask the client.
-"""
+"""One call of a registered Python function, in this process or in a process of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from catalog.functions import registry
 from catalog.functions.context import Context
 from catalog.functions.invoke import invoke
 from catalog.processes.launch import Limits
 from catalog.runners.python_function import isolated
-
-
-class Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    function: str = Field(min_length=1, max_length=200, description="The name the function is registered under.")
-    isolated: bool = Field(default=False, description="Run each call in its own process, which can be killed.")
-    django: bool = Field(
-        default=False, description="Isolated only: set up Django first, for functions that use the database."
-    )
-    memory_bytes: int = Field(
-        default=1_073_741_824, ge=134_217_728, le=68_719_476_736, description="Isolated only: limit for each process."
-    )
-    cpu_seconds: int = Field(default=60, ge=1, le=86_400, description="Isolated only: limit for each process.")
-    max_processes: int = Field(
-        default=16, ge=1, le=1000, description="Isolated only: exceeding this number kills all processes of the call."
-    )
-    max_file_bytes: int = Field(default=67_108_864, ge=0, description="Isolated only: the largest file it may write.")
-    max_output_bytes: int = Field(
-        default=16_777_216, ge=1024, le=134_217_728, description="Isolated only: the largest result."
-    )
+from catalog.runners.python_function.settings import Settings
 
 
 def prepare(settings: Settings) -> Callable[[dict[str, Any], Context], Awaitable[Any]]:

@@ -1,1 +1,22 @@
 """Tools of another MCP server: connections, their pool, and one call."""
+
+from __future__ import annotations
+
+from django.utils.translation import gettext_lazy as _
+
+from catalog.runners.base import FormWords, Rows, Runner
+from catalog.runners.upstream_mcp.settings import Settings
+
+RUNNER = Runner(
+    name="upstream_mcp",
+    title=_("Tool of an upstream server"),
+    about=_("Calls a tool of an upstream server. Usually imported on the page of the upstream server."),
+    settings=Settings,
+    prepare="catalog.runners.upstream_mcp.runner.prepare",
+    form=FormWords(
+        main=("upstream", "tool"),
+        hidden=frozenset({"connection"}),
+        choices={"upstream": Rows("catalog.Upstream", "name")},
+    ),
+    position=50,
+)

@@ -1,9 +1,4 @@
-"""Calls a tool of another MCP server. Settings: {"upstream": "everything", "tool": "echo"}.
-
-How the server is reached is the upstream's own page in the admin; the snapshot of the catalogue brings it along as
-`connection`. Progress, log lines, questions to the client (elicitation, sampling, roots) and every kind of content
-pass through. A caller's own token never does.
-"""
+"""One call of a tool of another MCP server: progress, log lines, questions and content pass through."""
 
 from __future__ import annotations
 
@@ -14,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from django.utils.translation import gettext as _
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import TypeAdapter
 
 from catalog.errors import NeedsInput, ProtocolError, ToolError
 from catalog.functions.content import Result
@@ -23,6 +18,7 @@ from catalog.runners.upstream_mcp import news, pool
 from catalog.runners.upstream_mcp.connection import Connection
 from catalog.runners.upstream_mcp.failures import UpstreamError, failure, one_line, why
 from catalog.runners.upstream_mcp.link import Asks, Link
+from catalog.runners.upstream_mcp.settings import Settings
 
 logger = logging.getLogger(__name__)
 ROUNDS = 10
@@ -31,16 +27,6 @@ LAST_WORDS_SECONDS = 2.0
 SESSION_GONE = (-32600, "Session terminated")
 """What the official client makes of HTTP 404: the server does not know the session, so nothing ran."""
 CONNECTION_CLOSED, HEADER_MISMATCH, URL_ELICITATION_REQUIRED = -32000, -32020, -32042
-
-
-class Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    upstream: str = Field(min_length=1, max_length=40, description="The name of the upstream server.")
-    tool: str = Field(min_length=1, max_length=1000, description="The tool's name on the upstream server.")
-    connection: Connection | None = Field(
-        default=None, description="Not for you to write: the hub fills in how the upstream is reached."
-    )
 
 
 class _Passing(Asks):

@@ -38,7 +38,7 @@ function empty(field) {
 }
 
 export class SettingsForm {
-  // kinds: {kind: {name, about, fields, main, names}}
+  // kinds: {kind: {name, about, fields, main, names, fill}}
   constructor(textarea, { kinds, secrets, texts }) {
     this.textarea = textarea;
     this.kinds = kinds;

@@ -76,9 +76,9 @@ settings.onChange = () => {
 showFill();
 
 function chosenFunction() {
-  if (runner.value !== "python_function") return "";
-  const name = settings.value?.get("function");
-  return data.kinds.python_function.names.function.includes(name) ? name : "";
+  const { fill: setting, names } = data.kinds[runner.value] ?? {};
+  const name = setting && settings.value?.get(setting);
+  return name && names[setting]?.includes(name) ? name : "";
 }
 
 function showFill() {
@@ -95,7 +95,7 @@ for (const name of FILLED) untouched.set(name, field(name)?.value);
 async function fillFrom(name, always) {
   let row;
   try {
-    const answer = await fetch(`${data.function}?${new URLSearchParams({ name })}`, { headers: { Accept: "application/json" } });
+    const answer = await fetch(`${data.function}?${new URLSearchParams({ runner: runner.value, name })}`, { headers: { Accept: "application/json" } });
     if (!answer.ok) return;
     row = await answer.json();
   } catch { return; }

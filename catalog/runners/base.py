@@ -1,0 +1,115 @@
+"""Description of a tool type: settings, form, advice and permission. It says where the code that runs is, and imports
+none of it.
+
+A runner is a module or a package with a `Runner` named `RUNNER`. Each folder in `catalog/runners/` is one; a runner
+elsewhere is named in the setting TOOLHUB_RUNNERS:
+
+    from pydantic import BaseModel
+
+    from catalog.runners.base import Runner
+
+    class Settings(BaseModel):
+        suffix: str = "!"
+
+    def prepare(settings):
+        async def run(arguments, context):
+            return arguments["text"].upper() + settings.suffix
+        return run
+
+    RUNNER = Runner(name="shout", title="Shout", about="Writes a text in capitals.", settings=Settings,
+                    prepare="shout.prepare")
+
+`prepare(settings)` returns `run`; `await run(arguments, context)` does the work and returns a value that
+`catalog.functions.results.produce` understands. The arguments fit the input schema of the tool. A runner raises
+ToolError for what the caller should read, and is cancelled when the call is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.utils.functional import Promise
+from pydantic import BaseModel
+
+Words = str | Promise
+NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+"""Stored with each tool, in a column of forty characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The values of one column of a model, which the form offers. A runner itself reads no table."""
+
+    model: str
+    """Application and model, such as "catalog.Upstream"."""
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class FormWords:
+    """How the tool editor shows the settings of a runner. Every part can be left out."""
+
+    main: tuple[str, ...] = ()
+    """The settings that a first tool needs, in this order; the others are folded away. Empty: all are shown."""
+    hidden: frozenset[str] = frozenset()
+    """Settings that toolhub fills in itself."""
+    labels: Mapping[str, Words] = field(default_factory=dict)
+    """Labels that cannot be made from the name of a setting, at any depth of the form."""
+    helps: Mapping[str, Words] = field(default_factory=dict)
+    """Help texts instead of the descriptions in the settings model, at any depth of the form."""
+    choices: Mapping[str, Callable[[], Iterable[str]] | Rows] = field(default_factory=dict)
+    """The values that can run, for settings where only these can."""
+    fill_from: str = ""
+    """The setting whose value can fill in the name, description and schemas of a tool."""
+    fill: Callable[[str], Mapping[str, Any]] | None = None
+    """The columns of a tool for a value of `fill_from`. LookupError when there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What the settings reveal about the side effects of a tool, for advice about its annotations."""
+
+    word: str
+    """The word that reveals it, such as DELETE."""
+    changes: bool | None
+    """None where the word does not tell."""
+    destroys: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runner:
+    """One tool type. Names are stored with tools and exported, so they stay."""
+
+    name: str
+    title: Words
+    about: Words
+    """One or two sentences for the form."""
+    settings: type[BaseModel]
+    prepare: str
+    """Dotted path of `prepare(settings) -> run`. It is imported when the first tool of this type is called."""
+    form: FormWords = FormWords()
+    not_ready: Callable[[Any], str | None] | None = None
+    """Why a tool with these valid settings could not run on this installation, as a sentence."""
+    switched_off: Callable[[], str | None] | None = None
+    """How to switch the runner on, as a hint of a system check; None where it is on."""
+    effect: Callable[[Mapping[str, Any]], Effect | None] | None = None
+    """The effect of a tool, from its stored settings."""
+    advice: Callable[[Any], Iterable[str]] | None = None
+    """Advice about a row of the catalogue, as sentences in the language of the reader."""
+    asks_before_task: Callable[[Any], bool] | None = None
+    """Whether a tool with these settings asks the client before it goes on as a task."""
+    permission: str = ""
+    """The permission, beside those for tools, that saving such a tool needs."""
+    permission_refusal: Words = ""
+    """The sentence for a person who does not have this permission."""
+    position: int = 100
+    """The place in lists: small numbers first, then by name."""
+
+    def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.name):
+            raise ValueError(f"{self.name!r} is no name of a runner: use small letters, digits and underscore")
+        if self.permission and not self.permission_refusal:
+            raise ValueError("permission_refusal: say which permission is missing")

@@ -1,0 +1,29 @@
+"""The side of a runner that runs. Only the call pipeline imports this module; import-linter holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from django.utils.module_loading import import_string
+from pydantic import BaseModel
+
+from catalog.functions.context import Context
+from catalog.runners import registry
+
+Run = Callable[[dict[str, Any], Context], Awaitable[Any]]
+
+
+def prepare(kind: str, data: Any) -> Run:
+    """Return what runs with these settings. Raises LookupError or ValueError when it cannot."""
+    return prepare_parsed(kind, registry.parse_settings(kind, data))
+
+
+def prepare_parsed(kind: str, settings: BaseModel) -> Run:
+    """The same for settings that were parsed already."""
+    path = registry.runner(kind).prepare
+    try:
+        prepared: Callable[[Any], Run] = import_string(path)
+    except ImportError as error:
+        raise LookupError(f"{path} of the runner {kind} cannot be imported: {error}") from error
+    return prepared(settings)

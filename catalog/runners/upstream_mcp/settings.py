@@ -1,0 +1,17 @@
+"""Settings of a tool that an upstream server runs."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from catalog.runners.upstream_mcp.connection import Connection
+
+
+class Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    upstream: str = Field(min_length=1, max_length=40, description="The name of the upstream server.")
+    tool: str = Field(min_length=1, max_length=1000, description="The tool's name on the upstream server.")
+    connection: Connection | None = Field(
+        default=None, description="Not for you to write: the hub fills in how the upstream is reached."
+    )
