@@ -8,8 +8,14 @@ Who attempts something: plain data that every floor above hands down with a call
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
+
+MAX_REASON_CHARACTERS = 4_000
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,30 @@ class Credential:
     """What the token is restricted to; None is everything the user may see."""
     expires_at: float | None
     """Unix seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a call was allowed, denied or rejected: a code with parameters, kept beside the English sentence."""
+
+    code: str
+    params: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """JSON data."""
+
+    @property
+    def text(self) -> str:
+        """Canonical JSON, as the log stores it; without parameters that are too large to be stored."""
+        text = _encode([self.code, self.params])
+        return text if len(text) <= MAX_REASON_CHARACTERS else _encode([self.code, {}])
+
+    @classmethod
+    def read(cls, text: str) -> Reason | None:
+        """Return what the log stored, or None for an empty or unreadable text."""
+        try:
+            code, params = json.loads(text)
+        except (ValueError, TypeError, RecursionError):
+            return None
+        return cls(code, params) if isinstance(code, str) and isinstance(params, dict) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
+from audit.types import Reason
+
 # Why a running call was cancelled: pass one of these (or a sentence) to `task.cancel(reason)`; the record keeps it.
 CANCELLED_BY_CLIENT = "notifications/cancelled"
 CLIENT_GONE = "the client closed the stream"
@@ -54,11 +56,11 @@ class UnknownResource(CatalogError):
 
 
 class InvalidArguments(CatalogError):
-    """`message` names the field and what was expected."""
+    """`message` names the field and what was expected; so does `reason`, for pages, if the schema was not met."""
 
-    def __init__(self, message: str, call_id: UUID | None = None) -> None:
+    def __init__(self, message: str, call_id: UUID | None = None, reason: Reason | None = None) -> None:
         super().__init__(message)
-        self.message, self.call_id = message, call_id
+        self.message, self.call_id, self.reason = message, call_id, reason
 
 
 class LimitReached(CatalogError):

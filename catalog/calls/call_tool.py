@@ -88,8 +88,8 @@ async def call_tool(
     if problem is not None:
         named: list[str] = []
         what.arguments = gate.bounded_text(arguments, named)
-        number = await recording.refuse(what, outcomes.INVALID_ARGUMENTS, problem, "InvalidArguments", named)
-        raise InvalidArguments(problem, number)
+        number = await recording.refuse(what, outcomes.INVALID_ARGUMENTS, str(problem), "InvalidArguments", named)
+        raise InvalidArguments(str(problem), number, problem.reason)
     if gate.secret_names:
         return await _call_with_secrets(what, gate, arguments, channel, call_id, begun)
     hidden: list[str] = []

@@ -17,7 +17,8 @@ from catalog.policy import snapshot
 from catalog.policy.definitions import Snapshot, ToolDefinition
 from catalog.runners import loading, registry, secret_refs
 from catalog.runners.loading import Run
-from catalog.schemas import defaults, validator
+from catalog.schemas import defaults, errors, validator
+from catalog.schemas.errors import SchemaProblem
 
 log = logging.getLogger(__name__)
 
@@ -61,12 +62,12 @@ class Gate:
         self.asks_before_task = _asks_before_task(tool)
         self.demanding = bool(tool.requires_capabilities) or tool.task_support == "required"
 
-    async def problem(self, arguments: Any) -> str | None:
-        """What is wrong with the arguments: a sentence that names the field and what was expected."""
+    async def problem(self, arguments: Any) -> SchemaProblem | None:
+        """What is wrong with the arguments: the field and what was expected."""
         limit = self.tool.max_argument_bytes
         size = size_of(arguments, limit)
         if size > limit:
-            return f"The arguments are larger than {limit} bytes."
+            return SchemaProblem((), errors.TOO_LARGE, {"limit": limit})
         return await validator.problem(self._check, arguments, size)
 
     def bounded_text(self, arguments: Any, hidden: list[str] | None = None) -> str:

@@ -21,6 +21,8 @@ from catalog.functions.results import BadResult, Produced, PromptResult, block, 
 from catalog.language import in_english
 from catalog.policy import visibility
 from catalog.policy.definitions import PromptDefinition, fill
+from catalog.schemas import errors
+from catalog.schemas.errors import SchemaProblem
 
 MAX_ARGUMENT_BYTES = 262_144
 _redactor = redactor.redactor(None)
@@ -43,8 +45,8 @@ async def get_prompt(caller: Caller, name: str, arguments: dict[str, Any], chann
     what = Intent(caller, recording.PROMPT, name, prompt.id, prompt.hash, rule, text, channel.request_id)
     problem = _problem(prompt, arguments)
     if problem is not None:
-        number = await recording.refuse(what, outcomes.INVALID_ARGUMENTS, problem, "InvalidArguments")
-        raise InvalidArguments(problem, number)
+        number = await recording.refuse(what, outcomes.INVALID_ARGUMENTS, str(problem), "InvalidArguments")
+        raise InvalidArguments(str(problem), number, problem.reason)
     call = await recording.begin(what, None)
     clock = Deadline(FUNCTION_SECONDS)
     context = Context(caller, channel, name, call.id, clock)
@@ -53,23 +55,23 @@ async def get_prompt(caller: Caller, name: str, arguments: dict[str, Any], chann
     return PromptResult(prompt.description, messages, call.id)
 
 
-def _problem(prompt: PromptDefinition, arguments: Any) -> str | None:
+def _problem(prompt: PromptDefinition, arguments: Any) -> SchemaProblem | None:
     if not isinstance(arguments, dict):
-        return "arguments: must be an object."
+        return SchemaProblem((), errors.PROMPT_OBJECT)
     if size_of(arguments, MAX_ARGUMENT_BYTES) > MAX_ARGUMENT_BYTES:
-        return f"The arguments are larger than {MAX_ARGUMENT_BYTES} bytes."
+        return SchemaProblem((), errors.TOO_LARGE, {"limit": MAX_ARGUMENT_BYTES})
     known = {argument["name"]: argument for argument in prompt.arguments}
     for name, value in arguments.items():
         if name not in known:
-            return f"{name[:100]}: there is no such argument."
+            return SchemaProblem((name[:100],), errors.PROMPT_UNKNOWN)
         if not isinstance(value, str):
-            return f"{name}: must be text."
+            return SchemaProblem((name,), errors.PROMPT_TEXT)
         choices = known[name].get("enum")
         if choices and value not in choices:
-            return f"{name}: must be one of {', '.join(map(str, choices))[:500]}."
+            return SchemaProblem((name,), errors.PROMPT_CHOICE, {"values": ", ".join(map(str, choices))[:500]})
     for name, argument in known.items():
         if argument.get("required") and name not in arguments:
-            return f"{name}: is required."
+            return SchemaProblem((name,), errors.PROMPT_MISSING)
     return None
 
 

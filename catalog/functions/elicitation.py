@@ -93,7 +93,7 @@ class Elicit:
         digest = hashlib.sha256(dump(schema).encode()).hexdigest()
         problem = validator.validator(f"elicit:{digest}", schema)(content)
         if problem:
-            raise BadAnswer(problem)
+            raise BadAnswer(str(problem))
         return Elicited(action, content)
 
 

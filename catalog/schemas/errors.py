@@ -1,18 +1,165 @@
-"""What is wrong with an argument, in a sentence that helps a model to correct itself and repeats no secret."""
+"""Problems of arguments: a code, the place and parameters; the sentence is made where somebody reads it.
+
+The English sentence helps a model to correct itself. Neither it nor the parameters repeat a secret.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
-LONGEST = 400
-LONGEST_VALUE = 60
+from django.utils.translation import gettext, gettext_noop
+
+from audit.types import Reason
+
+MAX_SENTENCE = 400
+MAX_PLACE = 150
+MAX_LISTING = 200
+MAX_VALUE = 60
+MAX_DEPTH = 50
+PREFIX: Final = "arguments."
+"""Of the codes in reasons."""
 SECRET_NAME = re.compile(
     r"pass(word|wd|phrase)?$|secret|token|api_?key|credential|authorization|private_?key", re.IGNORECASE
 )
+
+MISSING, UNKNOWN, TYPE, ENUM, CONST, PATTERN = "missing", "unknown", "type", "enum", "const", "pattern"
+NOTHING, OTHER = "nothing", "other"
+TOO_LARGE, TOO_COMPLEX, UNUSABLE, BUSY = "too_large", "too_complex", "unusable_schema", "busy"
+PROMPT_OBJECT, PROMPT_UNKNOWN, PROMPT_TEXT, PROMPT_CHOICE, PROMPT_MISSING = (
+    "prompt_object", "prompt_unknown", "prompt_text", "prompt_choice", "prompt_missing",
+)  # fmt: skip
+
+_EXPECTED: Final = {
+    ENUM: gettext_noop("one of %(values)s"),
+    CONST: "%(values)s",
+    PATTERN: gettext_noop("text that matches %(pattern)s"),
+    "minimum": gettext_noop("at least %(bound)s"),
+    "maximum": gettext_noop("at most %(bound)s"),
+    "exclusiveMinimum": gettext_noop("more than %(bound)s"),
+    "exclusiveMaximum": gettext_noop("less than %(bound)s"),
+    "minLength": gettext_noop("at least %(bound)s characters"),
+    "maxLength": gettext_noop("at most %(bound)s characters"),
+    "minItems": gettext_noop("at least %(bound)s items"),
+    "maxItems": gettext_noop("at most %(bound)s items"),
+    "minProperties": gettext_noop("at least %(bound)s members"),
+    "maxProperties": gettext_noop("at most %(bound)s members"),
+    "multipleOf": gettext_noop("a multiple of %(bound)s"),
+    "uniqueItems": gettext_noop("items that differ"),
+    NOTHING: gettext_noop("nothing here"),
+    "anyOf": gettext_noop("something that fits any of the schema's alternatives"),
+    "oneOf": gettext_noop("something that fits one of the schema's alternatives"),
+    OTHER: gettext_noop('something that satisfies "%(keyword)s" of the schema'),
+}
+"""What a value had to be, by code."""
+_WHOLE: Final = {
+    TOO_LARGE: gettext_noop("The arguments are larger than %(limit)s bytes."),
+    TOO_COMPLEX: gettext_noop("arguments: too large or too complicated to be checked in time; send less at once"),
+    UNUSABLE: gettext_noop("arguments: the schema of this tool cannot be used; an administrator must fix it"),
+    BUSY: gettext_noop("All threads for tools are busy. Try again in a minute."),
+    PROMPT_OBJECT: gettext_noop("arguments: must be an object."),
+    PROMPT_UNKNOWN: gettext_noop("%(name)s: there is no such argument."),
+    PROMPT_TEXT: gettext_noop("%(name)s: must be text."),
+    PROMPT_CHOICE: gettext_noop("%(name)s: must be one of %(values)s."),
+    PROMPT_MISSING: gettext_noop("%(name)s: is required."),
+}
+"""Complete sentences, by code."""
+CODES: Final = frozenset({MISSING, UNKNOWN, TYPE, *_EXPECTED, *_WHOLE})
+
+Translate = Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaProblem:
+    """One thing that is wrong with arguments."""
+
+    path: tuple[str | int, ...]
+    """Names of members and indexes of items, from the outermost; empty: the arguments as a whole."""
+    code: str
+    """One of CODES."""
+    params: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """What the sentence needs: bounds, listed values, and in `got` and `value` what came instead. JSON data."""
+
+    def __str__(self) -> str:
+        return english(self)
+
+    @property
+    def reason(self) -> Reason:
+        """What the log keeps beside the sentence."""
+        path = [part if isinstance(part, int) else cut(part, MAX_PLACE) for part in self.path[:MAX_DEPTH]]
+        return Reason(PREFIX + self.code, {**self.params, "path": path})
+
+    @classmethod
+    def of(cls, reason: Reason | None) -> SchemaProblem | None:
+        """Return the problem that a reason was made of, None for another kind of reason."""
+        if reason is None or not reason.code.startswith(PREFIX) or reason.code.removeprefix(PREFIX) not in CODES:
+            return None
+        params = dict(reason.params)
+        path = params.pop("path", [])
+        return cls(tuple(path), reason.code.removeprefix(PREFIX), params) if isinstance(path, list) else None
+
+
+def english(problem: SchemaProblem) -> str:
+    """Return the sentence that clients get and the log keeps."""
+    return _sentence(problem, str)
+
+
+def translate(problem: SchemaProblem) -> str:
+    """Return the sentence in the language of the page."""
+    return _sentence(problem, gettext)
+
+
+def translate_rest(problem: SchemaProblem) -> str:
+    """Return the sentence in the language of the page without the place, which a form's field shows already."""
+    return cut(_rest(problem, gettext))
+
+
+def translate_expected(code: str, params: Mapping[str, Any]) -> str:
+    """Return what was expected in the language of the page; empty for a code that expects no value."""
+    return _expected(code, params, gettext) if code == TYPE or code in _EXPECTED else ""
+
+
+def wrong(path: Sequence[str | int], expected: Expected, value: Any, *, secret: bool) -> SchemaProblem:
+    """`argument "a": expected integer, got string "x"`."""
+    code, params = expected
+    secret = secret or any(isinstance(part, str) and SECRET_NAME.search(part) for part in path)
+    return SchemaProblem(tuple(path), code, {**params, **({"got": kind(value)} if secret else _got(value))})
+
+
+def missing(path: Sequence[str | int], name: str) -> SchemaProblem:
+    return SchemaProblem((*path, name), MISSING)
+
+
+def unknown(path: Sequence[str | int], name: str, known: Iterable[str]) -> SchemaProblem:
+    return SchemaProblem((*path, name), UNKNOWN, {"values": listing(known)})
+
+
+Expected = tuple[str, dict[str, Any]]
+"""A code with its parameters, still without what came instead."""
+
+
+def expected_of(keyword: str, value: Any) -> Expected:
+    """Return what a keyword of a schema expects."""
+    match keyword:
+        case "type":
+            return TYPE, {"types": [str(name) for name in value] if isinstance(value, list) else [str(value)]}
+        case "enum":
+            return ENUM, {"values": listing(value)}
+        case "const":
+            return CONST, {"values": listing([value])}
+        case "pattern":
+            return PATTERN, {"pattern": cut(str(value), 150 - len("text that matches "))}
+        case "uniqueItems" | "anyOf" | "oneOf":
+            return keyword, {}
+        case "None":
+            return NOTHING, {}
+    if keyword in _EXPECTED:
+        return keyword, {"bound": str(value)}
+    return OTHER, {"keyword": cut(keyword, 50)}
 
 
 def kind(value: Any) -> str:
@@ -29,17 +176,6 @@ def kind(value: Any) -> str:
     return "array" if isinstance(value, list) else "object"
 
 
-def shown(value: Any) -> str:
-    """The kind of a value, with the value when it is short and simple."""
-    name = kind(value)
-    if name in {"array", "object", "null"}:
-        return name
-    if name == "string" and len(value) > LONGEST_VALUE:
-        return f"string {json.dumps(value[:LONGEST_VALUE], ensure_ascii=False)}... of {len(value)} characters"
-    text = json.dumps(value, ensure_ascii=False) if name != "integer" or abs(value) < 10**40 else "of many digits"
-    return f"{name} {text}"
-
-
 def is_secret(schema: Any) -> bool:
     return isinstance(schema, dict) and (schema.get("writeOnly") is True or schema.get("format") == "password")
 
@@ -51,39 +187,75 @@ def holds_secret(value: Any) -> bool:
     return isinstance(value, list) and any(holds_secret(part) for part in value)
 
 
-def place(path: Sequence[str | int]) -> str:
-    if not path:
-        return "arguments"
+def path_text(path: Sequence[str | int]) -> str:
+    """`a.b[0]`."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return f'argument "{cut(text, 150)}"'
+    return cut(text, MAX_PLACE)
 
 
-def cut(text: str, longest: int = LONGEST) -> str:
+def cut(text: str, longest: int = MAX_SENTENCE) -> str:
     return text if len(text) <= longest else text[: longest - 3] + "..."
 
 
 def listing(values: Iterable[Any]) -> str:
     """As many as can be shown: there may be a hundred thousand."""
-    return cut(", ".join(json.dumps(value, ensure_ascii=False) for value in islice(values, 100)), 200)
+    return cut(", ".join(json.dumps(value, ensure_ascii=False) for value in islice(values, 100)), MAX_LISTING)
 
 
-def wrong(path: Sequence[str | int], expected: str, value: Any, *, secret: bool) -> str:
-    """`argument "a": expected integer, got string "x"`."""
-    secret = secret or any(isinstance(part, str) and SECRET_NAME.search(part) for part in path)
-    got = kind(value) if secret else shown(value)
-    return cut(f"{place(path)}: expected {expected}, got {got}")
+def _got(value: Any) -> dict[str, Any]:
+    """The kind of a value, with the value when it is short and simple."""
+    name = kind(value)
+    if name in {"array", "object", "null"}:
+        return {"got": name}
+    if name == "string" and len(value) > MAX_VALUE:
+        text = json.dumps(value[:MAX_VALUE], ensure_ascii=False)
+        return {"got": name, "value": text, "characters": len(value)}
+    if name == "integer" and abs(value) >= 10**40:
+        return {"got": name, "value": None}
+    return {"got": name, "value": json.dumps(value, ensure_ascii=False)}
 
 
-def missing(path: Sequence[str | int], name: str) -> str:
-    return cut(f"{place([*path, name])}: is required")
+def _sentence(problem: SchemaProblem, say: Translate) -> str:
+    if problem.code in _WHOLE:
+        return cut(_rest(problem, say))
+    path = path_text(problem.path)
+    place = say(gettext_noop('argument "%(path)s"')) % {"path": path} if path else say(gettext_noop("arguments"))
+    return cut(say(gettext_noop("%(place)s: %(problem)s")) % {"place": place, "problem": _rest(problem, say)})
 
 
-def unknown(path: Sequence[str | int], name: str, known: Iterable[str]) -> str:
-    names = list(known)
-    return cut(f"{place([*path, name])}: is not known; expected {'one of ' + listing(names) if names else 'none'}")
+def _rest(problem: SchemaProblem, say: Translate) -> str:
+    code, params = problem.code, problem.params
+    if code in _WHOLE:
+        return say(_WHOLE[code]) % {"name": path_text(problem.path), **params}
+    if code == MISSING:
+        return say(gettext_noop("is required"))
+    if code == UNKNOWN:
+        if not params["values"]:
+            return say(gettext_noop("is not known; expected none"))
+        return say(gettext_noop("is not known; expected one of %(values)s")) % params
+    said = {"expected": _expected(code, params, say), "got": _shown(params, say)}
+    return say(gettext_noop("expected %(expected)s, got %(got)s")) % said
 
 
-def types(names: Any) -> str:
-    return " or ".join(names) if isinstance(names, list) else str(names)
+def _expected(code: str, params: Mapping[str, Any], say: Translate) -> str:
+    if code == TYPE:
+        text: str
+        text, *others = params["types"]
+        for other in others:
+            text = say(gettext_noop("%(first)s or %(second)s")) % {"first": text, "second": other}
+        return text
+    return (say(_EXPECTED[code]) if code != CONST else _EXPECTED[code]) % params
+
+
+def _shown(params: Mapping[str, Any], say: Translate) -> str:
+    name = params["got"]
+    if "value" not in params:
+        return str(name)
+    if params["value"] is None:
+        return say(gettext_noop("%(kind)s of many digits")) % {"kind": name}
+    said = {"kind": name, "value": params["value"], "number": params.get("characters")}
+    if "characters" in params:
+        return say(gettext_noop("%(kind)s %(value)s... of %(number)s characters")) % said
+    return f"{name} {params['value']}"

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from catalog.schemas import errors, patterns
+from catalog.schemas.errors import Expected, SchemaProblem, expected_of
 
-Test = Callable[[Any], str | None]
-"""None, or what was expected."""
+Found = tuple[Expected, int | None]
+"""What was expected, and of which item of a list."""
+Test = Callable[[Any], Found | None]
 ANNOTATIONS = frozenset(
     {"title", "description", "default", "examples", "$comment", "deprecated", "readOnly", "writeOnly", "format"}
 )
@@ -48,7 +50,7 @@ def _scalar(value: Any) -> bool:
     return value is None or isinstance(value, str | bool | int | float)
 
 
-def compile_flat(schema: dict[str, Any]) -> Callable[[Any], str | None] | None:
+def compile_flat(schema: dict[str, Any]) -> Callable[[Any], SchemaProblem | None] | None:
     properties, required = schema.get("properties", {}), schema.get("required", [])
     closed = schema.get("additionalProperties", True)
     if not _plain(schema, ROOT) or schema.get("type") != "object" or not isinstance(closed, bool):
@@ -66,9 +68,9 @@ def compile_flat(schema: dict[str, Any]) -> Callable[[Any], str | None] | None:
             secrets.add(name)
     needed, is_closed, known = tuple(required), not closed, tests.get
 
-    def validate(arguments: Any) -> str | None:
+    def validate(arguments: Any) -> SchemaProblem | None:
         if type(arguments) is not dict:
-            return errors.wrong((), "object", arguments, secret=False)
+            return errors.wrong((), expected_of("type", "object"), arguments, secret=False)
         for name, value in arguments.items():
             test = known(name, _TOO_MUCH)
             if test is None:
@@ -77,9 +79,9 @@ def compile_flat(schema: dict[str, Any]) -> Callable[[Any], str | None] | None:
                 if is_closed:
                     return errors.unknown((), name, tests)
                 continue
-            expected = test(value)
-            if expected is not None:
-                return _sentence(name, expected, value, secret=name in secrets)
+            found = test(value)
+            if found is not None:
+                return _problem(name, found, value, secret=name in secrets)
         for name in needed:
             if name not in arguments:
                 return errors.missing((), name)
@@ -88,14 +90,14 @@ def compile_flat(schema: dict[str, Any]) -> Callable[[Any], str | None] | None:
     return validate
 
 
-def _sentence(name: str, expected: str, value: Any, *, secret: bool) -> str:
-    if expected.startswith("[") and "] " in expected and isinstance(value, list):
-        index, expected = expected[1:].split("] ", 1)
-        return errors.wrong((name, int(index)), expected, value[int(index)], secret=secret)
-    return errors.wrong((name,), expected, value, secret=secret)
+def _problem(name: str, found: Found, value: Any, *, secret: bool) -> SchemaProblem:
+    expected, index = found
+    if index is None:
+        return errors.wrong((name,), expected, value, secret=secret)
+    return errors.wrong((name, index), expected, value[index], secret=secret)
 
 
-def _too_much(value: Any) -> str | None:
+def _too_much(value: Any) -> Found | None:
     raise AssertionError("never called")
 
 
@@ -135,11 +137,11 @@ def _all(tests: list[Test]) -> Test | None:
     if len(tests) < 2:
         return tests[0] if tests else None
 
-    def test(value: Any) -> str | None:
+    def test(value: Any) -> Found | None:
         for each in tests:
-            expected = each(value)
-            if expected is not None:
-                return expected
+            found = each(value)
+            if found is not None:
+                return found
         return None
 
     return test
@@ -151,17 +153,17 @@ def _type(names: Any) -> Test:
         return _TOO_MUCH
     allowed = frozenset(found for name in wanted for found in TYPES[name])
     whole_floats = "integer" in wanted and "number" not in wanted
-    expected = errors.types(names)
+    expected = (expected_of("type", names), None)
 
     if whole_floats:
 
-        def test(value: Any) -> str | None:
+        def test(value: Any) -> Found | None:
             if type(value) in allowed or (type(value) is float and value.is_integer()):
                 return None
             return expected
     else:
 
-        def test(value: Any) -> str | None:
+        def test(value: Any) -> Found | None:
             return None if type(value) in allowed else expected
 
     return test
@@ -171,9 +173,9 @@ def _enum(values: list[Any]) -> Test:
     # 1 and 1.0 are the same number, True is not: Python's own equality but for booleans.
     booleans = frozenset(value for value in values if isinstance(value, bool))
     others = frozenset(value for value in values if not isinstance(value, bool))
-    expected = f"one of {errors.listing(values)}" if len(values) != 1 else errors.listing(values)
+    expected = (expected_of("enum", values) if len(values) != 1 else expected_of("const", values[0]), None)
 
-    def test(value: Any) -> str | None:
+    def test(value: Any) -> Found | None:
         kind = type(value)
         if kind is bool:
             return None if value in booleans else expected
@@ -185,12 +187,7 @@ def _enum(values: list[Any]) -> Test:
 
 
 def _bound(keyword: str, bound: float) -> Test:
-    expected = {
-        "minimum": f"at least {bound}",
-        "maximum": f"at most {bound}",
-        "exclusiveMinimum": f"more than {bound}",
-        "exclusiveMaximum": f"less than {bound}",
-    }[keyword]
+    expected = (expected_of(keyword, bound), None)
     holds: Callable[[Any], bool] = {
         "minimum": lambda value: value >= bound,
         "maximum": lambda value: value <= bound,
@@ -198,7 +195,7 @@ def _bound(keyword: str, bound: float) -> Test:
         "exclusiveMaximum": lambda value: value < bound,
     }[keyword]
 
-    def test(value: Any) -> str | None:
+    def test(value: Any) -> Found | None:
         if type(value) is not int and type(value) is not float:
             return None
         return None if holds(value) else expected
@@ -208,9 +205,9 @@ def _bound(keyword: str, bound: float) -> Test:
 
 def _length(keyword: str, bound: float) -> Test:
     shortest = keyword == "minLength"
-    expected = f"at {'least' if shortest else 'most'} {bound} characters"
+    expected = (expected_of(keyword, bound), None)
 
-    def test(value: Any) -> str | None:
+    def test(value: Any) -> Found | None:
         if type(value) is not str:
             return None
         return None if (len(value) >= bound if shortest else len(value) <= bound) else expected
@@ -220,9 +217,9 @@ def _length(keyword: str, bound: float) -> Test:
 
 def _pattern(pattern: str) -> Test:
     matches = patterns.searcher(pattern)
-    expected = errors.cut(f"text that matches {pattern}", 150)
+    expected = (expected_of("pattern", pattern), None)
 
-    def test(value: Any) -> str | None:
+    def test(value: Any) -> Found | None:
         return None if type(value) is not str or matches(value) else expected
 
     return test
@@ -238,19 +235,21 @@ def _array(schema: dict[str, Any]) -> Test:
         if each is _TOO_MUCH:
             return _TOO_MUCH
     fewest, most = schema.get("minItems", 0), schema.get("maxItems", float("inf"))
+    no_list = (expected_of("type", "array"), None)
+    too_few, too_many = (expected_of("minItems", fewest), None), (expected_of("maxItems", most), None)
 
-    def test(value: Any) -> str | None:
+    def test(value: Any) -> Found | None:
         if type(value) is not list:
-            return "array"
+            return no_list
         if len(value) < fewest:
-            return f"at least {fewest} items"
+            return too_few
         if len(value) > most:
-            return f"at most {most} items"
+            return too_many
         if each is not None:
             for index, item in enumerate(value):
-                expected = each(item)
-                if expected is not None:
-                    return f"[{index}] {expected}"
+                found = each(item)
+                if found is not None:
+                    return found[0], index
         return None
 
     return test

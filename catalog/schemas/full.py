@@ -20,6 +20,7 @@ from jsonschema.validators import extend
 from referencing import Registry
 
 from catalog.schemas import errors, patterns
+from catalog.schemas.errors import SchemaProblem
 from catalog.schemas.patterns import TooMuch
 from catalog.schemas.schema_rules import DIALECTS, dialect, heaviest
 
@@ -199,21 +200,21 @@ _CLASSES = {
 }
 
 
-def compile_full(schema: dict[str, Any]) -> Callable[..., str | None]:
+def compile_full(schema: dict[str, Any]) -> Callable[..., SchemaProblem | None]:
     """The check, which raises TooMuch after so many seconds of processor time."""
     listed: dict[int, tuple[Any, set[Any]]] = {}
     weight = heaviest(schema)
     checker = _CLASSES[dialect(schema)](schema, registry=Registry())
     secret = errors.holds_secret(schema)
 
-    def validate(arguments: Any, seconds: float = 1.0) -> str | None:
+    def validate(arguments: Any, seconds: float = 1.0) -> SchemaProblem | None:
         began = time.thread_time()
         steps = MAX_STEPS + STEPS_PER_VALUE * _count(arguments)
         _local.work = _Work(steps, seconds, began, time.perf_counter() + seconds / 2, listed, weight)
         patterns.allow(seconds)
         try:
             error = best_match(islice(checker.iter_errors(arguments), MAX_ERRORS))
-            return None if error is None else _sentence(error, secret=secret)
+            return None if error is None else _problem(error, secret=secret)
         except RecursionError:
             raise TooMuch from None
         finally:
@@ -222,7 +223,7 @@ def compile_full(schema: dict[str, Any]) -> Callable[..., str | None]:
     return validate
 
 
-def _sentence(error: Any, *, secret: bool) -> str:
+def _problem(error: Any, *, secret: bool) -> SchemaProblem:
     path, value, expected = list(error.absolute_path), error.instance, error.validator_value
     match error.validator:
         case "required":
@@ -232,35 +233,4 @@ def _sentence(error: Any, *, secret: bool) -> str:
             extras = _extras(value, error.schema)
             return errors.unknown(path, extras[0] if extras else "", error.schema.get("properties", {}))
         case _:
-            return errors.wrong(path, _expected(str(error.validator), expected), value, secret=secret)
-
-
-def _expected(keyword: str, value: Any) -> str:
-    match keyword:
-        case "type":
-            return errors.types(value)
-        case "enum":
-            return f"one of {errors.listing(value)}"
-        case "const":
-            return errors.listing([value])
-        case "pattern":
-            return errors.cut(f"text that matches {value}", 150)
-        case "minimum" | "maximum":
-            return f"at {'least' if keyword == 'minimum' else 'most'} {value}"
-        case "exclusiveMinimum" | "exclusiveMaximum":
-            return f"{'more' if keyword == 'exclusiveMinimum' else 'less'} than {value}"
-        case "minLength" | "maxLength":
-            return f"at {'least' if keyword == 'minLength' else 'most'} {value} characters"
-        case "minItems" | "maxItems":
-            return f"at {'least' if keyword == 'minItems' else 'most'} {value} items"
-        case "minProperties" | "maxProperties":
-            return f"at {'least' if keyword == 'minProperties' else 'most'} {value} members"
-        case "multipleOf":
-            return f"a multiple of {value}"
-        case "uniqueItems":
-            return "items that differ"
-        case "None":
-            return "nothing here"
-        case "anyOf" | "oneOf":
-            return f"something that fits {'one' if keyword == 'oneOf' else 'any'} of the schema's alternatives"
-    return f'something that satisfies "{errors.cut(keyword, 50)}" of the schema'
+            return errors.wrong(path, errors.expected_of(str(error.validator), expected), value, secret=secret)

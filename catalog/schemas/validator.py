@@ -14,7 +14,8 @@ from typing import Any
 from django.core.exceptions import ValidationError
 
 from catalog import threads
-from catalog.schemas import patterns
+from catalog.schemas import errors, patterns
+from catalog.schemas.errors import SchemaProblem
 from catalog.schemas.fast import compile_flat
 from catalog.schemas.full import compile_full
 from catalog.schemas.schema_rules import check, sound
@@ -29,8 +30,8 @@ ARGUMENTS_SECONDS = 0.2
 """Of processor time, in a thread."""
 RESULT_SECONDS = 2.0
 """Results are larger, and come from what the administrator chose."""
-TOO_MUCH = "arguments: too large or too complicated to be checked in time; send less at once"
-UNUSABLE = "arguments: the schema of this tool cannot be used; an administrator has to mend it"
+TOO_MUCH = SchemaProblem((), errors.TOO_COMPLEX)
+UNUSABLE = SchemaProblem((), errors.UNUSABLE)
 log = logging.getLogger(__name__)
 
 _lock = threading.Lock()
@@ -38,7 +39,7 @@ _compiled: OrderedDict[str, Check] = OrderedDict()
 
 
 class Check:
-    """One schema, compiled: None, or a sentence that names the field and what was expected."""
+    """One schema, compiled: None, or the problem that names the field and what was expected."""
 
     __slots__ = ("_flat", "_full", "flat")
 
@@ -51,7 +52,7 @@ class Check:
             log.warning("a stored schema cannot be used: %s", error)
         self.flat = self._flat is not None
 
-    def __call__(self, value: Any, seconds: float = ARGUMENTS_SECONDS) -> str | None:
+    def __call__(self, value: Any, seconds: float = ARGUMENTS_SECONDS) -> SchemaProblem | None:
         """TOO_MUCH after so much processor time."""
         try:
             if self._flat is not None:
@@ -80,7 +81,7 @@ def validator(definition_hash: str, schema: dict[str, Any]) -> Check:
     return found
 
 
-async def problem(check: Check, value: Any, size: int, seconds: float = ARGUMENTS_SECONDS) -> str | None:
+async def problem(check: Check, value: Any, size: int, seconds: float = ARGUMENTS_SECONDS) -> SchemaProblem | None:
     """What is wrong with a value of about `size` bytes, without holding up the event loop."""
     if size <= (LIGHT_FLAT_BYTES if check.flat else LIGHT_BYTES):
         found = check(value, LOOP_SECONDS)
@@ -88,5 +89,5 @@ async def problem(check: Check, value: Any, size: int, seconds: float = ARGUMENT
             return found
     try:
         return await threads.checking().run(lambda: check(value, seconds))
-    except threads.Busy as busy:
-        return str(busy)
+    except threads.Busy:
+        return SchemaProblem((), errors.BUSY)

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import redis
 
+from catalog.schemas import validator
+from catalog.schemas.errors import SchemaProblem
 from tests.pages import try_seed
 from tests.pages.try_person import Person
 from tests.pages.try_tools import HOSTILE, LARGE, PICTURE
@@ -44,6 +46,28 @@ def filled(schema: dict[str, Any], **values: str) -> list[try_form.Field]:
     fields = try_form.fields_of(schema)
     try_form.fill_fields(fields, {f"argument.{name}": value for name, value in values.items()})
     return fields
+
+
+def test_a_parameter_whose_name_reads_like_a_problem_is_marked_itself() -> None:
+    odd = 'x": is required'
+    schema = {"type": "object", "properties": {"x": {"type": "integer"}, odd: {"type": "integer", "maximum": 3}}}
+    check = validator.validator("odd-name", {**schema, "required": ["x"]})
+    plain, strange = fields = try_form.fields_of(schema)
+    problem = check({"x": 1, odd: 4})
+    assert problem is not None and str(problem) == f'argument "{odd}": expected at most 3, got integer 4'
+    assert try_form.place_error(fields, problem) == ""
+    assert (plain.error, strange.error) == ("", "expected at most 3, got integer 4")
+    missing = check({odd: 1})
+    assert missing is not None and try_form.place_error(fields, missing) == "" and plain.error == "is required"
+
+
+def test_a_problem_inside_a_field_names_its_place_and_one_of_no_field_is_handed_back() -> None:
+    fields = try_form.fields_of({"type": "object", "properties": {"a": {}, "a.b": {}}})
+    assert try_form.place_error(fields, SchemaProblem(("a", "b", 0), "missing")) == ""
+    assert [field.error for field in fields] == ['argument "a.b[0]": is required', ""]
+    assert try_form.place_error(fields, SchemaProblem((), "too_large", {"limit": 5})) == (
+        "The arguments are larger than 5 bytes."
+    )
 
 
 def test_what_a_field_cannot_hold_is_said_at_that_field() -> None:

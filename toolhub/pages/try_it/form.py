@@ -26,7 +26,8 @@ from django.utils.translation import gettext as _
 from audit import display
 from catalog.functions.elicitation import Elicit
 from catalog.models import Tool
-from catalog.schemas import validator
+from catalog.schemas import errors, validator
+from catalog.schemas.errors import SchemaProblem
 from catalog.schemas.parameters import Parameter, at_the_top
 from toolhub.access.trying import MAY_TRY_AS
 
@@ -34,7 +35,6 @@ MAX_FIELDS = 200
 PREFIX = "argument."
 WHOLE = "arguments"
 """The name of the field that holds all arguments as JSON."""
-PLACE = re.compile(r'argument "(?P<place>.*?)": (?P<rest>.*)', re.DOTALL)
 INPUT_TYPES = {"date": "date", "email": "email", "uri": "url", "time": "time"}
 SHORT = 80
 """A text that may be longer than this gets a box of several lines."""
@@ -122,17 +122,13 @@ def whole(text: str) -> dict[str, Any]:
     return value
 
 
-def place_error(fields: list[Field], message: str) -> str:
-    """Put the door's sentence beside the field it names; what names none of them is handed back."""
-    match = PLACE.fullmatch(message)
-    if match is not None:
-        place = match["place"]
-        named = [field for field in fields if re.match(re.escape(field.name) + r"($|[.\[])", place)]
-        if named:
-            field = max(named, key=lambda each: len(each.name))
-            field.error = match["rest"] if place == field.name else message
+def place_error(fields: list[Field], problem: SchemaProblem) -> str:
+    """Put the problem beside the field it names. Return the sentence when it names none of the fields."""
+    for field in fields:
+        if problem.path[:1] == (field.name,):
+            field.error = errors.translate_rest(problem) if len(problem.path) == 1 else errors.translate(problem)
             return ""
-    return message
+    return errors.translate(problem)
 
 
 def _field(part: dict[str, Any], row: Parameter) -> Field:

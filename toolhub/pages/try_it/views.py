@@ -36,6 +36,8 @@ from audit.actions.model_signals import name_of
 from catalog.errors import CatalogError, InvalidArguments, LimitReached, UnknownTool
 from catalog.models import Tool
 from catalog.policy import messages, snapshot, visibility
+from catalog.schemas import errors as schema_errors
+from catalog.schemas.errors import SchemaProblem
 from catalog.views.tools import credential_of
 from toolhub.access.middleware import ADMIN
 from toolhub.access.trying import MAY_TRY, MAY_TRY_AS
@@ -253,8 +255,7 @@ def _started(request: HttpRequest, tool: Tool, form: Form) -> try_runs.Run:
     except UnknownTool:
         raise Refused(_hidden(tool, user)) from None
     except InvalidArguments as error:
-        rest = error.message if form.as_json else try_form.place_error(form.fields, error.message)
-        raise Refused(rest or _("Fix the marked fields."), "", error.call_id) from None
+        raise Refused(_wrong(form, error), "", error.call_id) from None
     except LimitReached as error:
         said = {"limit": messages.said(error.label), "seconds": error.seconds}
         raise Refused(
@@ -262,6 +263,15 @@ def _started(request: HttpRequest, tool: Tool, form: Form) -> try_runs.Run:
         ) from None
     except (CatalogError, McpError) as error:
         raise Refused(str(error), "", getattr(error, "call_id", None)) from None
+
+
+def _wrong(form: Form, error: InvalidArguments) -> str:
+    problem = SchemaProblem.of(error.reason)
+    if problem is None:
+        return error.message  # a function rejected them, in its own words
+    if form.as_json:
+        return schema_errors.translate(problem)
+    return try_form.place_error(form.fields, problem) or _("Fix the marked fields.")
 
 
 def _hidden(tool: Tool, user: User) -> str:
