@@ -27,10 +27,11 @@ class CatalogConfig(AppConfig):
         watch(models.Tool, ignore=("version", *quarantine), many=("toolsets",))
         for offer in (models.Resource, models.Prompt):
             watch(offer, ignore=("version",), many=("toolsets",))
-        for model in (models.Toolset, models.Grant, models.Limit):
+        for model in (models.Toolset, models.Grant):
             watch(model)
+        watch(models.Limit, kind="limit")
         watch(models.ImportedDocument, ignore=("pending", "pending_source"))
-        watch(models.Upstream, ignore=models.Upstream.HEALTH)
+        watch(models.Upstream, kind="upstream", ignore=models.Upstream.HEALTH)
         watch(models.Secret, secrets=("value",))
         watch(models.PersonalSecret, secrets=("value",))
         signals.changed.connect(resolve.forget, dispatch_uid="catalog.secrets.resolve")

@@ -238,7 +238,7 @@ def test_the_detail_shows_the_decision_and_is_itself_on_record(reader, alice, dj
     row = save(call(1, user=alice, outcome="refused", rule="deny: interns", detail="no grant"))[0]
     reader.get("/admin/audit/call/")
     page = reader.get(reverse("admin:audit_call_change", args=(row.pk,))).content.decode()
-    said = ("deny: interns", "no grant", "alice", "claude-code 1.0", "12.3 ms", "http, protocol 2025-11-25")
+    said = ("deny: interns", "no grant", "alice", "claude-code 1.0", "12.3 ms", "http, protocol version 2025-11-25")
     for text in (str(row.pk), "d" * 64, *said):
         assert text in page, text
     action = Action.objects.get(verb="viewed")
@@ -317,7 +317,7 @@ def test_the_state_of_the_chain_is_on_the_list(reader, verification):
     Verification.objects.create(
         id=call(9).pk, at=NOON, ok=False, through="", problem="call 7 was edited", links=5, outside_head=True
     )
-    assert "Broken: call 7 was edited" in reader.get(reverse("admin:audit_call_changelist")).content.decode()
+    assert "Verification failed: call 7 was edited" in reader.get(reverse("admin:audit_call_changelist")).content.decode()
 
 
 def test_a_chain_that_was_never_checked_is_not_called_intact(reader):

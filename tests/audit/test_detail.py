@@ -113,7 +113,7 @@ def test_the_decision_names_the_rule_and_the_limit(reader, alice):
         call(3, user=alice),
     )
     page = opened(reader, limited)
-    assert ("Rate limit", "Rate limit 3: 6/m on tool x: wait 12 s") in page.context["decision"]
+    assert ("Rate limit", "Limit 3: 6/m on tool x: wait 12 s") in page.context["decision"]
     assert ("Rule", "deny: interns") in opened(reader, refused).context["decision"]
     assert opened(reader, fine).context["decision"][0] == ("Decision", "Allowed to run.")
 
@@ -147,7 +147,7 @@ def test_the_same_arguments_again_are_counted_with_their_outcomes(reader, alice,
         call(12, user=alice, name="other"),
     )
     found = opened(reader, rows[2]).context["repeats"]
-    assert found.count == 4 and not found.more and found.outcomes == [("Tool error", 3), ("ok", 1)]
+    assert found.count == 4 and not found.more and found.outcomes == [("Tool error", 3), ("Success", 1)]
     assert "with the same arguments 4 times" in opened(reader, rows[2]).content.decode()
     assert opened(reader, rows[4]).context["repeated"] == []
 

@@ -106,7 +106,7 @@ def test_a_call_under_another_id_is_found(record: RecordStore) -> None:
     record.sql(f"UPDATE audit_call SET id = '{new.hex}' WHERE id = '{id}'")
     found = "\n".join(map(str, verify.run(keep=False).problems))
     assert f"call {canonical(id)}" in found
-    assert f"call {new}: inserted" in found
+    assert f"call {new}: Added outside the log" in found
 
 
 def test_an_edit_of_any_column_of_an_action_a_link_a_writer_or_a_checkpoint_is_found(record: RecordStore) -> None:
@@ -148,7 +148,7 @@ def test_a_call_that_is_deleted_in_the_middle_is_named(record: RecordStore) -> N
     record.sql(f"DELETE FROM audit_call WHERE id = '{id}'")
     assert f"call {canonical(id)}" in first()
     assert "missing: deleted" in first()
-
+    assert "the call was deleted" in first()
 
 def test_a_call_that_is_deleted_with_its_links_leaves_a_gap(record: RecordStore) -> None:
     id = at(record, 3).replace("-", "")
@@ -164,14 +164,14 @@ def test_a_call_that_is_inserted_beside_the_chain_is_named(record: RecordStore) 
     new = new_id()
     copied = f"SELECT '{new.hex}', {names} FROM audit_call WHERE name = 'nowhere' LIMIT 1"
     record.sql(f"INSERT INTO audit_call (id, {names}) {copied}")
-    assert first().startswith(f"call {new}: inserted")
+    assert first().startswith(f"call {new}: Added outside the log")
 
 
 def test_an_action_that_is_inserted_is_named(record: RecordStore) -> None:
     new = new_id()
     rest = "at, actor, verb, kind, target, before, after, link"
     record.sql(f"INSERT INTO audit_action (id, {rest}) SELECT '{new.hex}', {rest} FROM audit_action LIMIT 1")
-    assert first().startswith(f"action {new}: inserted")
+    assert first().startswith(f"action {new}: Added outside the log")
 
 
 def test_a_link_that_is_inserted_is_found(record: RecordStore) -> None:
@@ -239,7 +239,7 @@ def test_the_newest_records_cut_off_with_their_checkpoints_are_missed_by_an_outs
     with pytest.raises(SystemExit) as exit:
         call_command("verifycalls", head=head, stdout=out)
     assert exit.value.code == 1
-    assert out.getvalue().startswith(f"BROKEN {missing}: missing: the newest records were removed")
+    assert out.getvalue().startswith(f"BROKEN {missing}: missing: the newest entries were deleted")
 
 
 def test_without_an_outside_head_the_command_says_what_it_cannot_see(record: RecordStore) -> None:

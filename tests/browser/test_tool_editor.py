@@ -114,7 +114,7 @@ def test_a_tool_is_made_with_the_table_of_parameters_then_changed_and_reverted(h
     row(page, 1).locator("[data-detail=choices]").fill("metre\nfoot")
     row(page, 1).locator("[data-detail=default]").fill("metre")
     row(page, 1).locator("[data-detail=maxLength]").fill("some")
-    assert "not a number" in row(page, 1).inner_text()
+    assert "must be a number" in row(page, 1).inner_text()
     row(page, 1).locator("[data-detail=maxLength]").fill("10")
     page.click("text=Add a parameter")
     page.keyboard.type("unit")

@@ -83,7 +83,7 @@ def test_a_wrong_argument_is_marked_and_focused_and_a_right_one_runs(hub: Hub, m
     page = mine.open(f"/admin/catalog/tool/{hub.seeded['add']}/try/?user=alice")
     page.fill("#argument-0", "forty")
     page.press("#argument-0", "Enter")
-    page.wait_for_selector("#argument-0-error:has-text('not a number')")
+    page.wait_for_selector("#argument-0-error:has-text('must be a number')")
     assert page.evaluate("document.activeElement.id") == "argument-0"
     assert page.get_attribute("#argument-0", "aria-invalid") == "true"
     page.fill("#argument-0", "40")

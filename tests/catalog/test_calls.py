@@ -430,7 +430,7 @@ async def test_a_call_ends_at_its_deadline_although_its_thread_goes_on_and_keeps
 async def test_a_tool_without_its_function_answers_that_it_is_not_set_up(alice: Any) -> None:
     await in_database(publish, alice, "door_add", settings={"function": "no_such_function"})
     result = await call(alice, "door_add", {"a": 1, "b": 2})
-    assert result.is_error and "which is not set" in text(result)
+    assert result.is_error and "not set up" in text(result)
 
 
 async def test_a_changed_definition_is_in_force_for_the_next_call(alice: Any) -> None:

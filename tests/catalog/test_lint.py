@@ -48,15 +48,12 @@ API = {"method": "GET", "url": "https://api.example.com/"}
         (tool("get_and_delete_orders"), "joins several actions"),
         (tool("get_orders", "Gets orders."), "very short"),
         (tool("get_orders", GOOD + " More." * 300), "every conversation"),
-        (tool("get_orders", "Get the orders of one customer of the shop."), "when to use it"),
-        (
-            tool("do_orders", "Do the orders. Use it when asked.", read_only=False, destructive=False),
-            "what the tool changes",
-        ),
+        (tool("get_orders", "Get the orders of one customer of the shop."), "when to use the tool"),
+        (tool("do_orders", "Do the orders. Use it when asked.", read_only=False, destructive=False), "what the tool changes"),
         (tool(part={"type": "string", "maxLength": 5}), "without a description"),
         (tool(input_schema={"type": "object", "properties": {"a": part()}}), "additionalProperties"),
-        (tool(part=part(description="One of open, closed or all.")), "as an enum"),
-        (tool(part=part(description="State: 'open' or 'closed'.")), "as an enum"),
+        (tool(part=part(description="One of open, closed or all.")), "Use an enum"),
+        (tool(part=part(description="State: 'open' or 'closed'.")), "Use an enum"),
         (tool(part=part(description="How many; 10 by default.")), "names a default"),
         (tool(part={"type": "object", "description": "Who.", "properties": {"id": {}}}), "flat parameters"),
         (tool(part={"type": "string", "description": "The text."}), "No size limit"),
@@ -69,7 +66,7 @@ API = {"method": "GET", "url": "https://api.example.com/"}
         (tool("delete_orders", read_only=False, destructive=False), "will not warn"),
         (
             tool("put_it", read_only=False, idempotent=False, runner="http_api", settings={"method": "PUT"}),
-            "PUT may be",
+            "PUT requests are idempotent",
         ),
         (tool(open_world=False, runner="http_api", settings=API), "declares no external systems"),
     ],
@@ -164,7 +161,7 @@ def test_saving_shows_the_advice_and_saves_all_the_same(root: User) -> None:
     form = tool_form(name="sum", description="Adds two.", fill_defaults="on")
     answer = browser.post(reverse("admin:catalog_tool_add"), form, follow=True)
     assert Tool.objects.filter(name="sum").exists()
-    assert "Advice: The description is very short" in answer.content.decode()
+    assert "Suggestion: The description is very short" in answer.content.decode()
     form = tool_form(name="subtract", description="Subtracts.", fill_defaults="on")
     answer = browser.post(reverse("admin:catalog_tool_add"), form, follow=True, headers={"accept-language": "zh-hans"})
     assert "建议：描述过短" in answer.content.decode()

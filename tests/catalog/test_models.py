@@ -36,7 +36,7 @@ REFUSALS: list[tuple[type[Any], dict[str, Any], str, str]] = [
     (Tool, {"name": "sum\n"}, "name", "letters A-Z"),
     (Tool, {"name": "a" * 129}, "name", "128"),
     (Tool, {"description": ""}, "description", "blank"),
-    (Tool, {"description": " \n "}, "description", "Describe it"),
+    (Tool, {"description": " \n "}, "description", "must not be blank"),
     (Tool, {"input_schema": {"type": "string"}}, "input_schema", '"type": "object"'),
     (Tool, {"output_schema": {"$ref": "https://example.com"}}, "output_schema", '"type": "object"'),
     (Tool, {"icons": {}}, "icons", "list"),

@@ -75,7 +75,7 @@ def test_what_a_field_cannot_hold_is_said_at_that_field() -> None:
     fields = filled(try_seed.FIELDS, **wrong)
     assert try_form.read_arguments(fields) is None
     errors = {field.name: field.error for field in fields}
-    assert "not a number" in errors["a"]
+    assert "must be a number" in errors["a"]
     assert "line 1" in errors["tags"]
     assert "Choose one" in errors["sure"]
     assert "Choose one" in errors["mode"]  # values are JSON: "fast" comes as '"fast"'
@@ -142,7 +142,7 @@ def test_somebody_elses_try_is_absent(hub: Hub, root: Person) -> None:
 def test_what_the_user_may_not_use_is_turned_away_with_the_rule_and_on_record(hub: Hub, root: Person) -> None:
     refused = root.try_tool(hub.seeded["try_everything"], "charlie")
     assert refused["refused"]
-    assert refused["message"].startswith("charlie does not see this tool, and the attempt is on record.")
+    assert refused["message"].startswith("charlie does not have access to this tool. The attempt was logged.")
     assert refused["message"].endswith("The reason: No grant allows it.")
     last = hub.call(try_seed.records)[-1]
     assert (last["username"], last["outcome"], last["transport"]) == ("charlie", "refused", "admin")
@@ -151,14 +151,14 @@ def test_what_the_user_may_not_use_is_turned_away_with_the_rule_and_on_record(hu
 
 
 def test_a_superuser_is_granted_nothing_by_that(hub: Hub, root: Person) -> None:
-    assert "root does not see this tool" in root.try_tool(hub.seeded["try_everything"], "root")["message"]
+    assert "root does not have access to this tool" in root.try_tool(hub.seeded["try_everything"], "root")["message"]
 
 
 def test_wrong_arguments_are_said_at_their_field_whether_the_page_or_the_door_finds_them(
     hub: Hub, root: Person
 ) -> None:
     before = len(hub.call(try_seed.records))
-    assert "not a number" in root.try_tool(hub.seeded["add"], a="x")["errors"]["argument-0"]
+    assert "must be a number" in root.try_tool(hub.seeded["add"], a="x")["errors"]["argument-0"]
     assert len(hub.call(try_seed.records)) == before, "what cannot be sent was not attempted"
     refused = root.try_tool(hub.seeded["add"], a=1, note="longer than twenty characters")
     assert "at most 20 characters" in refused["errors"]["argument-2"]
