@@ -11,18 +11,22 @@ class AuditConfig(AppConfig):
     verbose_name = _("Audit log")
 
     def ready(self) -> None:
+        from django.conf import settings
         from django.contrib.auth.models import Group, User
 
-        from audit import checks, recorder  # noqa: F401 - registers the system checks
+        from audit import checks  # noqa: F401 - registers the system checks
         from audit.actions import log
         from audit.actions.model_signals import watch
         from audit.auditors import make_group
-        from audit.export import log_shipper
+        from audit.integrity.scheduled import Verifier
         from audit.models import SavedView
+        from audit.queries.rollups import RollupUpdate
+        from audit.recorder import AuditLog
+        from toolhub.parts import parts
 
+        for part in (AuditLog(settings.CALL_LOG), Verifier(), RollupUpdate()):
+            parts.put(part)
         log.connect()
-        if log_shipper.wanted():
-            recorder.on_finished(log_shipper.ship)
         watch(User, kind="user", ignore=("last_login",), secrets=("password",), many=("groups", "user_permissions"))
         watch(Group, kind="group", many=("permissions",))
         watch(SavedView, kind="saved view")

@@ -1,74 +1,67 @@
-"""What comes round by itself and takes long: the chain's check, retention, counting. Never in the writer's thread.
-
-What a writer does now and then: closes what dead processes left, signs checkpoints, starts upkeep.
-"""
+"""Background jobs of the audit log (verification, retention, rollups), and the chores of the writer's heartbeat."""
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
-
-from django.db import DatabaseError, connection
+from collections.abc import Callable, Sequence
 
 from audit import retention
+from audit.background import BackgroundTask
 from audit.integrity import checkpoints, scheduled
 from audit.queries import rollups
 from audit.writing.recovery import Recovery
 from audit.writing.writer import Writer
+from toolhub.jobs import Job
 
-logger = logging.getLogger("audit")
-
-EVERY = 60.0
-_next = time.monotonic() + EVERY
-_lock = threading.Lock()
-_thread: threading.Thread | None = None
+JOB_SECONDS = 60.0
+"""How often each job looks whether it is due, which is a matter of settings and of what other processes did."""
 
 
-def now_and_then() -> bool:
-    """Called often, costs nothing: once a minute a thread looks whether anything is due. True when it does."""
-    global _next, _thread
-    with _lock:
+def jobs() -> list[Job]:
+    """Return the background jobs of the audit log. Each may take long and wants a thread of its own."""
+    return [
+        Job("Verify audit log", JOB_SECONDS, scheduled.verify_if_due),
+        Job("Apply retention", JOB_SECONDS, retention.apply_if_due),
+        Job("Update rollups", JOB_SECONDS, rollups.update_if_stale),
+    ]
+
+
+class PeriodicJobs:
+    """Jobs that run with the writer's heartbeat, each in a thread of its own and never twice at a time."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
         now = time.monotonic()
-        if now < _next:
-            return False
-        _next = now + EVERY
-        _thread = threading.Thread(target=look, name="audit-upkeep", daemon=True)
-        _thread.start()
-    return True
+        self._due = {job.name: now + job.every_seconds for job in jobs}
+        self._tasks = [(job, BackgroundTask(f"audit-job {job.name}", job.run)) for job in jobs]
 
-
-def wait(timeout: float) -> None:
-    """Until what `now_and_then` began is done (a test)."""
-    if _thread is not None:
-        _thread.join(timeout)
-
-
-def look() -> None:
-    try:
-        scheduled.scheduled()
-        retention.scheduled()
-        rollups.scheduled()
-    except (DatabaseError, OSError):
-        # The database may be away: the next minute looks again.
-        logger.exception("the upkeep of the record failed")
-    finally:
-        connection.close()
+    def tick(self, now: float | None = None) -> int:
+        """Start what is due and return how many that were. Called often, by one thread; costs nothing otherwise."""
+        now = time.monotonic() if now is None else now
+        started = 0
+        for job, task in self._tasks:
+            if now >= self._due[job.name]:
+                self._due[job.name] = now + job.every_seconds
+                started += task.start()
+        return started
 
 
 class Chores:
-    def __init__(self) -> None:
-        self._recovery = Recovery()
+    """What a writer does beside writing: recovery, checkpoints, and the start of what runs periodically."""
 
-    def now_and_then(self, writer: Writer) -> None:
-        """With every heartbeat, and when the chain was opened."""
+    def __init__(self, start_jobs: Callable[[], object]) -> None:
+        self._recovery = Recovery()
+        self._start_jobs = start_jobs
+
+    def on_heartbeat(self, writer: Writer) -> None:
+        """Close what dead processes left, sign a checkpoint when one is due, start the jobs that are due."""
         store = writer.store
         assert store is not None  # noqa: S101
         self._recovery.run(writer)
         if checkpoints.due(store):
             checkpoints.sign(store)
-        now_and_then()
+        self._start_jobs()
 
-    def at_the_end(self, writer: Writer) -> None:
+    def on_close(self, writer: Writer) -> None:
+        """Sign the last checkpoint."""
         assert writer.store is not None  # noqa: S101
         checkpoints.sign(writer.store)

@@ -8,7 +8,6 @@ transactions: the writer of new calls waits for one at a time.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -101,28 +100,20 @@ def _digest(text: str) -> str:
     return text if text.startswith(PRUNED) else f"{PRUNED}{body_digest(text)}"
 
 
-_thread: threading.Thread | None = None
-_lock = threading.Lock()
-
-
-def scheduled() -> bool:
-    """The chore: once a day, when a setting says how long to keep. One process of all does it."""
-    global _thread
+def apply_if_due() -> None:
+    """Apply the settings in this thread: once a day, in one process of all, and only when they say how long to keep."""
     if not settings.KEEP_BODIES_DAYS and not settings.KEEP_CALLS_DAYS:
-        return False
-    with _lock:
-        if _thread is not None and _thread.is_alive():
-            return False
-        if not cache.add("audit:retention", 1, timeout=_DAY):
-            return False
-        _thread = threading.Thread(target=_in_background, name="audit-retention", daemon=True)
-        _thread.start()
-    return True
-
-
-def wait(timeout: float) -> None:
-    if _thread is not None:
-        _thread.join(timeout)
+        return
+    if not cache.add("audit:retention", 1, timeout=_DAY):
+        return
+    try:
+        with actor.acting("retention"):
+            done = by_settings()
+    except BaseException:
+        cache.delete("audit:retention")
+        raise
+    if done != Pruned():
+        logger.info("retention removed %d bodies and %d calls", done.bodies, done.rows)
 
 
 def by_settings(now: datetime | None = None) -> Pruned:
@@ -137,19 +128,6 @@ def by_settings(now: datetime | None = None) -> Pruned:
     return done
 
 
-def _in_background() -> None:
-    try:
-        with actor.acting("retention"):
-            done = by_settings()
-        if done != Pruned():
-            logger.info("retention removed %d bodies and %d calls", done.bodies, done.rows)
-    except Exception:
-        cache.delete("audit:retention")
-        logger.exception("retention failed")
-    finally:
-        connection.close()
-
-
 def days(text: str) -> timedelta:
     """`90d`, `12w` or a plain number of days."""
     number, factor = (text[:-1], {"d": 1, "w": 7}[text[-1]]) if text[-1:] in {"d", "w"} else (text, 1)
@@ -158,4 +136,4 @@ def days(text: str) -> timedelta:
     return timedelta(days=int(number) * factor)
 
 
-__all__: Any = ["BODIES", "ROWS", "Pruned", "by_settings", "days", "due", "prune", "scheduled", "wait"]
+__all__: Any = ["BODIES", "ROWS", "Pruned", "apply_if_due", "by_settings", "days", "due", "prune"]

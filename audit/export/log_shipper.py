@@ -7,19 +7,17 @@ nobody reads fills a bounded queue, and what does not fit is dropped and counted
 
 from __future__ import annotations
 
-import atexit
 import json
 import logging
 import os
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from threading import Condition, Thread
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
 from django.db import DatabaseError, connection
 
 from audit.export.rows import plain
@@ -38,8 +36,11 @@ _encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), default=str
 
 
 class Shipper:
+    """The queue of finished calls and the thread that writes them."""
+
     def __init__(self, target: str) -> None:
-        self._target = target
+        self.target = target
+        """The path of a file, or "-" for standard output."""
         self._rows: deque[Mapping[str, Any] | Entry] = deque()
         self._changed = Condition()
         self._thread: Thread | None = None
@@ -49,6 +50,7 @@ class Shipper:
         self._complained = -COMPLAINTS_EVERY
 
     def put(self, rows: Iterable[Mapping[str, Any] | Entry]) -> None:
+        """Take over finished calls: entries of the writer, or rows. Returns at once and never raises."""
         with self._changed:
             for row in rows:
                 if len(self._rows) < WAITING:
@@ -83,13 +85,13 @@ class Shipper:
                 self._changed.notify_all()
 
     def _write(self, lines: bytes) -> None:
-        if self._target == "-":
+        if self.target == "-":
             sys.stdout.buffer.write(lines)
             sys.stdout.buffer.flush()
             return
         # Opened for every batch: whoever rotates the file needs to tell nobody. O_APPEND keeps the lines of several
         # processes apart as long as each batch is one write.
-        descriptor = os.open(self._target, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(self.target, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             while lines:
                 lines = lines[os.write(descriptor, lines) :]
@@ -102,7 +104,7 @@ class Shipper:
             return
         self._complained = now
         why = self._failure or "more calls end than can be written"
-        logger.warning("the call log %s misses %d calls: %s", self._target, self._dropped, why)
+        logger.warning("the call log %s misses %d calls: %s", self.target, self._dropped, why)
         self._dropped, self._failure = 0, ""
 
 
@@ -167,36 +169,3 @@ def _from_database(ids: list[UUID]) -> Iterator[dict[str, Any]]:
             yield {name: value for name, value in plain(call).items() if name not in _OF_THE_CHAIN}
     finally:
         connection.close()
-
-
-_shipper: Shipper | None = None
-
-
-def wanted() -> bool:
-    """Whether a call log is configured at all."""
-    return bool(settings.CALL_LOG)
-
-
-def ship(rows: Sequence[Mapping[str, Any] | Entry]) -> None:
-    """Hand over finished calls: entries of the recorder, or rows. Returns at once and never raises."""
-    global _shipper
-    if not settings.CALL_LOG:
-        return
-    if _shipper is None or _shipper._target != settings.CALL_LOG:
-        _shipper = Shipper(settings.CALL_LOG)
-    _shipper.put(rows)
-
-
-def flush(timeout: float = 5.0) -> bool:
-    """Before the process ends: whether every line is written."""
-    return _shipper is None or _shipper.flush(timeout)
-
-
-def _after_fork() -> None:
-    # The child has no thread and shares no queue with its parent.
-    global _shipper
-    _shipper = None
-
-
-atexit.register(flush)
-os.register_at_fork(after_in_child=_after_fork)

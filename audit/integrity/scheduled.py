@@ -1,28 +1,28 @@
-"""What is known about the chain, a check on demand, and the one that comes round by itself."""
+"""State of the hash chain for pages, and its verification: on demand and when it is due."""
 
 from __future__ import annotations
 
 import logging
-import threading
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 from django.conf import settings
 from django.core.cache import cache
-from django.db import connection
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from audit import display, local_time
+from audit.background import BackgroundTask
 from audit.integrity import messages, verify
 from audit.integrity.checkpoints import Head, read_file
 from audit.models import Verification
 from audit.queries import lookup
+from toolhub.parts import parts
 
 logger = logging.getLogger(__name__)
 
-_LONGEST_CHECK = 3_600
+MAX_VERIFY_SECONDS = 3_600
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,16 @@ class State:
     """The page of the record that is broken."""
 
 
-_thread: threading.Thread | None = None
-_lock = threading.Lock()
+class Verifier(BackgroundTask):
+    """The verification of this process, whether it was asked for or is due."""
+
+    def __init__(self) -> None:
+        super().__init__("audit-check", _verify)
 
 
 def running() -> bool:
-    """Whether this process is checking right now."""
-    return _thread is not None and _thread.is_alive()
+    """Return whether this process is verifying right now."""
+    return parts.get(Verifier).running
 
 
 def state() -> State:
@@ -72,33 +75,23 @@ def state() -> State:
 
 
 def start() -> bool:
-    """Check in the background; False when this process is checking already."""
-    global _thread
-    with _lock:
-        if running():
-            return False
-        _thread = threading.Thread(target=_check, name="audit-check", daemon=True)
-        _thread.start()
-    return True
+    """Verify in the background; return False when this process is verifying already."""
+    return parts.get(Verifier).start()
 
 
-def wait(timeout: float) -> bool:
-    """Whether the check that was running, if any, is done within that time."""
-    thread = _thread
-    if thread is not None:
-        thread.join(timeout)
-    return not running()
-
-
-def scheduled() -> bool:
-    """The chore: start a check when the last one is older than the setting says. 0 switches it off."""
+def due() -> bool:
+    """Return whether the last verification is older than the setting says; 0 switches it off."""
     if not settings.VERIFY_SECONDS:
         return False
     last = Verification.objects.values_list("at", flat=True).first()
-    if last is not None and timezone.now() - last < timedelta(seconds=settings.VERIFY_SECONDS):
-        return False
-    # One process of all: the others find the answer next time.
-    return cache.add("audit:check", 1, timeout=min(settings.VERIFY_SECONDS, _LONGEST_CHECK)) and start()
+    return last is None or timezone.now() - last >= timedelta(seconds=settings.VERIFY_SECONDS)
+
+
+def verify_if_due() -> None:
+    """Verify in this thread when it is due: in one process of all, the others find the result next time."""
+    timeout = min(settings.VERIFY_SECONDS, MAX_VERIFY_SECONDS)
+    if due() and cache.add("audit:check", 1, timeout=timeout):
+        parts.get(Verifier).run()
 
 
 def _kept() -> list[Head] | None:
@@ -112,10 +105,5 @@ def _kept() -> list[Head] | None:
         return None
 
 
-def _check() -> None:
-    try:
-        verify.run(_kept())
-    except Exception:
-        logger.exception("the chain could not be checked")
-    finally:
-        connection.close()
+def _verify() -> None:
+    verify.run(_kept())

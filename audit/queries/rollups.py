@@ -8,9 +8,7 @@ Any process may count: the one row that says how far it came decides who did, an
 from __future__ import annotations
 
 import json
-import logging
 import math
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -18,14 +16,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import DatabaseError, connection, transaction
+from django.db import connection, transaction
 
 from audit import outcomes
+from audit.background import BackgroundTask
 from audit.format import timestamps
 from audit.format.uuid7 import first_id_of
 from audit.models import Call, Rollup, RollupProgress
-
-logger = logging.getLogger("audit")
+from toolhub.parts import parts
 
 OUTCOME, TOOL, USER, TOOK = "outcome", "tool", "user", "took"
 HOUR, DAY = "h", "d"
@@ -100,39 +98,27 @@ def fresh() -> bool:
     return through is not None and through >= first_id_of(timestamps.now_ms() - LAG_MS - int(_EVERY * 1000))
 
 
-def scheduled() -> None:
-    """The chore, once a minute in every process: one of them finds something to do."""
+class RollupUpdate(BackgroundTask):
+    """The update that a page asked for, in this process."""
+
+    def __init__(self) -> None:
+        super().__init__("audit-rollups", _count_for_a_page)
+
+
+def update_if_stale() -> None:
+    """Count in this thread what ended lately, unless some process did; forget what is older than is kept."""
     if not fresh():
         catch_up()
         _forget_old()
 
 
-_thread: threading.Thread | None = None
-_lock = threading.Lock()
-
-
 def hurry() -> None:
-    """Somebody looks at numbers that are old: count in the background, unless this process does already."""
-    global _thread
-    with _lock:
-        if _thread is None or not _thread.is_alive():
-            _thread = threading.Thread(target=_in_background, name="audit-rollups", daemon=True)
-            _thread.start()
+    """Count in the background, unless this process does already: somebody looks at numbers that are old."""
+    parts.get(RollupUpdate).start()
 
 
-def wait(timeout: float) -> None:
-    """Until what `hurry` began is done (a test)."""
-    if _thread is not None:
-        _thread.join(timeout)
-
-
-def _in_background() -> None:
-    try:
-        catch_up(60.0)
-    except DatabaseError:
-        logger.exception("the calls could not be counted")
-    finally:
-        connection.close()
+def _count_for_a_page() -> None:
+    catch_up(60.0)
 
 
 def _begin() -> RollupProgress:

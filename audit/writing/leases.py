@@ -15,9 +15,6 @@ from audit.format.chain import Chain
 from audit.writing import sql
 from audit.writing.stores.base import Store, StoreAway
 
-living: set[int] = set()
-"""The writers of this very process that have not ended."""
-
 
 def _read(path: str) -> str:
     try:
@@ -54,9 +51,6 @@ def lives(pid: int, since: int) -> bool:
         pass
     return born(pid) == since
 
-
-# A child process has none of its parent's writers.
-os.register_at_fork(after_in_child=living.clear)
 
 _FIRST_PROCESS = 100
 _TRIES = 20

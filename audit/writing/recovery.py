@@ -43,7 +43,7 @@ class Recovery:
         alive: set[int] = set()
         dead: set[int] = set()
         for number, host, pid, born, beat in store.fetch(sql.OPEN_WRITERS, (chain.ACTION_CHAINS, links.writer)):
-            gone = self._is_dead(number, host, pid, born, beat, now, writer.available_since)
+            gone = self._is_dead(writer, number, host, pid, born, beat, now)
             (dead if gone else alive).add(number)
         self._seen = {number: seen for number, seen in self._seen.items() if number in alive}
         # After it is known who is dead: what they spooled is complete now.
@@ -55,13 +55,13 @@ class Recovery:
             store.execute(sql.END_WRITER, (store.moment(timestamps.now_ms()), number))
         return closed
 
-    def _is_dead(self, number: int, host: str, pid: int, born: int, beat: object, now: float, since: float) -> bool:
+    def _is_dead(self, writer: Writer, number: int, host: str, pid: int, born: int, beat: object, now: float) -> bool:
         if host == leases.here()[:200]:
             if pid == os.getpid() and born == leases.born(pid):
-                return number not in leases.living
+                return number not in writer.living
             return not leases.lives(pid, born)
         before = self._seen.get(number)
-        if before is None or before[0] != beat or before[1] < since:
+        if before is None or before[0] != beat or before[1] < writer.available_since:
             self._seen[number] = beat, now
             return False
         return now - before[1] >= LEASE

@@ -35,10 +35,13 @@ class Writer:
         self,
         on_heartbeat: Callable[[Writer], None] | None = None,
         on_close: Callable[[Writer], None] | None = None,
+        living: set[int] | None = None,
     ) -> None:
         self.queue = EntryQueue()
         self.watchdog = Watchdog(self.queue)
         self.queue.on_urgent = self.watchdog.hurry
+        self.living: set[int] = set() if living is None else living
+        """The numbers of this process's writers that have not ended; shared by all of them."""
         self.chain: Chain | None = None
         self.store: Store | None = None
         self.available_since = 0.0
@@ -53,9 +56,9 @@ class Writer:
         self._thread = Thread(target=self._run, name="audit-writer", daemon=True)
 
     @classmethod
-    def once(cls, work: Callable[[Writer], None]) -> None:
-        """Opens a chain, does the work in this very thread and ends the chain: for commands."""
-        writer = cls()
+    def once(cls, work: Callable[[Writer], None], living: set[int]) -> None:
+        """Open a chain, do the work in this thread and end the chain."""
+        writer = cls(living=living)
         try:
             writer._connect()
             work(writer)
@@ -123,7 +126,7 @@ class Writer:
         if self.queue.spool is not None:
             self.queue.spool.close()
         if self.chain is not None:
-            leases.living.discard(self.chain.writer)
+            self.living.discard(self.chain.writer)
 
     def _connect(self) -> None:
         if self.store is None:
@@ -144,7 +147,7 @@ class Writer:
         links = leases.open_chain(store)
         self._release_chain()
         self.chain, self.queue.spool = links, Spool(links.writer)
-        leases.living.add(links.writer)
+        self.living.add(links.writer)
         # The chores of a beginning, as to close what a dead process left, come right after the first calls.
         self._next_heartbeat = time.monotonic() + 0.2
         self.available_since = time.monotonic()

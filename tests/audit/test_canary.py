@@ -26,7 +26,7 @@ from django.db import connection
 from django.test import Client, override_settings
 
 from audit import recorder
-from audit.export import log_shipper, rows
+from audit.export import rows
 from audit.models import Action, Call
 from audit.queries.search import Question
 from audit.redaction import redactor
@@ -39,6 +39,7 @@ from catalog.functions.content import ToolError
 from tests import factories
 from tests.audit.stores import Cluster
 from tests.catalog.door import Recording, in_database
+from tests.recording import another_audit_log
 from tests.serving import ROOT
 from tests.waiting import eventually, until
 
@@ -177,10 +178,14 @@ def log(tmp_path):
     handler.close()
 
 
-async def test_a_canary_put_everywhere_is_nowhere(settings, tmp_path, log, alice, monkeypatch):
+@pytest.fixture
+def call_log(tmp_path):
+    with another_audit_log(str(tmp_path / "calls.log")):
+        yield
+
+
+async def test_a_canary_put_everywhere_is_nowhere(settings, tmp_path, log, call_log, alice):
     settings.REDACT_VALUES = [CONFIGURED]
-    settings.CALL_LOG = str(tmp_path / "calls.log")
-    monkeypatch.setattr(recorder, "_listeners", [log_shipper.ship])
     await in_database(publish, alice)
     who, channel = caller(alice), Recording()
     channel.request_id = f"id-{CONFIGURED}"
@@ -256,7 +261,9 @@ def _look_everywhere(tmp_path: Path, log: Path) -> None:
     actions_of_configuration(root)
     for kind in rows.FORMATS:
         assert_clean(b"".join(rows.chunks(Question(), kind)), f"the {kind} export")
-    assert log_shipper.flush(60)
+    shipper = recorder.audit_log().shipper
+    assert shipper is not None
+    assert shipper.flush(60)
     written = (tmp_path / "calls.log").read_bytes()
     assert written.count(b"\n") == 8
     assert_clean(written, "the call log")

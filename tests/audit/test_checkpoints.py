@@ -50,7 +50,7 @@ def test_checkpoints_come_while_calls_are_recorded(
 
     async def scenario() -> None:
         await call()
-        writer = recorder._writer
+        writer = recorder.audit_log().writer
         assert writer is not None
         writer._next_heartbeat = 0.0
         await call()

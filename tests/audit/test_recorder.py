@@ -40,8 +40,9 @@ async def test_a_call_is_refused_when_there_is_no_room_on_the_disk(sqlite_store:
 
 async def test_an_identifier_that_is_taken_refuses_that_call_and_no_other(record_store: RecordStore) -> None:
     first = await recorder.begin(intent())
+    log = recorder.audit_log()
     again, other = await asyncio.gather(
-        recorder.begin(intent("again"), first.id), recorder.begin(intent("other")), return_exceptions=True
+        log.begin(intent("again"), first.id), log.begin(intent("other")), return_exceptions=True
     )
     assert isinstance(again, recorder.CannotRecord)
     assert isinstance(other, recorder.Begun)

@@ -17,7 +17,6 @@ from django.db import connections
 from audit import recorder
 from audit.integrity import verify
 from audit.writing import leases, recovery
-from audit.writing.writer import Writer
 from tests.audit.attempting import call, ending, intent
 from tests.audit.stores import RecordStore
 from tests.waiting import eventually, until
@@ -104,7 +103,7 @@ def test_a_process_of_another_machine_is_dead_when_its_heartbeat_stands_still(
 
 async def begun_elsewhere(store: RecordStore) -> None:
     await recorder.begin(intent())
-    writer = recorder._writer
+    writer = recorder.audit_log().writer
     assert writer is not None
     # Its last act is no stop: the lease is not given back.
     writer.queue.open.clear()
@@ -118,7 +117,7 @@ def test_a_chain_that_vanished_beneath_a_process_is_replaced(sqlite_store: Recor
 
     async def scenario() -> None:
         await call()
-        writer = recorder._writer
+        writer = recorder.audit_log().writer
         assert writer is not None
         before = writer.chain
         for table in ("call", "link", "writer", "checkpoint"):
@@ -139,7 +138,7 @@ async def test_a_child_process_shares_nothing_with_its_parent(sqlite_store: Reco
     begun = await recorder.begin(intent("the parent's"))
     child = os.fork()
     if child == 0:
-        os._exit(0 if recorder._writer is None and recorder.running() == 0 else 1)
+        os._exit(0 if recorder.audit_log().writer is None and recorder.running() == 0 else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     await recorder.finish(begun, ending())
     assert set(sqlite_store.outcomes().values()) == {"ok"}
@@ -165,7 +164,7 @@ def test_processes_that_start_together_get_chains_of_their_own(postgres_store: R
     def start() -> None:
         together.wait()
         try:
-            Writer.once(lambda writer: chains.append(writer.chain.writer if writer.chain else 0))
+            recorder.audit_log().run_once(lambda writer: chains.append(writer.chain.writer if writer.chain else 0))
         finally:
             connections["default"].close()
 

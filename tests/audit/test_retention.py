@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from datetime import timedelta
 from hashlib import sha256
 
@@ -16,6 +18,7 @@ from audit.integrity import verify
 from audit.models import Action, Call, Link
 from tests.audit import attempting
 from tests.audit.rows import call, save
+from toolhub.jobs import Job
 
 LATER = timedelta(minutes=5)
 
@@ -147,6 +150,8 @@ def test_the_command_removes_what_is_older_and_says_how_much(capsys):
 
 @pytest.mark.django_db
 def test_the_settings_keep_bodies_shorter_than_rows(settings):
+    from django.core.cache import cache
+
     settings.KEEP_BODIES_DAYS, settings.KEEP_CALLS_DAYS = 30, 365
     gone, bare, whole = old(1, days=400)[0], old(1, days=60)[0], old(1, days=5)[0]
     done = retention.by_settings()
@@ -154,7 +159,10 @@ def test_the_settings_keep_bodies_shorter_than_rows(settings):
     assert not Call.objects.filter(pk=gone.pk).exists()
     assert Call.objects.get(pk=bare.pk).body_state == "pruned" and Call.objects.get(pk=whole.pk).body_state == ""
     settings.KEEP_BODIES_DAYS = settings.KEEP_CALLS_DAYS = 0
-    assert not retention.scheduled()
+    cache.delete("audit:retention")
+    retention.apply_if_due()
+    assert cache.add("audit:retention", 1), "nothing is to be done, so no process takes it on"
+    cache.delete("audit:retention")
 
 
 @pytest.mark.django_db(transaction=True)
@@ -164,19 +172,38 @@ def test_retention_by_the_settings_runs_once_a_day_in_one_process(settings):
     settings.KEEP_CALLS_DAYS = 30
     cache.delete("audit:retention")
     old(2, days=60)
-    assert retention.scheduled()
-    retention.wait(60)
+    retention.apply_if_due()
     assert Call.objects.count() == 0
     assert Action.objects.get(verb="pruned").actor == "retention"
-    assert not retention.scheduled()
+    old(1, days=60)
+    retention.apply_if_due()
+    assert Call.objects.count() == 1
     cache.delete("audit:retention")
 
 
-def test_upkeep_looks_once_a_minute(monkeypatch):
-    looks = []
-    monkeypatch.setattr(maintenance, "look", lambda: looks.append(1))
-    monkeypatch.setattr(maintenance, "_next", 0.0)
-    assert maintenance.now_and_then() and not maintenance.now_and_then()
+def test_each_job_looks_once_a_minute_and_never_twice_at_a_time():
+    looks, go_on = [], threading.Event()
+
+    def look() -> None:
+        looks.append(threading.current_thread())
+        go_on.wait(60)
+
+    periodic = maintenance.PeriodicJobs([Job("Look", 60.0, look)])
+    soon = time.monotonic() + 60.0
+    assert periodic.tick() == 0
+    assert periodic.tick(soon) == 1
+    assert periodic.tick(soon) == 0
+    assert periodic.tick(soon + 60.0) == 0, "it is still running"
+    go_on.set()
+    looks[0].join(60)
+    assert periodic.tick(soon + 120.0) == 1
+    looks[1].join(60)
+
+
+def test_a_scheduler_takes_the_jobs_over():
+    log = recorder.AuditLog()
+    assert [job.name for job in log.take_jobs()] == ["Verify audit log", "Apply retention", "Update rollups"]
+    assert log.take_jobs() == [] and log._periodic.tick(time.monotonic() + 3600.0) == 0
 
 
 @pytest.mark.django_db

@@ -398,7 +398,7 @@ def test_a_stop_that_finds_the_database_back_records_what_was_spooled_meanwhile(
 
     async def scenario() -> None:
         running = await recorder.begin(intent())
-        writer = recorder._writer
+        writer = recorder.audit_log().writer
         assert writer is not None
         with as_in_production(), locked(sqlite_store):
             beating = threading.Event()

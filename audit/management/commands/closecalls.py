@@ -8,6 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from audit.recorder import audit_log
 from audit.writing.recovery import LEASE, Recovery
 from audit.writing.stores.base import StoreAway
 from audit.writing.writer import Writer
@@ -38,7 +39,7 @@ class Command(BaseCommand):
                 closed += recovery.run(writer)
 
         try:
-            Writer.once(close)
+            audit_log().run_once(close)
         except StoreAway as error:
             raise CommandError(f"the record cannot be written: {error}") from error
         self.stdout.write(f"{closed} calls became unknown.")

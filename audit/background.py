@@ -1,0 +1,56 @@
+"""Work that a process does at most once at a time, in the background or in the thread of the caller."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from threading import Lock, Thread, current_thread
+
+from django.db import connection
+
+logger = logging.getLogger("audit")
+
+
+class BackgroundTask:
+    """One piece of work and the thread that does it."""
+
+    def __init__(self, name: str, work: Callable[[], None]) -> None:
+        self.name = name
+        """Of the thread."""
+        self._work = work
+        self._thread: Thread | None = None
+        self._lock = Lock()
+
+    @property
+    def running(self) -> bool:
+        """Whether this process does the work right now."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self) -> bool:
+        """Do the work in a thread of its own. Return False when it is under way already."""
+        with self._lock:
+            if self.running:
+                return False
+            self._thread = Thread(target=self._in_background, name=self.name, daemon=True)
+            self._thread.start()
+        return True
+
+    def run(self) -> bool:
+        """Do the work in this thread. Return False when it is under way already; raises what the work raises."""
+        with self._lock:
+            if self.running:
+                return False
+            self._thread = current_thread()
+        try:
+            self._work()
+        finally:
+            self._thread = None
+        return True
+
+    def _in_background(self) -> None:
+        try:
+            self._work()
+        except Exception:
+            logger.exception("%s failed", self.name)
+        finally:
+            connection.close()
