@@ -155,12 +155,16 @@ def test_an_error_is_english_for_callers_and_the_record_and_in_the_language_at_h
         with pytest.raises(egress.Denied) as refused:
             egress.safe_path_value([])
         pages = [denied.value.in_words, refused.value.in_words]
-    why = "10.0.0.1 is not a public address. Add its network to TOOLHUB_ALLOW_PRIVATE_NETWORKS (for example 10.1.2.0/24:8080) and restart"
+    why = (
+        "10.0.0.1 is not a public address. Add its network to TOOLHUB_ALLOW_PRIVATE_NETWORKS (for example "
+        "10.1.2.0/24:8080) and restart"
+    )
     assert str(denied.value) == "toolhub blocks requests to this address"
     assert denied.value.reason == why and denied.value.explained == f"{denied.value}: {why}"
     assert str(refused.value) == "a value in a path must be text or a number"
     assert pages == [
-        "toolhub 已阻止向此地址发送请求：10.0.0.1 不是公网地址。请将它所在的网络加入 TOOLHUB_ALLOW_PRIVATE_NETWORKS（例如 10.1.2.0/24:8080）并重启",
+        "toolhub 已阻止向此地址发送请求：10.0.0.1 不是公网地址。请将它所在的网络加入 "
+        "TOOLHUB_ALLOW_PRIVATE_NETWORKS（例如 10.1.2.0/24:8080）并重启",
         "路径中的值必须是文本或数字",
     ]
     assert [denied.value.in_words, refused.value.in_words] == [denied.value.explained, str(refused.value)]

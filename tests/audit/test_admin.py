@@ -317,7 +317,9 @@ def test_the_state_of_the_chain_is_on_the_list(reader, verification):
     Verification.objects.create(
         id=call(9).pk, at=NOON, ok=False, through="", problem="call 7 was edited", links=5, outside_head=True
     )
-    assert "Verification failed: call 7 was edited" in reader.get(reverse("admin:audit_call_changelist")).content.decode()
+    assert (
+        "Verification failed: call 7 was edited" in reader.get(reverse("admin:audit_call_changelist")).content.decode()
+    )
 
 
 def test_a_chain_that_was_never_checked_is_not_called_intact(reader):

@@ -150,6 +150,7 @@ def test_a_call_that_is_deleted_in_the_middle_is_named(record: RecordStore) -> N
     assert "missing: deleted" in first()
     assert "the call was deleted" in first()
 
+
 def test_a_call_that_is_deleted_with_its_links_leaves_a_gap(record: RecordStore) -> None:
     id = at(record, 3).replace("-", "")
     link = record.sql(f"SELECT min(id) FROM audit_link WHERE subject = '{id}'")[0][0]

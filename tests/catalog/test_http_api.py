@@ -39,7 +39,10 @@ from tests.catalog.local_api import api as api
         ({"url": "http://api.example.com/}{"}, "the only braces allowed in the path"),
         ({"url": "http://api.example.com/", "method": "TRACE"}, "method"),
         ({"url": "http://api.example.com/", "body": "*"}, "requests cannot have a body"),
-        ({"url": "http://api.example.com/", "headers": {"Authorization": "token"}}, "cannot be filled from an argument"),
+        (
+            {"url": "http://api.example.com/", "headers": {"Authorization": "token"}},
+            "cannot be filled from an argument",
+        ),
         ({"url": "http://api.example.com/", "headers": {"X Y": "a"}}, "not a valid header or cookie name"),
         ({"url": "http://api.example.com/", "select": "items"}, r"must start with \$"),
         ({"url": "http://api.example.com/", "select": "$[?(@.a)]"}, "is not valid from"),

@@ -49,7 +49,10 @@ API = {"method": "GET", "url": "https://api.example.com/"}
         (tool("get_orders", "Gets orders."), "very short"),
         (tool("get_orders", GOOD + " More." * 300), "every conversation"),
         (tool("get_orders", "Get the orders of one customer of the shop."), "when to use the tool"),
-        (tool("do_orders", "Do the orders. Use it when asked.", read_only=False, destructive=False), "what the tool changes"),
+        (
+            tool("do_orders", "Do the orders. Use it when asked.", read_only=False, destructive=False),
+            "what the tool changes",
+        ),
         (tool(part={"type": "string", "maxLength": 5}), "without a description"),
         (tool(input_schema={"type": "object", "properties": {"a": part()}}), "additionalProperties"),
         (tool(part=part(description="One of open, closed or all.")), "Use an enum"),

@@ -41,7 +41,7 @@ def trace() -> Iterator[Trace]:
     sys.setprofile(found)
     yield found
     sys.setprofile(None)
-    threading.setprofile(None)  # type: ignore[arg-type]
+    threading.setprofile(None)
 
 
 @pytest.mark.django_db(transaction=True)
