@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+from audit.types import Reason
+
 
 @dataclass(frozen=True, slots=True)
 class Definition:
@@ -28,5 +30,19 @@ def _nothing(method: str, target_id: int, digest: str, moment: datetime) -> Defi
 definition_at: Callable[[str, int, str, datetime], Definition | None] = _nothing
 """(method, id in the catalogue, the recorded hash, when the call began) -> what it was then, None if nobody knows."""
 
-rule_in_words: Callable[[str], str] = str
-"""(a grant or a limit as the record names it) -> the same in the language of the page."""
+
+def _untranslated(reason: Reason) -> str:
+    return ""
+
+
+translate_reason: Callable[[Reason], str] = _untranslated
+"""(why a call was allowed, denied or rejected) -> the sentence in the language of the page, empty if nobody knows."""
+
+name_row: Callable[[object], str] = str
+"""(a row of any application) -> its name in the language of the page."""
+
+
+def sentence(reason: str, english: str) -> str:
+    """Return what the log keeps as code and parameters in the language of the page, or else its English sentence."""
+    found = Reason.read(reason)
+    return (translate_reason(found) if found is not None else "") or english

@@ -45,12 +45,16 @@ class Call(models.Model):
     definition = models.CharField(_("definition"), max_length=64)
     """The hash of the definition that was in force."""
     rule = models.CharField(_("rule"), max_length=500)
-    """What decided, in words."""
+    """What decided, in English."""
+    rule_reason = models.TextField(_("rule code"))
+    """What decided, as code and parameters: canonical JSON."""
     request_id = models.CharField(_("request id"), max_length=200)
     arguments = models.TextField(_("arguments"))
     outcome = models.CharField(_("status"), max_length=20, choices=outcomes.CHOICES)
     error_class = models.CharField(_("error class"), max_length=200)
     detail = models.TextField(_("detail"))
+    detail_reason = models.TextField(_("detail code"))
+    """The detail as code and parameters: canonical JSON; empty for what a tool or a client said."""
     result = models.TextField(_("result"))
     result_bytes = models.BigIntegerField(_("result bytes"))
     result_sha256 = models.CharField(_("result sha256"), max_length=64)

@@ -44,7 +44,10 @@ class Reason:
 
     @property
     def text(self) -> str:
-        """Canonical JSON, as the log stores it; without parameters that are too large to be stored."""
+        return self.encoded()
+
+    def encoded(self) -> str:
+        """Return canonical JSON, as the log stores it; without parameters that are too large to be stored."""
         text = _encode([self.code, self.params])
         return text if len(text) <= MAX_REASON_CHARACTERS else _encode([self.code, {}])
 
@@ -108,6 +111,8 @@ class Intent:
     arguments: str = "{}"
     """Canonical JSON text as it is to be stored: already redacted."""
     request_id: str = ""
+    rule_reason: str = ""
+    """The text of the Reason that `rule` says in English."""
 
 
 @dataclass(slots=True)
@@ -120,6 +125,8 @@ class Ending:
     result: str = ""
     result_bytes: int = 0
     result_sha256: str = ""
+    detail_reason: str = ""
+    """The text of the Reason that `detail` says in English: already redacted."""
 
 
 @dataclass(slots=True, eq=False)

@@ -64,9 +64,11 @@ class InvalidArguments(CatalogError):
 
 
 class LimitReached(CatalogError):
-    def __init__(self, label: str, seconds: int, call_id: UUID | None = None) -> None:
+    """`label` is the limit in English; `reason` names it for pages."""
+
+    def __init__(self, label: str, seconds: int, call_id: UUID | None = None, reason: Reason | None = None) -> None:
         super().__init__(f"Limit reached: {label}. Try again in {seconds} s.")
-        self.label, self.seconds, self.call_id = label, seconds, call_id
+        self.label, self.seconds, self.call_id, self.reason = label, seconds, call_id, reason
 
 
 class MissingCapability(CatalogError):

@@ -16,7 +16,8 @@ def connect() -> None:
     hooks.toolsets_for = _toolsets_for
     hooks.reaches_anything = _reaches_anything
     audit.hooks.definition_at = history.definition_at
-    audit.hooks.rule_in_words = messages.sentence
+    audit.hooks.translate_reason = messages.translate_reason
+    audit.hooks.name_row = messages.name_row
     hooks.cancel_call = _cancel_call
     UserAdmin.inlines, GroupAdmin.inlines = inlines.USER_INLINES, inlines.GROUP_INLINES
 

@@ -47,10 +47,10 @@ def _decision(call: Call) -> list[tuple[str, str]]:
         outcomes.INVALID_ARGUMENTS: _("Rejected: the arguments do not match the schema."),
     }  # fmt: skip
     found = [(_("Decision"), words.get(call.outcome, _("Allowed to run.")))]
-    found.append((_("Rule"), hooks.rule_in_words(call.rule) or _("no rule")))
+    found.append((_("Rule"), hooks.sentence(call.rule_reason, call.rule) or _("no rule")))
     names = {outcomes.LIMITED: _("Rate limit"), outcomes.INVALID_ARGUMENTS: _("Validation error")}
     if call.outcome in names:
-        found.append((names[call.outcome], call.detail))
+        found.append((names[call.outcome], hooks.sentence(call.detail_reason, call.detail)))
     return _visible(found)
 
 
@@ -69,7 +69,7 @@ def _facts(call: Call) -> list[tuple[str, str]]:
         (_("Client (self-reported)"), client or _("(not given)")),
         (_("Transport"), came),
         (_("Definition"), call.definition),
-        (_("Error"), ": ".join(filter(None, (call.error_class, call.detail)))),
+        (_("Error"), ": ".join(filter(None, (call.error_class, hooks.sentence(call.detail_reason, call.detail))))),
         (_("Started"), local_time.told(call.started_at, "exact")),
         (_("Ended"), local_time.told(call.ended_at, "exact") if call.ended_at else ""),
         (_("Duration"), display.duration(call.duration_us)),

@@ -37,6 +37,7 @@ BEGIN_COLUMNS: Final = (
     "target_id",
     "definition",
     "rule",
+    "rule_reason",
     "request_id",
     "started_at",
     "arguments",
@@ -45,12 +46,20 @@ END_COLUMNS: Final = (
     "outcome",
     "error_class",
     "detail",
+    "detail_reason",
     "result_bytes",
     "result_sha256",
     "ended_at",
     "duration_us",
     "result",
 )
+
+STARTED: Final = BEGIN_COLUMNS.index("started_at")
+ARGUMENTS: Final = BEGIN_COLUMNS.index("arguments")
+ENDED: Final = END_COLUMNS.index("ended_at")
+RESULT: Final = END_COLUMNS.index("result")
+END: Final = len(BEGIN_COLUMNS)
+"""Where the columns of the end begin in a row that holds both."""
 
 encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 

@@ -62,7 +62,8 @@ PAGE = 500
 BEGINNINGS = frozenset({chain.BEGIN, chain.REFUSED})
 ENDS = frozenset({chain.FINISH, chain.CLOSED, chain.REFUSED})
 _CALL_COLUMNS = (*chain.BEGIN_COLUMNS, *chain.END_COLUMNS, "link", "end_link", "body_state")
-_END = len(chain.BEGIN_COLUMNS)
+_END = chain.END
+_STARTED, _ARGUMENTS, _ENDED, _RESULT = chain.STARTED, chain.ARGUMENTS, _END + chain.ENDED, _END + chain.RESULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,11 +196,11 @@ def _check_call(link: Link, row: tuple[Any, ...] | None, prunes: Prunes) -> str:
         return "end_link was changed: the call points to a different end entry, or to none"
     values = list(row[:-3])
     values[0] = row[0].hex
-    values[_END - 2] = timestamps.to_ms(values[_END - 2])
-    values[_END - 1] = _digest(values[_END - 1], state)
-    ended = values[_END + 5]
-    values[_END + 5] = timestamps.to_ms(ended) if ended is not None else None
-    values[_END + 7] = _digest(values[_END + 7], state)
+    values[_STARTED] = timestamps.to_ms(values[_STARTED])
+    values[_ARGUMENTS] = _digest(values[_ARGUMENTS], state)
+    ended = values[_ENDED]
+    values[_ENDED] = timestamps.to_ms(ended) if ended is not None else None
+    values[_RESULT] = _digest(values[_RESULT], state)
     parts = {
         chain.BEGIN: values[:_END],
         chain.REFUSED: values,

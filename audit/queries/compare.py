@@ -97,7 +97,7 @@ def _facts(first: Call, second: Call) -> list[tuple[str, str, str]]:
         (_("Status"), str(first.get_outcome_display()), str(second.get_outcome_display())),
         (_("Duration"), display.duration(first.duration_us), display.duration(second.duration_us)),
         (_("Error"), _error(first), _error(second)),
-        (_("Rule"), *both("rule")),
+        (_("Rule"), _rule(first), _rule(second)),
         (_("User"), *both("username")),
         (_("Credential"), *both("credential")),
         (_("Client"), client(first), client(second)),
@@ -109,5 +109,9 @@ def _facts(first: Call, second: Call) -> list[tuple[str, str, str]]:
     ]
 
 
+def _rule(call: Call) -> str:
+    return hooks.sentence(call.rule_reason, call.rule)
+
+
 def _error(call: Call) -> str:
-    return ": ".join(filter(None, (call.error_class, call.detail)))
+    return ": ".join(filter(None, (call.error_class, hooks.sentence(call.detail_reason, call.detail))))

@@ -42,7 +42,8 @@ _FIRST_LOAD, _LOADED = 20, 2_000_000
 """Rows that are loaded whole at first, and characters that are loaded at a time from then on, about."""
 LIST_FIELDS = (
     "id", "user_id", "username", "credential", "client_name", "client_version", "transport", "revision",
-    "address", "method", "name", "outcome", "detail", "started_at", "ended_at", "duration_us", "result_bytes",
+    "address", "method", "name", "outcome", "detail", "detail_reason", "started_at", "ended_at", "duration_us",
+    "result_bytes",
 )  # fmt: skip
 """What a list shows: without arguments and results, which can be megabytes."""
 

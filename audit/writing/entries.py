@@ -18,7 +18,9 @@ WAITING, SETTLED, GIVEN_UP, SPOOLED = range(4)
 """GIVEN_UP: its caller was told that nothing is recorded, or has left. SPOOLED: it is durable outside the database."""
 
 Row = tuple[Any, ...]
-_OPEN_END: Final = ("running", "", "", 0, "", None, None, "")
+_OPEN_END: Final = ("running", "", "", "", 0, "", None, None, "")
+_STARTED, _ARGUMENTS, _ENDED, _RESULT = chain.STARTED, chain.ARGUMENTS, chain.ENDED, chain.RESULT
+_ENDED_OF_BOTH, _RESULT_OF_BOTH = chain.END + chain.ENDED, chain.END + chain.RESULT
 
 
 class Entry:
@@ -54,21 +56,21 @@ def rows(entries: list[Entry], links: Chain, moment: Callable[[int], Any]) -> tu
         if kind == BEGIN:
             values, arguments = _beginning(entry)
             link = links.add(chain.BEGIN, values[0], _content(values))
-            values[16], values[17] = moment(entry.ms), arguments
+            values[_STARTED], values[_ARGUMENTS] = moment(entry.ms), arguments
             calls.append((*values, *_OPEN_END, links.writer, link, None, ""))
         elif kind == FINISH:
             values, result = _end(entry)
             subject = entry.id.hex
             link = links.add(entry.link, subject, _content(values, subject))
-            values[5], values[7] = moment(entry.ms), result
+            values[_ENDED], values[_RESULT] = moment(entry.ms), result
             ends.append((*values, link, subject))
         elif kind == REFUSAL:
             values, arguments = _beginning(entry)
             end, result = _end(entry)
             both = values + end
             link = links.add(chain.REFUSED, values[0], _content(both))
-            both[16] = both[23] = moment(entry.ms)
-            both[17], both[25] = arguments, result
+            both[_STARTED] = both[_ENDED_OF_BOTH] = moment(entry.ms)
+            both[_ARGUMENTS], both[_RESULT_OF_BOTH] = arguments, result
             calls.append((*both, links.writer, link, link, ""))
     return calls, ends
 
@@ -96,6 +98,7 @@ def _beginning(entry: Entry) -> tuple[list[Any], str]:
         intent.target_id,
         intent.definition[:64],
         intent.rule[:500],
+        intent.rule_reason,
         label(intent.request_id)[:200],
         entry.ms,
         digest,
@@ -110,6 +113,7 @@ def _end(entry: Entry) -> tuple[list[Any], str]:
         ending.outcome,
         ending.error_class[:200],
         ending.detail,
+        ending.detail_reason,
         ending.result_bytes,
         ending.result_sha256[:64],
         entry.ms,

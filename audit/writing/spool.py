@@ -155,6 +155,7 @@ def _line(entry: Entry) -> str:
             "outcome": ending.outcome,
             "error_class": ending.error_class,
             "detail": ending.detail,
+            "detail_reason": ending.detail_reason,
             "result": ending.result,
             "result_bytes": ending.result_bytes,
             "result_sha256": ending.result_sha256,
@@ -182,5 +183,6 @@ def read(path: Path) -> Iterator[Entry]:
                 data["result"],
                 data["result_bytes"],
                 data["result_sha256"],
+                data["detail_reason"],
             )
             yield entry

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from audit import outcomes
-from audit.types import Caller
+from audit.types import Caller, Reason
 from catalog.calls import masking, recording
 from catalog.calls.completion import complete
 from catalog.calls.execution import Deadline, Outcome, perform
@@ -29,6 +29,7 @@ from catalog.errors import (
     LimitReached,
     MissingCapability,
     UnknownTool,
+    capability_names,
 )
 from catalog.functions.channel import Channel
 from catalog.functions.context import NO_SECRETS, Context
@@ -68,28 +69,33 @@ async def call_tool(
         raise UnknownTool(name)
     tool, rule = seen
     gate = gate_of(tool)
-    what = Intent(caller, recording.TOOL, name, tool.id, tool.hash, rule, "{}", channel.request_id)
+    what = recording.intent(caller, recording.TOOL, name, "{}", channel.request_id, tool, rule)
     if gate.demanding:
         missing = _missing(gate, channel, detached)
         if missing:
             what.arguments = gate.bounded_text(arguments)
             error = MissingCapability(missing)
-            error.call_id = await recording.refuse(what, outcomes.REFUSED, str(error), "MissingCapability")
+            reason = Reason("run.capabilities", {"names": ", ".join(capability_names(missing))})
+            error.call_id = await recording.refuse(
+                what, outcomes.REFUSED, str(error), "MissingCapability", reason=reason
+            )
             raise error
     if tool.id in catalogue.limits_by_tool:
         try:
             await limits.atake(catalogue, tool, caller.credential)
         except limits.LimitReached as reached:
             what.arguments = gate.bounded_text(arguments)
-            detail = f"{reached.label}: wait {reached.seconds} s"
-            number = await recording.refuse(what, outcomes.LIMITED, detail)
-            raise LimitReached(reached.label, reached.seconds, number) from None
+            label = reached.rule.english
+            detail, reason = f"{label}: wait {reached.seconds} s", reached.reason
+            number = await recording.refuse(what, outcomes.LIMITED, detail, reason=reason)
+            raise LimitReached(label, reached.seconds, number, reason) from None
     problem = await gate.problem(arguments)
     if problem is not None:
         named: list[str] = []
         what.arguments = gate.bounded_text(arguments, named)
-        number = await recording.refuse(what, outcomes.INVALID_ARGUMENTS, str(problem), "InvalidArguments", named)
-        raise InvalidArguments(str(problem), number, problem.reason)
+        said, reason = str(problem), problem.reason
+        number = await recording.refuse(what, outcomes.INVALID_ARGUMENTS, said, "InvalidArguments", named, reason)
+        raise InvalidArguments(said, number, reason)
     if gate.secret_names:
         return await _call_with_secrets(what, gate, arguments, channel, call_id, begun)
     hidden: list[str] = []
@@ -156,7 +162,7 @@ async def _run(
 async def _end(call: Begun, gate: Gate, outcome: Outcome, hidden: list[str]) -> ToolResult:
     """The second write, and the answer."""
     produced = outcome.produced
-    ending = Ending(outcome.name, outcome.error_class, recording.masked(outcome.detail, hidden))
+    ending = outcome.ending(hidden)
     if produced is None:
         await recording.finish(call, ending)
         assert outcome.error is not None  # noqa: S101 - an outcome has one or the other
@@ -189,13 +195,14 @@ async def _refuse_unseen(
     if tool is None:
         text = recording.unknown_arguments(arguments)
         what = recording.intent(caller, recording.TOOL, name, text, channel.request_id)
-        await recording.refuse(what, outcomes.UNKNOWN_TOOL, "there is no such tool")
+        reason = Reason("unknown.tool")
+        await recording.refuse(what, outcomes.UNKNOWN_TOOL, "there is no such tool", reason=reason)
         return
     # Its schema says which of the arguments are secret, also to those who may not know that it exists.
     text = gate_of(tool).bounded_text(arguments)
     rule = visibility.decide(caller.credential, tool).rule
     what = recording.intent(caller, recording.TOOL, name, text, channel.request_id, tool, rule)
-    await recording.refuse(what, outcomes.REFUSED, rule)
+    await recording.refuse(what, outcomes.REFUSED, rule.english, reason=rule)
 
 
 async def _announce(call: Begun, begun: Callable[[UUID], Awaitable[None]]) -> None:

@@ -19,6 +19,7 @@ from uuid import UUID
 
 from audit import outcomes
 from audit.redaction import redactor
+from audit.types import Reason
 from catalog.calls import recording
 from catalog.calls.recording import Begun, Ending
 from catalog.errors import InternalFailure, InvalidArguments, NeedsInput, ProtocolError, ToolError
@@ -36,6 +37,13 @@ class Outcome:
     error: BaseException | None = None
     error_class: str = ""
     detail: str = ""
+    reason: Reason | None = None
+    """What `detail` says, unless the tool or the client said it."""
+
+    def ending(self, secrets: list[str]) -> Ending:
+        """How it ended for the log, without its result and without secrets."""
+        detail, reason = recording.masked(self.detail, secrets), recording.masked_reason(self.reason, secrets)
+        return Ending(self.name, self.error_class, detail, detail_reason=reason)
 
 
 def after_exception(error: BaseException, begun: Begun) -> Outcome:
@@ -44,7 +52,9 @@ def after_exception(error: BaseException, begun: Begun) -> Outcome:
     match error:
         case NeedsInput():
             error.call_id = begun.id
-            return Outcome(outcomes.INPUT_REQUIRED, error=error, detail=f"asked for {', '.join(error.requests)}"[:500])
+            keys = ", ".join(error.requests)[:490]
+            reason = Reason("run.asked", {"keys": keys})
+            return Outcome(outcomes.INPUT_REQUIRED, error=error, detail=f"asked for {keys}", reason=reason)
         case ToolError():
             detail = error.on_record or str(error)
             return Outcome(outcomes.TOOL_ERROR, failure(str(error)), None, type(error).__name__, detail)
@@ -52,7 +62,7 @@ def after_exception(error: BaseException, begun: Begun) -> Outcome:
             return Outcome(outcomes.TOOL_ERROR, None, error, "ProtocolError", f"{error.code}: {error.message}")
         case InvalidArguments():
             error.call_id = begun.id
-            return Outcome(outcomes.INVALID_ARGUMENTS, None, error, "InvalidArguments", error.message)
+            return Outcome(outcomes.INVALID_ARGUMENTS, None, error, "InvalidArguments", error.message, error.reason)
         case asyncio.CancelledError():
             log.warning("call %s of %s ended itself by a cancellation", begun.id, what, exc_info=error)
         case InternalFailure():
@@ -62,12 +72,14 @@ def after_exception(error: BaseException, begun: Begun) -> Outcome:
         case _:
             raise error
     sentence = f"It failed unexpectedly. What happened is in the hub's log under call {begun.id}."
-    return Outcome(outcomes.TOOL_ERROR, failure(sentence), None, type(error).__name__, "failed unexpectedly")
+    detail, reason = "failed unexpectedly", Reason("run.failed")
+    return Outcome(outcomes.TOOL_ERROR, failure(sentence), None, type(error).__name__, detail, reason)
 
 
 def internal(begun: Begun, error_class: str) -> Outcome:
     """Our own fault, already logged."""
-    return Outcome(outcomes.TOOL_ERROR, None, InternalFailure(begun.id), error_class, "an error of the hub itself")
+    detail, reason = "an error of the hub itself", Reason("run.internal")
+    return Outcome(outcomes.TOOL_ERROR, None, InternalFailure(begun.id), error_class, detail, reason)
 
 
 def timed_out(begun: Begun, seconds: float) -> Outcome:
@@ -75,7 +87,8 @@ def timed_out(begun: Begun, seconds: float) -> Outcome:
         f"It did not finish within {seconds:g} s and was stopped (call {begun.id}). "
         "Try again with less to do, or ask an administrator for more time."
     )
-    return Outcome(outcomes.TIMEOUT, failure(sentence), None, "", f"stopped after {seconds:g} s")
+    reason = Reason("run.timed_out", {"seconds": f"{seconds:g}"})
+    return Outcome(outcomes.TIMEOUT, failure(sentence), None, "", f"stopped after {seconds:g} s", reason)
 
 
 def cancelled(reason: str) -> Outcome:
@@ -162,7 +175,7 @@ _redactor = redactor.redactor(None)
 
 async def answer(call: Begun, outcome: Outcome, member: str) -> list[dict[str, Any]]:
     """Record how it ended; the messages or contents, or the error that the caller gets."""
-    ending = Ending(outcome.name, outcome.error_class, recording.masked(outcome.detail, []))
+    ending = outcome.ending([])
     produced = outcome.produced
     if produced is None:
         await recording.finish(call, ending)

@@ -6,11 +6,10 @@ from typing import Any
 
 from audit import outcomes
 from audit.redaction import redactor
-from audit.types import Caller
+from audit.types import Caller, Reason
 from catalog.calls import recording
 from catalog.calls.execution import FUNCTION_SECONDS, Deadline, answer, perform
 from catalog.calls.prepared import catalogue_now
-from catalog.calls.recording import Intent
 from catalog.errors import InvalidArguments, ToolError, UnknownPrompt
 from catalog.functions import registry
 from catalog.functions.channel import Channel
@@ -36,17 +35,19 @@ async def get_prompt(caller: Caller, name: str, arguments: dict[str, Any], chann
     seen = visibility.for_credential(caller.credential).prompts.get(name)
     if seen is None:
         prompt = catalogue.prompts.get(name)
-        rule = "" if prompt is None else visibility.decide(caller.credential, prompt).rule
+        rule = None if prompt is None else visibility.decide(caller.credential, prompt).rule
         what = recording.intent(caller, recording.PROMPT, name, text, channel.request_id, prompt, rule)
         refused = outcomes.UNKNOWN_TOOL if prompt is None else outcomes.REFUSED
-        await recording.refuse(what, refused, rule or "there is no such prompt")
+        detail = "there is no such prompt" if rule is None else rule.english
+        await recording.refuse(what, refused, detail, reason=rule or Reason("unknown.prompt"))
         raise UnknownPrompt(name)
     prompt, rule = seen
-    what = Intent(caller, recording.PROMPT, name, prompt.id, prompt.hash, rule, text, channel.request_id)
+    what = recording.intent(caller, recording.PROMPT, name, text, channel.request_id, prompt, rule)
     problem = _problem(prompt, arguments)
     if problem is not None:
-        number = await recording.refuse(what, outcomes.INVALID_ARGUMENTS, str(problem), "InvalidArguments")
-        raise InvalidArguments(str(problem), number, problem.reason)
+        said, reason = str(problem), problem.reason
+        number = await recording.refuse(what, outcomes.INVALID_ARGUMENTS, said, "InvalidArguments", (), reason)
+        raise InvalidArguments(said, number, reason)
     call = await recording.begin(what, None)
     clock = Deadline(FUNCTION_SECONDS)
     context = Context(caller, channel, name, call.id, clock)

@@ -13,11 +13,11 @@ from uuid import UUID
 from audit import outcomes, recorder
 from audit.recorder import Begun, CannotRecord, Ending, Intent
 from audit.redaction import redactor as redaction
-from audit.types import Caller
+from audit.types import Caller, Reason
 from catalog import threads
 from catalog.errors import InternalFailure, RecordUnavailable
 from catalog.functions.results import size_of
-from catalog.policy.definitions import Item
+from catalog.policy.definitions import Item, Rule
 
 log = logging.getLogger(__name__)
 
@@ -31,11 +31,18 @@ _unknown = redaction.redactor(None)
 
 
 def intent(
-    caller: Caller, method: str, name: str, arguments: str, request_id: str, item: Item | None = None, rule: str = ""
+    caller: Caller,
+    method: str,
+    name: str,
+    arguments: str,
+    request_id: str,
+    item: Item | None = None,
+    rule: Rule | None = None,
 ) -> Intent:
+    english, reason = ("", "") if rule is None else (rule.english, rule.text)
     if item is None:
-        return Intent(caller, method, name[:1000], None, "", rule, arguments, request_id)
-    return Intent(caller, method, name, item.id, item.hash, rule, arguments, request_id)
+        return Intent(caller, method, name[:1000], None, "", english, arguments, request_id, reason)
+    return Intent(caller, method, name, item.id, item.hash, english, arguments, request_id, reason)
 
 
 def unknown_arguments(arguments: Any, redactor: redaction.Redactor = _unknown, hidden: list[str] | None = None) -> str:
@@ -57,13 +64,32 @@ async def begin(what: Intent, call_id: UUID | None) -> Begun:
         raise RecordUnavailable(error.reason) from None
 
 
+def masked_reason(reason: Reason | None, secrets: Sequence[str]) -> str:
+    """The text of a reason without secrets; empty for none."""
+    if reason is None:
+        return ""
+
+    def inner(value: Any) -> Any:
+        if isinstance(value, str):
+            return redaction.detail(value, secrets)
+        return [inner(item) for item in value] if isinstance(value, list) else value
+
+    return Reason(reason.code, {name: inner(value) for name, value in reason.params.items()}).text
+
+
 async def refuse(
-    what: Intent, outcome: str, detail: str = "", error_class: str = "", secrets: Sequence[str] = ()
+    what: Intent,
+    outcome: str,
+    detail: str = "",
+    error_class: str = "",
+    secrets: Sequence[str] = (),
+    reason: Reason | None = None,
 ) -> UUID:
     # Masked before it is cut: half a secret would not be found any more.
     detail = redaction.detail(detail[:20_000], secrets)[:2000]
+    ending = Ending(outcome, error_class, detail, detail_reason=masked_reason(reason, secrets))
     try:
-        return await recorder.refuse(what, Ending(outcome, error_class, detail))
+        return await recorder.refuse(what, ending)
     except CannotRecord as error:
         raise RecordUnavailable(error.reason) from None
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from audit import outcomes
 from audit.redaction import redactor
-from audit.types import Caller
+from audit.types import Caller, Reason
 from catalog.calls import recording, stored_results
 from catalog.calls.execution import FUNCTION_SECONDS, Deadline, answer, perform
 from catalog.calls.prepared import catalogue_now
@@ -22,7 +22,8 @@ from catalog.functions.invoke import invoke
 from catalog.functions.results import BadResult, Produced, ResourceResult, plain, resource_content
 from catalog.language import in_english
 from catalog.policy import visibility
-from catalog.policy.definitions import ResourceDefinition, Snapshot
+from catalog.policy.definitions import ResourceDefinition, Rule, Snapshot
+from catalog.policy.rules import OWN_RESULT
 from toolhub.wire import uritemplate
 
 MAX_URI = 8192
@@ -36,23 +37,25 @@ async def read_resource(caller: Caller, uri: str, channel: Channel) -> ResourceR
     catalogue = await catalogue_now()
     name = redactor.detail(uri[:1000])
     if uri.startswith(stored_results.PREFIX):
-        what = Intent(caller, recording.RESOURCE, name, None, "", "the caller's own result", "{}", channel.request_id)
+        what = recording.intent(caller, recording.RESOURCE, name, "{}", channel.request_id, None, OWN_RESULT)
         kept = await stored_results.get(caller.user_id, uri)
         if kept is None:
-            await recording.refuse(what, outcomes.UNKNOWN_TOOL, "no such result, another user's, or expired")
+            detail, reason = "no such result, another user's, or expired", Reason("unknown.result")
+            await recording.refuse(what, outcomes.UNKNOWN_TOOL, detail, reason=reason)
             raise UnknownResource(uri)
         return await _read(what, channel, functools.partial(_stored, kept))
     seen = _visible(caller, uri)
     if seen is None:
         resource = _anywhere(catalogue, uri)
-        rule = "" if resource is None else visibility.decide(caller.credential, resource).rule
+        rule = None if resource is None else visibility.decide(caller.credential, resource).rule
         what = recording.intent(caller, recording.RESOURCE, name, "{}", channel.request_id, resource, rule)
         outcome = outcomes.UNKNOWN_TOOL if resource is None else outcomes.REFUSED
-        await recording.refuse(what, outcome, rule or "there is no such resource")
+        detail = "there is no such resource" if rule is None else rule.english
+        await recording.refuse(what, outcome, detail, reason=rule or Reason("unknown.resource"))
         raise UnknownResource(uri)
     resource, rule, values = seen
     arguments = recording.unknown_arguments(values)
-    what = Intent(caller, recording.RESOURCE, name, resource.id, resource.hash, rule, arguments, channel.request_id)
+    what = recording.intent(caller, recording.RESOURCE, name, arguments, channel.request_id, resource, rule)
     return await _read(what, channel, functools.partial(_make, resource, uri, values))
 
 
@@ -64,7 +67,7 @@ async def _read(what: Intent, channel: Channel, make: Make) -> ResourceResult:
     return ResourceResult(await answer(call, outcome, "contents"), call.id)
 
 
-def _visible(caller: Caller, uri: str) -> tuple[ResourceDefinition, str, dict[str, str]] | None:
+def _visible(caller: Caller, uri: str) -> tuple[ResourceDefinition, Rule, dict[str, str]] | None:
     """The resource or the first template that answers this address, the rule, the template's values."""
     offered = visibility.for_credential(caller.credential)
     found = offered.resources.get(uri)

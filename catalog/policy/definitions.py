@@ -7,10 +7,63 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, TypeAlias
+from functools import cached_property
+from typing import Any, ClassVar, Final, Literal, TypeAlias
+
+from audit.types import Reason
 
 Kind = Literal["tool", "resource", "prompt"]
 EMPTY: frozenset[int] = frozenset()
+
+GRANT, LIMIT, LIMIT_REACHED = "rule.grant", "rule.limit", "limit.reached"
+_ENGLISH: Final = {
+    "rule.no_user": "No such user",
+    "rule.inactive": "The user is not active",
+    "rule.no_grant": "No grant allows it",
+    "rule.other_toolsets": "The token is restricted to other toolsets",
+    "rule.disabled": "It is disabled",
+    "rule.not_offered": "It is disabled or gone",
+    "rule.quarantined": "quarantined: its definition changed",
+    "rule.own_result": "the caller's own result",
+    GRANT: "Grant {number}: {effect} {target} to {whom}",
+    LIMIT: "Rate limit {number}: {rate} on {target} for {whom}",
+}
+_WHOM: Final = {
+    "user": "user {}",
+    "group": "group {}",
+    "everyone": "everyone",
+    "each_member": "each member of {}",
+    "each_user": "each user",
+    "everyone_together": "everyone together",
+}
+
+
+@dataclass(frozen=True)
+class Rule(Reason):
+    """What decided. `catalog.policy.messages` says it in the language of a page.
+
+    Parameters of a grant: number, effect, kind and name of the target, by (user, group, everyone) and whom. Of a limit:
+    number, rate, kind ("all" for all tools) and name of the target, by (its scope) and whom.
+    """
+
+    @cached_property
+    def english(self) -> str:
+        """The sentence that clients get and the log keeps."""
+        params = self.params
+        if self.code not in (GRANT, LIMIT):
+            return _ENGLISH[self.code]
+        target = "all tools" if params["kind"] == "all" else f"{params['kind']} {params['name']}"
+        return _ENGLISH[self.code].format_map(
+            {**params, "target": target, "whom": _WHOM[params["by"]].format(params["whom"])}
+        )
+
+    @cached_property
+    def text(self) -> str:
+        """Canonical JSON, as the log stores it beside the sentence."""
+        return self.encoded()
+
+    def __str__(self) -> str:
+        return self.english
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,7 +151,7 @@ class PromptDefinition:
 Item: TypeAlias = ToolDefinition | ResourceDefinition | PromptDefinition
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class GrantRule:
     id: int
     effect: str
@@ -113,11 +166,17 @@ class GrantRule:
     ends: float | None
     environments: frozenset[str]
     """Empty: every environment."""
-    label: str
-    """The rule as a sentence: 'Grant 12: allow toolset Files to group analysts'."""
+    target_name: str = ""
+    who_name: str = ""
+
+    @cached_property
+    def rule(self) -> Rule:
+        """'Grant 12: allow toolset Files to group analysts', made when somebody asks and kept."""
+        params = {"number": self.id, "effect": self.effect, "kind": self.target_kind, "name": self.target_name}
+        return Rule(GRANT, {**params, "by": self.who_kind, "whom": self.who_name})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class LimitRule:
     id: int
     target_kind: str
@@ -128,7 +187,14 @@ class LimitRule:
     who_id: int | None
     """The user, or the group whose members are counted one by one."""
     rate: str
-    label: str
+    target_name: str = ""
+    who_name: str = ""
+
+    @cached_property
+    def rule(self) -> Rule:
+        """'Limit 4: 5/m on tool calculate_sum for each user', made when somebody asks and kept."""
+        params = {"number": self.id, "rate": self.rate, "kind": self.target_kind, "name": self.target_name}
+        return Rule(LIMIT, {**params, "by": self.scope, "whom": self.who_name})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

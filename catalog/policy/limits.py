@@ -20,25 +20,29 @@ from django.conf import settings
 from django_ratelimit.core import get_usage
 from redis.exceptions import RedisError
 
-from audit.types import Credential
+from audit.types import Credential, Reason
 from catalog.policy import snapshot
-from catalog.policy.definitions import LimitRule, Snapshot, ToolDefinition
+from catalog.policy.definitions import LIMIT_REACHED, LimitRule, Rule, Snapshot, ToolDefinition
 
 _executor = ThreadPoolExecutor(4, "limits")
 
 
 class LimitReached(Exception):
-    """The limit's own sentence, and how long to wait."""
+    """The limit that is reached, and how long to wait."""
 
-    def __init__(self, label: str, seconds: int) -> None:
-        super().__init__(f"{label}: reached; try again in {seconds} s")
-        self.label = label
+    def __init__(self, rule: Rule, seconds: int) -> None:
+        super().__init__(f"{rule}: reached; try again in {seconds} s")
+        self.rule = rule
         self.seconds = seconds
+
+    @property
+    def reason(self) -> Reason:
+        return Reason(LIMIT_REACHED, {**self.rule.params, "seconds": self.seconds})
 
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    label: str
+    rule: Rule
     rate: str
     limit: int
     left: int
@@ -93,7 +97,7 @@ def remaining_of(
     for rule, subject in _applying(snapshot, rules, credential):
         usage = _usage(rule, subject, increment=False)
         left = max(0, usage["limit"] - usage["count"])
-        found.append((rule, Remaining(rule.label, rule.rate, usage["limit"], left, max(0, usage["time_left"]))))
+        found.append((rule, Remaining(rule.rule, rule.rate, usage["limit"], left, max(0, usage["time_left"]))))
     return found
 
 
@@ -134,7 +138,7 @@ def _usages(applying: list[tuple[LimitRule, str]], *, increment: bool) -> list[t
 def _refuse_if(reached: list[tuple[LimitRule, dict[str, Any]]]) -> None:
     if reached:
         rule, usage = max(reached, key=lambda pair: pair[1]["time_left"])
-        raise LimitReached(rule.label, max(1, usage["time_left"]))
+        raise LimitReached(rule.rule, max(1, usage["time_left"]))
 
 
 def _usage(rule: LimitRule, subject: str, *, increment: bool) -> dict[str, Any]:

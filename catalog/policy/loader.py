@@ -195,11 +195,11 @@ def grants() -> Iterator[GrantRule]:
         kind = next(kind for kind in Grant.TARGETS if row[f"{kind}_id"] is not None)
         name = row["resource__uri"] or row["resource__uri_template"] if kind == "resource" else row[f"{kind}__name"]
         if row["user_id"] is not None:
-            who, who_id, subject = "user", row["user_id"], f"user {row['user__username']}"
+            who, who_id, subject = "user", row["user_id"], row["user__username"]
         elif row["group_id"] is not None:
-            who, who_id, subject = "group", row["group_id"], f"group {row['group__name']}"
+            who, who_id, subject = "group", row["group_id"], row["group__name"]
         else:
-            who, who_id, subject = "everyone", None, "everyone"
+            who, who_id, subject = "everyone", None, ""
         yield GrantRule(
             id=row["id"],
             effect=row["effect"],
@@ -210,7 +210,8 @@ def grants() -> Iterator[GrantRule]:
             starts=_seconds(row["starts"]),
             ends=_seconds(row["ends"]),
             environments=frozenset(row["environments"]),
-            label=f"Grant {row['id']}: {row['effect']} {kind} {name} to {subject}",
+            target_name=name,
+            who_name=subject,
         )
 
 
@@ -224,7 +225,8 @@ def limits() -> Iterator[LimitRule]:
             scope=row.scope,
             who_id=row.user_id or row.group_id,
             rate=row.rate,
-            label=str(row),
+            target_name=str(row.tool or row.toolset or ""),
+            who_name=str(row.user or row.group or ""),
         )
 
 

@@ -1,66 +1,84 @@
-"""Grants and limits in the language of the page. What they write of themselves is English, for the record."""
+"""Rules and reasons in the language of the page, made of their codes. What clients get and the log keeps is English."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
+from typing import Any
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from catalog.models import Grant
-from catalog.policy import rules
+from audit.types import Reason
+from catalog.models import Grant, Limit
+from catalog.policy.definitions import GRANT, LIMIT, LIMIT_REACHED, Rule
+from catalog.schemas import errors
+from catalog.schemas.errors import SchemaProblem
 
 SENTENCES: dict[str, str | Promise] = {
-    rules.NO_USER: gettext_lazy("There is no such user."),
-    rules.INACTIVE: gettext_lazy("The user is not active."),
-    rules.NO_GRANT: gettext_lazy("No grant allows it."),
-    rules.OTHER_TOOLSETS: gettext_lazy("The token is restricted to other toolsets."),
-    rules.NOT_OFFERED: gettext_lazy("It is switched off or no longer exists."),
-    rules.QUARANTINED: gettext_lazy("Quarantined: its definition changed at its source."),
+    "rule.no_user": gettext_lazy("There is no such user."),
+    "rule.inactive": gettext_lazy("The user is not active."),
+    "rule.no_grant": gettext_lazy("No grant allows it."),
+    "rule.other_toolsets": gettext_lazy("The token is restricted to other toolsets."),
+    "rule.disabled": gettext_lazy("It is switched off."),
+    "rule.not_offered": gettext_lazy("It is switched off or no longer exists."),
+    "rule.quarantined": gettext_lazy("Quarantined: its definition changed at its source."),
+    "rule.own_result": gettext_lazy("The result belongs to the user."),
+    "unknown.tool": gettext_lazy("There is no tool with this name."),
+    "unknown.prompt": gettext_lazy("There is no prompt with this name."),
+    "unknown.resource": gettext_lazy("There is no resource at this address."),
+    "unknown.result": gettext_lazy("There is no such result, it belongs to another user, or it has expired."),
+    "run.timed_out": gettext_lazy("Stopped after %(seconds)s s."),
+    "run.failed": gettext_lazy("It failed unexpectedly. The server log has the details."),
+    "run.internal": gettext_lazy("An internal error occurred. The server log has the details."),
+    "run.asked": gettext_lazy("It asked for %(keys)s."),
+    "run.capabilities": gettext_lazy("The client must declare these capabilities: %(names)s."),
 }
-"""What decides where no grant does."""
-GRANT = re.compile(r"Grant (\d+): (allow|deny) (tool|toolset|resource|prompt) (.+)", re.DOTALL)
-LIMIT = re.compile(r"Limit (\d+): (\S+) on (?:(tool|toolset) (.+)|all tools( for .+))", re.DOTALL)
-_TO = re.compile(r" to (?:(user|group) (?=.)|(everyone)\Z)", re.DOTALL)
-_FOR = re.compile(r" for (?:(user) (?=.)|(each member of) (?=.)|(each user|everyone together)\Z)", re.DOTALL)
+"""What decides where neither a grant nor a limit does, and how a run ended, by code."""
 
 
-def said(rule: str) -> str:
-    """The sentence of a rule. It is left as it is where a name in it has the words between which it is parted."""
-    if match := GRANT.fullmatch(rule):
-        number, effect, kind, rest = match.groups()
-        if parted := _parted(_TO, rest):
-            name, by, whom = parted
-            words = {"what": target(kind, name), "whom": subject(by, whom), "number": number}
-            if effect == Grant.Effect.DENY:
-                return _("Grant %(number)s: deny %(what)s to %(whom)s") % words
-            return _("Grant %(number)s: allow %(what)s to %(whom)s") % words
-    elif match := LIMIT.fullmatch(rule):
-        number, rate, kind, rest, of_all = match.groups()
-        if parted := _parted(_FOR, rest or of_all):
-            name, by, whom = parted
-            words = {"what": target(kind or "all tools", name), "whom": subject(by, whom), "number": number}
-            return _("Rate limit %(number)s: %(rate)s on %(what)s for %(whom)s") % {**words, "rate": rate}
-    return rule
+def translate(rule: Rule) -> str:
+    """Return what decided in the language of the page."""
+    return _translate(rule.code, rule.params)
 
 
-def sentence(rule: str) -> str:
-    """What decided, in the words of the page."""
-    return str(SENTENCES.get(rule) or said(rule))
+def translate_reason(reason: Reason) -> str:
+    """Return what the log keeps of a decision in the language of the page; empty when the code is not known."""
+    problem = SchemaProblem.of(reason)
+    try:
+        return _translate(reason.code, reason.params) if problem is None else errors.translate(problem)
+    except (KeyError, TypeError, ValueError):
+        return ""  # parameters that somebody edited: the English sentence is there
+
+
+def name_row(row: object) -> str:
+    """Return a grant or a limit in the language of the page; any other row as it calls itself."""
+    return translate(rule_of(row)) if isinstance(row, Grant | Limit) else str(row)
+
+
+def rule_of(row: Grant | Limit) -> Rule:
+    """Return the rule that a row is."""
+    if isinstance(row, Limit):
+        kind = "tool" if row.tool_id is not None else "toolset" if row.toolset_id is not None else "all"
+        name, whom = str(row.tool or row.toolset or ""), str(row.user or row.group or "")
+        params = {"number": row.pk or "(new)", "rate": row.rate, "kind": kind, "name": name}
+        return Rule(LIMIT, {**params, "by": row.scope, "whom": whom})
+    kind, name = _target_of(row)
+    by = "user" if row.user_id is not None else "group" if row.group_id is not None else "everyone"
+    params = {"number": row.pk or "(new)", "effect": row.effect, "kind": kind, "name": name}
+    return Rule(GRANT, {**params, "by": by, "whom": str(row.user or row.group or "")})
 
 
 def what(grant: Grant) -> str:
     """What a grant is about."""
-    kind = next((kind for kind in Grant.TARGETS if getattr(grant, f"{kind}_id") is not None), "")
-    return target(kind, str(getattr(grant, kind))) if kind else "-"
+    kind, name = _target_of(grant)
+    return target(kind, name) if kind else "-"
 
 
 def whom(grant: Grant) -> str:
     """Whom a grant is for."""
-    if grant.user_id is not None:
-        return subject("user", str(grant.user))
-    return subject("group", str(grant.group)) if grant.group_id is not None else subject("everyone")
+    params = rule_of(grant).params
+    return subject(params["by"], params["whom"])
 
 
 def target(kind: str, name: str) -> str:
@@ -82,19 +100,33 @@ def subject(by: str, name: str = "") -> str:
             return _("user %s") % name
         case "group":
             return _("group %s") % name
-        case "each member of":
+        case "each_member":
             return _("each member of %s") % name
-        case "each user":
+        case "each_user":
             return _("each user")
-        case "everyone together":
+        case "everyone_together":
             return _("everyone together")
     return _("everyone")
 
 
-def _parted(between: re.Pattern[str], text: str) -> tuple[str, str, str] | None:
-    """The name before, by what it is parted, the name after; None when there is more than one way to part it."""
-    found = list(between.finditer(text))
-    if len(found) != 1:
-        return None
-    (one,) = found
-    return text[: one.start()], next(word for word in one.groups() if word), text[one.end() :]
+def _target_of(grant: Grant) -> tuple[str, str]:
+    kind = next((kind for kind in Grant.TARGETS if getattr(grant, f"{kind}_id") is not None), "")
+    return kind, str(getattr(grant, kind)) if kind else ""
+
+
+def _translate(code: str, params: Mapping[str, Any]) -> str:
+    if code in (GRANT, LIMIT, LIMIT_REACHED):
+        said = {
+            **params,
+            "what": target(params["kind"], params["name"]),
+            "whom": subject(params["by"], params["whom"]),
+        }
+        if code == GRANT and params["effect"] == Grant.Effect.DENY:
+            return _("Grant %(number)s: deny %(what)s to %(whom)s") % said
+        if code == GRANT:
+            return _("Grant %(number)s: allow %(what)s to %(whom)s") % said
+        limit = _("Rate limit %(number)s: %(rate)s on %(what)s for %(whom)s") % said
+        if code == LIMIT:
+            return limit
+        return _("%(limit)s: wait %(seconds)s s") % {"limit": limit, "seconds": params["seconds"]}
+    return str(SENTENCES.get(code, "")) % params

@@ -16,17 +16,20 @@ from catalog.policy.definitions import (
     Item,
     PromptDefinition,
     ResourceDefinition,
+    Rule,
     Snapshot,
     ToolDefinition,
     order,
 )
 
-NO_USER = "No such user"
-INACTIVE = "The user is not active"
-NO_GRANT = "No grant allows it"
-OTHER_TOOLSETS = "The token is restricted to other toolsets"
-NOT_OFFERED = "It is disabled or gone"
-QUARANTINED = "quarantined: its definition changed"
+NO_USER = Rule("rule.no_user")
+INACTIVE = Rule("rule.inactive")
+NO_GRANT = Rule("rule.no_grant")
+OTHER_TOOLSETS = Rule("rule.other_toolsets")
+DISABLED = Rule("rule.disabled")
+NOT_OFFERED = Rule("rule.not_offered")
+QUARANTINED = Rule("rule.quarantined")
+OWN_RESULT = Rule("rule.own_result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ class Who:
 @dataclass(frozen=True, slots=True)
 class Decision:
     visible: bool
-    rule: str
+    rule: Rule
     changes_at: float | None = None
 
 
@@ -47,17 +50,17 @@ class Decision:
 class Visible:
     """Everything one person sees. Keys are tool and prompt names, addresses and address templates, in list order."""
 
-    tools: dict[str, tuple[ToolDefinition, str]]
-    resources: dict[str, tuple[ResourceDefinition, str]]
-    templates: dict[str, tuple[ResourceDefinition, str]]
-    prompts: dict[str, tuple[PromptDefinition, str]]
+    tools: dict[str, tuple[ToolDefinition, Rule]]
+    resources: dict[str, tuple[ResourceDefinition, Rule]]
+    templates: dict[str, tuple[ResourceDefinition, Rule]]
+    prompts: dict[str, tuple[PromptDefinition, Rule]]
     changes_at: float | None
     """Nothing here changes by itself before this moment (it may also stay the same then)."""
     fingerprints: dict[str, str]
     """tools, resources (with templates), prompts: equal exactly when the lists show the same."""
 
 
-def _rules(snapshot: Snapshot, user_id: int) -> tuple[list[GrantRule], str]:
+def _rules(snapshot: Snapshot, user_id: int) -> tuple[list[GrantRule], Rule]:
     """The rules that speak about this user, and why there are none."""
     member = snapshot.members.get(user_id)
     if member is None:
@@ -88,14 +91,14 @@ def _targets(rule: GrantRule, item: Item) -> bool:
     return rule.target_kind == item.kind and rule.target_id == item.id
 
 
-def _verdict(rules: list[GrantRule], now: float, nothing: str) -> tuple[bool, str]:
+def _verdict(rules: list[GrantRule], now: float, nothing: Rule) -> tuple[bool, Rule]:
     allowed: GrantRule | None = None
     for rule in rules:
         if _holds(rule, now):
             if rule.effect == "deny":
-                return False, rule.label
+                return False, rule.rule
             allowed = allowed or rule
-    return (True, allowed.label) if allowed else (False, nothing)
+    return (True, allowed.rule) if allowed else (False, nothing)
 
 
 def decide(snapshot: Snapshot, who: Who, item: Item, now: float, environment: str) -> Decision:
@@ -127,7 +130,7 @@ def decide_all(snapshot: Snapshot, who: Who, now: float, environment: str) -> Vi
     rules, _ = _rules(snapshot, who.user_id)
     rules = sorted((rule for rule in rules if _speaks_in(rule, environment)), key=_by_id)
     denied: set[tuple[str, int]] = set()
-    allowed: dict[tuple[str, int], tuple[Item, str]] = {}
+    allowed: dict[tuple[str, int], tuple[Item, Rule]] = {}
     holding = [rule for rule in rules if _holds(rule, now)]
     for rule in holding:
         if rule.effect == "deny":
@@ -137,8 +140,8 @@ def decide_all(snapshot: Snapshot, who: Who, now: float, environment: str) -> Vi
             for item in _granted(snapshot, rule):
                 key = (item.kind, item.id)
                 if key not in allowed and key not in denied and not item.quarantined:
-                    allowed[key] = (item, rule.label)
-    found: Iterable[tuple[Item, str]] = allowed.values()
+                    allowed[key] = (item, rule.rule)
+    found: Iterable[tuple[Item, Rule]] = allowed.values()
     if who.toolset_ids is not None:
         found = [pair for pair in found if not who.toolset_ids.isdisjoint(pair[0].toolset_ids)]
     return _visible(sorted(found, key=lambda pair: order(pair[0])), _next(rules, now))
@@ -155,11 +158,11 @@ def _granted(snapshot: Snapshot, rule: GrantRule) -> Iterable[Item]:
     return () if item is None else (item,)
 
 
-def _visible(pairs: list[tuple[Item, str]], changes_at: float | None) -> Visible:
-    tools: dict[str, tuple[ToolDefinition, str]] = {}
-    resources: dict[str, tuple[ResourceDefinition, str]] = {}
-    templates: dict[str, tuple[ResourceDefinition, str]] = {}
-    prompts: dict[str, tuple[PromptDefinition, str]] = {}
+def _visible(pairs: list[tuple[Item, Rule]], changes_at: float | None) -> Visible:
+    tools: dict[str, tuple[ToolDefinition, Rule]] = {}
+    resources: dict[str, tuple[ResourceDefinition, Rule]] = {}
+    templates: dict[str, tuple[ResourceDefinition, Rule]] = {}
+    prompts: dict[str, tuple[PromptDefinition, Rule]] = {}
     for item, rule in pairs:
         if isinstance(item, ToolDefinition):
             tools[item.name] = (item, rule)

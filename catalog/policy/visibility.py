@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from operator import itemgetter
 
 from django.conf import settings
 
@@ -65,7 +66,7 @@ SHOWN = 20
 class Audience:
     enabled: bool
     users: list[tuple[str, str]]
-    """User name and deciding rule of the first ones by name."""
+    """User name and deciding rule, in the language of the page, of the first ones by name."""
     count: int
     limits: list[str]
     """Those of the first few limits; `more_limits` is how many there are besides."""
@@ -90,8 +91,8 @@ def of(kind: str, pk: int) -> Audience:
     rules = catalogue.limits_by_tool.get(pk, ()) if kind == "tool" else ()
     return Audience(
         True,
-        [(name, messages.said(rule)) for name, rule in sorted(users)[:SHOWN]],
+        [(name, messages.translate(rule)) for name, rule in sorted(users, key=itemgetter(0))[:SHOWN]],
         len(users),
-        [messages.said(rule.label) for rule in rules[:SHOWN]],
+        [messages.translate(rule.rule) for rule in rules[:SHOWN]],
         max(0, len(rules) - SHOWN),
     )

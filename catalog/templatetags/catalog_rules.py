@@ -1,4 +1,4 @@
-"""Grants and limits in the language of the page, where a template has only what they write of themselves."""
+"""Grants and limits in the language of the page, where a template has only their rows."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ register = template.Library()
 
 @register.filter
 def said(rule: object) -> str:
-    """Any other text stays as it is."""
-    return messages.said(str(rule))
+    """Any other row stays as it calls itself."""
+    return messages.name_row(rule)

@@ -11,9 +11,14 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.db import connection
 from django.urls import reverse
+from django.utils import translation
 
 from audit.format import chain
 from audit.models import Action, Call, Link
+from catalog.policy import messages
+from catalog.policy.definitions import Rule
+from catalog.schemas import errors
+from catalog.schemas.errors import SchemaProblem
 from tests.audit.rows import call, save
 
 pytestmark = pytest.mark.django_db
@@ -116,6 +121,28 @@ def test_the_decision_names_the_rule_and_the_limit(reader, alice):
     assert ("Rate limit", "Limit 3: 6/m on tool x: wait 12 s") in page.context["decision"]
     assert ("Rule", "deny: interns") in opened(reader, refused).context["decision"]
     assert opened(reader, fine).context["decision"][0] == ("Decision", "Allowed to run.")
+
+
+def test_the_rule_and_the_error_of_a_call_are_told_in_the_language_of_the_page(reader, alice):
+    odd = 'x": is required'
+    rule = Rule("rule.grant", {
+        "number": 4, "effect": "allow", "kind": "toolset", "name": "A to user B", "by": "group",
+        "whom": "Welcome to group B",
+    })  # fmt: skip
+    problem = SchemaProblem((odd,), "maximum", {"bound": "3", "got": "integer", "value": "4"})
+    row, _ = save(
+        call(1, user=alice, outcome="invalid_arguments", rule=rule.english, rule_reason=rule.text,
+             detail=str(problem), detail_reason=problem.reason.text),
+        call(2, user=alice),
+    )  # fmt: skip
+    assert ("Rule", rule.english) in opened(reader, row).context["decision"]
+    assert str(problem) in dict(opened(reader, row).context["decision"]).values()
+    where = reverse("admin:audit_call_change", args=(row.pk,))
+    with translation.override("zh-hans"):
+        wanted = (messages.translate(rule), errors.translate(problem))
+    shown = dict(reader.get(where, headers={"accept-language": "zh-hans"}).context["decision"]).values()
+    assert wanted[0] == "授权 4：允许用户组 Welcome to group B 使用工具集 A to user B"
+    assert set(wanted) <= set(shown) and odd in wanted[1]
 
 
 def test_a_call_that_was_tried_from_the_admin_says_by_whom(reader, root, alice):

@@ -30,8 +30,8 @@ COLUMNS = {
     **dict.fromkeys(
         (
             *("username", "credential_id", "credential", "client_name", "client_version", "transport", "revision"),
-            *("address", "method", "name", "definition", "rule", "request_id", "arguments", "outcome"),
-            *("error_class", "detail", "result", "result_sha256"),
+            *("address", "method", "name", "definition", "rule", "rule_reason", "request_id", "arguments", "outcome"),
+            *("error_class", "detail", "detail_reason", "result", "result_sha256"),
         ),
         STRING,
     ),
@@ -217,8 +217,13 @@ def _content(pk: Any) -> str:
 
     row = Call.objects.values_list(*chain.BEGIN_COLUMNS, *chain.END_COLUMNS).get(pk=pk)
     values = list(row)
-    values[0], values[16], values[17] = values[0].hex, timestamps.to_ms(values[16]), chain.body_digest(values[17])
-    values[23], values[25] = timestamps.to_ms(values[23]), chain.body_digest(values[25])
+    started, arguments, ended, result = (
+        (*chain.BEGIN_COLUMNS, *chain.END_COLUMNS).index(name)
+        for name in ("started_at", "arguments", "ended_at", "result")
+    )
+    values[0] = values[0].hex
+    values[started], values[ended] = timestamps.to_ms(values[started]), timestamps.to_ms(values[ended])
+    values[arguments], values[result] = chain.body_digest(values[arguments]), chain.body_digest(values[result])
     return chain.content(values)
 
 

@@ -14,6 +14,7 @@ from django.utils.translation import get_language, override
 
 from audit import outcomes, recorder
 from audit.recorder import CannotRecord
+from audit.types import Reason
 from catalog import threads
 from catalog.calls import call_tool
 from catalog.errors import (
@@ -30,6 +31,7 @@ from catalog.errors import (
     UnknownTool,
 )
 from catalog.policy import snapshot
+from catalog.schemas.errors import SchemaProblem
 from tests import factories
 from tests.catalog import tools
 from tests.catalog.door import (
@@ -106,6 +108,9 @@ async def test_a_tool_of_somebody_else_and_one_that_does_not_exist_are_refused_a
     refused_row, unknown_row = await on_record()
     assert (refused_row.outcome, unknown_row.outcome) == (outcomes.REFUSED, outcomes.UNKNOWN_TOOL)
     assert refused_row.rule == "No grant allows it" and unknown_row.target_id is None
+    assert json.loads(refused_row.rule_reason) == ["rule.no_grant", {}]
+    assert (refused_row.detail_reason, unknown_row.rule_reason) == (refused_row.rule_reason, "")
+    assert json.loads(unknown_row.detail_reason) == ["unknown.tool", {}]
     assert json.loads(refused_row.arguments) == {"a": 1, "b": 2}
     assert tools.RAN == []
 
@@ -117,6 +122,8 @@ async def test_a_deny_beats_an_allow_and_the_record_names_it(alice: Any) -> None
         await call(alice, "door_add", {"a": 1, "b": 2})
     row = await the_record()
     assert row.outcome == outcomes.REFUSED and f"Grant {denied.pk}" in row.rule
+    params = {"number": denied.pk, "effect": "deny", "kind": "tool", "name": "door_add", "by": "user", "whom": "alice"}
+    assert json.loads(row.rule_reason) == ["rule.grant", params]
 
 
 async def test_a_superuser_without_a_grant_is_refused(root: Any) -> None:
@@ -166,6 +173,8 @@ async def test_arguments_that_do_not_fit_are_refused_and_the_field_is_named(
     row = await the_record()
     assert row.outcome == outcomes.INVALID_ARGUMENTS and row.detail and row.id == refused.value.call_id
     assert len(row.arguments) < 70_000
+    kept = SchemaProblem.of(Reason.read(row.detail_reason))
+    assert kept is not None and str(kept) == row.detail and kept.reason == refused.value.reason
     assert tools.RAN == []
 
 
@@ -181,6 +190,8 @@ async def test_the_call_above_a_limit_is_refused_with_the_seconds_to_wait_and_do
     rows = await on_record()
     assert [row.outcome for row in rows] == [outcomes.OK, outcomes.OK, outcomes.LIMITED]
     assert rows[2].id == refused.value.call_id and "2/h" in rows[2].detail
+    code, params = json.loads(rows[2].detail_reason)
+    assert (code, params["rate"], params["seconds"]) == ("limit.reached", "2/h", refused.value.seconds)
 
 
 async def test_two_hundred_calls_at_once_against_twenty_a_minute_admit_exactly_twenty(alice: Any) -> None:

@@ -54,7 +54,7 @@ def test_the_call_beyond_the_limit_is_refused_with_the_limit_and_the_seconds(ali
     assert shop.admitted(alice, 3) == 3
     with pytest.raises(limits.LimitReached) as caught:
         limits.take(shop.snapshot, shop.tool(), factories.credential(alice))
-    assert caught.value.label == f"Rate limit {limit.pk}: 3/d on tool calculate_sum for each user"
+    assert caught.value.rule.english == f"Rate limit {limit.pk}: 3/d on tool calculate_sum for each user"
     assert 1 <= caught.value.seconds <= 86_400
 
 
@@ -113,7 +113,7 @@ def test_of_several_limits_the_tightest_answers_and_the_others_keep_what_they_ha
     assert shop.admitted(alice, 8) == 2
     left = limits.remaining(shop.snapshot, shop.tool(), factories.credential(alice))
     assert [(entry.left, entry.limit) for entry in left] == [(0, 2), (8, 10)]
-    assert left[0].label == str(tight)
+    assert left[0].rule.english == str(tight)
 
 
 def test_looking_at_what_is_left_does_not_count(alice: User) -> None:

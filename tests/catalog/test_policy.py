@@ -36,8 +36,7 @@ def rule(
     kind, who_id = who if isinstance(who, tuple) else (who, None)
     values: dict[str, Any] = {"starts": None, "ends": None, "environments": frozenset(), **fields}
     return GrantRule(
-        id=pk, effect=effect, target_kind=target[0], target_id=target[1], who_kind=kind, who_id=who_id,
-        label=f"Grant {pk}", **values,
+        id=pk, effect=effect, target_kind=target[0], target_id=target[1], who_kind=kind, who_id=who_id, **values,
     )  # fmt: skip
 
 
@@ -68,13 +67,15 @@ def test_nothing_is_visible_without_a_grant() -> None:
 @pytest.mark.parametrize("target", [("tool", 1), ("toolset", FILES)])
 def test_a_grant_shows_the_tool_and_is_named(who: Any, target: tuple[str, int]) -> None:
     found = catalogue(rule(7, target=target, who=who))
-    assert decide(found, ALICE) == policy.Decision(True, "Grant 7", None)
+    assert decide(found, ALICE) == policy.Decision(True, found.grants[0].rule, None)
+    assert str(found.grants[0].rule).startswith("Grant 7: allow ")
     assert decide(found, BOB).visible is (who == "everyone")
 
 
 def test_a_deny_beats_every_allow_and_is_the_rule_that_is_named() -> None:
     found = catalogue(rule(1), rule(2, target=("toolset", FILES)), rule(3, "deny", who=("group", ANALYSTS)))
-    assert decide(found, ALICE) == policy.Decision(False, "Grant 3", None)
+    assert decide(found, ALICE) == policy.Decision(False, found.grants[2].rule, None)
+    assert found.grants[2].rule.params["number"] == 3
     assert decide(found, BOB).visible
     assert decide(found, ALICE, TWO).visible
 
@@ -103,7 +104,7 @@ def test_a_grant_for_other_environments_does_not_count() -> None:
 def test_a_window_opens_and_closes_at_its_very_moment() -> None:
     found = catalogue(rule(1, starts=NOW + 10, ends=NOW + 20))
     assert decide(found, ALICE) == policy.Decision(False, policy.NO_GRANT, NOW + 10)
-    assert decide(found, ALICE, now=NOW + 10) == policy.Decision(True, "Grant 1", NOW + 20)
+    assert decide(found, ALICE, now=NOW + 10) == policy.Decision(True, found.grants[0].rule, NOW + 20)
     assert decide(found, ALICE, now=NOW + 20) == policy.Decision(False, policy.NO_GRANT, None)
 
 

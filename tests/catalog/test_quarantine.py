@@ -69,7 +69,7 @@ def test_a_changed_definition_is_seen_by_nobody_and_the_rule_says_why(alice: Use
     assert seen(alice) == ["met_weather"]
     assert quarantine.propose(tool, POISONED)
     assert seen(alice) == []
-    assert decision(tool, alice) == rules.Decision(False, "quarantined: its definition changed")
+    assert decision(tool, alice) == rules.Decision(False, rules.QUARANTINED)
 
 
 def test_the_approved_definition_with_its_members_in_another_order_is_no_change() -> None:

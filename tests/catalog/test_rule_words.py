@@ -8,8 +8,12 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import translation
 
+from audit import hooks
+from audit.types import Reason
 from catalog.models import Grant, Limit
 from catalog.policy import messages
+from catalog.policy import rules as policy
+from catalog.policy.definitions import Rule
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -30,16 +34,29 @@ def rules(alice: User) -> list[Grant | Limit]:
     return [*Grant.objects.all(), *Limit.objects.all()]
 
 
-def test_in_english_every_rule_reads_as_it_stands_on_record(alice: User) -> None:
+def decided() -> list[Rule]:
+    """Every rule as it decides calls."""
+    loaded = factories.load()
+    return [grant.rule for grant in loaded.grants] + [limit.rule for limit in loaded.limits]
+
+
+def test_in_english_every_rule_reads_as_its_row_does(alice: User) -> None:
     made = rules(alice)
     assert len(made) == 28
-    assert [messages.said(str(rule)) for rule in made] == [str(rule) for rule in made]
+    assert [messages.rule_of(rule).english for rule in made] == [str(rule) for rule in made]
+    grants = [rule for rule in made if isinstance(rule, Grant)]
+    assert [messages.name_row(rule) for rule in grants] == [str(rule) for rule in grants]
+
+
+def test_the_rule_of_a_row_is_the_one_that_decides(alice: User) -> None:
+    made = rules(alice)
+    assert decided() == [messages.rule_of(row) for row in made]
 
 
 def test_in_another_language_every_rule_is_in_that_language(alice: User) -> None:
     made = rules(alice)
     with translation.override("zh-hans"):
-        said = [messages.said(str(rule)) for rule in made]
+        said = [messages.name_row(rule) for rule in made]
     assert not [
         text for text in said if any(word in text for word in ("Grant", "Rate limit", " to ", " for each", " on "))
     ]
@@ -49,19 +66,36 @@ def test_in_another_language_every_rule_is_in_that_language(alice: User) -> None
     assert f"速率限制 {limit.pk}：工具 calculate_sum，每位用户，3/m" in said
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [
-        "Grant 4: allow toolset A to user B to group C",
-        "Limit 4: 3/m on toolset A for user B for each user",
-        "Grant 4: allow toolset A",
-        "No grant allows it.",
-        "",
-    ],
-)
-def test_what_can_be_read_in_two_ways_or_not_at_all_is_left_as_it_stands(rule: str) -> None:
+ODD = ("Welcome to group B", "A to user B", "for each user", "%(what)s", "x: deny tool y to everyone")
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_name_that_reads_like_a_rule_is_shown_as_a_name(alice: User, name: str) -> None:
+    toolset, group = factories.make_toolset(name), factories.make_group(name, [alice])
+    factories.make_tool(toolset=toolset)
+    grant = factories.grant(group, toolset)
+    limit = factories.limit("3/m", toolset, scope="each_member", group=group)
+    made = decided()
     with translation.override("zh-hans"):
-        assert messages.said(rule) == rule
+        assert [messages.translate(rule) for rule in made] == [
+            f"授权 {grant.pk}：允许用户组 {name} 使用工具集 {name}",
+            f"速率限制 {limit.pk}：工具集 {name}，{name} 的每位成员，3/m",
+        ]
+        for rule in made:
+            kept = Reason.read(rule.text)
+            assert kept is not None and messages.translate_reason(kept) == messages.translate(rule)
+
+
+def test_every_code_of_a_rule_is_said_in_both_languages() -> None:
+    for rule in (value for value in vars(policy).values() if isinstance(value, Rule)):
+        assert rule.english and messages.translate(rule)
+        with translation.override("zh-hans"):
+            assert rule.english.isascii() and messages.translate(rule)
+
+
+def test_a_reason_that_somebody_edited_is_left_to_its_english_sentence() -> None:
+    for text in ("", "{}", "[1, 2]", '["rule.grant", {}]', '["rule.grant", {"kind": []}]', '["arguments.type", {}]'):
+        assert hooks.sentence(text, "in English") == "in English"
 
 
 def test_what_and_whom_of_a_grant_are_told_as_in_its_sentence(alice: User) -> None:

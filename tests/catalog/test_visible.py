@@ -34,8 +34,8 @@ def test_the_deciding_rule_is_a_sentence(alice: User) -> None:
     factories.make_tool(toolset="Files")
     rule = factories.grant(factories.make_group("analysts", [alice]), factories.make_toolset("Files"))
     factories.load()
-    _, sentence = visibility.for_credential(factories.credential(alice)).tools["calculate_sum"]
-    assert sentence == f"Grant {rule.pk}: allow toolset Files to group analysts" == str(rule)
+    _, decided = visibility.for_credential(factories.credential(alice)).tools["calculate_sum"]
+    assert decided.english == f"Grant {rule.pk}: allow toolset Files to group analysts" == str(rule)
 
 
 def test_the_answer_is_remembered_until_the_catalogue_changes(alice: User) -> None:

@@ -22,6 +22,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from audit import display, outcomes
+from audit import hooks as audit_hooks
 from audit.actions import log
 from audit.models import Call
 from audit.queries import search
@@ -78,7 +79,7 @@ def _shown(call: Call) -> dict[str, Any]:
         "word": WORDS.get(outcome, outcome),
         "tone": TONES.get(outcome, "bad"),
         "took": display.duration(call.duration_us),
-        "detail": "" if hidden else display.visible(call.detail),
+        "detail": "" if hidden else display.visible(audit_hooks.sentence(call.detail_reason, call.detail)),
     }
 
 

@@ -201,10 +201,11 @@ def _shown(request: HttpRequest, asked: Asked, catalogue: Snapshot, who: Who, se
         ]
     else:
         credential = asked.credential()
-        fitting = [rule for rule in limits.applying_to(credential) if all(word in rule.label.lower() for word in words)]
+        said = [(rule, messages.translate(rule.rule)) for rule in limits.applying_to(credential)]
+        fitting = [rule for rule, text in said if all(word in f"{text} {rule.rule}".lower() for word in words)]
         pages = Paginator(fitting, PAGE).get_page(number)
         shown["rows"] = [
-            (messages.said(rule.label), rule.rate, remaining, _limit_link(rule))
+            (messages.translate(rule.rule), rule.rate, remaining, _limit_link(rule))
             for rule, remaining in limits.remaining_of_rules(credential, list(pages))
         ]
     shown["page"] = pages

@@ -8,14 +8,12 @@ from datetime import UTC, datetime
 
 from django.db.models import Q
 from django.urls import reverse
-from django.utils.translation import gettext as _
 
 from catalog.models import Prompt, Resource, Tool
 from catalog.policy import messages, rules
-from catalog.policy.definitions import Item, ResourceDefinition, Snapshot
+from catalog.policy.definitions import GRANT, Item, ResourceDefinition, Rule, Snapshot
 from catalog.policy.rules import Visible, Who
 
-DISABLED = "disabled"
 NAMES = ("tool__name", "toolset__name", "resource__uri", "prompt__name", "user__username", "group__name", "note")
 """Where the words of a search for grants may occur."""
 KINDS = ("tool", "resource", "prompt")
@@ -69,24 +67,18 @@ def rows(catalogue: Snapshot, who: Who, found: Iterable[Entry], at: float, envir
     """The entries of one page, each with its rule."""
     made = []
     for entry in found:
-        rule, changes = DISABLED, None
+        rule, changes = rules.DISABLED, None
         if entry.item is not None:
             decision = rules.decide(catalogue, who, entry.item, at, environment)
             rule, changes = decision.rule, decision.changes_at
         link = reverse(f"admin:catalog_{entry.kind}_change", args=[entry.id])
         moment = datetime.fromtimestamp(changes, UTC) if changes is not None else None
-        made.append(Row(entry, link, sentence(rule), grant_link(rule), moment))
+        made.append(Row(entry, link, messages.translate(rule), grant_link(rule), moment))
     return made
 
 
-def sentence(rule: str) -> str:
-    """The rule in the words of the page."""
-    return _("It is switched off.") if rule == DISABLED else messages.sentence(rule)
-
-
-def grant_link(rule: str) -> str:
-    match = messages.GRANT.match(rule)
-    return reverse("admin:catalog_grant_change", args=[match[1]]) if match else ""
+def grant_link(rule: Rule) -> str:
+    return reverse("admin:catalog_grant_change", args=[rule.params["number"]]) if rule.code == GRANT else ""
 
 
 def grants_about(user_id: int) -> Q:

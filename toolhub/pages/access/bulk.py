@@ -116,9 +116,9 @@ def _confirm(request: HttpRequest, data: QueryDict, plan: grant_changes.Plan) ->
         "kept": [(name, value) for name, values in kept.lists() for value in values],
         "change": f"{reverse('pages:bulk')}?{kept.urlencode()}",
         "make": plan.make[:LISTED],
-        "end": [policy_messages.said(str(grant)) for grant in plan.end[:LISTED]],
-        "there": [policy_messages.said(str(grant)) for grant in plan.there[:LISTED]],
-        "against": [policy_messages.said(str(grant)) for grant in plan.against[:LISTED]],
+        "end": [policy_messages.name_row(grant) for grant in plan.end[:LISTED]],
+        "there": [policy_messages.name_row(grant) for grant in plan.there[:LISTED]],
+        "against": [policy_messages.name_row(grant) for grant in plan.against[:LISTED]],
         "listed": LISTED,
     }
     return page(request, "admin/pages/bulk_confirm.html", _("Review changes"), **context)

@@ -6,6 +6,7 @@ Names to choose from, for the fields of the pages here that ask for a user: a fe
 from __future__ import annotations
 
 import time
+from operator import itemgetter
 from typing import Any
 from urllib.parse import urlencode
 
@@ -42,14 +43,14 @@ def of_tool(request: HttpRequest, pk: int) -> HttpResponse:
     now, words = time.time(), query.lower().split()
     found, seeing = [], 0
     for user_id, member in catalogue.members.items():
-        visible, rule = False, view_as_rows.DISABLED
+        visible, rule = False, rules.DISABLED
         if item is not None:
             decision = rules.decide(catalogue, Who(user_id), item, now, settings.ENVIRONMENT)
             visible, rule = decision.visible, decision.rule
         seeing += visible
         if (not which or visible == (which == "yes")) and all(word in member.username.lower() for word in words):
             found.append((member.username, visible, rule))
-    pages = Paginator(sorted(found), PAGE).get_page(request.GET.get("page"))
+    pages = Paginator(sorted(found, key=itemgetter(0)), PAGE).get_page(request.GET.get("page"))
 
     def address(**changes: Any) -> str:
         parts = {"q": query, "sees": which or "all", **changes}
@@ -69,12 +70,12 @@ def of_tool(request: HttpRequest, pk: int) -> HttpResponse:
                 name,
                 f"{reverse('pages:view-as')}?{urlencode({'user': name, 'q': tool.name})}",
                 visible,
-                view_as_rows.sentence(rule),
+                messages.translate(rule),
                 view_as_rows.grant_link(rule),
             )
             for name, visible, rule in pages
         ],
-        "limits": [messages.said(rule.label) for rule in catalogue.limits_by_tool.get(pk, ())[:PAGE]],
+        "limits": [messages.translate(rule.rule) for rule in catalogue.limits_by_tool.get(pk, ())[:PAGE]],
         "choices": [
             (address(sees=value), (value if value != "all" else "") == which, words)
             for value, words in (("yes", _("users with access")), ("no", _("users without access")), ("all", _("all")))

@@ -35,7 +35,8 @@ from audit.actions import log
 from audit.actions.model_signals import name_of
 from catalog.errors import CatalogError, InvalidArguments, LimitReached, UnknownTool
 from catalog.models import Tool
-from catalog.policy import messages, snapshot, visibility
+from catalog.policy import messages, rules, snapshot, visibility
+from catalog.policy.definitions import LIMIT, Rule
 from catalog.schemas import errors as schema_errors
 from catalog.schemas.errors import SchemaProblem
 from catalog.views.tools import credential_of
@@ -46,7 +47,6 @@ from toolhub.pages.try_it import form as try_form
 from toolhub.pages.try_it import results
 from toolhub.pages.try_it import run as try_runs
 from toolhub.pages.try_it.form import Form, Question, Refused
-from toolhub.pages.view_as_rows import DISABLED, sentence
 from toolhub.server import bus
 from toolhub.wire.errors import McpError
 
@@ -257,10 +257,7 @@ def _started(request: HttpRequest, tool: Tool, form: Form) -> try_runs.Run:
     except InvalidArguments as error:
         raise Refused(_wrong(form, error), "", error.call_id) from None
     except LimitReached as error:
-        said = {"limit": messages.said(error.label), "seconds": error.seconds}
-        raise Refused(
-            _("Rate limit reached: %(limit)s. Try again in %(seconds)s s.") % said, "", error.call_id
-        ) from None
+        raise Refused(_limited(error), "", error.call_id) from None
     except (CatalogError, McpError) as error:
         raise Refused(str(error), "", getattr(error, "call_id", None)) from None
 
@@ -274,13 +271,21 @@ def _wrong(form: Form, error: InvalidArguments) -> str:
     return try_form.place_error(form.fields, problem) or _("Fix the marked fields.")
 
 
+def _limited(error: LimitReached) -> str:
+    limit = messages.translate(Rule(LIMIT, error.reason.params)) if error.reason is not None else error.label
+    said = {"limit": limit, "seconds": error.seconds}
+    return _("Rate limit reached: %(limit)s. Try again in %(seconds)s s.") % said
+
+
 def _hidden(tool: Tool, user: User) -> str:
-    said = {"user": user.get_username(), "rule": sentence(DISABLED)}
+    said = {"user": user.get_username(), "rule": messages.translate(rules.DISABLED)}
     item = snapshot.latest().items.get(("tool", tool.pk))
     if item is not None:
         decision = visibility.decide(credential_of(user), item)
         # It may have been granted in the moment between.
-        said["rule"] = _("Access was granted just now. Try again.") if decision.visible else sentence(decision.rule)
+        said["rule"] = (
+            _("Access was granted just now. Try again.") if decision.visible else messages.translate(decision.rule)
+        )
     return _("%(user)s does not have access to this tool. The attempt was logged. Reason: %(rule)s") % said
 
 
