@@ -17,13 +17,14 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from audit.actions import log
 from catalog.canonical import dumps, loads
 from catalog.functions.results import clean_text
 from catalog.functions.sanitise import show
-from catalog.models import Tool
+from catalog.models import ImportedDocument, Tool, Upstream
 
 PERMISSION = "catalog.review_tool"
 MEMBERS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "settings")
@@ -42,6 +43,16 @@ Definition = Mapping[str, Any]
 
 class Stale(Exception):
     """What is to be decided on is not what the reviewer saw."""
+
+
+def source(tool: Tool) -> str:
+    """Name what the tool was imported from, in the language of the page; empty for a tool that was made here."""
+    kind, _colon, key = tool.origin.partition(":")
+    if kind == "upstream" and (name := Upstream.objects.filter(pk=key).values_list("name", flat=True).first()):
+        return gettext("the upstream server %(name)s") % {"name": name}
+    if kind == "openapi" and (document := ImportedDocument.objects.filter(pk=key).first()):
+        return gettext("the OpenAPI document %(name)s") % {"name": document}
+    return tool.origin
 
 
 def source_side(definition: Definition) -> dict[str, Any]:

@@ -18,7 +18,7 @@ VERBS: dict[str, str | Promise] = {
     "deleted": pgettext_lazy("action", "deleted"),
     "disconnected": pgettext_lazy("action", "disconnected"),
     "discovered": pgettext_lazy("action", "discovered"),
-    "encrypted anew": pgettext_lazy("action", "re-encrypted"),
+    "re-encrypted": pgettext_lazy("action", "re-encrypted"),
     "exported": pgettext_lazy("action", "exported"),
     "failed to sign in": pgettext_lazy("action", "failed to sign in"),
     "imported from": pgettext_lazy("action", "imported from"),

@@ -96,7 +96,7 @@ class CallAdmin(ReadOnlyAdmin):
             "chain": scheduled.state(),
             "exports": [
                 (label, f"{address}?{views.query(wanted, format=kind)}")
-                for kind, label in (("jsonl", _("Export JSON Lines")), ("csv", _("Export CSV")))
+                for kind, label in (("jsonl", "JSON Lines"), ("csv", "CSV"))
             ],
             "views": saved_views.visible_to(request.user),
             "wanted": wanted,

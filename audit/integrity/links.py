@@ -207,8 +207,10 @@ def _check_call(link: Link, row: tuple[Any, ...] | None, prunes: Prunes) -> str:
     }
     recorded = parts.get(link.kind, [values[0], *values[_END:]])
     if chain.content(recorded) != link.content:
-        which = {chain.BEGIN: "how it began", chain.REFUSED: "a column of it"}.get(link.kind, "how it ended")
-        return f"its {which} was edited after it was logged"
+        if link.kind == chain.REFUSED:
+            return "edited after it was logged"
+        begins = link.kind == chain.BEGIN
+        return "its start was edited after it was logged" if begins else "its end was edited after it was logged"
     return ""
 
 

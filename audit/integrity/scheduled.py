@@ -65,6 +65,11 @@ def state() -> State:
         _("%s hash chain entries verified and compared with an external checkpoint.")
         if last.outside_head
         else _(
+            "%s hash chain entries verified, but not compared with the external checkpoint. Choose Verify now to "
+            "compare them."
+        )
+        if settings.CHECKPOINT_FILE
+        else _(
             "%s hash chain entries verified. No external checkpoint is configured: deleting the newest "
             "entries could go unnoticed. Set one up with TOOLHUB_CHECKPOINT_FILE."
         )

@@ -87,7 +87,7 @@ class Quarantine:
             "waiting": tool.quarantined_since is not None and bool(tool.proposed),
             "gone": tool.proposed == "null",
             "seen": quarantine.seen(tool),
-            "origin": tool.origin,
+            "origin": quarantine.source(tool),
             "rows": [(LABELS[name], before, after) for name, before, after in differs],
             "edited": [(LABELS[name], text) for name, text in quarantine.edited(tool)] if tool.approved else [],
             "hidden": [LABELS[name] for name, _, after in differs if "⟨" in after],

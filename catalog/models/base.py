@@ -22,11 +22,16 @@ def check_name(value: str) -> None:
         )
 
 
-def check_not_blank(value: str) -> None:
+def check_described(value: str) -> None:
     if not value.strip():
         raise ValidationError(
             _("This must not be blank. Models and people use this text to choose."), code="not_described"
         )
+
+
+def check_named(value: str) -> None:
+    if not value.strip():
+        raise ValidationError(_("The name must not be blank. Clients show it to people."), code="not_named")
 
 
 class Offer(models.Model):
@@ -35,9 +40,7 @@ class Offer(models.Model):
     title = models.CharField(
         _("title"), max_length=200, blank=True, help_text=_("Shown to people instead of the name.")
     )
-    enabled = models.BooleanField(
-        _("enabled"), default=True, help_text=_("When off, the tool is hidden from everyone.")
-    )
+    enabled = models.BooleanField(_("enabled"), default=True)
     position = models.PositiveSmallIntegerField(
         _("position"), default=100, help_text=_("Lists are ordered by position, then by name.")
     )

@@ -8,13 +8,16 @@ from django.utils.translation import gettext_lazy as _
 from simple_history.models import HistoricalRecords
 
 from catalog.models import validators as check
-from catalog.models.base import Offer, check_name, check_not_blank
+from catalog.models.base import Offer, check_described, check_name, check_named
 from catalog.models.fields import JSONTextField
 from catalog.models.tools import Toolset
 
 
 class Resource(Offer):
-    name = models.CharField(_("name"), max_length=200, validators=[check_not_blank])
+    name = models.CharField(_("name"), max_length=200, validators=[check_named])
+    enabled = models.BooleanField(
+        _("enabled"), default=True, help_text=_("When off, the resource is hidden from everyone.")
+    )
     description = models.TextField(_("description"), blank=True)
     uri = models.CharField(
         _("address"),
@@ -93,9 +96,12 @@ class Resource(Offer):
 
 class Prompt(Offer):
     name = models.CharField(_("name"), max_length=128, unique=True, validators=[check_name])
+    enabled = models.BooleanField(
+        _("enabled"), default=True, help_text=_("When off, the prompt is hidden from everyone.")
+    )
     description = models.TextField(
         _("description"),
-        validators=[check_not_blank],
+        validators=[check_described],
         help_text=_("The purpose of the prompt. People choose a prompt by its description."),
     )
     arguments = JSONTextField(

@@ -214,7 +214,7 @@ class Limit(models.Model):
 
     def __str__(self) -> str:
         target = f"tool {self.tool}" if self.tool_id else f"toolset {self.toolset}" if self.toolset_id else "all tools"
-        return f"Rate limit {self.pk or '(new)'}: {self.rate} on {target} for {self.subject}"
+        return f"Limit {self.pk or '(new)'}: {self.rate} on {target} for {self.subject}"
 
     @property
     def subject(self) -> str:

@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 from simple_history.models import HistoricalRecords
 
 from catalog.models import validators as check
-from catalog.models.base import Offer, check_name, check_not_blank
+from catalog.models.base import Offer, check_described, check_name
 from catalog.models.fields import JSONTextField
 from catalog.querysets import CatalogueQuerySet
 from catalog.schemas import validator
@@ -57,9 +57,12 @@ class Tool(Offer):
         validators=[check_name],
         help_text=_("The name that clients call. Use letters, digits, underscore, hyphen and dot."),
     )
+    enabled = models.BooleanField(
+        _("enabled"), default=True, help_text=_("When off, the tool is hidden from everyone.")
+    )
     description = models.TextField(
         _("description"),
-        validators=[check_not_blank],
+        validators=[check_described],
         help_text=_("The model reads this. Say what the tool does, when to use it, and its side effects."),
     )
     input_schema = JSONTextField(
@@ -165,7 +168,7 @@ class Tool(Offer):
         ordering = ["position", "name"]
         permissions = [
             ("review_tool", "Can review changed definitions of tools"),
-            ("use_command_runner", "Can save tools that run programs of the hub's machine"),
+            ("use_command_runner", "Can save tools that run programs on the server"),
             ("try_tool", "Can try tools from the admin"),
             ("try_tool_as_other", "Can try tools from the admin as another user"),
         ]

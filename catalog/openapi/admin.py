@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
-from django.utils.translation import gettext
+from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 from unfold.admin import ModelAdmin
 
@@ -154,7 +154,10 @@ class ImportedDocumentAdmin(BoundedDeletion, ModelAdmin):  # type: ignore[misc]
     def _done(self, request: HttpRequest, result: importing.Result) -> HttpResponse:
         made, changed = len(result.made), len(result.quarantined)
         if made:
-            messages.success(request, gettext("%d tools imported. No one has access yet.") % made)
+            text = ngettext(
+                "%d tool imported. No one has access yet.", "%d tools imported. No one has access yet.", made
+            )
+            messages.success(request, text % made)
         elif not changed:
             messages.success(request, _("Every imported tool matches its approved definition."))
         if changed:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 from django.contrib.auth.models import Permission, User
+from django.utils import timezone
 
 from tests import factories
 from toolhub.access.models import AccessToken, digest_of
@@ -130,6 +132,23 @@ def test_the_list_filters_by_state(alice: User, root: User, browser: Browser, st
     token, _ = AccessToken.objects.issue(alice, "laptop")
     page = browser(root).get(TOKENS, {"state": state}).content.decode()
     assert (f"{TOKENS}{token.pk}/change/" in page) == (state in {"usable", "nonsense"})
+
+
+def test_the_state_of_a_token_is_the_one_that_the_list_filters_by(
+    alice: User, bob: User, root: User, browser: Browser
+) -> None:
+    past = timezone.now() - timedelta(days=1)
+    for name, owner in (("usable", alice), ("expired", alice), ("revoked", alice), ("inactive", bob)):
+        AccessToken.objects.issue(owner, name)
+    AccessToken.objects.filter(name="expired").update(expires=past)
+    AccessToken.objects.filter(name="revoked").update(revoked=past)
+    User.objects.filter(pk=bob.pk).update(is_active=False)
+    client = browser(root)
+    words = {"usable": "active", "expired": "expired", "revoked": "revoked", "inactive": "user inactive"}
+    for state, said in words.items():
+        listed = client.get(TOKENS, {"state": state}).context["cl"]
+        assert [row.name for row in listed.result_list] == [state]
+        assert listed.model_admin.state_now(listed.result_list[0]) == said
 
 
 @pytest.mark.parametrize(

@@ -310,10 +310,14 @@ def test_a_huge_result_is_cut_and_a_pruned_one_is_explained(reader):
 # --- the chain ---------------------------------------------------------------------------------------------------
 
 
-def test_the_state_of_the_chain_is_on_the_list(reader, verification):
+def test_the_state_of_the_chain_is_on_the_list(reader, verification, settings):
     page = reader.get(reverse("admin:audit_call_changelist")).content.decode()
     assert f"Audit log verified up to call {verification.through}, checked at 2026-03-01 12:00 UTC" in page
     assert "No external checkpoint is configured" in page
+    settings.CHECKPOINT_FILE = "/mnt/elsewhere/checkpoints.jsonl"
+    page = reader.get(reverse("admin:audit_call_changelist")).content.decode()
+    assert "No external checkpoint is configured" not in page
+    assert "not compared with the external checkpoint. Choose Verify now" in page
     Verification.objects.create(
         id=call(9).pk, at=NOON, ok=False, through="", problem="call 7 was edited", links=5, outside_head=True
     )

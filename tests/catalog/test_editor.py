@@ -14,7 +14,7 @@ from django.urls import reverse
 
 from audit.models import Action
 from catalog.admin.editor import views
-from catalog.models import Grant, Limit, Tool
+from catalog.models import Grant, Limit, Tool, Upstream
 from catalog.policy import loader
 from tests import factories
 from tests.catalog.test_admin import tool_form
@@ -139,6 +139,11 @@ def test_what_is_wrong_with_settings_is_said_at_each_field_in_words(browser: Cli
     assert said["files", "upload", "argument"] == "This setting is required."
     assert said["retries",] == "This must be a whole number."
     assert said["wait",] == "This setting does not exist. Remove it."
+    assert said["static_headers", "Authorization", "secret"] == "Choose a secret."
+    option = {"program": "wc", "arguments": [{"option": "not an option", "value": "path"}]}
+    odd = look(browser, runner="command", settings=json.dumps(option))
+    assert [problem["place"] for problem in odd["problems"]] == [["arguments", 0, "option"]]
+    assert "match pattern" in odd["problems"][0]["text"] and "secret" not in odd["problems"][0]["text"]
     fits = look(
         browser, runner="http_api", settings='{"url": "https://api.example.com/", "method": "GET", "body": "*"}'
     )
@@ -305,10 +310,11 @@ def test_a_duplicate_needs_a_name_of_its_own(browser: Client, name: str) -> None
 
 def test_what_came_from_elsewhere_is_not_duplicated(browser: Client) -> None:
     tool = factories.make_tool()
-    Tool.objects.filter(pk=tool.pk).update(origin="upstream:3")
+    upstream = Upstream.objects.create(name="other", url="https://other.example/mcp")
+    Tool.objects.filter(pk=tool.pk).update(origin=upstream.origin)
     answer = browser.post(reverse("admin:catalog_tool_duplicate", args=[tool.pk]), {"name": "copy_of_it"})
     assert answer.status_code == 200
-    assert "was imported from upstream:3" in answer.content.decode()
+    assert "was imported from the upstream server other." in answer.content.decode()
     assert Tool.objects.count() == 1
 
 

@@ -181,7 +181,7 @@ async def test_a_missing_secret_is_a_clear_error_on_record_until_it_is_there(
 ) -> None:
     await in_database(api_tool, alice, api.url, secret="my_token")
     unknown = await call(alice, "ask_api", {"q": "x"})
-    assert unknown.is_error and "my_token that this tool needs is not set up. Ask an administrator" in text(unknown)
+    assert unknown.is_error and "my_token, which is not set. Ask your administrator" in text(unknown)
     secret = await in_database(personal)
     missing = await call(alice, "ask_api", {"q": "x"})
     assert missing.is_error and f"Enter it at {settings.PUBLIC_URL}/secrets/ and call" in text(missing)

@@ -162,7 +162,7 @@ def test_slow_and_failing_tools_are_found(client, root):
     html = section(page(client, root), "trouble")
     assert "render_video" in html and "42.00 s" in html and "Report progress" in html
     assert "6 of 6 calls failed" in html and "upstream says 503" in html
-    assert "3 of them by time-out" in html and "Increase its timeout" in html
+    assert "(timed out: 3)" in html and "Increase its timeout" in html
     assert "fine" not in html
 
 
@@ -174,7 +174,7 @@ def test_a_tool_that_nobody_calls_is_named_with_its_twin_and_the_grant_it_lacks(
     make_tool("switched_off", enabled=False)
     save(ago(100, name="search_orders"))
     html = section(page(client, root), "unused")
-    assert "search_orders is spelt nearly like it" in html
+    assert "The name is almost the same as search_orders." in html
     assert "No grant allows this tool to anyone" in html.split("get_invoice_pdf")[1]
     assert "switched_off" not in html and "2" in page(client, root).split('href="#unused"')[1][:600]
 

@@ -122,7 +122,7 @@ def test_the_chart_and_the_table_say_the_same(client, root):
     charts = [json.loads(unescape(data)) for data in re.findall(r'<canvas[^>]*data-value="([^"]*)"', html)]
     assert len(charts) == 2 and len(charts[0]["labels"]) == 24
     sums = {one["label"]: sum(one["data"]) for one in charts[0]["datasets"]}
-    assert sums == {"ok": 1, "failed": 1, "rejected": 1, "other": 0}
+    assert sums == {"Success": 1, "Failed": 1, "Rejected": 1, "Other": 0}
     assert html.count('<th class="font-normal p-2 text-left whitespace-nowrap"') == 24
 
 

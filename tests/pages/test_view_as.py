@@ -115,7 +115,7 @@ def test_another_moment_and_another_environment_are_decided_as_they_will_be(brow
     assert exact(browser, user="alice", environment="production") == ["elsewhere"]
     assert '<option value="production">' in look(browser, user="alice")
     assert "No automatic changes before" in look(browser, user="alice")
-    assert "cannot be read" in look(browser, user="alice", at="yesterday")
+    assert "This date and time is not valid." in look(browser, user="alice", at="yesterday")
 
 
 def test_the_limits_say_what_is_left_and_counting_is_not_touched(browser: Client, alice: User, bob: User) -> None:

@@ -139,7 +139,12 @@ class UsableFilter(admin.SimpleListFilter):
     parameter_name = "state"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        return [("usable", _("active")), ("expired", _("expired")), ("revoked", _("revoked"))]
+        return [
+            ("usable", _("active")),
+            ("expired", _("expired")),
+            ("revoked", _("revoked")),
+            ("inactive", _("user inactive")),
+        ]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         if self.value() == "usable":
@@ -148,6 +153,8 @@ class UsableFilter(admin.SimpleListFilter):
             return queryset.filter(revoked=None, expires__lte=timezone.now())
         if self.value() == "revoked":
             return queryset.exclude(revoked=None)
+        if self.value() == "inactive":
+            return queryset.filter(revoked=None, expires__gt=timezone.now(), user__is_active=False)
         return queryset
 
 
@@ -177,11 +184,16 @@ class AccessTokenAdmin(ModelAdmin):  # type: ignore[misc]
     def begins(self, token: AccessToken) -> str:
         return f"{token.prefix}…"
 
-    @display(description=_("state"), label={"usable": "success", "expired": "warning", "revoked": "danger"})  # type: ignore[untyped-decorator]
+    @display(  # type: ignore[untyped-decorator]
+        description=_("state"),
+        label={"usable": "success", "expired": "warning", "revoked": "danger", "inactive": "warning"},
+    )
     def state(self, token: AccessToken) -> tuple[str, Any]:
         if token.revoked is not None:
             return "revoked", _("revoked")
-        return ("expired", _("expired")) if token.is_expired else ("usable", _("active"))
+        if token.is_expired:
+            return "expired", _("expired")
+        return ("usable", _("active")) if token.user.is_active else ("inactive", _("user inactive"))
 
     @admin.display(description=_("state"))
     def state_now(self, token: AccessToken) -> Any:

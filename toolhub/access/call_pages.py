@@ -37,19 +37,7 @@ TONES = {
     outcomes.UNKNOWN: "warn",
 }
 """How an outcome looks; what is not here went wrong."""
-WORDS = {
-    outcomes.RUNNING: _("Running"),
-    outcomes.OK: _("Success"),
-    outcomes.TOOL_ERROR: _("Tool error"),
-    outcomes.INVALID_ARGUMENTS: _("Invalid arguments"),
-    outcomes.REFUSED: _("Denied"),
-    outcomes.UNKNOWN_TOOL: _("Unknown tool"),
-    outcomes.LIMITED: _("Rate limited"),
-    outcomes.TIMEOUT: _("Timed out"),
-    outcomes.CANCELLED: _("Cancelled"),
-    outcomes.INPUT_REQUIRED: _("Input required"),
-    outcomes.UNKNOWN: _("Interrupted"),
-}
+WORDS = dict(outcomes.CHOICES)
 # To its owner "not granted" reads as "no such tool": the difference would tell which tools exist.
 SHOWN_AS = {outcomes.REFUSED: outcomes.UNKNOWN_TOOL}
 SAID = {
@@ -61,7 +49,7 @@ SAID = {
 CANCEL_SECONDS = settings.RECORD_SECONDS
 """How long a page waits for the end of a call: as long as the record may take to hold it."""
 FILTERS = ("q", "tool", "outcome", "client", "since", "until")
-CHOICES = [(value, WORDS[value]) for value, _label in outcomes.CHOICES if value not in SHOWN_AS]
+CHOICES = [(value, label) for value, label in outcomes.CHOICES if value not in SHOWN_AS]
 
 
 def _shown(call: Call) -> dict[str, Any]:

@@ -14,14 +14,14 @@ from audit import outcomes
 from audit.queries.statistics import Report, Slot
 
 SERIES: tuple[tuple[Any, frozenset[str], str], ...] = (
-    (gettext_lazy("Success"), frozenset({outcomes.OK}), "#0d9488"),
+    (dict(outcomes.CHOICES)[outcomes.OK], frozenset({outcomes.OK}), "#0d9488"),
     (
-        gettext_lazy("failed"),
+        gettext_lazy("Failed"),
         frozenset({outcomes.TOOL_ERROR, outcomes.TIMEOUT, outcomes.UNKNOWN}),
         "#dc2626",
     ),
-    (gettext_lazy("rejected"), outcomes.NEVER_RAN, "#f59e0b"),
-    (gettext_lazy("other"), frozenset(), "#8b5cf6"),
+    (gettext_lazy("Rejected"), outcomes.NEVER_RAN, "#f59e0b"),
+    (gettext_lazy("Other"), frozenset(), "#8b5cf6"),
 )
 """The colours of the chart; the last one takes what no other does."""
 

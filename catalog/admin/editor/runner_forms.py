@@ -123,7 +123,6 @@ WORDS: dict[str, Promise] = {
     "list_type": _("This must be a list."),
     "extra_forbidden": _("This setting does not exist. Remove it."),
     "string_too_short": _("This must not be empty."),
-    "string_pattern_mismatch": _("Choose a secret."),
 }
 
 
@@ -197,7 +196,7 @@ def placed(errors: list[tuple[tuple[str | int, ...], str, str]], data: Any) -> l
                 continue
         better = [one for one in said if not _is_kind(one[0])] or said[:1]
         for kind, message in better:
-            found.append((list(place), _words(kind, message)))
+            found.append((list(place), _words(kind, message, place)))
     return found
 
 
@@ -205,7 +204,9 @@ def _is_kind(kind: str) -> bool:
     return kind.endswith("_type") or kind == "literal_error"
 
 
-def _words(kind: str, message: str) -> str:
+def _words(kind: str, message: str, place: tuple[str | int, ...]) -> str:
+    if kind == "string_pattern_mismatch" and place[-1:] == ("secret",):
+        return gettext("Choose a secret.")
     if kind in WORDS:
         return str(WORDS[kind])
     message = message[:1].upper() + message[1:]

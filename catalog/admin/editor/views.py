@@ -23,6 +23,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from unfold.widgets import UnfoldAdminTextInputWidget, UnfoldBooleanWidget
 
+from catalog import quarantine
 from catalog.admin.editor import preview, runner_forms, texts
 from catalog.admin.editor import versions as editor_versions
 from catalog.models import Tool
@@ -182,15 +183,14 @@ class Editor:
         if not self.has_add_permission(request):  # type: ignore[attr-defined]
             raise PermissionDenied
         # A copy would not be compared with the source any more: what changed there could pass unseen.
-        foreign = bool(tool.origin)
-        form = DuplicateForm(request.POST if request.method == "POST" and not foreign else None)
+        form = DuplicateForm(request.POST if request.method == "POST" and not tool.origin else None)
         if form.is_valid():
             copy = duplicate(tool, form.cleaned_data["name"], toolsets=form.cleaned_data["toolsets"])
             words = gettext("%(copy)s is a copy of %(tool)s. It is off and has no grants of its own.")
             self.message_user(request, words % {"copy": copy, "tool": tool})  # type: ignore[attr-defined]
             return redirect("admin:catalog_tool_change", copy.pk)
         title = gettext("Duplicate %(tool)s") % {"tool": tool}
-        return self._page(request, "duplicate", title, tool=tool, form=form, foreign=foreign)
+        return self._page(request, "duplicate", title, tool=tool, form=form, origin=quarantine.source(tool))
 
     def compare(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Two versions, `older` and `newer` (numbers of the history); without them, the last two."""

@@ -36,6 +36,6 @@ class Command(BaseCommand):
                     raise CommandError(f"{problem}. Nothing was changed.") from None
                 type(row)._base_manager.filter(pk=row.pk).update(value=fresh)
             counts = {"shared": len(shared), "personal": len(personal)}
-            log.record("encrypted anew", "secret", "all secrets", None, counts)
+            log.record("re-encrypted", "secret", "all secrets", None, counts)
         what = f"{len(shared)} shared and {len(personal)} personal secrets"
         self.stdout.write(f"{what} are encrypted with the first key.")

@@ -28,6 +28,14 @@ OUR_HEADERS = frozenset(
 _is_secret = SecretNames()
 
 
+class UnusableSecret(ValueError):
+    """The value of a secret that a header cannot carry; `name` is that of the header."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the secret for {name} contains characters that HTTP does not allow")
+        self.name = name
+
+
 class Connection(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -112,7 +120,7 @@ class Connection(BaseModel):
         for name, value in (self.env if self.transport == "stdio" else self.headers).items():
             text = reveal(value, secrets)
             if self.transport != "stdio" and not HEADER_VALUE.fullmatch(text):
-                raise ValueError(f"the secret for {name} has characters that HTTP cannot carry")
+                raise UnusableSecret(name)
             found[name] = text
         return found
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Callable
 
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, override
+from pydantic import ValidationError
 
 from catalog.functions.results import CONTROL, clean_text
 from catalog.language import ENGLISH
 from catalog.runners.upstream_mcp import pipes
-from catalog.runners.upstream_mcp.connection import Connection
+from catalog.runners.upstream_mcp.connection import Connection, UnusableSecret
 from toolhub import egress
 
 SENTENCE = 500
@@ -76,7 +78,11 @@ def why(error: BaseException, *, explained: bool = False) -> str:
         return _("cannot be reached.")
     if isinstance(error, pipes.NotAllowed):
         return _("cannot be started: %(why)s") % {"why": error.in_words}
-    if isinstance(error, ValueError):
+    if isinstance(error, UnusableSecret):
+        return _("cannot be used: the secret for %(name)s contains characters that HTTP does not allow.") % {
+            "name": error.name
+        }
+    if isinstance(error, (ValidationError, json.JSONDecodeError, UnicodeDecodeError)):
         return _("sent a response that is not valid MCP.")
     if not explained:  # once for each failure
         log.warning("an upstream failed with %s: %s", type(error).__name__, error)
