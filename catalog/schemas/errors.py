@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
+from audit.redaction.redactor import is_secret_name
+
 LONGEST = 400
 LONGEST_VALUE = 60
-SECRET_NAME = re.compile(
-    r"pass(word|wd|phrase)?$|secret|token|api_?key|credential|authorization|private_?key", re.IGNORECASE
-)
 
 
 def kind(value: Any) -> str:
@@ -71,7 +69,7 @@ def listing(values: Iterable[Any]) -> str:
 
 def wrong(path: Sequence[str | int], expected: str, value: Any, *, secret: bool) -> str:
     """`argument "a": expected integer, got string "x"`."""
-    secret = secret or any(isinstance(part, str) and SECRET_NAME.search(part) for part in path)
+    secret = secret or any(isinstance(part, str) and is_secret_name(part) for part in path)
     got = kind(value) if secret else shown(value)
     return cut(f"{place(path)}: expected {expected}, got {got}")
 
