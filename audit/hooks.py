@@ -1,10 +1,12 @@
-"""What the pages of the record ask rooms that it may not import; `toolhub.composition` fills it in at start."""
+"""Questions of the audit log's pages to applications that it must not import; `toolhub.composition` answers them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+
+from toolhub.parts import parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +27,19 @@ def _nothing(method: str, target_id: int, digest: str, moment: datetime) -> Defi
     return None
 
 
-definition_at: Callable[[str, int, str, datetime], Definition | None] = _nothing
-"""(method, id in the catalogue, the recorded hash, when the call began) -> what it was then, None if nobody knows."""
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """What the catalogue answers to pages of the audit log, which must not import it."""
 
-rule_in_words: Callable[[str], str] = str
-"""(a grant or a limit as the record names it) -> the same in the language of the page."""
+    definition_at: Callable[[str, int, str, datetime], Definition | None] = _nothing
+    """(method, id in the catalogue, the logged hash, when the call began) -> what it was then, None if nobody knows."""
+    rule_in_words: Callable[[str], str] = str
+    """(a grant or a limit as it is logged) -> the same in the language of the page."""
+
+
+_NO_CATALOGUE = Catalogue()
+
+
+def catalogue() -> Catalogue:
+    """Return the catalogue of this installation; one that knows nothing where there is none."""
+    return parts.find(Catalogue) or _NO_CATALOGUE

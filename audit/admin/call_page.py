@@ -47,7 +47,7 @@ def _decision(call: Call) -> list[tuple[str, str]]:
         outcomes.INVALID_ARGUMENTS: _("Rejected: the arguments do not match the schema."),
     }  # fmt: skip
     found = [(_("Decision"), words.get(call.outcome, _("Allowed to run.")))]
-    found.append((_("Rule"), hooks.rule_in_words(call.rule) or _("no rule")))
+    found.append((_("Rule"), hooks.catalogue().rule_in_words(call.rule) or _("no rule")))
     names = {outcomes.LIMITED: _("Rate limit"), outcomes.INVALID_ARGUMENTS: _("Validation error")}
     if call.outcome in names:
         found.append((names[call.outcome], call.detail))
