@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from django.apps import AppConfig
+from django.core.signals import setting_changed
 from django.db.models.signals import post_migrate
 from django.utils.translation import gettext_lazy as _
 
@@ -22,10 +23,13 @@ class AuditConfig(AppConfig):
         from audit.models import SavedView
         from audit.queries.rollups import RollupUpdate
         from audit.recorder import AuditLog
+        from audit.redaction.rules import Redaction
         from toolhub.parts import parts
 
-        for part in (AuditLog(settings.CALL_LOG), Verifier(), RollupUpdate()):
+        redaction = Redaction()
+        for part in (redaction, AuditLog(settings.CALL_LOG), Verifier(), RollupUpdate()):
             parts.put(part)
+        setting_changed.connect(redaction.on_setting_changed, dispatch_uid="audit.redaction")
         log.connect()
         watch(User, kind="user", ignore=("last_login",), secrets=("password",), many=("groups", "user_permissions"))
         watch(Group, kind="group", many=("permissions",))

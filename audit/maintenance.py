@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from django.db import connection
+
 from audit import retention
 from audit.background import BackgroundTask
 from audit.integrity import checkpoints, scheduled
@@ -20,10 +22,20 @@ JOB_SECONDS = 60.0
 def jobs() -> list[Job]:
     """Return the background jobs of the audit log. Each may take long and wants a thread of its own."""
     return [
-        Job("Verify audit log", JOB_SECONDS, scheduled.verify_if_due),
-        Job("Apply retention", JOB_SECONDS, retention.apply_if_due),
-        Job("Update rollups", JOB_SECONDS, rollups.update_if_stale),
+        _job("Verify audit log", scheduled.verify_if_due),
+        _job("Apply retention", retention.apply_if_due),
+        _job("Update rollups", rollups.update_if_stale),
     ]
+
+
+def _job(name: str, work: Callable[[], None]) -> Job:
+    def run() -> None:
+        try:
+            work()
+        finally:
+            connection.close()  # whichever thread this was, the database may be another one next time
+
+    return Job(name, JOB_SECONDS, run)
 
 
 class PeriodicJobs:

@@ -1,25 +1,35 @@
-"""Bring together what may not know each other: hooks of one room filled with functions of another, at start."""
+"""Composition of applications that must not import each other: each asks, the others answer."""
 
 from __future__ import annotations
 
 from uuid import UUID
 
-import audit.hooks
+from audit.hooks import Catalogue
 from catalog.admin import inlines
 from catalog.calls import history
 from catalog.policy import messages, snapshot, visibility
-from toolhub.access import hooks
-from toolhub.access.admin import GroupAdmin, UserAdmin
+from toolhub.access.hooks import Neighbours
+from toolhub.parts import parts
 
 
 def connect() -> None:
-    hooks.toolsets_for = _toolsets_for
-    hooks.reaches_anything = _reaches_anything
-    audit.hooks.definition_at = history.definition_at
-    audit.hooks.translate_reason = messages.translate_reason
-    audit.hooks.name_row = messages.name_row
-    hooks.cancel_call = _cancel_call
-    UserAdmin.inlines, GroupAdmin.inlines = inlines.USER_INLINES, inlines.GROUP_INLINES
+    """Put the answers of each application where the others ask for them."""
+    parts.put(
+        Catalogue(
+            definition_at=history.definition_at,
+            translate_reason=messages.translate_reason,
+            name_row=messages.name_row,
+        )
+    )
+    parts.put(
+        Neighbours(
+            cancel_call=_cancel_call,
+            reaches_anything=_reaches_anything,
+            toolsets_for=_toolsets_for,
+            user_inlines=inlines.USER_INLINES,
+            group_inlines=inlines.GROUP_INLINES,
+        )
+    )
 
 
 def _cancel_call(call_id: UUID, reason: str) -> None:

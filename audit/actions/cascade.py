@@ -58,7 +58,7 @@ class _Named:
         return getattr(self._row, name)
 
     def __str__(self) -> str:
-        return hooks.name_row(self._row)
+        return hooks.catalogue().name_row(self._row)
 
 
 class _Question:
@@ -80,7 +80,7 @@ class _Question:
 
     def name(self, row: Any) -> Any:
         meta = row._meta
-        kind, name = capfirst(str(meta.verbose_name)), hooks.name_row(row)
+        kind, name = capfirst(str(meta.verbose_name)), hooks.catalogue().name_row(row)
         if type(row) in self.site._registry:
             try:
                 href = reverse(f"{self.site.name}:{meta.app_label}_{meta.model_name}_change", args=(quote(row.pk),))

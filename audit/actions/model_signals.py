@@ -16,6 +16,7 @@ from django.utils.translation import override
 
 from audit.actions import log
 from audit.redaction.redactor import CHANGED, HIDDEN
+from toolhub.parts import parts
 
 LISTED = 200
 """How many rows of a change in bulk are listed one by one; the others are counted."""
@@ -43,7 +44,20 @@ class Watched:
         return {name: HIDDEN if name in self.secrets else value for name, value in values.items()}
 
 
-_watched: dict[type[models.Model], Watched] = {}
+class WatchedModels:
+    """The watched models of a process."""
+
+    def __init__(self) -> None:
+        self.by_model: dict[type[models.Model], Watched] = {}
+
+
+def watched_models() -> dict[type[models.Model], Watched]:
+    """Return what is logged of each watched model."""
+    found = parts.find(WatchedModels)
+    if found is None:  # the first `watch`: applications get ready one after the other, in one thread
+        found = WatchedModels()
+        parts.put(found)
+    return found.by_model
 
 
 def watch(
@@ -66,7 +80,7 @@ def watch(
     wanted = columns.values() if fields is None else [columns.get(name, name) for name in fields]
     clocks = [field.attname for field in meta.concrete_fields if getattr(field, "auto_now", False)]
     without = {*clocks, *(columns.get(name, name) for name in ignore)}
-    _watched[model] = Watched(
+    watched_models()[model] = Watched(
         kind or str(meta.verbose_name), tuple(name for name in wanted if name not in without), frozenset(secrets)
     )
     uid = f"audit.actions.model_signals.{meta.label}"
@@ -97,12 +111,12 @@ def trace(instance: models.Model) -> dict[str, str] | None:
     """What the list of actions is asked for to show all that was done to this row, under whatever name; None when
     its model is not watched.
     """
-    watched = _watched.get(type(instance))
+    watched = watched_models().get(type(instance))
     return None if watched is None else {"kind": watched.kind, "q": _numbered(instance.pk)}
 
 
 def _before_save(*, sender: type[models.Model], instance: models.Model, using: str | None, **_: Any) -> None:
-    watched = _watched[sender]
+    watched = watched_models()[sender]
     # Something new with a key of its own asks once and finds nothing.
     setattr(instance, _BEFORE, watched.values(instance, using))
 
@@ -110,7 +124,7 @@ def _before_save(*, sender: type[models.Model], instance: models.Model, using: s
 def _after_save(
     *, sender: type[models.Model], instance: models.Model, created: bool, using: str | None, **_: Any
 ) -> None:
-    watched = _watched[sender]
+    watched = watched_models()[sender]
     before = instance.__dict__.pop(_BEFORE, None)
     # Read back: an expression as F("count") + 1, or a save of some fields only, leaves the instance unlike the row.
     after = watched.values(instance, using) or {}
@@ -133,11 +147,11 @@ def _difference(
 
 def _before_delete(*, sender: type[models.Model], instance: models.Model, using: str | None, **_: Any) -> None:
     # The name may hold that of another row, as a grant's holds its tool's: when both go, that one may go first.
-    setattr(instance, _BEFORE, (name_of(instance), _watched[sender].values(instance, using)))
+    setattr(instance, _BEFORE, (name_of(instance), watched_models()[sender].values(instance, using)))
 
 
 def _after_delete(*, sender: type[models.Model], instance: models.Model, **_: Any) -> None:
-    watched = _watched[sender]
+    watched = watched_models()[sender]
     name, before = instance.__dict__.pop(_BEFORE)
     log.record("deleted", watched.kind, name, watched.shown(before or watched.of(instance)), None)
 
@@ -154,7 +168,8 @@ def _relation(name: str) -> Any:
     ) -> None:
         if action not in {"pre_add", "post_add", "pre_remove", "post_remove", "pre_clear", "post_clear"}:
             return
-        kind = _watched[type(instance)].kind if type(instance) in _watched else _english(instance._meta.verbose_name)
+        watched = watched_models().get(type(instance))
+        kind = watched.kind if watched is not None else _english(instance._meta.verbose_name)
         key = f"{_BEFORE}_{name}_{reverse}"
         if action.startswith("pre_"):
             # Only who is touched is read: a group may have thousands of members.
@@ -188,7 +203,7 @@ class RecordsBulkChanges(models.QuerySet[Any]):
     """For the querysets of watched models: `update`, `bulk_create` and `bulk_update` send no signals."""
 
     def update(self, **changes: Any) -> int:
-        watched = _watched.get(self.model)
+        watched = watched_models().get(self.model)
         columns = {field.name: field.attname for field in self.model._meta.concrete_fields}
         names = [columns.get(name, name) for name in changes]
         if watched is None or not (touched := [name for name in names if name in watched.fields]):
@@ -218,7 +233,7 @@ class RecordsBulkChanges(models.QuerySet[Any]):
     update.alters_data = True  # type: ignore[attr-defined]
 
     def bulk_create(self, objs: Iterable[Any], *args: Any, **options: Any) -> list[Any]:
-        watched = _watched.get(self.model)
+        watched = watched_models().get(self.model)
         if watched is None:
             return super().bulk_create(objs, *args, **options)
         with transaction.atomic(using=router.db_for_write(self.model)):

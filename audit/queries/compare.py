@@ -82,7 +82,7 @@ def definition_of(call: Call) -> hooks.Definition | None:
     """What the call's tool, prompt or resource was when it began."""
     if call.target_id is None or not call.definition:
         return None
-    return hooks.definition_at(call.method, call.target_id, call.definition, call.started_at)
+    return hooks.catalogue().definition_at(call.method, call.target_id, call.definition, call.started_at)
 
 
 def _facts(first: Call, second: Call) -> list[tuple[str, str, str]]:

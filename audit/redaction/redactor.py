@@ -8,22 +8,36 @@ hidden wherever else it stands in the same value, and `found` carries it on to t
 
 from __future__ import annotations
 
-import hmac
 import json
 import logging
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import lru_cache
-from json.encoder import c_make_encoder, encode_basestring_ascii  # type: ignore[attr-defined]
 from typing import Any
 
-from django.conf import settings
-from django.core.signals import setting_changed
-
 from audit.redaction.names import SecretNames
+from audit.redaction.rules import Rules, canonical, redaction
 from audit.redaction.schema_fields import Schemas, SecretFields, has_marks
 from audit.redaction.values import SHORTEST, SecretValues
+
+__all__ = [
+    "CHANGED",
+    "DIGESTS",
+    "HIDDEN",
+    "REDACTED",
+    "VEIL",
+    "WHOLE",
+    "LogFilter",
+    "Redactor",
+    "canonical",
+    "detail",
+    "is_secret_name",
+    "label",
+    "redactor",
+    "result_redactor",
+    "rules",
+    "veil",
+]
 
 HIDDEN, CHANGED = "(hidden)", "(hidden, changed)"
 """What an action says of a secret field instead of anything about its value."""
@@ -32,84 +46,20 @@ _DEEPEST_TEXT = 4
 """JSON in a string in JSON in a string: looked through so many times, then hidden whole."""
 
 _LABELS = 5_000
-_LOGGED = 300
 VEIL = "[hidden secret]"
 _TELLING = 12
 """So many characters of a secret's beginning tell too much."""
 _MARKER = re.compile(r"hmac-sha256:[0-9a-f]{16}")
-_encode = c_make_encoder(None, str, encode_basestring_ascii, None, ":", ",", True, False, True)
-
-
-def canonical(value: Any) -> str:
-    """The one JSON text of a value: ASCII, sorted, without blanks. Both databases keep it byte for byte."""
-    return "".join(_encode(value, 0))
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What this installation hides everywhere."""
-
-    names: SecretNames
-    values: SecretValues
-    key: bytes
-    labels: dict[str, str] = field(default_factory=dict)
-    """What `label` answered: the same few names come with every call."""
-
-    def digest(self, text: str, characters: int = 16) -> str:
-        return (
-            "hmac-sha256:" + hmac.digest(self.key, text.encode("utf-8", "surrogatepass"), "sha256").hex()[:characters]
-        )
-
-    def marker(self, value: Any) -> dict[str, Any]:
-        text = value if isinstance(value, str) else canonical(value)
-        return {"$redacted": self.digest(text), "length": len(text)}
-
-    def inline(self, secret: str) -> str:
-        return f"[redacted {self.digest(secret)} {len(secret)}]"
-
-
-_rules: Rules | None = None
-_also: dict[str, None] = {}
-_logged: dict[str, None] = {}
-_in_logs: SecretValues | None = None
 
 
 def rules() -> Rules:
-    global _rules
-    if _rules is None:
-        values = [*settings.REDACT_VALUES, *_own_secrets(), *_also]
-        key = hmac.digest((settings.RECORD_KEY or settings.SECRET_KEY).encode(), b"toolhub redaction 1", "sha256")
-        _rules = Rules(SecretNames(settings.REDACT_NAMES), SecretValues(map(str.strip, values)), key)
-    return _rules
+    """Return what this installation hides everywhere."""
+    return redaction().rules
 
 
-def also(values: Iterable[str]) -> None:
-    """Hide these values too from now on: secrets that other parts hold, such as an upstream's password."""
-    global _rules
-    new = {value: None for value in values if value not in _also}
-    if new:
-        _also.update(new)
-        _rules = None
-
-
-def also_in_logs(values: Iterable[str]) -> None:
-    """Keep these out of log lines from now on, the latest few hundred of them: each user's own secrets.
-
-    The record masks them with the calls that used them; masking everybody's everywhere would slow every call down.
-    """
-    global _in_logs
-    for value in values:
-        _logged[value] = _logged.pop(value, None)
-        _in_logs = None
-    while len(_logged) > _LOGGED:
-        _logged.pop(next(iter(_logged)))
-
-
-def _for_logs(text: str) -> str:
-    global _in_logs
-    if _in_logs is None:
-        _in_logs = SecretValues(_logged)
-    return _in_logs.mask(text, rules().inline) if _logged else text
+def is_secret_name(name: str) -> bool:
+    """Return whether what a field of this name holds is secret, by the one list of such names."""
+    return redaction().rules.names(name)
 
 
 def veil(values: Sequence[str], text: str) -> str:
@@ -120,21 +70,6 @@ def veil(values: Sequence[str], text: str) -> str:
 @lru_cache(maxsize=256)
 def _veils(values: tuple[str, ...]) -> SecretValues:
     return SecretValues(values)
-
-
-def _own_secrets() -> list[str]:
-    database = settings.DATABASES["default"].get("PASSWORD")
-    keys = (settings.SECRET_KEY, settings.RECORD_KEY, *settings.ENCRYPTION_KEYS)
-    return [str(value) for value in (*keys, database) if value]
-
-
-def _forget(*, setting: str, **_: Any) -> None:
-    global _rules
-    if setting in {"REDACT_NAMES", "REDACT_VALUES", "RECORD_KEY", "SECRET_KEY", "ENCRYPTION_KEYS"}:
-        _rules = None
-
-
-setting_changed.connect(_forget, dispatch_uid="audit.redaction.redactor")
 
 
 class Redactor:
@@ -155,7 +90,7 @@ class Redactor:
         `found` receives what had to be hidden, `extra` names what else to hide: pass the first of the arguments as the
         second of the result and of `detail`.
         """
-        current = _rules or rules()
+        current = redaction().rules
         try:
             text = canonical(value)
             if self._mode == DIGESTS:
@@ -338,7 +273,7 @@ _IN_TEXT = re.compile(
 
 def detail(text: str, extra: Sequence[str] = ()) -> str:
     """A sentence or a log line without the configured values, tokens, and what `extra` names."""
-    current = _rules or rules()
+    current = redaction().rules
     if extra:
         text = SecretValues(extra).mask(text, current.inline)
         for secret in extra:
@@ -372,7 +307,7 @@ def _without_beginnings(text: str, secret: str, current: Rules) -> str:
 
 def label(text: str) -> str:
     """`detail` for what a client calls itself, a tool or a request: short texts that come again and again."""
-    current = _rules or rules()
+    current = redaction().rules
     if text.isdecimal() and not current.values.equals(text):
         return text  # the ids of requests: every one is new
     labels = current.labels
@@ -394,13 +329,14 @@ class LogFilter(logging.Filter):
             message = record.getMessage()
         except (TypeError, ValueError):
             return True  # the handler reports a record whose arguments do not fit
-        masked = _for_logs(detail(message))
+        mask = redaction().mask_logged
+        masked = mask(detail(message))
         if masked != message:
             record.msg, record.args = masked, ()
         if record.exc_info and not record.exc_text:
             record.exc_text = logging.Formatter().formatException(record.exc_info)
         if record.exc_text:
-            record.exc_text = _for_logs(detail(record.exc_text))
+            record.exc_text = mask(detail(record.exc_text))
         if record.stack_info:
-            record.stack_info = _for_logs(detail(record.stack_info))
+            record.stack_info = mask(detail(record.stack_info))
         return True

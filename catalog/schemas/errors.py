@@ -6,7 +6,6 @@ The English sentence helps a model to correct itself. Neither it nor the paramet
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -14,6 +13,7 @@ from typing import Any, Final
 
 from django.utils.translation import gettext, gettext_noop
 
+from audit.redaction.redactor import is_secret_name
 from audit.types import Reason
 
 MAX_SENTENCE = 400
@@ -23,9 +23,6 @@ MAX_VALUE = 60
 MAX_DEPTH = 50
 PREFIX: Final = "arguments."
 """Of the codes in reasons."""
-SECRET_NAME = re.compile(
-    r"pass(word|wd|phrase)?$|secret|token|api_?key|credential|authorization|private_?key", re.IGNORECASE
-)
 
 MISSING, UNKNOWN, TYPE, ENUM, CONST, PATTERN = "missing", "unknown", "type", "enum", "const", "pattern"
 NOTHING, OTHER = "nothing", "other"
@@ -126,7 +123,7 @@ def translate_expected(code: str, params: Mapping[str, Any]) -> str:
 def wrong(path: Sequence[str | int], expected: Expected, value: Any, *, secret: bool) -> SchemaProblem:
     """`argument "a": expected integer, got string "x"`."""
     code, params = expected
-    secret = secret or any(isinstance(part, str) and SECRET_NAME.search(part) for part in path)
+    secret = secret or any(isinstance(part, str) and is_secret_name(part) for part in path)
     return SchemaProblem(tuple(path), code, {**params, **({"got": kind(value)} if secret else _got(value))})
 
 

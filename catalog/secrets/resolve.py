@@ -22,7 +22,7 @@ from django.db import DatabaseError, InterfaceError
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from audit.redaction import redactor
+from audit.redaction.rules import redaction
 from audit.redaction.values import SHORTEST
 from audit.types import Caller
 from catalog import encryption, threads
@@ -191,9 +191,9 @@ def _decrypt(read: _Read, name: str, kind: str | None, user_id: int) -> str:
             lost = gettext("The secret %(name)s can no longer be read. Ask your administrator to enter it again.")
         raise MissingSecret(name, lost % {"name": name, "address": f"{settings.PUBLIC_URL}/secrets/"}) from None
     if personal:
-        redactor.also_in_logs([value])
+        redaction().also_in_logs([value])
     else:
-        redactor.also([value])
+        redaction().also([value])
     return value
 
 

@@ -163,7 +163,7 @@ def test_every_table_of_the_catalogue_and_the_tokens_are_watched():
 
     names = ("Tool", "Toolset", "Prompt", "Resource", "Grant", "Limit")
     wanted = {getattr(catalogue, name) for name in names} | {AccessToken, User, Group}
-    assert wanted <= set(model_signals._watched)
+    assert wanted <= set(model_signals.watched_models())
 
 
 def test_a_secret_in_a_watched_field_is_hidden_by_its_name():

@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from audit import checks
 from audit.redaction import redactor
 from audit.redaction.names import SecretNames
+from audit.redaction.rules import Redaction, redaction
 from audit.redaction.schema_fields import SecretFields
 from tests.bounded import bounded
+from toolhub.parts import parts
 
 SECRET = 'canary-"Sécrët"-4711/x+y'
 
@@ -198,11 +200,18 @@ def test_a_number_that_is_a_configured_value_is_hidden(settings):
     assert json.loads(text)["c"] == 815
 
 
-def test_values_that_other_parts_hold_are_hidden_once_they_said_so(monkeypatch):
-    monkeypatch.setattr(redactor, "_also", dict(redactor._also))
-    monkeypatch.setattr(redactor, "_rules", None)
+@pytest.fixture
+def own_redaction():
+    """What a test adds is not hidden from the next one."""
+    before = parts.get(Redaction)
+    parts.put(Redaction())
+    yield
+    parts.put(before)
+
+
+def test_values_that_other_parts_hold_are_hidden_once_they_said_so(own_redaction):
     assert "upstream-pass-1" in stored({"a": "upstream-pass-1"})
-    redactor.also(["upstream-pass-1"])
+    redaction().also(["upstream-pass-1"])
     assert "upstream-pass-1" not in stored({"a": "upstream-pass-1"})
 
 

@@ -23,7 +23,7 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 from unfold.widgets import UnfoldAdminIntegerFieldWidget
 
 from audit.actions.cascade import BoundedDeletion
-from toolhub.access import i18n
+from toolhub.access import hooks, i18n
 from toolhub.access.models import DEFAULT_DAYS, MAX_DAYS, AccessToken
 
 DJANGOS = (
@@ -57,8 +57,9 @@ class UserAdmin(PermissionsInWords, BoundedDeletion, DjangoUserAdmin, ModelAdmin
     autocomplete_fields = ("groups", "user_permissions")
     filter_horizontal = ()
     change_form_outer_before_template = "admin/access/user_links.html"
-    inlines: tuple[Any, ...] = ()  # type: ignore[misc]
-    """The catalogue's grants join in `toolhub.composition`."""
+
+    def get_inlines(self, request: HttpRequest, obj: Any) -> Any:
+        return hooks.neighbours().user_inlines
 
     def get_inline_instances(self, request: HttpRequest, obj: Any = None) -> Any:
         # A new person has a name and a password first; what they may use is asked on the page that follows.
@@ -74,7 +75,9 @@ class GroupAdmin(PermissionsInWords, BoundedDeletion, DjangoGroupAdmin, ModelAdm
     list_per_page = 25
     autocomplete_fields = ("permissions",)
     filter_horizontal = ()
-    inlines: tuple[Any, ...] = ()  # type: ignore[misc]
+
+    def get_inlines(self, request: HttpRequest, obj: Any) -> Any:
+        return hooks.neighbours().group_inlines
 
 
 @admin.register(Permission)

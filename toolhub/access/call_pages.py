@@ -173,7 +173,7 @@ def _end(call: Call, user: User) -> str:
     while (now := time.monotonic()) < give_up:
         if now >= again:
             # More than once: news between workers can get lost, and is harmless when it comes twice.
-            hooks.cancel_call(call.pk, reason)
+            hooks.neighbours().cancel_call(call.pk, reason)
             again = now + 1.0
         time.sleep(0.05)
         outcome = Call.objects.filter(pk=call.pk).values_list("outcome", flat=True).first()

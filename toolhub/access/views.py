@@ -41,7 +41,7 @@ class SignIn(auth_views.LoginView):
         """Who wanted no page and has no token yet is led to what is left to do: connect a client. Without anything that
         a client could use, that would lead nowhere: the tools page says what to do then."""
         key = self.request.user.pk
-        if key is not None and hooks.reaches_anything(key) and not _own(self.request).usable().exists():
+        if key is not None and hooks.neighbours().reaches_anything(key) and not _own(self.request).usable().exists():
             return reverse("access:connect")
         return super().get_default_redirect_url()
 
@@ -103,7 +103,7 @@ def _too_many(request: HttpRequest) -> bool:
 def tokens(request: HttpRequest) -> HttpResponse:
     """The list, and a form whose answer shows the new token. It is in that one answer and nowhere else."""
     user = cast(User, request.user)
-    toolset_ids = hooks.toolsets_for(user.pk)
+    toolset_ids = hooks.neighbours().toolsets_for(user.pk)
     form = TokenForm(request.POST or None, toolset_ids=toolset_ids)
     text = ""
     if request.method == "POST" and form.is_valid():
@@ -166,7 +166,7 @@ def connect(request: HttpRequest, key: str = connect_page.CLIENTS[0].key) -> Htt
         "text": text,
         "credential": credential,
         "troubles": connect_page.TROUBLES,
-        "nothing": not hooks.reaches_anything(cast(User, request.user).pk),
+        "nothing": not hooks.neighbours().reaches_anything(cast(User, request.user).pk),
         "mcp_url": f"{settings.PUBLIC_URL}/mcp",
         "websocket_url": "ws" + settings.PUBLIC_URL.removeprefix("http") + "/ws/mcp",
     }

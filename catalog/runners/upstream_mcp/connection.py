@@ -12,7 +12,7 @@ from typing import Any, Literal
 from django.utils.translation import gettext as _
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from audit.redaction.names import SecretNames
+from audit.redaction.redactor import is_secret_name
 from catalog.runners import settings_errors
 from catalog.runners.secret_refs import SecretRef, Text, names, reveal
 from toolhub import egress
@@ -25,7 +25,6 @@ OUR_HEADERS = frozenset(
     | {"keep-alive", "accept", "accept-encoding", "last-event-id", "proxy-authorization"}
 )
 """They belong to the connection or to the protocol."""
-_is_secret = SecretNames()
 
 
 class UnusableSecret(ValueError):
@@ -142,7 +141,7 @@ def key_of(connection: Connection, secrets: Mapping[str, str], *more: Any) -> st
 
 def _no_credentials_in_clear(values: dict[str, Text]) -> dict[str, Text]:
     for name, value in values.items():
-        if not isinstance(value, SecretRef) and value and _is_secret(name):
+        if not isinstance(value, SecretRef) and value and is_secret_name(name):
             clear = _('%(name)s looks like a credential. Store it as a secret and write {"secret": "its_name"}')
             raise ValueError(clear % {"name": name})
     return values
