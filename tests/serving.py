@@ -49,6 +49,7 @@ class Hub:
         redis: bool = False,
         env: Mapping[str, str] | None = None,
         seed: Callable[..., Any] | None = None,
+        tables: bool = True,
     ) -> None:
         self.workers, self.postgres, self.with_redis = workers, postgres, redis
         self.extra = dict(env or {})
@@ -61,7 +62,7 @@ class Hub:
         self._database = ""
         self._logged = 0
         self.may_log_tracebacks = False
-        self._seed = seed
+        self._seed, self._tables = seed, tables
         self.seeded: Any = None
         """What `seed` returned: it ran before the server started."""
 
@@ -109,11 +110,11 @@ class Hub:
             self.redis.start()
         if self.postgres:
             name = f"toolhub_test_{secrets.token_hex(6)}"
-            postgres(f'CREATE DATABASE "{name}" TEMPLATE "{migrated_postgres()}"')
+            postgres(f'CREATE DATABASE "{name}"' + (f' TEMPLATE "{migrated_postgres()}"' if self._tables else ""))
             self._database = name
         elif "TOOLHUB_DATABASE_URL" in self.extra:
             self.manage("migrate", "--verbosity", "0")
-        else:
+        elif self._tables:
             data = Path(self.environment()["TOOLHUB_DATA_DIR"])
             data.mkdir(mode=0o700, parents=True, exist_ok=True)
             shutil.copyfile(migrated_sqlite(), data / DATABASE_FILE)
