@@ -190,7 +190,9 @@ class Verification(models.Model):
     through = models.CharField(_("newest call checked"), max_length=64)
     """The newest call that was checked."""
     problem = models.TextField(_("problem"))
-    """The first bad record and what is wrong with it; empty when nothing was found."""
+    """The first bad entry and what is wrong with it, in English; empty when nothing was found."""
+    problem_reason = models.TextField(_("problem code"), default="")
+    """The same as code and parameters: canonical JSON."""
     links = models.BigIntegerField(_("hash chain entries"))
     outside_head = models.BooleanField(_("external checkpoint"))
     """Whether a checkpoint kept elsewhere was compared: without one, cutting off the newest records does not show."""

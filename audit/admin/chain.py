@@ -65,11 +65,11 @@ class VerificationAdmin(ReadOnlyAdmin):
 
     @column(_("Problem"))
     def what(self, verification: Verification) -> str:
-        return display.visible(messages.said(verification.problem)[:200])
+        return display.visible(messages.sentence_of(verification)[:200])
 
     @column(_("Problem"))
     def whole(self, verification: Verification) -> str:
-        return display.visible(messages.said(verification.problem))
+        return display.visible(messages.sentence_of(verification))
 
     @column(_("External checkpoint"))
     def outside(self, verification: Verification) -> str:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from audit.actions import ledger
 from audit.format import chain, timestamps
+from audit.integrity.messages import Finding, Problem, Subject
 from audit.models import Action, Call, Link, Writer
 
 VERB, KIND = "pruned", "calls"
@@ -66,23 +66,9 @@ _END = chain.END
 _STARTED, _ARGUMENTS, _ENDED, _RESULT = chain.STARTED, chain.ARGUMENTS, _END + chain.ENDED, _END + chain.RESULT
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A record and what is wrong with it."""
-
-    record: str
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.record}: {self.what}"
-
-
-def link_name(writer: int, sequence: int) -> str:
-    return f"link {writer}:{sequence}"
-
-
-def of_call(id: UUID) -> str:
-    return f"call {id}"
+def link_name(place: int) -> str:
+    """writer:sequence."""
+    return "{}:{}".format(*chain.where(place))
 
 
 def chains() -> Iterator[int]:
@@ -116,29 +102,27 @@ def walk(writer: int, start: tuple[int, str], prunes: Prunes) -> Iterator[int | 
             at = chain.where(link.id)[1]
             sequence += 1
             if at != sequence:
-                missing = (
-                    link_name(writer, sequence) if at == sequence + 1 else f"{link_name(writer, sequence)} to {at - 1}"
-                )
-                yield Problem(missing, f"missing: deleted before {_subject(link)}")
+                last = "" if at == sequence + 1 else str(at - 1)
+                missing = Subject("link", f"{writer}:{sequence}", upto=last)
+                yield Problem(missing, Finding("deleted_before", {"next": _subject(link)}))
                 sequence = at
             elif link.hash != chain.link_hash(writer, sequence, previous, link.kind, link.subject, link.content):
-                yield Problem(_subject(link), "its hash chain entry, or an earlier one, was changed, replaced or moved")
+                yield Problem(_subject(link), Finding("entry_changed"))
             if (link.writer, link.sequence) != (writer, at):
-                yield Problem(_subject(link), "its hash chain entry was renumbered")
+                yield Problem(_subject(link), Finding("entry_renumbered"))
             previous = link.hash
         yield from _records(page, prunes)
         yield len(page)
 
 
-def _subject(link: Link) -> str:
-    place = link_name(*chain.where(link.id))
+def _subject(link: Link) -> Subject:
+    place = link_name(link.id)
     if link.kind == chain.OPENED or len(link.subject) != 32:
-        return place
-    what = "action" if link.kind == chain.ACTION else "call"
+        return Subject("link", place)
     try:
-        return f"{what} {UUID(link.subject)} ({place}, {link.kind})"
+        return Subject("action" if link.kind == chain.ACTION else "call", str(UUID(link.subject)), place, link.kind)
     except ValueError:
-        return place
+        return Subject("link", place)
 
 
 def _records(page: Sequence[Link], prunes: Prunes) -> Iterator[Problem]:
@@ -153,7 +137,7 @@ def _records(page: Sequence[Link], prunes: Prunes) -> Iterator[Problem]:
         elif link.kind == chain.OPENED:
             found = _check_writer(link)
         else:
-            found = f"has an unknown type: {link.kind!r}"
+            found = Finding("unknown_type", {"type": repr(link.kind)})
         if found:
             yield Problem(_subject(link), found)
 
@@ -177,23 +161,23 @@ def _actions(subjects: Iterable[str]) -> dict[str, Action]:
     return {action.id.hex: action for action in Action.objects.filter(id__in=_ids(subjects)).order_by()}
 
 
-def problem_of(link: Link, call: Call) -> str:
-    """What is wrong with a call, going by one of its own links; empty when nothing is."""
+def check_call(link: Link, call: Call) -> Finding | None:
+    """What is wrong with a call, going by one of its own links; None when nothing is."""
     return _check_call(link, tuple(getattr(call, name) for name in _CALL_COLUMNS), Prunes())
 
 
-def _check_call(link: Link, row: tuple[Any, ...] | None, prunes: Prunes) -> str:
+def _check_call(link: Link, row: tuple[Any, ...] | None, prunes: Prunes) -> Finding | None:
     if row is None:
-        return "" if prunes.cover("rows", link.subject) else "the call was deleted"
+        return None if prunes.cover("rows", link.subject) else Finding("call_deleted")
     begin, end, state = row[-3], row[-2], row[-1]
     if state not in {"", "pruned"}:
-        return f"body_state was changed to {state!r}"
+        return Finding("body_state", {"state": repr(state)})
     if state == "pruned" and not prunes.cover("bodies", link.subject):
-        return "arguments and result were removed, but not by a logged prune"
+        return Finding("bodies_removed")
     if link.kind in BEGINNINGS and begin != link.id:
-        return "link was changed: a different call, or none, points to this start entry"
+        return Finding("start_moved")
     if link.kind in ENDS and end != link.id:
-        return "end_link was changed: the call points to a different end entry, or to none"
+        return Finding("end_moved")
     values = list(row[:-3])
     values[0] = row[0].hex
     values[_STARTED] = timestamps.to_ms(values[_STARTED])
@@ -207,11 +191,8 @@ def _check_call(link: Link, row: tuple[Any, ...] | None, prunes: Prunes) -> str:
     }
     recorded = parts.get(link.kind, [values[0], *values[_END:]])
     if chain.content(recorded) != link.content:
-        if link.kind == chain.REFUSED:
-            return "edited after it was logged"
-        begins = link.kind == chain.BEGIN
-        return "its start was edited after it was logged" if begins else "its end was edited after it was logged"
-    return ""
+        return Finding({chain.BEGIN: "start_edited", chain.REFUSED: "edited"}.get(link.kind, "end_edited"))
+    return None
 
 
 def _digest(text: str, state: str) -> str:
@@ -220,20 +201,20 @@ def _digest(text: str, state: str) -> str:
     return chain.body_digest(text)
 
 
-def _check_action(link: Link, action: Action | None) -> str:
+def _check_action(link: Link, action: Action | None) -> Finding | None:
     if action is None:
-        return "the change was deleted"
+        return Finding("change_deleted")
     if action.link != link.id:
-        return "link was changed"
+        return Finding("link_changed")
     if ledger.action_content(action) != link.content:
-        return "edited after it was logged"
-    return ""
+        return Finding("edited")
+    return None
 
 
-def _check_writer(link: Link) -> str:
+def _check_writer(link: Link) -> Finding | None:
     writer = Writer.objects.filter(id=link.writer).first()
     if writer is None:
-        return "its writer was deleted"
+        return Finding("writer_deleted")
     if ledger.writer_content(writer) != link.content:
-        return "its writer was edited"
-    return ""
+        return Finding("writer_edited")
+    return None

@@ -1,72 +1,174 @@
-"""What a check of the chain found, in the language of the page. The record and `verifycalls` have it in English."""
+"""Problems that a verification of the audit log finds: a subject, a code and parameters.
+
+`verifycalls` and the log say them in English, pages in the language of the reader.
+"""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Final
 
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_noop
+from django.utils.translation import gettext, gettext_noop
 
-RECORD = re.compile(r"(call|action|checkpoint|link) ([^ :]+(?::\d+)?)( \(link \d+:\d+, [a-z]+\))?: (.+)", re.DOTALL)
-RECORDS = {
+from audit.models import Verification
+from audit.types import Reason
+
+PREFIX: Final = "log."
+"""Of the codes in reasons."""
+_SENTENCES: Final = {
+    "deleted_before": gettext_noop("missing: deleted before %s"),
+    "entry_changed": gettext_noop("its hash chain entry, or an earlier one, was changed, replaced or moved"),
+    "entry_renumbered": gettext_noop("its hash chain entry was renumbered"),
+    "unknown_type": gettext_noop("has an unknown type: %s"),
+    "call_deleted": gettext_noop("the call was deleted"),
+    "body_state": gettext_noop("body_state was changed to %s"),
+    "bodies_removed": gettext_noop("arguments and result were removed, but not by a logged prune"),
+    "start_moved": gettext_noop("link was changed: a different call, or none, points to this start entry"),
+    "end_moved": gettext_noop("end_link was changed: the call points to a different end entry, or to none"),
+    "start_edited": gettext_noop("its start was edited after it was logged"),
+    "end_edited": gettext_noop("its end was edited after it was logged"),
+    "edited": gettext_noop("edited after it was logged"),
+    "change_deleted": gettext_noop("the change was deleted"),
+    "link_changed": gettext_noop("link was changed"),
+    "writer_deleted": gettext_noop("its writer was deleted"),
+    "writer_edited": gettext_noop("its writer was edited"),
+    "call_added": gettext_noop("Added outside the log: the hash chain has no entry for this call"),
+    "change_added": gettext_noop("Added outside the log: the hash chain has no entry for this change"),
+    "end_not_logged": gettext_noop("its status was never logged: the hash chain has no entry for its end"),
+    "status_edited": gettext_noop("its status was edited: the hash chain has an entry for its end"),
+    "chain_deleted": gettext_noop("missing: the hash chain of this writer was deleted from its start"),
+    "checkpoint_deleted": gettext_noop("missing: deleted"),
+    "checkpoint_order": gettext_noop("does not follow the previous checkpoint"),
+    "checkpoint_changed": gettext_noop("was changed"),
+    "checkpoint_key": gettext_noop("is signed with key %s, but this installation's key is %s"),
+    "checkpoint_signature": gettext_noop("its signature is not valid"),
+    "checkpoint_outside_only": gettext_noop("missing: only the external checkpoint has it, not the database"),
+    "checkpoint_differs": gettext_noop("differs from the external checkpoint"),
+    "newest_deleted": gettext_noop("missing: the newest entries were deleted, but %s names it"),
+    "hash_differs": gettext_noop("does not match the hash in %s"),
+}
+"""What is wrong, by code; each %s takes the next parameter."""
+CODES: Final = frozenset(_SENTENCES)
+_SUBJECTS: Final = {
     "call": gettext_noop("call %s"),
     "action": gettext_noop("change %s"),
     "checkpoint": gettext_noop("checkpoint %s"),
+    "outside": gettext_noop("external checkpoint %s"),
     "link": gettext_noop("hash chain entry %s"),
 }
-FOUND = {
-    gettext_noop("edited after it was logged"),
-    gettext_noop("arguments and result were removed, but not by a logged prune"),
-    gettext_noop("does not follow the previous checkpoint"),
-    gettext_noop("end_link was changed: the call points to a different end entry, or to none"),
-    gettext_noop("its start was edited after it was logged"),
-    gettext_noop("its end was edited after it was logged"),
-    gettext_noop("Added outside the log: the hash chain has no entry for this change"),
-    gettext_noop("Added outside the log: the hash chain has no entry for this call"),
-    gettext_noop("differs from the external checkpoint"),
-    gettext_noop("its hash chain entry, or an earlier one, was changed, replaced or moved"),
-    gettext_noop("its hash chain entry was renumbered"),
-    gettext_noop("its status was edited: the hash chain has an entry for its end"),
-    gettext_noop("its status was never logged: the hash chain has no entry for its end"),
-    gettext_noop("its signature is not valid"),
-    gettext_noop("its writer was deleted"),
-    gettext_noop("its writer was edited"),
-    gettext_noop("link was changed"),
-    gettext_noop("link was changed: a different call, or none, points to this start entry"),
-    gettext_noop("missing: deleted"),
-    gettext_noop("missing: only the external checkpoint has it, not the database"),
-    gettext_noop("missing: the hash chain of this writer was deleted from its start"),
-    gettext_noop("the change was deleted"),
-    gettext_noop("the call was deleted"),
-    gettext_noop("was changed"),
+"""Subjects as pages name them."""
+_ENGLISH_SUBJECTS: Final = {
+    "call": "call %s",
+    "action": "action %s",
+    "checkpoint": "checkpoint %s",
+    "outside": "checkpoint %s kept outside",
+    "link": "link %s",
 }
-NAMING = {
-    re.compile(re.escape(text).replace("%s", "(.+)")): text
-    for text in (
-        gettext_noop("missing: deleted before %s"),
-        gettext_noop("missing: the newest entries were deleted, but %s names it"),
-        gettext_noop("does not match the hash in %s"),
-        gettext_noop("is signed with key %s, but this installation's key is %s"),
-        gettext_noop("body_state was changed to %s"),
-        gettext_noop("has an unknown type: %s"),
-    )
-}
-"""What names something more."""
+"""Subjects as `verifycalls` names them."""
 
 
-def said(problem: str) -> str:
-    """The sentence; what is not known stays as it was recorded."""
-    match = RECORD.fullmatch(problem)
-    if match is None:
-        return found(problem)
-    kind, name, place, what = match.groups()
-    return _("%(record)s: %(found)s") % {"record": _(RECORDS[kind]) % name + (place or ""), "found": found(what)}
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A call, a change (`action`), a checkpoint, one that is kept `outside`, or an entry (`link`) of the hash chain."""
+
+    kind: str
+    name: str
+    """An id, the number of a checkpoint, or writer:sequence."""
+    entry: str = ""
+    """The hash chain entry of a call or a change through which the problem showed: writer:sequence."""
+    entry_kind: str = ""
+    upto: str = ""
+    """The last sequence, when it is several entries."""
+
+    def __str__(self) -> str:
+        return _subject(self, _ENGLISH_SUBJECTS, str)
 
 
-def found(what: str) -> str:
-    if what in FOUND:
-        return _(what)
-    for pattern, words in NAMING.items():
-        if match := pattern.fullmatch(what):
-            return _(words) % match.groups()
-    return what
+Param = str | Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong with something that is known from elsewhere."""
+
+    code: str
+    """One of CODES."""
+    params: Mapping[str, Param] = field(default_factory=dict, hash=False)
+    """In the order of the sentence."""
+
+    def english(self) -> str:
+        return _SENTENCES[self.code] % tuple(map(str, self.params.values()))
+
+    def translated(self) -> str:
+        """Return the sentence in the language of the page."""
+        said = (translate_subject(one) if isinstance(one, Subject) else one for one in self.params.values())
+        return gettext(_SENTENCES[self.code]) % tuple(said)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A subject and what is wrong with it."""
+
+    subject: Subject
+    finding: Finding
+
+    def __str__(self) -> str:
+        return f"{self.subject}: {self.finding.english()}"
+
+    @property
+    def reason(self) -> Reason:
+        """What the log keeps beside the sentence; parameters that are subjects are objects in it."""
+        named = {
+            name: asdict(value) if isinstance(value, Subject) else value for name, value in self.finding.params.items()
+        }
+        # A list keeps the order, which sorted JSON objects do not.
+        return Reason(PREFIX + self.finding.code, {"subject": asdict(self.subject), "found": list(named.items())})
+
+    @classmethod
+    def of(cls, reason: Reason | None) -> Problem | None:
+        """Return the problem that a reason was made of, None for another reason or one that somebody edited."""
+        if reason is None or reason.code.removeprefix(PREFIX) not in CODES:
+            return None
+        try:
+            found = {
+                str(name): Subject(**value) if isinstance(value, dict) else str(value)
+                for name, value in reason.params["found"]
+            }
+            problem = cls(Subject(**reason.params["subject"]), Finding(reason.code.removeprefix(PREFIX), found))
+            translate(problem)
+        except (KeyError, TypeError, ValueError):
+            return None
+        return problem
+
+
+def problem(kind: str, name: object, code: str, **params: Param) -> Problem:
+    return Problem(Subject(kind, str(name)), Finding(code, params))
+
+
+def translate(problem: Problem) -> str:
+    """Return the sentence in the language of the page."""
+    said = {"record": translate_subject(problem.subject), "found": problem.finding.translated()}
+    return gettext(gettext_noop("%(record)s: %(found)s")) % said
+
+
+def translate_subject(subject: Subject) -> str:
+    return _subject(subject, _SUBJECTS, gettext)
+
+
+def problem_of(verification: Verification) -> Problem | None:
+    """Return the first problem that a verification found."""
+    return Problem.of(Reason.read(verification.problem_reason))
+
+
+def sentence_of(verification: Verification) -> str:
+    """Return the first problem of a verification in the language of the page; empty when nothing was found."""
+    found = problem_of(verification)
+    return verification.problem if found is None else translate(found)
+
+
+def _subject(subject: Subject, names: Mapping[str, str], say: Callable[[str], str]) -> str:
+    text = say(names[subject.kind]) % subject.name
+    if subject.entry:
+        text += f" (link {subject.entry}, {subject.entry_kind})"
+    return say(gettext_noop("%s to %s")) % (text, subject.upto) if subject.upto else text

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from django.utils.translation import gettext as _
 
 from audit.format import chain
-from audit.integrity import messages
 from audit.integrity.checkpoints import read_heads
-from audit.integrity.links import problem_of
+from audit.integrity.links import check_call
 from audit.models import Call, Checkpoint, Link, Verification
 
 LOOKED_AT = 10
@@ -80,11 +79,11 @@ def _place(call: Call, key: int, rows: dict[int, Link]) -> Place:
         return Place(name, "", "", _("the hash chain entry is missing"))
     before = rows.get(key - 1)
     previous = chain.START if sequence == 1 else before.hash if before is not None else None
-    problem = (
-        messages.found(problem_of(link, call))
-        if link.subject == call.pk.hex
-        else _("the hash chain entry belongs to another call or change")
-    )
+    if link.subject == call.pk.hex:
+        found = check_call(link, call)
+        problem = "" if found is None else found.translated()
+    else:
+        problem = _("the hash chain entry belongs to another call or change")
     if previous is None:
         problem = problem or _("the previous hash chain entry is missing")
     elif link.hash != chain.link_hash(writer, sequence, previous, link.kind, link.subject, link.content):

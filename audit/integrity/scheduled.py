@@ -56,8 +56,9 @@ def state() -> State:
         return State("warning", _("The audit log has not been verified yet."), running=running())
     when = _("checked at %s") % local_time.told(last.at, "minutes")
     if not last.ok:
-        words = _("Verification failed: %s") % display.visible(messages.said(last.problem))
-        return State("danger", words, when, running(), lookup.address_for(last.problem))
+        words = _("Verification failed: %s") % display.visible(messages.sentence_of(last))
+        found = messages.problem_of(last)
+        return State("danger", words, when, running(), lookup.address_for(found.subject.name) if found else "")
     upto = (
         _("Audit log verified up to call %s") % last.through if last.through else _("Audit log verified (no calls yet)")
     )

@@ -19,7 +19,8 @@ from audit.format import chain, timestamps, uuid7
 from audit.integrity import keys
 from audit.integrity import links as link_checks
 from audit.integrity.checkpoints import Head, Heads, read_heads
-from audit.integrity.links import BEGINNINGS, ENDS, PAGE, Problem, Prunes, link_name, of_call
+from audit.integrity.links import BEGINNINGS, ENDS, PAGE, Prunes, link_name
+from audit.integrity.messages import Finding, Problem, Subject, problem
 from audit.models import Action, Call, Checkpoint, Link, Verification, Writer
 
 Found = dict[int, tuple[str, str]]
@@ -32,11 +33,11 @@ def check_calls(after: UUID, upto: UUID) -> Iterator[int | Problem]:
         links = _links([place for _, _, begin, end in page for place in (begin, end) if place is not None])
         for id, outcome, begin, end in page:
             if not _is(links, begin, id.hex, BEGINNINGS):
-                yield Problem(of_call(id), "Added outside the log: the hash chain has no entry for this call")
+                yield problem("call", id, "call_added")
             elif outcome != outcomes.RUNNING and (end is None or not _is(links, end, id.hex, ENDS)):
-                yield Problem(of_call(id), "its status was never logged: the hash chain has no entry for its end")
+                yield problem("call", id, "end_not_logged")
             elif outcome == outcomes.RUNNING and end is not None:
-                yield Problem(of_call(id), "its status was edited: the hash chain has an entry for its end")
+                yield problem("call", id, "status_edited")
         after = page[-1][0]
         yield len(page)
 
@@ -46,7 +47,7 @@ def check_actions(after: UUID) -> Iterator[Problem]:
         links = _links([place for _, place in page])
         for id, place in page:
             if not _is(links, place, id.hex, frozenset({chain.ACTION})):
-                yield Problem(f"action {id}", "Added outside the log: the hash chain has no entry for this change")
+                yield problem("action", id, "change_added")
         after = page[-1][0]
 
 
@@ -54,7 +55,7 @@ def check_writers() -> Iterator[Problem]:
     """A chain that was removed whole leaves its writer behind."""
     for id in Writer.objects.order_by("id").values_list("id", flat=True).iterator():
         if not Link.objects.filter(id=chain.place(id, 1)).exists():
-            yield Problem(f"link {id}:1", "missing: the hash chain of this writer was deleted from its start")
+            yield problem("link", f"{id}:1", "chain_deleted")
 
 
 def _links(places: list[int]) -> Found:
@@ -73,17 +74,17 @@ def check_checkpoints(heads: Heads) -> Iterator[Problem]:
     for row in Checkpoint.objects.order_by("number").iterator():
         head = Head(row.number, timestamps.to_ms(row.at), row.heads, row.previous, row.hash, row.key, row.signature)
         number += 1
-        what = f"checkpoint {row.number}"
+        subject = Subject("checkpoint", str(row.number))
         if row.number != number:
-            yield Problem(f"checkpoint {number}", "missing: deleted")
+            yield problem("checkpoint", number, "checkpoint_deleted")
             number = row.number
         elif row.previous != previous:
-            yield Problem(what, "does not follow the previous checkpoint")
+            yield Problem(subject, Finding("checkpoint_order"))
         previous = row.hash
-        if problem := unsigned(head):
-            yield Problem(what, problem)
+        if found := unsigned(head):
+            yield Problem(subject, found)
             continue
-        yield from reached(head, what)
+        yield from reached(head, subject)
         heads.update(read_heads(row.heads))
 
 
@@ -91,39 +92,37 @@ def check_external(kept: list[Head]) -> Iterator[Problem]:
     """What a head that is kept elsewhere knows and the database does not: the records first, then the checkpoints."""
     good = []
     for head in kept:
-        what = f"checkpoint {head.number} kept outside"
-        if problem := unsigned(head):
-            yield Problem(what, problem)
+        subject = Subject("outside", str(head.number))
+        if found := unsigned(head):
+            yield Problem(subject, found)
         else:
             good.append(head)
-            yield from reached(head, what)
+            yield from reached(head, subject)
     for head in good:
         here = Checkpoint.objects.filter(number=head.number).values_list("hash", flat=True).first()
         if here is None:
-            yield Problem(f"checkpoint {head.number}", "missing: only the external checkpoint has it, not the database")
+            yield problem("checkpoint", head.number, "checkpoint_outside_only")
         elif here != head.hash:
-            yield Problem(f"checkpoint {head.number}", "differs from the external checkpoint")
+            yield problem("checkpoint", head.number, "checkpoint_differs")
 
 
-def unsigned(head: Head) -> str:
+def unsigned(head: Head) -> Finding | None:
     if not head.fits:
-        return "was changed"
+        return Finding("checkpoint_changed")
     if head.key != keys.name():
-        return f"is signed with key {head.key}, but this installation's key is {keys.name()}"
-    return "" if head.signed else "its signature is not valid"
+        return Finding("checkpoint_key", {"key": head.key, "own": keys.name()})
+    return None if head.signed else Finding("checkpoint_signature")
 
 
-def reached(head: Head, what: str) -> Iterator[Problem]:
+def reached(head: Head, subject: Subject) -> Iterator[Problem]:
     heads = read_heads(head.heads)
     places = {chain.place(writer, sequence): digest for writer, (sequence, digest) in heads.items()}
     there = dict(Link.objects.filter(id__in=list(places)).order_by().values_list("id", "hash"))
     for place, digest in places.items():
         if place not in there:
-            yield Problem(
-                link_name(*chain.where(place)), f"missing: the newest entries were deleted, but {what} names it"
-            )
+            yield problem("link", link_name(place), "newest_deleted", checkpoint=subject)
         elif there[place] != digest:
-            yield Problem(link_name(*chain.where(place)), f"does not match the hash in {what}")
+            yield problem("link", link_name(place), "hash_differs", checkpoint=subject)
 
 
 ENOUGH = 20
@@ -173,6 +172,7 @@ def run(kept: list[Head] | None = None, *, recent: bool = False, keep: bool = Tr
             ok=report.ok,
             through=report.through,
             problem=report.first,
+            problem_reason=report.problems[0].reason.text if report.problems else "",
             links=report.links,
             outside_head=report.outside_head,
         )
@@ -185,8 +185,8 @@ def _check(report: Report, kept: list[Head], upto: UUID, recent: bool) -> None:
     last = Checkpoint.objects.order_by("-number").values_list("at", flat=True).first()
     report.checkpoints = Checkpoint.objects.count()
     # A changed record is named before the checkpoint that knew it: it comes first in the report.
-    for problem in check_checkpoints(heads):
-        signed.append(problem)
+    for one in check_checkpoints(heads):
+        signed.append(one)
         if len(signed) >= ENOUGH:
             break
     prunes = Prunes()
@@ -211,7 +211,7 @@ def _check(report: Report, kept: list[Head], upto: UUID, recent: bool) -> None:
 
 
 def _add(report: Report, problems: Iterable[Problem]) -> None:
-    for problem in problems:
-        report.problems.append(problem)
+    for one in problems:
+        report.problems.append(one)
         if len(report.problems) >= ENOUGH:
             raise _Enough

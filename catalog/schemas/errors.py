@@ -65,6 +65,7 @@ _WHOLE: Final = {
     PROMPT_MISSING: gettext_noop("%(name)s: is required."),
 }
 """Complete sentences, by code."""
+BOUNDS: Final = frozenset(code for code, text in _EXPECTED.items() if "%(bound)s" in text)
 CODES: Final = frozenset({MISSING, UNKNOWN, TYPE, *_EXPECTED, *_WHOLE})
 
 Translate = Callable[[str], str]
@@ -184,11 +185,14 @@ def holds_secret(value: Any) -> bool:
     return isinstance(value, list) and any(holds_secret(part) for part in value)
 
 
-def path_text(path: Sequence[str | int]) -> str:
-    """`a.b[0]`."""
+def path_text(path: Sequence[str | int], *, any_item: bool = False) -> str:
+    """`a.b[0]`, or `a.b[]` for any item of the list."""
     text = ""
     for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+        if isinstance(part, int):
+            text += "[]" if any_item else f"[{part}]"
+        else:
+            text += f".{part}" if text else part
     return cut(text, MAX_PLACE)
 
 

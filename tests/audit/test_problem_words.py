@@ -1,69 +1,83 @@
-"""What a check of the chain found is said in the language of the page; every sentence that it writes is known."""
+"""A verification's problems are codes with parameters: said in English by the command, translated on pages."""
 
 from __future__ import annotations
 
 import ast
 import inspect
+import json
 
 import pytest
 from django.utils.translation import override
 
 from audit.integrity import links, messages, verify
+from audit.integrity.messages import Finding, Problem, Subject
+from audit.types import Reason
 
-CALL = "call 019ca945-0a00-7000-8000-000000000000"
+CALL = "019ca945-0a00-7000-8000-000000000000"
 
 
-def sentences() -> set[str]:
-    """Every text that the checks give to a Problem, or return as one; what they fill in stands as 7:1."""
+def used() -> set[str]:
+    """Every code that the checks make a finding of."""
     found = set()
     for module in (verify, links):
         for node in ast.walk(ast.parse(inspect.getsource(module))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Problem":
-                found |= texts(node.args[1])
-            elif isinstance(node, ast.FunctionDef) and node.name in {
-                "unsigned", "_check_call", "_check_action", "_check_writer"
-            }:  # fmt: skip
-                returns = [one.value for one in ast.walk(node) if isinstance(one, ast.Return) and one.value]
-                found |= {text for value in returns for text in texts(value)}
-    return found - {""}
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id in {"Finding", "problem"}
+            ):
+                code = node.args[0 if node.func.id == "Finding" else 2]
+                texts = {one.value for one in ast.walk(code) if isinstance(one, ast.Constant)}
+                found |= {str(text) for text in texts} & messages.CODES
+    return found
 
 
-def texts(node: ast.expr) -> set[str]:
-    if isinstance(node, ast.IfExp):
-        return texts(node.body) | texts(node.orelse)
-    if isinstance(node, ast.Constant):
-        return {str(node.value)}
-    if isinstance(node, ast.JoinedStr):
-        return {"".join(str(part.value) if isinstance(part, ast.Constant) else "7:1" for part in node.values)}
-    return set()
-
-
-def test_every_sentence_of_a_check_is_known_in_the_language_of_the_page():
-    all_of_them = sentences()
-    assert len(all_of_them) > 25
-    for what in all_of_them:
-        assert messages.found(what) == what
+def test_every_code_is_used_and_said_in_both_languages() -> None:
+    assert used() == messages.CODES
+    for code in messages.CODES:
+        params = {"a": "7", "b": "8"} if code == "checkpoint_key" else {"a": Subject("checkpoint", "4")}
+        sentence = messages._SENTENCES[code]
+        finding = Finding(code, params if "%s" in sentence else {})
+        assert finding.english() == finding.translated()
         with override("zh-hans"):
-            assert messages.found(what) != what, what
+            assert finding.translated() != finding.english(), code
+            assert finding.english().isascii()
 
 
 @pytest.mark.parametrize(
     ("problem", "english", "said"),
     [
-        (f"{CALL}: the call was deleted", "",
-         "调用 019ca945-0a00-7000-8000-000000000000：该调用已被删除"),
-        (f"{CALL} (link 3:7, begin): its hash chain entry was renumbered", "",
-         "调用 019ca945-0a00-7000-8000-000000000000 (link 3:7, begin)：它的哈希链条目被重新编号"),
-        ("link 3:7: missing: the newest entries were deleted, but checkpoint 4 names it",
-         "hash chain entry 3:7: missing: the newest entries were deleted, but checkpoint 4 names it",
-         "哈希链条目 3:7：缺失：最新的条目被删除，但 checkpoint 4 指向它"),
-        ("checkpoint 2: missing: deleted", "", "检查点 2：缺失：已被删除"),
-        (f"{CALL}: nobody ever wrote this", "",
-         "调用 019ca945-0a00-7000-8000-000000000000：nobody ever wrote this"),
-        ("not a problem at all", "", "not a problem at all"),
+        (Problem(Subject("call", CALL), Finding("call_deleted")),
+         f"call {CALL}: the call was deleted", f"调用 {CALL}：该调用已被删除"),
+        (Problem(Subject("call", CALL, "3:7", "begin"), Finding("entry_renumbered")),
+         f"call {CALL} (link 3:7, begin): its hash chain entry was renumbered",
+         f"调用 {CALL} (link 3:7, begin)：它的哈希链条目被重新编号"),
+        (Problem(Subject("link", "3:7"), Finding("newest_deleted", {"checkpoint": Subject("checkpoint", "4")})),
+         "link 3:7: missing: the newest entries were deleted, but checkpoint 4 names it",
+         "哈希链条目 3:7：缺失：最新的条目被删除，但 检查点 4 指向它"),
+        (messages.problem("checkpoint", 2, "checkpoint_deleted"),
+         "checkpoint 2: missing: deleted", "检查点 2：缺失：已被删除"),
+        (Problem(Subject("link", "3:7"), Finding("unknown_type", {"type": repr("call 1: was changed")})),
+         "link 3:7: has an unknown type: 'call 1: was changed'", "哈希链条目 3:7：类型未知：'call 1: was changed'"),
     ],
 )  # fmt: skip
-def test_a_problem_names_its_record_in_the_language_of_the_page(problem, english, said):
-    assert messages.said(problem) == (english or problem)
+def test_a_problem_is_said_in_the_language_of_the_reader(problem: Problem, english: str, said: str) -> None:
     with override("zh-hans"):
-        assert messages.said(problem) == said
+        assert str(problem) == english
+        assert messages.translate(problem) == said
+    assert Problem.of(Reason.read(problem.reason.text)) == problem
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        json.dumps(["log.nobody_knows", {}]),
+        json.dumps(["log.call_deleted", {"subject": {"kind": "ghost", "name": "1"}, "found": []}]),
+        json.dumps(["log.body_state", {"subject": {"kind": "call", "name": "1"}, "found": []}]),
+        json.dumps(["rule.grant", {"number": 4}]),
+    ],
+)
+def test_what_was_stored_otherwise_is_no_problem(text: str) -> None:
+    assert Problem.of(Reason.read(text)) is None

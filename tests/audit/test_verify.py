@@ -19,7 +19,7 @@ from audit import recorder
 from audit.actions import ledger
 from audit.format import chain
 from audit.format.uuid7 import new_id
-from audit.integrity import verify
+from audit.integrity import messages, verify
 from audit.models import Action, Call, Checkpoint, Link, Verification, Writer
 from tests.audit.attempting import call, ending, intent
 from tests.audit.stores import Cluster, RecordStore, opened, postgres_database
@@ -147,8 +147,16 @@ def test_a_call_that_is_deleted_in_the_middle_is_named(record: RecordStore) -> N
     id = at(record, 3)
     record.sql(f"DELETE FROM audit_call WHERE id = '{id}'")
     assert f"call {canonical(id)}" in first()
-    assert "missing: deleted" in first()
     assert "the call was deleted" in first()
+    report = verify.run()
+    kept = Verification.objects.get()
+    assert messages.problem_of(kept) == report.problems[0] and kept.problem == report.first
+    assert (report.problems[0].subject.name, report.problems[0].finding.code) == (canonical(id), "call_deleted")
+    out = StringIO()
+    with pytest.raises(SystemExit):
+        call_command("verifycalls", "--json", stdout=out)
+    said = json.loads(out.getvalue())["findings"][0]
+    assert said["problem"] == report.first and (said["code"], said["params"]) == ("call_deleted", {})
 
 
 def test_a_call_that_is_deleted_with_its_links_leaves_a_gap(record: RecordStore) -> None:
@@ -290,6 +298,7 @@ def test_an_intact_record_is_ok_against_its_head_and_the_result_is_kept(record: 
         "ok": True,
         "first": None,
         "problems": [],
+        "findings": [],
         "outside_head": True,
         "through": str(Call.objects.latest("id").pk),
         "links": 0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from datetime import timedelta
 from html import unescape
@@ -10,11 +11,14 @@ from html import unescape
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.utils import timezone
+from django.utils.translation import override
 
 from audit.models import Call
+from catalog.schemas import errors, validator
+from catalog.schemas.errors import SchemaProblem
 from tests.audit.rows import call, save
 from tests.factories import grant, make_tool
-from toolhub.pages.health import findings, queries
+from toolhub.pages.health import findings, queries, words
 
 pytestmark = pytest.mark.django_db
 _numbers = itertools.count(1)
@@ -65,57 +69,63 @@ def test_it_only_reads(client, root):
 # --- findings ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "sentence, expected",
-    [
-        ('argument "to": is required', ("to", findings.MISSING, "")),
-        ('argument "too": is not known; expected one of "to"', ("too", findings.UNKNOWN, "")),
-        (
-            'argument "unit": expected one of "c", "f", got string "k"',
-            ("unit", findings.CHOICE, 'one of "c", "f"'),
-        ),
-        ('argument "n": expected at most 10, got integer 11', ("n", findings.BOUND, "at most 10")),
-        (
-            'argument "day": expected text that matches ^\\d+$, got string "x"',
-            ("day", findings.PATTERN, "text that matches ^\\d+$"),
-        ),
-        ('argument "ids[3]": expected integer, got string "x"', ("ids[]", findings.TYPE, "integer")),
-        ("something else", ("", findings.OTHER, "")),
-    ],
-    ids=["missing", "unknown", "choice", "bound", "pattern", "type", "other"],
-)
-def test_the_sentence_of_a_refusal_says_which_parameter_and_how(sentence, expected):
-    assert findings.what_was_wrong(sentence) == expected
+ODD = 'x": is required'
 
 
-def test_the_sentences_are_those_of_the_real_check():
-    from catalog.schemas.validator import validator
+def schema_check(**properties):
+    schema = {"type": "object", "properties": properties, "required": ["n"], "additionalProperties": False}
+    return validator.validator(json.dumps(schema), schema)
 
-    schema = {
-        "type": "object",
-        "properties": {
-            "unit": {"type": "string", "enum": ["c", "f"]},
-            "n": {"type": "integer", "maximum": 10},
-            "day": {"type": "string", "pattern": "^[0-9]+$"},
-        },
-        "required": ["n"],
-        "additionalProperties": False,
-    }
-    check = validator("health", schema)
-    found = [check(wrong) for wrong in ({"unit": "k"}, {"n": 11}, {"day": "x"}, {"n": "1"}, {"m": 1}, {})]
-    assert [findings.what_was_wrong(str(one))[:2] for one in found] == [
+
+def test_the_code_of_a_problem_says_which_parameter_and_how():
+    check = schema_check(
+        unit={"type": "string", "enum": ["c", "f"]},
+        n={"type": "integer", "maximum": 10},
+        day={"type": "string", "pattern": "^[0-9]+$"},
+        ids={"type": "array", "items": {"type": "integer"}},
+        **{ODD: {"type": "integer"}},
+    )
+    wrong: tuple[object, ...] = ({"unit": "k"}, {"n": 11}, {"day": "x"}, {"n": "1"}, {"m": 1}, {}, {"ids": [1, 2, 3, "x"]}, {ODD: "x"}, [])
+    assert [findings.what_was_wrong(check(one)) for one in wrong] == [
         ("unit", findings.CHOICE),
         ("n", findings.BOUND),
         ("day", findings.PATTERN),
         ("n", findings.TYPE),
         ("m", findings.UNKNOWN),
         ("n", findings.MISSING),
+        ("ids[]", findings.TYPE),
+        (ODD, findings.TYPE),
+        ("", findings.OTHER),
     ]
+    assert findings.what_was_wrong(None) == ("", findings.OTHER)
+
+
+@pytest.mark.parametrize("code", sorted(errors.CODES))
+def test_every_problem_of_arguments_has_words_for_its_kind(code):
+    problem = SchemaProblem(("a",), code, {"limit": 1})
+    assert findings.what_was_wrong(problem)[1] in words.KINDS
+
+
+def test_a_parameter_whose_name_reads_like_a_problem_is_named_with_what_was_expected(client, root):
+    make_tool("book_room")
+    problem = schema_check(n={"type": "integer"}, **{ODD: {"type": "integer", "maximum": 3}})({ODD: 4})
+    save(*(ago(100 * number, name="book_room", **rejected(problem)) for number in range(1, 5)))
+    html = section(page(client, root), "arguments")
+    assert f"“{ODD}” is out of range: expected at most 3, in 4 of 4 calls." in html
+    chinese = unescape(client.get("/admin/health/", headers={"accept-language": "zh-hans"}).content.decode())
+    with override("zh-hans"):
+        assert errors.translate(problem) in chinese and errors.translate_expected(problem.code, problem.params)
+    assert "is missing" not in html
+
+
+def rejected(problem):
+    """The columns of a call whose arguments had this problem."""
+    return {"outcome": "invalid_arguments", "detail": str(problem), "detail_reason": problem.reason.text}
 
 
 def test_an_argument_that_is_refused_again_and_again_is_named_with_its_calls(client, root):
     tool = make_tool("book_room")
-    wrong = {"name": "book_room", "outcome": "invalid_arguments", "detail": 'argument "room": is required'}
+    wrong = {"name": "book_room", **rejected(SchemaProblem(("room",), errors.MISSING))}
     save(
         *(ago(100 * number, arguments=different(number), **wrong) for number in range(1, 5)), ago(50, name="book_room")
     )
@@ -210,11 +220,12 @@ def test_it_stops_looking_when_the_time_is_up(monkeypatch):
 def test_it_shows_a_bounded_part_and_asks_a_bounded_number_of_questions(client, root, django_assert_max_num_queries):
     for number in range(60):
         make_tool(f"find_thing_{number:02d}")
-    wrong = {"outcome": "invalid_arguments"}
     save(
         *(
             ago(
-                1 + tool * 10 + number, name=f"find_thing_{tool:02d}", detail=f'argument "{name}": is required', **wrong
+                1 + tool * 10 + number,
+                name=f"find_thing_{tool:02d}",
+                **rejected(SchemaProblem((name,), errors.MISSING)),
             )
             for tool in range(30)
             for number, name in enumerate("aaa")
@@ -229,7 +240,7 @@ def test_it_shows_a_bounded_part_and_asks_a_bounded_number_of_questions(client, 
 
 def test_what_is_stored_is_text(client, root):
     make_tool("odd")
-    wrong = {"outcome": "invalid_arguments", "detail": f'argument "{HOSTILE}": is required {HOSTILE}'}
+    wrong = rejected(SchemaProblem((HOSTILE,), errors.ENUM, {"values": HOSTILE, "got": "string", "value": HOSTILE}))
     save(*(ago(100 + number, name="odd", client_name=HOSTILE, **wrong) for number in range(6)))
     client.force_login(root)
     html = client.get("/admin/health/").content.decode()

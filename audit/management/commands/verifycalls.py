@@ -40,6 +40,15 @@ class Command(BaseCommand):
                         "ok": report.ok,
                         "first": report.first or None,
                         "problems": [str(problem) for problem in report.problems],
+                        "findings": [
+                            {
+                                "problem": str(problem),
+                                "subject": str(problem.subject),
+                                "code": problem.finding.code,
+                                "params": {name: str(value) for name, value in problem.finding.params.items()},
+                            }
+                            for problem in report.problems
+                        ],
                         "outside_head": report.outside_head,
                         "through": report.through or None,
                         "links": report.links,

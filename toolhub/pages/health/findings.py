@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from audit import outcomes
+from audit.types import Reason
+from catalog.schemas import errors
+from catalog.schemas.errors import SchemaProblem
 from toolhub.pages.health.queries import Attempt
 
 REFUSED_LEAST = 3
@@ -25,9 +28,19 @@ RAN = frozenset({outcomes.OK, outcomes.TOOL_ERROR, outcomes.TIMEOUT, outcomes.UN
 MISSING, UNKNOWN, CHOICE, BOUND, PATTERN, TYPE, OTHER = (
     "missing", "unknown", "choice", "bound", "pattern", "type", "other",
 )  # fmt: skip
-_SENTENCE = re.compile(r'argument "(?P<name>.*?)": (?:(?P<required>is required)|(?P<unknown>is not known)|expected )')
-_EXPECTED = re.compile(r": expected (?P<expected>.*?)(?:, got |$)")
-_BOUND = re.compile(r"(at least|at most|more than|less than|a multiple of) ")
+_KINDS = {
+    errors.MISSING: MISSING,
+    errors.PROMPT_MISSING: MISSING,
+    errors.UNKNOWN: UNKNOWN,
+    errors.PROMPT_UNKNOWN: UNKNOWN,
+    errors.ENUM: CHOICE,
+    errors.CONST: CHOICE,
+    errors.PROMPT_CHOICE: CHOICE,
+    errors.PATTERN: PATTERN,
+    **dict.fromkeys(errors.BOUNDS, BOUND),
+    **dict.fromkeys((errors.TOO_LARGE, errors.TOO_COMPLEX, errors.UNUSABLE, errors.BUSY, errors.PROMPT_OBJECT), OTHER),
+}
+"""What a code is counted as; every other one is about the type."""
 
 
 @dataclass(slots=True)
@@ -38,7 +51,8 @@ class Refusal:
     parameter: str
     """Empty: the arguments as a whole."""
     kind: str
-    expected: str
+    problem: SchemaProblem | None
+    """Of the last call."""
     number: int = 0
     of: int = 0
     """How many calls of the tool there were."""
@@ -65,7 +79,6 @@ class GivenUp:
     number: int
     errors: int
     last: Attempt
-    sentence: str
 
 
 @dataclass(slots=True)
@@ -78,27 +91,22 @@ class Trouble:
     timeouts: int
     p95: int | None
     """Microseconds."""
-    error: str
+    error: Attempt | None
+    """One with the most frequent error."""
     last: Attempt | None
 
 
-def what_was_wrong(detail: str) -> tuple[str, str, str]:
-    """(parameter, kind, what was expected) of the sentence with which arguments were refused."""
-    match = _SENTENCE.match(detail)
-    if match is None:
-        return "", OTHER, ""
-    name = re.sub(r"\[\d+\]", "[]", match["name"])
-    if match["required"]:
-        return name, MISSING, ""
-    if match["unknown"]:
-        return name, UNKNOWN, ""
-    said = _EXPECTED.search(detail, match.end("name"))
-    expected = said["expected"] if said is not None else ""
-    if expected.startswith(("one of ", '"')):
-        return name, CHOICE, expected
-    if expected.startswith("text that matches"):
-        return name, PATTERN, expected
-    return name, BOUND if _BOUND.match(expected) else TYPE, expected
+@lru_cache(maxsize=2_000)
+def _problem_of(reason: str) -> SchemaProblem | None:
+    # Clients get the same things wrong again and again, and one page looks at thousands of calls.
+    return SchemaProblem.of(Reason.read(reason))
+
+
+def what_was_wrong(problem: SchemaProblem | None) -> tuple[str, str]:
+    """Return (parameter, kind) of a problem of arguments; items of a list count as one parameter."""
+    if problem is None or not problem.path:
+        return "", OTHER
+    return errors.path_text(problem.path, any_item=True), _KINDS.get(problem.code, TYPE)
 
 
 def refusals(attempts: Iterable[Attempt]) -> list[Refusal]:
@@ -110,10 +118,11 @@ def refusals(attempts: Iterable[Attempt]) -> list[Refusal]:
         calls[one.name] += 1
         if one.outcome != outcomes.INVALID_ARGUMENTS:
             continue
-        parameter, kind, expected = what_was_wrong(one.detail)
-        refusal = found.setdefault((one.name, parameter, kind), Refusal(one.name, parameter, kind, expected))
+        problem = _problem_of(one.reason)
+        parameter, kind = what_was_wrong(problem)
+        refusal = found.setdefault((one.name, parameter, kind), Refusal(one.name, parameter, kind, problem))
         refusal.number += 1
-        refusal.last, refusal.expected = one, expected
+        refusal.last, refusal.problem = one, problem
     for refusal in found.values():
         refusal.of = calls[refusal.tool]
     often = [refusal for refusal in found.values() if refusal.number >= REFUSED_LEAST]
@@ -151,20 +160,20 @@ def given_up(attempts: Sequence[Attempt]) -> list[GivenUp]:
     for one in attempts:
         if one.known:
             calls[(*one.caller, one.name)].append(one)
-    errors: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
     left: dict[str, list[Attempt]] = defaultdict(list)
     for mine in calls.values():
         for index, one in enumerate(mine):
             if one.outcome not in ERRORS or one.at > decided_before:
                 continue
-            errors[one.name] += 1
+            failed[one.name] += 1
             if index + 1 == len(mine) or mine[index + 1].at - one.at > GIVE_UP_SECONDS:
                 left[one.name].append(one)
     found = []
     for tool, ends in left.items():
-        if len(ends) >= GIVE_UP_LEAST and 2 * len(ends) >= errors[tool]:
+        if len(ends) >= GIVE_UP_LEAST and 2 * len(ends) >= failed[tool]:
             last = max(ends, key=lambda one: one.id)
-            found.append(GivenUp(tool, len(ends), errors[tool], last, last.detail))
+            found.append(GivenUp(tool, len(ends), failed[tool], last))
     return sorted(found, key=lambda one: (-one.number, one.tool))
 
 
@@ -183,8 +192,9 @@ def troubles(attempts: Iterable[Attempt]) -> list[Trouble]:
         slow = len(calls) >= FAILED_LEAST and p95 is not None and p95 >= SLOW_MICROSECONDS
         if not (often or slow or timeouts >= TIMEOUTS_LEAST):
             continue
-        errors = Counter(one.detail for one in failed if one.outcome == outcomes.TOOL_ERROR and one.detail)
-        error = errors.most_common(1)[0][0] if errors else ""
+        said = {one.detail: one for one in failed if one.outcome == outcomes.TOOL_ERROR and one.detail}
+        often_said = Counter(one.detail for one in failed if one.outcome == outcomes.TOOL_ERROR and one.detail)
+        error = said[often_said.most_common(1)[0][0]] if said else None
         slowest = max(calls, key=lambda one: one.took or 0)
         found.append(Trouble(tool, len(calls), len(failed), timeouts, p95, error, failed[-1] if failed else slowest))
     return sorted(found, key=lambda one: (-one.failed, -(one.p95 or 0), one.tool))

@@ -41,6 +41,8 @@ class Attempt(NamedTuple):
     outcome: str
     error_class: str
     detail: str
+    reason: str
+    """What `detail` says, as code and parameters."""
     took: int | None
     """Microseconds."""
     digest: str
@@ -86,6 +88,7 @@ def newest(days: int) -> Looked:
             "outcome",
             "error_class",
             "detail",
+            "detail_reason",
             "duration_us",
             "digest",
             "method",
@@ -108,11 +111,12 @@ def newest(days: int) -> Looked:
                 outcome,
                 kind,
                 detail,
+                reason,
                 took,
                 digest,
                 int(hex[:12], 16) / 1000,
             )
-            for key, name, target, user, credential, client, outcome, kind, detail, took, digest, method in part
+            for key, name, target, user, credential, client, outcome, kind, detail, reason, took, digest, method in part
             if method == "tools/call"
         ]
         looked += len(part)

@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 
 from django.urls import reverse
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import gettext_lazy, ngettext
 
-from audit import display, local_time, outcomes
+from audit import display, hooks, local_time, outcomes
 from audit.admin.base import calls_address
+from catalog.schemas import errors
 from toolhub.pages.health import findings, queries
 from toolhub.pages.health.queries import Attempt, Looked
 
@@ -47,6 +48,11 @@ def _call(attempt: Attempt) -> tuple[str, str]:
     return _("the last call"), reverse("admin:audit_call_change", args=(attempt.id,))
 
 
+def _said(attempt: Attempt | None) -> str:
+    """What was said to the client, in the language of the page where it was ours."""
+    return display.visible(hooks.sentence(attempt.reason, attempt.detail)[:300]) if attempt is not None else ""
+
+
 def _since(looked: Looked) -> str:
     return local_time.address(looked.since)
 
@@ -71,17 +77,22 @@ def refused(looked: Looked) -> Section:
     )
 
 
+KINDS = {
+    findings.MISSING: gettext_lazy("“%(parameter)s” is missing"),
+    findings.UNKNOWN: gettext_lazy("“%(parameter)s” is not a known parameter"),
+    findings.CHOICE: gettext_lazy("“%(parameter)s” is not an allowed value: expected %(expected)s"),
+    findings.BOUND: gettext_lazy("“%(parameter)s” is out of range: expected %(expected)s"),
+    findings.PATTERN: gettext_lazy("“%(parameter)s” has the wrong format: expected %(expected)s"),
+    findings.TYPE: gettext_lazy("“%(parameter)s” has the wrong type: expected %(expected)s"),
+    findings.OTHER: gettext_lazy("The arguments do not match the schema"),
+}
+
+
 def _refusal(one: findings.Refusal, looked: Looked) -> Finding:
-    parameter, expected = display.visible(one.parameter[:100]), display.visible(one.expected[:200])
-    what = {
-        findings.MISSING: _("“%(parameter)s” is missing"),
-        findings.UNKNOWN: _("“%(parameter)s” is not a known parameter"),
-        findings.CHOICE: _("“%(parameter)s” is not an allowed value: expected %(expected)s"),
-        findings.BOUND: _("“%(parameter)s” is out of range: expected %(expected)s"),
-        findings.PATTERN: _("“%(parameter)s” has the wrong format: expected %(expected)s"),
-        findings.TYPE: _("“%(parameter)s” has the wrong type: expected %(expected)s"),
-        findings.OTHER: _("The arguments do not match the schema"),
-    }[one.kind] % {"parameter": parameter, "expected": expected}
+    known = one.problem
+    wanted = errors.translate_expected(known.code, known.params) if known is not None else ""
+    parameter, expected = display.visible(one.parameter[:100]), display.visible(wanted[:200])
+    what = KINDS[one.kind] % {"parameter": parameter, "expected": expected}
     times = ngettext("%(what)s, in %(number)s of %(of)s call.", "%(what)s, in %(number)s of %(of)s calls.", one.of) % {
         "what": what,
         "number": one.number,
@@ -92,8 +103,7 @@ def _refusal(one: findings.Refusal, looked: Looked) -> Finding:
     ]
     if one.last is not None:
         evidence.append(_call(one.last))
-    detail = display.visible(one.last.detail[:300]) if one.last is not None else ""
-    return Finding(_of(one.tool), times, detail, evidence, [_argument_advice(one.kind)])
+    return Finding(_of(one.tool), times, _said(one.last), evidence, [_argument_advice(one.kind)])
 
 
 def _argument_advice(kind: str) -> str:
@@ -155,7 +165,7 @@ def _trouble(one: findings.Trouble, looked: Looked) -> Finding:
     ] or [_list(_("its calls"), tool=one.tool, since=since)]
     if one.last is not None:
         evidence.append(_call(one.last))
-    return Finding(_of(one.tool), text, display.visible(one.error[:300]), evidence, advice)
+    return Finding(_of(one.tool), text, _said(one.error), evidence, advice)
 
 
 def given_up(looked: Looked) -> Section:
@@ -169,7 +179,7 @@ def given_up(looked: Looked) -> Section:
                 one.errors,
             )
             % {"number": one.number, "errors": one.errors},
-            display.visible(one.sentence[:300]),
+            _said(one.last),
             [
                 _list(_("its unsuccessful calls"), tool=one.tool, outcome="not_ok", since=_since(looked)),
                 _call(one.last),
@@ -210,7 +220,7 @@ def loops(looked: Looked) -> Section:
                     "user": display.visible(one.first.user),
                     "number": one.number,
                 },
-                display.visible(one.last.detail[:300]),
+                _said(one.last),
                 [
                     _list(_("these calls"), tool=one.tool, credential=one.first.credential, since=first, until=last),
                     _call(one.last),
