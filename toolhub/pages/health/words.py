@@ -11,6 +11,7 @@ from django.utils.translation import ngettext
 
 from audit import display, local_time, outcomes
 from audit.admin.base import calls_address
+from toolhub import invisible
 from toolhub.pages.health import findings, queries
 from toolhub.pages.health.queries import Attempt, Looked
 
@@ -52,7 +53,7 @@ def _since(looked: Looked) -> str:
 
 
 def _of(tool: str) -> str:
-    return display.visible(tool[:128])
+    return invisible.show(tool[:128])
 
 
 # --- arguments ---------------------------------------------------------------------------------------------------
@@ -72,7 +73,7 @@ def refused(looked: Looked) -> Section:
 
 
 def _refusal(one: findings.Refusal, looked: Looked) -> Finding:
-    parameter, expected = display.visible(one.parameter[:100]), display.visible(one.expected[:200])
+    parameter, expected = invisible.show(one.parameter[:100]), invisible.show(one.expected[:200])
     what = {
         findings.MISSING: _("“%(parameter)s” is missing"),
         findings.UNKNOWN: _("“%(parameter)s” is not a known parameter"),
@@ -92,7 +93,7 @@ def _refusal(one: findings.Refusal, looked: Looked) -> Finding:
     ]
     if one.last is not None:
         evidence.append(_call(one.last))
-    detail = display.visible(one.last.detail[:300]) if one.last is not None else ""
+    detail = invisible.show(one.last.detail[:300]) if one.last is not None else ""
     return Finding(_of(one.tool), times, detail, evidence, [_argument_advice(one.kind)])
 
 
@@ -155,7 +156,7 @@ def _trouble(one: findings.Trouble, looked: Looked) -> Finding:
     ] or [_list(_("its calls"), tool=one.tool, since=since)]
     if one.last is not None:
         evidence.append(_call(one.last))
-    return Finding(_of(one.tool), text, display.visible(one.error[:300]), evidence, advice)
+    return Finding(_of(one.tool), text, invisible.show(one.error[:300]), evidence, advice)
 
 
 def given_up(looked: Looked) -> Section:
@@ -169,7 +170,7 @@ def given_up(looked: Looked) -> Section:
                 one.errors,
             )
             % {"number": one.number, "errors": one.errors},
-            display.visible(one.sentence[:300]),
+            invisible.show(one.sentence[:300]),
             [
                 _list(_("its unsuccessful calls"), tool=one.tool, outcome="not_ok", since=_since(looked)),
                 _call(one.last),
@@ -206,11 +207,11 @@ def loops(looked: Looked) -> Section:
                 _of(one.tool),
                 _("%(client)s of %(user)s sent the same arguments %(number)s times within ten minutes.")
                 % {
-                    "client": display.visible(one.first.client[:60]) or one.first.credential,
-                    "user": display.visible(one.first.user),
+                    "client": invisible.show(one.first.client[:60]) or one.first.credential,
+                    "user": invisible.show(one.first.user),
                     "number": one.number,
                 },
-                display.visible(one.last.detail[:300]),
+                invisible.show(one.last.detail[:300]),
                 [
                     _list(_("these calls"), tool=one.tool, credential=one.first.credential, since=first, until=last),
                     _call(one.last),
