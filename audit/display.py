@@ -10,6 +10,8 @@ from typing import Any
 from django.utils.html import escape
 from django.utils.translation import gettext as _
 
+from toolhub.invisible import show
+
 LONGEST = 100_000
 """Bytes of one text, once it is escaped, that a page shows; exports have all of it."""
 DEEPEST = 60
@@ -18,10 +20,6 @@ MOST_NODES = 20_000
 """Objects and lists in one text that is read as JSON: a million of them took two seconds."""
 _spread = json.JSONEncoder(indent=2, ensure_ascii=False).iterencode
 _PRUNED = re.compile(r"pruned:sha256:([0-9a-f]{64})")
-# Marks that turn the direction of what follows could make a recorded text look like another one.
-_INVISIBLE = re.compile(
-    "[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +41,10 @@ def body(text: str) -> Body:
         return Body(words, len(words), pruned=True)
     whole = spread(text)
     kept = min(len(whole), LONGEST)
-    shown = visible(whole[:kept])
+    shown = show(whole[:kept])
     while (heavy := weight(shown)) > LONGEST:
         kept = min(kept * LONGEST // heavy, kept - 1)
-        shown = visible(whole[:kept])
+        shown = show(whole[:kept])
     return Body(shown, len(text), kept < len(whole))
 
 
@@ -98,11 +96,6 @@ def _is_deep(value: Any) -> bool:
 def weight(text: str) -> int:
     """Bytes that the text takes in a page."""
     return len(escape(text).encode("utf-8", "surrogatepass"))
-
-
-def visible(text: str) -> str:
-    """Characters that cannot be seen, spelled out."""
-    return _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def duration(microseconds: int | None) -> str:

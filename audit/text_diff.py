@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from audit import display
+from toolhub import invisible
 
 LINES = 300
 """Lines that are compared one with another; what is equal at both ends does not count."""
 MOST = 20_000
 """Lines of each text that are looked at."""
 LONGEST_LINE = 500
+"""Characters of a line; the rest of a longer one are further lines, so that no difference is left out."""
 ROOM = 60_000
 """Bytes of one difference, once escaped for a page."""
 CONTEXT = 3
@@ -30,11 +32,19 @@ def lines(before: str, after: str) -> list[Line]:
     """The lines of both texts, JSON spread out first; empty when they are equal."""
     if before == after:
         return []
-    old, new = display.spread(before).splitlines(), display.spread(after).splitlines()
+    old, new = _split(before), _split(after)
     found = list(_bounded(_folded(_compared(old[:MOST], new[:MOST]))))
     if unread := max(0, len(old) - MOST) + max(0, len(new) - MOST):
         found.append(Line(SKIPPED, str(unread)))
     return found
+
+
+def _split(text: str) -> list[str]:
+    return [
+        line[start : start + LONGEST_LINE]
+        for line in display.spread(text).splitlines()
+        for start in range(0, len(line) or 1, LONGEST_LINE)
+    ]
 
 
 def _compared(old: list[str], new: list[str]) -> Iterator[Line]:
@@ -90,9 +100,7 @@ def _bounded(found: Iterator[Line]) -> Iterator[Line]:
         if left < 0:
             rest += int(line.text) if line.kind == SKIPPED else 1
             continue
-        text = display.visible(line.text[:LONGEST_LINE])
-        if len(line.text) > LONGEST_LINE:
-            text = f"{text} ..."
+        text = invisible.show(line.text)
         left -= display.weight(text) + 60
         if left < 0:
             rest += int(line.text) if line.kind == SKIPPED else 1

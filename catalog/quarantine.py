@@ -23,8 +23,8 @@ from django.utils.translation import gettext_lazy as _
 from audit.actions import log
 from catalog.canonical import dumps, loads
 from catalog.functions.results import clean_text
-from catalog.functions.sanitise import show
 from catalog.models import ImportedDocument, Tool, Upstream
+from toolhub.invisible import show
 
 PERMISSION = "catalog.review_tool"
 MEMBERS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "settings")

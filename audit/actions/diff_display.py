@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 
 from audit import display
 from audit.text_diff import Line, lines
+from toolhub import invisible
 
 LONG = 120
 """Characters from which on a change is shown line by line."""
@@ -69,7 +70,7 @@ def in_short(before: str, after: str) -> str:
 
 
 def _brief(text: str) -> str:
-    text = display.visible(text if len(text) <= _BRIEF else f"{text[: _BRIEF - 1]}\N{HORIZONTAL ELLIPSIS}")
+    text = invisible.show(text if len(text) <= _BRIEF else f"{text[: _BRIEF - 1]}\N{HORIZONTAL ELLIPSIS}")
     return text or "\N{EM DASH}"
 
 
@@ -79,7 +80,7 @@ def _pairs(before: str, after: str) -> Iterator[tuple[Change, str, str]]:
     for name in [*old, *(name for name in new if name not in old)][:FIELDS]:
         a, b = _words(old.get(name, "")), _words(new.get(name, ""))
         kind = "removed" if name not in new else "added" if name not in old else "same" if a == b else "changed"
-        yield Change(display.visible(name[:100]), kind, "", ""), a, b
+        yield Change(invisible.show(name[:100]), kind, "", ""), a, b
 
 
 def _words(value: Any) -> str:
@@ -97,7 +98,7 @@ def _words(value: Any) -> str:
 
 
 def _cut(text: str, room: int) -> str:
-    return display.visible(text if len(text) <= room else f"{text[:room]} ...")
+    return invisible.show(text if len(text) <= room else f"{text[:room]} ...")
 
 
 def _object(text: str) -> dict[str, Any]:

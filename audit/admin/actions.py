@@ -16,13 +16,14 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from audit import display, local_time
+from audit import local_time
 from audit.actions import diff_display, verbs
 from audit.admin.base import ReadOnlyAdmin, calls_address, choice, column, moment, text
 from audit.format import chain
 from audit.models import Action
 from audit.queries import lookup
 from audit.queries.search import Page, Question, id_at, page
+from toolhub import invisible
 
 SHORT = 4_000
 """Characters of a before or after that a list reads; of longer ones it says that they are long."""
@@ -91,9 +92,9 @@ class ActionAdmin(ReadOnlyAdmin):
         context = {
             **self.admin_site.each_context(request),
             "opts": self.opts,
-            "title": display.visible(_said(action)),
+            "title": invisible.show(_said(action)),
             "action": action,
-            "facts": [(name, display.visible(value)) for name, value in _facts(action)],
+            "facts": [(name, invisible.show(value)) for name, value in _facts(action)],
             "call": action.target if action.kind == "call" else "",
             "changes": diff_display.of(action.before, action.after),
         }
@@ -105,22 +106,22 @@ class ActionAdmin(ReadOnlyAdmin):
 
     @column(gettext_lazy("Actor"))
     def who(self, action: Action) -> str:
-        return display.visible(action.actor)
+        return invisible.show(action.actor)
 
     @column(gettext_lazy("Operation"))
     def did(self, action: Action) -> str:
-        return display.visible(verbs.verb(action.verb))
+        return invisible.show(verbs.verb(action.verb))
 
     @column(gettext_lazy("Kind"))
     def to(self, action: Action) -> str:
-        return display.visible(verbs.kind(action.kind))
+        return invisible.show(verbs.kind(action.kind))
 
     @column(gettext_lazy("Target"))
     def what(self, action: Action) -> str:
         if action.kind == "call":
             address = calls_address(q=action.target)
-            return format_html('<a class="record-link" href="{}">{}</a>', address, display.visible(action.target))
-        return display.visible(action.target)
+            return format_html('<a class="record-link" href="{}">{}</a>', address, invisible.show(action.target))
+        return invisible.show(action.target)
 
     @column(gettext_lazy("What changed"))
     def changed(self, action: Any) -> str:

@@ -25,9 +25,9 @@ from unfold.decorators import display
 from unfold.views import ChangeList
 from unfold.widgets import UnfoldAdminTextInputWidget
 
-from audit import display as audit_display
 from audit import local_time
 from audit.queries.search import PAGE, Page, page
+from toolhub import invisible
 
 CURSORS = ("before", "after")
 _COLOURS = {
@@ -80,7 +80,7 @@ class KeysetChangeList(ChangeList):  # type: ignore[misc]
         columns = [getattr(admin, name, None) for name in admin.list_display]
         for row in self.result_list:
             values = [
-                audit_display.visible(str(getattr(row, name))) if method is None else method(row)
+                invisible.show(str(getattr(row, name))) if method is None else method(row)
                 for name, method in zip(admin.list_display, columns, strict=True)
             ]
             yield address_of(row), list(zip(titles, values, strict=True))

@@ -12,6 +12,7 @@ from audit.admin.base import address_of, calls_address
 from audit.integrity import proof
 from audit.models import Call
 from audit.queries import compare, neighbours
+from toolhub import invisible
 
 BODIES = ("arguments", "result")
 
@@ -99,8 +100,8 @@ def _size(call: Call) -> str:
 
 def _rows(moments: list[neighbours.Moment]) -> list[tuple[neighbours.Moment, str, str]]:
     """With the name as it is shown and the address of the page; none for the call that the page is about."""
-    return [(one, display.visible(one.call.name[:200]), "" if one.here else address_of(one.call)) for one in moments]
+    return [(one, invisible.show(one.call.name[:200]), "" if one.here else address_of(one.call)) for one in moments]
 
 
 def _visible(facts: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    return [(name, display.visible(value[:2000])) for name, value in facts if value]
+    return [(name, invisible.show(value[:2000])) for name, value in facts if value]

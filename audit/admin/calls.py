@@ -26,6 +26,7 @@ from audit.integrity import scheduled
 from audit.models import Call
 from audit.queries import lookup
 from audit.queries.search import NOT_OK, Page, Question
+from toolhub import invisible
 
 __all__ = ["ActionAdmin", "CallAdmin", "CheckpointAdmin", "VerificationAdmin"]
 
@@ -41,7 +42,7 @@ LABELS = {
 @lru_cache(maxsize=500)
 def badge(outcome: str, language: str | None) -> SafeString:
     """Made once for each outcome and language."""
-    return label(LABELS.get(outcome, ""), dict(outcomes.CHOICES).get(outcome, display.visible(outcome)))
+    return label(LABELS.get(outcome, ""), dict(outcomes.CHOICES).get(outcome, invisible.show(outcome)))
 
 
 @admin.register(Call)
@@ -130,11 +131,11 @@ class CallAdmin(ReadOnlyAdmin):
 
     @column(gettext_lazy("User"))
     def user_name(self, call: Call) -> str:
-        return display.visible(call.username)
+        return invisible.show(call.username)
 
     @column(gettext_lazy("Tool"))
     def tool(self, call: Call) -> str:
-        return display.visible(call.name[:200])
+        return invisible.show(call.name[:200])
 
     @column(gettext_lazy("Status"))
     def how_it_ended(self, call: Call) -> str:
@@ -143,7 +144,7 @@ class CallAdmin(ReadOnlyAdmin):
     @column(gettext_lazy("Client"))
     def client(self, call: Call) -> str:
         name = f"{call.client_name} {call.client_version}".strip() or call.credential
-        return display.visible(f"{name} ({call.transport})")
+        return invisible.show(f"{name} ({call.transport})")
 
     @column(gettext_lazy("Duration"))
     def took(self, call: Call) -> str:

@@ -10,11 +10,12 @@ from django.urls import URLPattern, path
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from audit import display, local_time
+from audit import local_time
 from audit.admin import views
 from audit.admin.base import ReadOnlyAdmin, column, label
 from audit.integrity import messages, scheduled
 from audit.models import Checkpoint, Verification
+from toolhub import invisible
 
 
 @admin.register(Checkpoint)
@@ -65,11 +66,11 @@ class VerificationAdmin(ReadOnlyAdmin):
 
     @column(_("Problem"))
     def what(self, verification: Verification) -> str:
-        return display.visible(messages.sentence_of(verification)[:200])
+        return invisible.show(messages.sentence_of(verification)[:200])
 
     @column(_("Problem"))
     def whole(self, verification: Verification) -> str:
-        return display.visible(messages.sentence_of(verification))
+        return invisible.show(messages.sentence_of(verification))
 
     @column(_("External checkpoint"))
     def outside(self, verification: Verification) -> str:

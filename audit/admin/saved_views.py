@@ -23,10 +23,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST, require_safe
 
-from audit import display, local_time, outcomes
+from audit import local_time, outcomes
 from audit.admin.base import calls_address
 from audit.models import SavedView
 from audit.queries.search import Question
+from toolhub import invisible
 
 MOST = 100
 """Views that one person may keep."""
@@ -71,11 +72,11 @@ def _shown(view: SavedView, user: Any) -> Shown:
     filters = filters_of(view)
     return Shown(
         view=view,
-        name=display.visible(view.name),
-        owner=display.visible(view.owner.get_username()),
+        name=invisible.show(view.name),
+        owner=invisible.show(view.owner.get_username()),
         mine=view.owner_id == user.pk,
         address=calls_address(**filters),
-        words=display.visible(_words(filters)[:300]),
+        words=invisible.show(_words(filters)[:300]),
     )
 
 
@@ -104,7 +105,7 @@ class ViewForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def clean_name(self) -> str:
         name: str = self.cleaned_data["name"]
-        if name != display.visible(name):
+        if name != invisible.show(name):
             raise forms.ValidationError(_("The name contains invisible characters. Remove them."))
         return name
 

@@ -19,7 +19,6 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
-from audit import display
 from audit.actions import log
 from audit.admin.base import address_of
 from audit.export import copy as copies
@@ -28,6 +27,7 @@ from audit.integrity import scheduled
 from audit.models import Call
 from audit.queries import compare as comparison
 from audit.queries.search import Question
+from toolhub import invisible
 
 Copy = Callable[[Call], str]
 COPIES: dict[str, tuple[str, str, Copy]] = {
@@ -116,7 +116,7 @@ def compare(request: HttpRequest, model_admin: Any) -> HttpResponse:
         "opts": model_admin.opts,
         "title": _("Difference between two calls"),
         "found": found,
-        "name": display.visible(found.second.name[:200]),
+        "name": invisible.show(found.second.name[:200]),
         "sides": [(call, address_of(call)) for call in pair],
         "parts": [
             ("arguments", _("Arguments"), found.arguments),

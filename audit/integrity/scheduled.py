@@ -12,12 +12,13 @@ from django.core.cache import cache
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from audit import display, local_time
+from audit import local_time
 from audit.background import BackgroundTask
 from audit.integrity import messages, verify
 from audit.integrity.checkpoints import Head, read_file
 from audit.models import Verification
 from audit.queries import lookup
+from toolhub import invisible
 from toolhub.parts import parts
 
 logger = logging.getLogger(__name__)
@@ -56,7 +57,7 @@ def state() -> State:
         return State("warning", _("The audit log has not been verified yet."), running=running())
     when = _("checked at %s") % local_time.told(last.at, "minutes")
     if not last.ok:
-        words = _("Verification failed: %s") % display.visible(messages.sentence_of(last))
+        words = _("Verification failed: %s") % invisible.show(messages.sentence_of(last))
         found = messages.problem_of(last)
         return State("danger", words, when, running(), lookup.address_for(found.subject.name) if found else "")
     upto = (

@@ -11,6 +11,7 @@ from audit import display, hooks
 from audit.models import Call
 from audit.queries.search import Question
 from audit.text_diff import Line, lines
+from toolhub import invisible
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def difference(first: Call, second: Call) -> Difference:
     return Difference(
         first=first,
         second=second,
-        facts=[Fact(name, display.visible(a[:500]), display.visible(b[:500])) for name, a, b in _facts(first, second)],
+        facts=[Fact(name, invisible.show(a[:500]), invisible.show(b[:500])) for name, a, b in _facts(first, second)],
         arguments=lines(first.arguments, second.arguments),
         result=lines(first.result, second.result),
         definition=definition,

@@ -18,7 +18,6 @@ from django.utils.translation import gettext_lazy
 
 from audit.actions import log
 from catalog import quarantine
-from catalog.functions.sanitise import show
 from catalog.models import ImportedDocument, Tool, Toolset
 from catalog.openapi import document as documents
 from catalog.openapi import proposals as proposing
@@ -26,6 +25,7 @@ from catalog.openapi.proposals import Choices, Proposal
 from catalog.openapi.schemas import plain_text
 from catalog.runners import networks
 from toolhub import egress
+from toolhub.invisible import show
 
 FETCH_SECONDS = 30.0
 NEW, SAME, CHANGED, WAITING, GONE = "new", "unchanged", "changed", "waiting for review", "gone"

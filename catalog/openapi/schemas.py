@@ -12,8 +12,8 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from catalog.functions.sanitise import hidden
 from catalog.openapi.references import MAX_HOPS, References, Refused
+from toolhub.invisible import is_invisible
 
 MAX_WRITTEN_OUT = 300
 """Subschemas after which references stay references."""
@@ -39,7 +39,7 @@ def plain_text(value: Any, longest: int = MAX_TEXT) -> str:
     """Somebody else's words: nothing invisible, bounded."""
     if not isinstance(value, str):
         return ""
-    text = "".join(character for character in value.replace("\r\n", "\n") if not hidden(character)).strip()
+    text = "".join(character for character in value.replace("\r\n", "\n") if not is_invisible(character)).strip()
     return text if len(text) <= longest else text[: longest - 4].rstrip() + " ..."
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from django import template
 
-from catalog.functions.sanitise import show
 from catalog.openapi.importing import readable as _readable
+from toolhub.invisible import show
 
 register = template.Library()
 

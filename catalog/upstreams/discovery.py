@@ -20,13 +20,13 @@ from django.utils.translation import gettext_noop, override
 from audit.actions import actor, log
 from catalog import quarantine
 from catalog.canonical import dumps
-from catalog.functions.sanitise import show
 from catalog.language import ENGLISH
 from catalog.models import Tool, Upstream
 from catalog.runners.upstream_mcp.connection import Connection
 from catalog.runners.upstream_mcp.failures import UpstreamError, failure, refusal, too_late
 from catalog.runners.upstream_mcp.link import Link
 from catalog.secrets import resolve
+from toolhub.invisible import show
 
 RUNNER = "upstream_mcp"
 MAX_TOOLS, MAX_PAGES, MAX_DEFINITION = 1000, 100, 262_144

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from audit import display
-from audit.text_diff import CONTEXT, GONE, NEW, ROOM, SAME, SKIPPED, lines
+from audit.text_diff import CONTEXT, GONE, LONGEST_LINE, NEW, ROOM, SAME, SKIPPED, lines
 
 
 def kinds(before: str, after: str) -> list[tuple[str, str]]:
@@ -57,4 +57,12 @@ def test_hostile_texts_make_no_large_page(unit: str) -> None:
 
 
 def test_invisible_characters_are_spelled_out() -> None:
-    assert kinds("a\u202eb", "ab") == [(GONE, "a\\u202eb"), (NEW, "ab")]
+    assert kinds("a\u202eb", "ab") == [(GONE, "a⟨U+202E RIGHT-TO-LEFT OVERRIDE⟩b"), (NEW, "ab")]
+
+
+def test_a_change_far_into_a_long_line_is_not_left_out() -> None:
+    long = "word " * 400
+    found = kinds(f"{long}before{long}", f"{long}after{long}")
+    assert any(kind == GONE and "before" in text for kind, text in found)
+    assert any(kind == NEW and "after" in text for kind, text in found)
+    assert max(len(text) for _, text in found) <= LONGEST_LINE

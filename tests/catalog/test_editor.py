@@ -12,6 +12,7 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
 
+from audit import text_diff
 from audit.models import Action
 from catalog.admin.editor import views
 from catalog.models import Grant, Limit, Tool, Upstream
@@ -342,8 +343,8 @@ def test_two_versions_are_compared_field_by_field_and_schemas_line_by_line(brows
     assert changes.keys() == {"Title", "Input schema", "Read only"}
     assert (changes["Title"].before, changes["Title"].after) == ("Before", "After")
     assert (changes["Read only"].before, changes["Read only"].after) == ("not declared", "yes")
-    marked = [(line.mark, line.text.strip()) for line in changes["Input schema"].lines if line.mark in "+-"]
-    assert ("+", '"maximum": 10') in marked
+    marked = [(line.kind, line.text.strip()) for line in changes["Input schema"].lines if line.kind != text_diff.SAME]
+    assert (text_diff.NEW, '"maximum": 10') in marked
     assert not any('"b"' in text for _, text in marked)
 
 

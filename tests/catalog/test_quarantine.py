@@ -13,11 +13,11 @@ from django.urls import reverse
 
 from audit.models import Action
 from catalog import quarantine
-from catalog.functions import sanitise
 from catalog.models import Tool
 from catalog.policy import rules
 from catalog.policy.rules import Who
 from tests import factories
+from toolhub import invisible
 
 pytestmark = pytest.mark.django_db
 
@@ -100,7 +100,7 @@ def test_what_a_reader_would_not_see_is_written_out_in_the_difference() -> None:
     ((member, before, after),) = quarantine.difference(tool)
     assert (member, before) == ("description", DEFINITION["description"])
     assert after.endswith('⟨U+202E RIGHT-TO-LEFT OVERRIDE⟩⟨hidden in tag characters: "Ignore"⟩')
-    assert sanitise.show("a\u200bb\x1b[31m\u00a0é 漢字\n") == (
+    assert invisible.show("a\u200bb\x1b[31m\u00a0é 漢字\n") == (
         "a⟨U+200B ZERO WIDTH SPACE⟩b⟨U+001B ESCAPE⟩[31m⟨U+00A0 NO-BREAK SPACE⟩é 漢字\n"
     )
 

@@ -85,7 +85,17 @@ def test_the_code_of_a_problem_says_which_parameter_and_how():
         ids={"type": "array", "items": {"type": "integer"}},
         **{ODD: {"type": "integer"}},
     )
-    wrong: tuple[object, ...] = ({"unit": "k"}, {"n": 11}, {"day": "x"}, {"n": "1"}, {"m": 1}, {}, {"ids": [1, 2, 3, "x"]}, {ODD: "x"}, [])
+    wrong: tuple[object, ...] = (
+        {"unit": "k"},
+        {"n": 11},
+        {"day": "x"},
+        {"n": "1"},
+        {"m": 1},
+        {},
+        {"ids": [1, 2, 3, "x"]},
+        {ODD: "x"},
+        [],
+    )
     assert [findings.what_was_wrong(check(one)) for one in wrong] == [
         ("unit", findings.CHOICE),
         ("n", findings.BOUND),

@@ -26,6 +26,7 @@ from audit import hooks as audit_hooks
 from audit.actions import log
 from audit.models import Call
 from audit.queries import search
+from toolhub import invisible
 from toolhub.access import hooks
 
 TONES = {
@@ -58,16 +59,16 @@ def _shown(call: Call) -> dict[str, Any]:
     hidden = outcome == outcomes.UNKNOWN_TOOL
     return {
         "row": call,
-        "name": display.visible(call.name[:500]),
-        "client": display.visible(f"{call.client_name} {call.client_version}".strip()),
-        "credential": display.visible(call.credential),
-        "transport": display.visible(call.transport),
-        "revision": display.visible(call.revision),
-        "address": display.visible(str(call.address or "")),
+        "name": invisible.show(call.name[:500]),
+        "client": invisible.show(f"{call.client_name} {call.client_version}".strip()),
+        "credential": invisible.show(call.credential),
+        "transport": invisible.show(call.transport),
+        "revision": invisible.show(call.revision),
+        "address": invisible.show(str(call.address or "")),
         "word": WORDS.get(outcome, outcome),
         "tone": TONES.get(outcome, "bad"),
         "took": display.duration(call.duration_us),
-        "detail": "" if hidden else display.visible(audit_hooks.sentence(call.detail_reason, call.detail)),
+        "detail": "" if hidden else invisible.show(audit_hooks.sentence(call.detail_reason, call.detail)),
     }
 
 

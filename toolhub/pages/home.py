@@ -22,6 +22,7 @@ from audit.integrity import scheduled
 from audit.queries import statistics
 from audit.queries.statistics import Report, Slot
 from catalog.models import Grant, Tool
+from toolhub import invisible
 from toolhub.access.models import AccessToken
 from toolhub.pages import home_charts
 from toolhub.server import presence
@@ -131,7 +132,7 @@ def _table_row(slot: Slot, period: str) -> dict[str, Any]:
 
 def _tools(report: Report) -> dict[str, Any]:
     rows = [
-        (display.visible(name[:80]), f"{number:,}", calls(report.start, tool=name), f"{bad:,}" if bad else "",
+        (invisible.show(name[:80]), f"{number:,}", calls(report.start, tool=name), f"{bad:,}" if bad else "",
          calls(report.start, tool=name, outcome="not_ok"))
         for name, number, bad in report.tools
     ]  # fmt: skip
@@ -147,7 +148,7 @@ def _users(report: Report) -> dict[str, Any]:
         # A deleted account has no name to filter by any more.
         rows.append(
             (
-                display.visible(name) or _("deleted account %(key)s") % {"key": key},
+                invisible.show(name) or _("deleted account %(key)s") % {"key": key},
                 f"{number:,}",
                 calls(report.start, user=name) if name else "",
                 f"{bad:,}" if bad else "",

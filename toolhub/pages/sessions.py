@@ -14,8 +14,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST, require_safe
 
-from audit import display
 from audit.actions import log
+from toolhub import invisible
 from toolhub.access import bearer
 from toolhub.access.models import AccessToken, ServingProcess
 from toolhub.pages.staff import page, staff_page
@@ -123,12 +123,12 @@ def _row(request: HttpRequest) -> clients.Row | None:
 def _shown(row: clients.Row, names: dict[str, str]) -> dict[str, Any]:
     return {
         "key": row["key"],
-        "user": display.visible(row["user"]),
+        "user": invisible.show(row["user"]),
         "user_link": reverse("admin:auth_user_change", args=(row["user_id"],)),
         "calls_link": f"{reverse('admin:audit_call_changelist')}?credential={row['credential']}",
-        "client": display.visible(row["client"][:80]) or _("unnamed client"),
-        "version": display.visible(row["version"][:40]),
-        "token": display.visible(row["token"]),
+        "client": invisible.show(row["client"][:80]) or _("unnamed client"),
+        "version": invisible.show(row["version"][:40]),
+        "token": invisible.show(row["token"]),
         "has_token": row["credential"].partition(":")[0] in _OF_TOKENS,
         "kind": KINDS.get(row["kind"], row["kind"]),
         "open": row["kind"] in {clients.STREAM, clients.WEBSOCKET, clients.STDIO} or bool(row["streams"]),
@@ -164,7 +164,7 @@ def _ago(seconds: float) -> tuple[datetime, str] | None:
 
 
 def _client(row: clients.Row) -> str:
-    return display.visible(f"{row['client']} {row['version']}".strip() or row["kind"])
+    return invisible.show(f"{row['client']} {row['version']}".strip() or row["kind"])
 
 
 def _facts(row: clients.Row) -> dict[str, Any]:

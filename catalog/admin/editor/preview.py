@@ -17,12 +17,12 @@ from django.utils.translation import gettext
 from catalog import lint
 from catalog.admin.editor import runner_forms
 from catalog.canonical import dumps
-from catalog.functions.sanitise import show
 from catalog.models import Tool
 from catalog.policy import loader
 from catalog.policy.definitions import ToolDefinition
 from catalog.schemas import validator
 from catalog.schemas.parameters import Mark, Parameter, marks, rows
+from toolhub.invisible import show
 from toolhub.wire.shapes import shape
 from toolhub.wire.versions import ALL
 

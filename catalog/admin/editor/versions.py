@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -10,23 +9,15 @@ from typing import Any
 from django.utils.text import capfirst
 from django.utils.translation import gettext
 
+from audit.text_diff import Line, lines
 from catalog.admin.editor.runner_forms import kind_name
-from catalog.functions.sanitise import show
 from catalog.models import Tool
 from catalog.models.fields import JSONTextField
+from toolhub.invisible import show
 
 UNTOLD = frozenset({"id", "version", "origin", "pinned", "approved", "proposed", "rejected", "quarantined_since"})
-CONTEXT = 3
-MOST_LINES = 2_000
 LONG = 80
 """Characters from which on a text is compared line by line."""
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    mark: str
-    """"+" only in the newer, "-" only in the older, " " in both, "…" where equal lines are left out."""
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +60,6 @@ def _toolsets(version: Any) -> str:
 
 
 def _change(label: str, before: str, after: str) -> Change:
-    before, after = show(before), show(after)
     if "\n" not in before + after and max(len(before), len(after)) <= LONG:
-        return Change(label, before, after, [])
+        return Change(label, show(before), show(after), [])
     return Change(label, "", "", lines(before, after))
-
-
-def lines(before: str, after: str) -> list[Line]:
-    """A unified difference without its headers; at most MOST_LINES of it."""
-    one, other = before.splitlines(), after.splitlines()
-    if len(one) + len(other) > 2 * MOST_LINES:  # the comparison takes time that grows with the square
-        one, other = one[:MOST_LINES], other[:MOST_LINES]
-    found: list[Line] = []
-    for line in list(difflib.unified_diff(one, other, n=CONTEXT, lineterm=""))[2:]:  # after the two names of files
-        if not line.startswith("@@"):
-            found.append(Line(line[0], line[1:]))
-        elif found or not line.startswith(("@@ -1", "@@ -0")):
-            found.append(Line("…", ""))
-    return found[:MOST_LINES]

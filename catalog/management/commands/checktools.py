@@ -8,8 +8,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser, no_translations
 
 from catalog import lint
-from catalog.functions.sanitise import show
 from catalog.models import Prompt, Tool
+from toolhub.invisible import show
 
 
 class Command(BaseCommand):

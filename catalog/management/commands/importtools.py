@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser, no_translations
 
+from audit.text_diff import GONE, NEW, SAME, SKIPPED, lines
 from catalog.exchange import files, importing
 from catalog.exchange.values import Wrong
-from catalog.functions.sanitise import show
+from toolhub.invisible import show
 
-LONGEST = 300
+LONGEST = 120
+"""Characters from which on a difference is shown line by line."""
+MARKS = {SAME: " ", GONE: "-", NEW: "+", SKIPPED: "…"}
 
 
 class Command(BaseCommand):
@@ -39,7 +43,13 @@ class Command(BaseCommand):
         for change in outcome.changes:
             self.stdout.write(f"{change.mark} {show(change.what)}")
             for member, before, after in change.differences:
-                self.stdout.write(f"    {show(member)}: {_cut(before)} -> {_cut(after)}")
+                if max(len(before), len(after)) <= LONGEST:
+                    self.stdout.write(f"    {show(member)}: {show(before)} -> {show(after)}")
+                    continue
+                self.stdout.write(f"    {show(member)}:")
+                for line in lines(_plain(before), _plain(after)):
+                    text = f"{line.text} more lines" if line.kind == SKIPPED else line.text
+                    self.stdout.write(f"      {MARKS[line.kind]} {text}".rstrip())
         counted = {mark: sum(change.mark == mark for change in outcome.changes) for mark in "+~-"}
         will = "Would make" if options["plan"] else "Made"
         self.stdout.write(
@@ -48,6 +58,6 @@ class Command(BaseCommand):
         )
 
 
-def _cut(text: str) -> str:
-    text = show(text)
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ... ({len(text)} characters)"
+def _plain(text: str) -> str:
+    """A text out of JSON with its own line breaks; other values stay JSON."""
+    return str(json.loads(text)) if text.startswith('"') else text

@@ -13,7 +13,7 @@ from catalog.functions.content import Audio, EmbeddedResource, Image, Structured
 from catalog.functions.results import MIME_TYPE
 from catalog.runners.http_api.json_path import parse_path, select
 from catalog.runners.http_api.settings import Settings
-from toolhub import egress
+from toolhub import egress, invisible
 
 EXCERPT_CHARACTERS = 500
 HEAVY_BYTES = 1_048_576
@@ -112,5 +112,5 @@ def excerpt(text: str) -> str:
     """The beginning of an error answer on one line, without markup and control characters."""
     text = re.sub(r"<(script|style)\b.*?</\1\s*>", " ", text[:20_000], flags=re.DOTALL | re.IGNORECASE)
     text = re.sub(r"<[^<>]{0,500}>", " ", text)
-    text = " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]", " ", text).split())
+    text = " ".join(invisible.remove(text).split())
     return text if len(text) <= EXCERPT_CHARACTERS else text[:EXCERPT_CHARACTERS] + " ..."

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Callable
 
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, override
 from pydantic import ValidationError
 
-from catalog.functions.results import CONTROL, clean_text
+from catalog.functions.results import clean_text
 from catalog.language import ENGLISH
 from catalog.runners.upstream_mcp import pipes
 from catalog.runners.upstream_mcp.connection import Connection, UnusableSecret
-from toolhub import egress
+from toolhub import egress, invisible
 
 SENTENCE = 500
 log = logging.getLogger(__name__)
@@ -91,5 +90,4 @@ def why(error: BaseException, *, explained: bool = False) -> str:
 
 def one_line(text: str) -> str:
     """Words of a stranger inside a sentence of ours."""
-    text = re.sub(r"[\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e007f]", "", clean_text(text))
-    return " ".join(CONTROL.sub(" ", text).split())[:SENTENCE].rstrip(".")
+    return " ".join(invisible.remove(clean_text(text)).split())[:SENTENCE].rstrip(".")

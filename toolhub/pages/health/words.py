@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy, ngettext
 from audit import display, hooks, local_time, outcomes
 from audit.admin.base import calls_address
 from catalog.schemas import errors
+from toolhub import invisible
 from toolhub.pages.health import findings, queries
 from toolhub.pages.health.queries import Attempt, Looked
 
@@ -50,7 +51,7 @@ def _call(attempt: Attempt) -> tuple[str, str]:
 
 def _said(attempt: Attempt | None) -> str:
     """What was said to the client, in the language of the page where it was ours."""
-    return display.visible(hooks.sentence(attempt.reason, attempt.detail)[:300]) if attempt is not None else ""
+    return invisible.show(hooks.sentence(attempt.reason, attempt.detail)[:300]) if attempt is not None else ""
 
 
 def _since(looked: Looked) -> str:
@@ -58,7 +59,7 @@ def _since(looked: Looked) -> str:
 
 
 def _of(tool: str) -> str:
-    return display.visible(tool[:128])
+    return invisible.show(tool[:128])
 
 
 # --- arguments ---------------------------------------------------------------------------------------------------
@@ -91,7 +92,7 @@ KINDS = {
 def _refusal(one: findings.Refusal, looked: Looked) -> Finding:
     known = one.problem
     wanted = errors.translate_expected(known.code, known.params) if known is not None else ""
-    parameter, expected = display.visible(one.parameter[:100]), display.visible(wanted[:200])
+    parameter, expected = invisible.show(one.parameter[:100]), invisible.show(wanted[:200])
     what = KINDS[one.kind] % {"parameter": parameter, "expected": expected}
     times = ngettext("%(what)s, in %(number)s of %(of)s call.", "%(what)s, in %(number)s of %(of)s calls.", one.of) % {
         "what": what,
@@ -216,8 +217,8 @@ def loops(looked: Looked) -> Section:
                 _of(one.tool),
                 _("%(client)s of %(user)s sent the same arguments %(number)s times within ten minutes.")
                 % {
-                    "client": display.visible(one.first.client[:60]) or one.first.credential,
-                    "user": display.visible(one.first.user),
+                    "client": invisible.show(one.first.client[:60]) or one.first.credential,
+                    "user": invisible.show(one.first.user),
                     "number": one.number,
                 },
                 _said(one.last),

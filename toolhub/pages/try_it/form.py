@@ -23,12 +23,12 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
-from audit import display
 from catalog.functions.elicitation import Elicit
 from catalog.models import Tool
 from catalog.schemas import errors, validator
 from catalog.schemas.errors import SchemaProblem
 from catalog.schemas.parameters import Parameter, at_the_top
+from toolhub import invisible
 from toolhub.access.trying import MAY_TRY_AS
 
 MAX_FIELDS = 200
@@ -321,7 +321,7 @@ class Question:
 
     def __init__(self, key: str, method: str, params: dict[str, Any]) -> None:
         self.key, self.params = key, params
-        self.message = display.visible(str(params.get("message", ""))[:5000])
+        self.message = invisible.show(str(params.get("message", ""))[:5000])
         self.url = str(params.get("url", "")) if params.get("mode") == "url" else ""
         self.schema = params.get("requestedSchema") if not self.url else None
         self.fields = fields_of(self.schema) if isinstance(self.schema, dict) else None

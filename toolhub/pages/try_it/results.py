@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from audit import display
 from catalog.functions import media
+from toolhub import invisible
 
 SHOWN = 200
 """Parts of one result that a page shows."""
@@ -70,14 +71,14 @@ def _part(number: int, block: dict[str, Any]) -> Part:
         return Part(
             "link",
             number,
-            display.visible(said),
-            display.visible(title),
-            display.visible(uri),
+            invisible.show(said),
+            invisible.show(title),
+            invisible.show(uri),
             _href(uri),
             _mime(block),
         )
     if kind == "resource" and isinstance(inner := block.get("resource"), dict):
-        uri = display.visible(str(inner.get("uri", "")))
+        uri = invisible.show(str(inner.get("uri", "")))
         if "blob" in inner:
             found = _media(number, block, str(inner.get("mimeType", "")))
             return Part(found.kind, number, uri=uri, mime=found.mime, bytes=found.bytes)
@@ -94,7 +95,7 @@ def _text(number: int, text: str) -> Part:
         else:
             return Part("json", number, display.shown(text))
     cut = text if len(text) <= display.LONGEST else text[: display.LONGEST] + "\n…"
-    return Part("text", number, display.visible(cut))
+    return Part("text", number, invisible.show(cut))
 
 
 def _media(number: int, block: dict[str, Any], said: str) -> Part:
@@ -103,11 +104,11 @@ def _media(number: int, block: dict[str, Any], said: str) -> Part:
     except LookupError:
         return Part("json", number, pretty(block))
     shown = "image" if kind in PICTURES else "audio" if kind in SOUNDS else "file"
-    return Part(shown, number, mime=kind or display.visible(said[:100]), bytes=len(raw))
+    return Part(shown, number, mime=kind or invisible.show(said[:100]), bytes=len(raw))
 
 
 def _mime(block: dict[str, Any]) -> str:
-    return display.visible(str(block.get("mimeType") or "")[:100])
+    return invisible.show(str(block.get("mimeType") or "")[:100])
 
 
 def _href(uri: str) -> str:

@@ -30,7 +30,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from audit import display, recorder
+from audit import recorder
 from audit.actions import log
 from audit.actions.model_signals import name_of
 from catalog.errors import CatalogError, InvalidArguments, LimitReached, UnknownTool
@@ -40,6 +40,7 @@ from catalog.policy.definitions import LIMIT, Rule
 from catalog.schemas import errors as schema_errors
 from catalog.schemas.errors import SchemaProblem
 from catalog.views.tools import credential_of
+from toolhub import invisible
 from toolhub.access.middleware import ADMIN
 from toolhub.access.trying import MAY_TRY, MAY_TRY_AS
 from toolhub.pages.staff import page, staff_page
@@ -340,8 +341,8 @@ def _context(
         "parts": results.parts(result["content"]) if result else [],
         "more": max(0, len(result["content"]) - results.SHOWN) if result else 0,
         "structured": "" if not result or result["structured"] is None else results.pretty(result["structured"]),
-        "error": error and {"kind": error["kind"], "text": display.visible(error["text"])},
-        "log": [(level, display.visible(text)) for level, text in state["log"]],
+        "error": error and {"kind": error["kind"], "text": invisible.show(error["text"])},
+        "log": [(level, invisible.show(text)) for level, text in state["log"]],
         "questions": [
             (questions or {}).get(key) or Question(key, method, params)
             for key, (method, params) in state["asked"].items()
