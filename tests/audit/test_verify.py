@@ -253,7 +253,7 @@ def test_without_an_outside_head_the_command_says_what_it_cannot_see(record: Rec
     out = StringIO()
     call_command("verifycalls", stdout=out)
     assert "OK" not in out.getvalue()
-    assert "There was no outside head to compare with" in out.getvalue()
+    assert "No external checkpoint was given (--head FILE)" in out.getvalue()
 
 
 def test_a_checkpoint_that_is_deleted_is_found(record: RecordStore) -> None:

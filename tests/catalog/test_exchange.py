@@ -191,7 +191,7 @@ def test_export_wipe_import_export_is_the_same_file(tmp_path: Path, alice: User,
     assert after.origin == ImportedDocument.objects.get().origin
     assert Grant.objects.filter(tool=after, user=alice).count() == 2
     assert Secret.objects.get(name="forge_token").value == ""
-    assert "Made 0, changed 0, removed 0" in bring_in(first, text)
+    assert "Created 0, changed 0, removed 0" in bring_in(first, text)
 
 
 def test_a_file_says_the_same_to_other_readers_of_yaml(alice: User) -> None:
@@ -223,7 +223,7 @@ def test_a_plan_shows_the_difference_and_changes_nothing(tmp_path: Path, alice: 
     assert "    settings.timeout: 15 -> 9\n" in said
     assert "    enabled: true -> false\n" in said
     assert "+ tool new_one\n" in said
-    assert "Would make 1, change 1, remove 0" in said
+    assert "Would create 1, change 1, remove 0" in said
     assert "- tool add_log" in bring_in(tmp_path / "x.json", wanted, "--plan", "--prune")
     assert export() == before
     assert Action.objects.count() == recorded
