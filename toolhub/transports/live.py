@@ -56,7 +56,7 @@ class LiveConsumer(AsyncConsumer):  # type: ignore[misc]
                 await process.start()
             found = await threads.looking().run(lambda: live_viewers.identify([key]), wait=30.0)
             if key not in found:
-                raise Refused(401, "nobody is signed in")
+                raise Refused(401, "not signed in")
             client = scope.get("client")
             socket = Socket(found[key], key, client[0] if client else "", send)
         except Refused as refused:
