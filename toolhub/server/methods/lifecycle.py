@@ -18,8 +18,8 @@ SERVER_INFO_SHORT = {"name": "toolhub", "version": __version__}
 DISCOVER_TTL_MS = 300_000
 INSTRUCTIONS = (
     "The lists contain the tools, prompts and resources that this account can use now. They can change at any time, "
-    "with a notification. Every call is logged with its arguments and its result. When a result says that a rate limit was "
-    "reached, wait for the number of seconds in it before you call the tool again."
+    "with a notification. Every call is logged with its arguments and its result. When a result says that a rate "
+    "limit was reached, wait for the number of seconds in it before you call the tool again."
 )
 _CAPABILITIES: dict[str, Any] = {
     "logging": {},
