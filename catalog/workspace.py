@@ -240,7 +240,7 @@ def _explained(path: str) -> Iterator[None]:
         # ELOOP is what O_NOFOLLOW says about a link, ENXIO what O_NONBLOCK says about a FIFO nobody reads.
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG):
             raise ToolError(f"{_shown(path)} cannot be used: {os.strerror(error.errno)}.") from error
-        raise ToolError(f"{_shown(path)} cannot be opened: links and special files are refused.") from error
+        raise ToolError(f"{_shown(path)} cannot be opened: links and special files are not allowed.") from error
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

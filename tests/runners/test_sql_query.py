@@ -232,7 +232,7 @@ async def test_postgresql_reads_bounds_interrupts_and_refuses_to_write(
         "WITH x AS (DELETE FROM sales RETURNING 1) SELECT * FROM x",
         "DROP TABLE sales",
     ):
-        with pytest.raises(ToolError, match="refused"):
+        with pytest.raises(ToolError, match="rejected"):
             await query(crafted)
     task = asyncio.ensure_future(query("SELECT pg_sleep(500)", timeout=500))
 
