@@ -91,7 +91,7 @@ def check_external(kept: list[Head]) -> Iterator[Problem]:
     """What a head that is kept elsewhere knows and the database does not: the records first, then the checkpoints."""
     good = []
     for head in kept:
-        what = f"checkpoint {head.number} kept outside"
+        what = f"external checkpoint {head.number}"
         if problem := unsigned(head):
             yield Problem(what, problem)
         else:

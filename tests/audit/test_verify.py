@@ -276,7 +276,7 @@ def test_a_whole_chain_that_is_removed_is_found(record: RecordStore) -> None:
 def test_a_file_without_a_checkpoint_is_no_head(record: RecordStore, tmp_path: Path) -> None:
     file = tmp_path / "nothing"
     file.write_text("no head\n")
-    with pytest.raises(CommandError, match="holds no checkpoint"):
+    with pytest.raises(CommandError, match="contains no checkpoint"):
         call_command("verifycalls", head=file)
     with pytest.raises(CommandError, match="No such file"):
         call_command("verifycalls", head=tmp_path / "nowhere")
