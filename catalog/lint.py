@@ -204,12 +204,12 @@ def twins(rows: Iterable[tuple[str, str]]) -> list[tuple[str, str, str]]:
     found: dict[tuple[str, str], str] = {}
     for group in names.values():
         for pair in combinations(group, 2):
-            found[pair] = "their names are spelt alike"
+            found[pair] = "their names are almost the same"
     # Phrases that very many share say nothing; the others are few enough to look at pair by pair.
     for group in at.values():
         for pair in combinations(sorted(set(group))[:30], 2):
             if pair not in found and _alike(sets[pair[0]], sets[pair[1]]):
-                found[pair] = "their descriptions say nearly the same"
+                found[pair] = "their descriptions are almost the same"
     return [(one, other, why) for (one, other), why in sorted(found.items())]
 
 

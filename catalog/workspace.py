@@ -48,7 +48,7 @@ def root() -> Path:
 def parts(path: str) -> list[str]:
     """The steps of a path below the workspace; refuses what could lead anywhere else."""
     if "\0" in path or len(path) > 1000:
-        raise ToolError("The path is too long or holds a NUL character.")
+        raise ToolError("The path is too long or contains a NUL character.")
     if path.startswith(("/", "~")) or "\\" in path or (len(path) > 1 and path[1] == ":"):
         raise ToolError(f"{_shown(path)} is not relative to the workspace: give a path such as reports/2026.csv.")
     steps = [step for step in path.split("/") if step not in ("", ".")]
@@ -240,7 +240,7 @@ def _explained(path: str) -> Iterator[None]:
         # ELOOP is what O_NOFOLLOW says about a link, ENXIO what O_NONBLOCK says about a FIFO nobody reads.
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG):
             raise ToolError(f"{_shown(path)} cannot be used: {os.strerror(error.errno)}.") from error
-        raise ToolError(f"{_shown(path)} cannot be opened: links and special files are refused.") from error
+        raise ToolError(f"{_shown(path)} cannot be opened: links and special files are not allowed.") from error
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

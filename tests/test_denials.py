@@ -122,7 +122,7 @@ PARSER = [
     Row("NaN", lambda w: w.raw(b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"x":NaN}}'), 400, -32700),
     Row("a number beyond all bounds", lambda w: w.raw(b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"x":1e999}}'), 400, -32700),
     Row("a member twice", lambda w: w.raw(b'{"jsonrpc":"2.0","id":1,"id":2,"method":"tools/list"}'), 400, -32700),
-    Row("half a surrogate pair", lambda w: w.raw(b'{"jsonrpc":"2.0","id":1,"method":"\\ud800"}'), 400, -32700),
+    Row("an unpaired surrogate", lambda w: w.raw(b'{"jsonrpc":"2.0","id":1,"method":"\\ud800"}'), 400, -32700),
     Row("very deep nesting", lambda w: w.raw(b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"x":' + b"[" * 5000 + b"]" * 5000 + b"}}"), 400, -32700),
     Row("a number of 5,000 digits", lambda w: w.raw(b'{"jsonrpc":"2.0","id":' + b"1" * 5000 + b',"method":"x"}'), 400, -32700),
     Row("a text", lambda w: w.raw(b'"tools/list"'), 400, -32600),

@@ -103,7 +103,7 @@ def read_file(path: Path) -> list[Head]:
         if start >= 0:
             found.append(Head.parse(line[start:]))
     if not found:
-        raise ValueError(f"{path} holds no checkpoint")
+        raise ValueError(f"{path} contains no checkpoint")
     return sorted(found, key=lambda head: head.number)
 
 

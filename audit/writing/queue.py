@@ -151,7 +151,7 @@ class EntryQueue:
         ends: list[Entry] = []
         with self.mutex:
             if not self.away:
-                logger.error("calls are refused: %s", why)
+                logger.error("calls are denied: %s", why)
             self.away = why
             self.decide()
             pending = list(self.batch)
@@ -172,10 +172,10 @@ class EntryQueue:
         # Not under the mutex: a disk that hangs must hold up this thread and no event loop.
         try:
             if self.spool is None:
-                raise SpoolFailed("the record was never open")
+                raise SpoolFailed("the audit log was never open")
             self.spool.append(ends)
         except SpoolFailed as error:
-            logger.critical("%d outcomes are kept in memory only: %s", len(ends), error)
+            logger.critical("%d statuses are kept in memory only: %s", len(ends), error)
             wake(ends, str(error))
             with self.mutex:
                 for entry in ends:

@@ -111,7 +111,7 @@ def replay_abandoned(writer: Writer) -> set[int]:
                 writer.commit(entries[start : start + 500])
             path.unlink()
             if entries:
-                logger.warning("%d outcomes came from the spool of writer %d, which is gone", len(entries), number)
+                logger.warning("%d statuses came from the spool of writer %d, which is gone", len(entries), number)
     return held
 
 

@@ -88,7 +88,7 @@ class Watchdog:
         shortage = disk_shortage(self._places)
         if shortage != self._queue.crowded:
             if bool(shortage) != bool(self._queue.crowded):
-                logger.warning("calls are refused: %s", shortage) if shortage else logger.info(
+                logger.warning("calls are denied: %s", shortage) if shortage else logger.info(
                     "calls are accepted again"
                 )
             self._queue.crowded = shortage

@@ -100,8 +100,8 @@ class Writer:
                     logger.warning("%s: %s", error, error.__cause__ or "see the settings of the database")
                 self._on_connection_lost(str(error))
             except Exception:
-                logger.exception("the record's writer failed; it opens a new connection")
-                self._on_connection_lost("the record failed")
+                logger.exception("the writer of the audit log failed; it opens a new connection")
+                self._on_connection_lost("the audit log failed")
             if self.queue.stopping and (self.queue.away or time.monotonic() > self._deadline):
                 break
             # The first try after a failure comes at once: a server that was restarted is there again.
@@ -163,7 +163,9 @@ class Writer:
             self.queue.settle(entries)
         elif head != links.head:
             # Somebody else's doing: a restored database, or emptied tables. A new chain begins.
-            logger.error("chain %d ends at %d and not at %d: a new one begins", links.writer, head[0], links.sequence)
+            logger.error(
+                "hash chain %d ends at %d and not at %d: a new one begins", links.writer, head[0], links.sequence
+            )
             self._register(store)
         self._hoped = None
 
@@ -182,7 +184,7 @@ class Writer:
                     continue
                 now = time.monotonic()
                 if self.queue.away:
-                    logger.warning("calls are accepted again; %d outcomes came from the spool", len(entries))
+                    logger.warning("calls are accepted again; %d statuses came from the spool", len(entries))
                     self.available_since = now
                 for entry in self.queue.waiting:
                     entry.since = now
@@ -297,7 +299,7 @@ class Writer:
                 entry.state = SETTLED
         for entry in waiting:
             logger.warning(
-                "call %s has an outcome already: %s is not recorded", entry.id, entry.ending and entry.ending.outcome
+                "call %s already has a status: %s is not logged", entry.id, entry.ending and entry.ending.outcome
             )
         wake(waiting)
         return kept
@@ -307,7 +309,7 @@ class Writer:
         store, links = self.store, self.chain
         assert store is not None and links is not None  # noqa: S101
         if not store.execute(sql.HEARTBEAT, (store.moment(timestamps.now_ms()), links.writer)):
-            logger.error("writer %d is not in the database any more: a new chain begins", links.writer)
+            logger.error("writer %d is not in the database any more: a new hash chain begins", links.writer)
             self._register(store)
         self.last_write = time.monotonic()
         self._next_heartbeat = self.last_write + HEARTBEAT_SECONDS

@@ -71,7 +71,9 @@ def after_exception(error: BaseException, begun: Begun) -> Outcome:
             log.error("call %s of %s failed", begun.id, what, exc_info=error)
         case _:
             raise error
-    sentence = f"It failed unexpectedly. What happened is in the hub's log under call {begun.id}."
+    sentence = (
+        f"The tool failed unexpectedly. Ask your administrator: the server log has the details under call {begun.id}."
+    )
     detail, reason = "failed unexpectedly", Reason("run.failed")
     return Outcome(outcomes.TOOL_ERROR, failure(sentence), None, type(error).__name__, detail, reason)
 
@@ -84,8 +86,8 @@ def internal(begun: Begun, error_class: str) -> Outcome:
 
 def timed_out(begun: Begun, seconds: float) -> Outcome:
     sentence = (
-        f"It did not finish within {seconds:g} s and was stopped (call {begun.id}). "
-        "Try again with less to do, or ask an administrator for more time."
+        f"The tool did not finish within {seconds:g} s and was stopped (call {begun.id}). "
+        "Try again with less work, or ask your administrator for a longer timeout."
     )
     reason = Reason("run.timed_out", {"seconds": f"{seconds:g}"})
     return Outcome(outcomes.TIMEOUT, failure(sentence), None, "", f"stopped after {seconds:g} s", reason)

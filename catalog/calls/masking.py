@@ -12,7 +12,7 @@ from catalog.errors import NeedsInput, ProtocolError
 from catalog.functions.channel import Channel, Question
 from catalog.functions.results import Produced, failure
 
-WITHHELD = "The tool's answer held a secret inside of binary data, so it was withheld."
+WITHHELD = "The result was withheld because its binary data contains a secret."
 _BINARY = ("data", "blob")
 
 

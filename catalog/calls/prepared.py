@@ -92,7 +92,7 @@ class Gate:
     async def _hold_to_schema(self, check: validator.Check, produced: Produced) -> None:
         problem = await validator.problem(check, produced.structured, produced.size, validator.RESULT_SECONDS)
         if problem is not None:
-            raise BadResult(f"The tool's result does not fit its output schema: {problem}")
+            raise BadResult(f"The tool's result does not match its output schema: {problem}")
 
 
 def _runner(tool: ToolDefinition) -> tuple[Run, frozenset[str]]:
@@ -104,7 +104,7 @@ def _runner(tool: ToolDefinition) -> tuple[Run, frozenset[str]]:
         log.warning("the tool %s is not set up: %s", tool.name, error)
 
     async def unavailable(arguments: dict[str, Any], context: Context) -> Any:
-        raise ToolError("This tool is not set up correctly. Ask an administrator to look at its settings.")
+        raise ToolError("This tool is not set up correctly. Ask your administrator to check its settings.")
 
     return unavailable, frozenset()
 

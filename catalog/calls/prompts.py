@@ -84,7 +84,7 @@ async def _make(prompt: PromptDefinition, arguments: dict[str, str], context: Co
     try:
         function = registry.lookup("prompt", prompt.function)
     except LookupError:
-        raise ToolError("This prompt is not set up correctly. Ask an administrator to look at it.") from None
+        raise ToolError("This prompt is not set up correctly. Ask your administrator to check it.") from None
     return _produced(_messages(await invoke(function, arguments, context)))
 
 
@@ -110,7 +110,7 @@ def _messages(value: Any) -> list[dict[str, Any]]:
         elif isinstance(item, Message):
             item = item.wire()
         if not isinstance(item, dict) or item.get("role") not in {"user", "assistant"} or "content" not in item:
-            raise BadResult("The prompt returned something that is not a message.")
+            raise BadResult("The prompt returned a value that is not a message.")
         found.append({"role": item["role"], "content": block(item["content"])})
     return found
 

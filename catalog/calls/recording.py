@@ -101,7 +101,7 @@ async def finish(begun: Begun, ending: Ending) -> None:
     except asyncio.CancelledError:
         raise
     except Exception:
-        log.exception("the end of call %s could not be recorded", begun.id)
+        log.exception("the end of call %s could not be logged", begun.id)
         raise InternalFailure(begun.id) from None
 
 

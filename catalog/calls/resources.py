@@ -111,10 +111,10 @@ async def _make(resource: ResourceDefinition, uri: str, values: dict[str, str], 
     try:
         function = registry.lookup("resource", resource.function)
     except LookupError:
-        raise ToolError("This resource is not set up correctly. Ask an administrator to look at it.") from None
+        raise ToolError("This resource is not set up correctly. Ask your administrator to check it.") from None
     value = await invoke(function, values, context)
     if value is None:
-        raise ToolError("There is nothing at this address.")
+        raise ToolError("This address has no content.")
     several = isinstance(value, list) and bool(value) and all(isinstance(item, EmbeddedResource) for item in value)
     contents = [
         _content(item, uri, resource.mime_type or function.mime_type) for item in (value if several else [value])

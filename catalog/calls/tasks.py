@@ -193,7 +193,7 @@ async def end_abandoned() -> int:
         before = timezone.now() - GRACE
         still_running = Call.objects.filter(outcome=outcomes.RUNNING).values("id")
         abandoned = Q(status__in=OPEN, updated_at__lt=before) & ~Q(id__in=still_running)
-        sentence = "The hub stopped while this ran: whether it took effect is unknown."
+        sentence = "toolhub stopped while the tool was running. It is unknown whether the tool took effect."
         return Task.objects.filter(abandoned).update(
             status=FAILED,
             error={"code": INTERNAL_ERROR, "message": sentence},

@@ -66,9 +66,9 @@ async def _move(
         else:
             sentence = (
                 f"The result is {len(body)} bytes, too large to include. "
-                f"Read it at {uri} within {stored_results.KEEP_SECONDS // 60} minutes, or ask for less.{preview}"
+                f"Read it at {uri} within {stored_results.KEEP_SECONDS // 60} minutes, or request less.{preview}"
             )
             link = ResourceLink(uri, f"{tool.name} result", mime_type=mime_type, size=len(body))
             return [{"type": "text", "text": sentence}, link.wire()]
-    sentence = f"The result is {len(body)} bytes, too large to include, and was cut off. Ask for less.{preview}"
+    sentence = f"The result is {len(body)} bytes, too large to include, and was truncated. Request less.{preview}"
     return [{"type": "text", "text": sentence}]

@@ -1,6 +1,6 @@
 """Example tools that really work, one prompt and two resources: what a good definition looks like, and a place to try.
 
-File tools stay in the workspace folder (TOOLHUB_WORKSPACE_DIR), where links and special files are refused.
+File tools stay in the workspace folder (TOOLHUB_WORKSPACE_DIR), where links and special files are not allowed.
 """
 
 from __future__ import annotations

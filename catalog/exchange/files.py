@@ -47,7 +47,7 @@ def write(content: dict[str, Any], *, as_json: bool) -> str:
     except Wrong:
         same = False
     if not same:
-        raise ValueError("the catalogue holds text that YAML cannot say; export to a .json file")
+        raise ValueError("the catalogue contains text that YAML cannot represent. Export to a .json file")
     return text
 
 

@@ -62,7 +62,7 @@ def _sections(content: Any) -> dict[str, list[Any]]:
         if name == "toolhub":
             continue
         if name not in known:
-            raise Wrong(str(name), f"there is no such section; there are {', '.join(sorted(known))}.")
+            raise Wrong(str(name), f"this section is unknown. Known sections: {', '.join(sorted(known))}.")
         if not isinstance(value, list):
             raise Wrong(str(name), "this must be a list.")
         found[name] = value
@@ -99,7 +99,7 @@ def _complete(kind: Kind, entry: Any, place: str) -> Values:
         if name in kind.left_out:
             raise Wrong(f"{place}.{name}", f"this is not part of a file. {kind.left_out[name]}")
         if name not in columns and name not in kind.many:
-            raise Wrong(f"{place}.{name}", f"a {kind.word} has no such member.")
+            raise Wrong(f"{place}.{name}", f"a {kind.word} has no member with this name.")
     whole: Values = {}
     for name, column in columns.items():
         if name in entry:
@@ -125,7 +125,7 @@ def _refuse_twins(kind: Kind, entries: list[tuple[str, Values]]) -> None:
     for place, entry in entries if unique else ():
         key = dumps(kind.key(entry))
         if key in seen:
-            raise Wrong(place, f"{kind.word} {kind.label(entry)} is there already, at {seen[key]}.")
+            raise Wrong(place, f"{kind.word} {kind.label(entry)} already exists, at {seen[key]}.")
         seen[key] = place
 
 

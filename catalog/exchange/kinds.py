@@ -84,7 +84,7 @@ register(
         "upstreams",
         Upstream,
         "upstream",
-        left_out=dict.fromkeys(Upstream.HEALTH, "What this hub found out when it last connected."),
+        left_out=dict.fromkeys(Upstream.HEALTH, "Each server finds it out when it connects."),
     )
 )
 register(
@@ -92,7 +92,7 @@ register(
         "openapi_documents",
         ImportedDocument,
         "OpenAPI document",
-        left_out=dict.fromkeys(("pending", "pending_source"), "It is being looked at and was not imported."),
+        left_out=dict.fromkeys(("pending", "pending_source"), "It is under review and was not imported."),
     )
 )
 register(Kind("toolsets", Toolset, "toolset"))

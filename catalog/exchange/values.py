@@ -107,7 +107,7 @@ def _moment(value: Any, place: str) -> datetime:
     except ValueError:
         found = None
     if found is None or found.tzinfo is None:
-        raise Wrong(place, "this must be a moment such as 2030-01-31T12:00:00Z.")
+        raise Wrong(place, "this must be a date and time such as 2030-01-31T12:00:00Z.")
     return found
 
 

@@ -39,7 +39,7 @@ class Channel(Protocol):
 
 
 class NullChannel:
-    """Reaches nobody: progress and log lines vanish, and nobody can be asked."""
+    """Reaches nobody: progress and log lines vanish, and no client can be asked."""
 
     capabilities: Mapping[str, Any] = {}
 

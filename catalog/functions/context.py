@@ -206,9 +206,9 @@ class Context:
             except BadAnswer as problem:
                 # Up to 2025-11-25 the request that is answered here was fine: it was the client's reply that was not.
                 if handshake:
-                    raise ToolError(f"The client's answer to '{key}' does not fit what was asked: {problem}.") from None
+                    raise ToolError(f"The client's answer to '{key}' does not match the request: {problem}.") from None
                 raise ProtocolError(
-                    INVALID_PARAMS, f"inputResponses.{key} does not fit what was asked: {problem}"
+                    INVALID_PARAMS, f"inputResponses.{key} does not match the request: {problem}"
                 ) from None
         return answers
 

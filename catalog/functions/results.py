@@ -92,7 +92,7 @@ def produce(value: Any, structured: bool = False) -> Produced:
     if value is None and not structured:
         return Produced([])
     if isinstance(value, bytes):
-        raise BadResult("The tool returned bytes: it must say what they are (Image, Audio or EmbeddedResource).")
+        raise BadResult("The tool returned bytes without a type. It must return Image, Audio or EmbeddedResource.")
     if structured:
         return _structured(value, None)
     if type(value) is str:
@@ -279,13 +279,13 @@ def _hold_to_type(made: dict[str, Any]) -> None:
     found, claimed = media.kind_of(data), made["mimeType"].partition(";")[0].strip().lower()
     if (found or claimed in media.KINDS) and not media.fits(data, claimed):
         what = f"are {found}" if found else "are not"
-        raise BadResult(f"The tool returned {made['type']} data that it calls {claimed}, and the bytes {what}.")
+        raise BadResult(f"The tool returned {made['type']} data labelled {claimed}, but the bytes {what}.")
 
 
 def _mime_type(value: Any, family: str) -> str:
     if not isinstance(value, str) or not MIME_TYPE.fullmatch(value) or (family and not value.startswith(f"{family}/")):
         kind = f"an {family}" if family else "a resource"
-        raise BadResult(f"The tool returned {kind} whose MIME type is not one.")
+        raise BadResult(f"The tool returned {kind} whose MIME type is not valid.")
     return value
 
 

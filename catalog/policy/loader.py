@@ -56,7 +56,7 @@ def _held_back(row: dict[str, Any]) -> bool:
                     sound(row[member])
     except (ValidationError, RecursionError) as error:
         said = error.messages[0] if isinstance(error, ValidationError) else "it is nested too deeply"
-        log.warning("the tool %s is not offered, because of its %s: %s", row["name"], member, said)
+        log.warning("the tool %s is hidden because of its %s: %s", row["name"], member, said)
         return True
     return False
 

@@ -84,7 +84,7 @@ class Report:
 
 class Busy(ToolError):
     def __init__(self) -> None:
-        super().__init__("Too many programs are running for tools already. Try again in a minute.")
+        super().__init__("Too many programs are already running for tools. Try again in a minute.")
 
 
 class Child:

@@ -110,6 +110,6 @@ class Runner:
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
-            raise ValueError(f"{self.name!r} is no name of a runner: use small letters, digits and underscore")
+            raise ValueError(f"{self.name!r} is not a valid runner name. Use lower-case letters, digits and underscore")
         if self.permission and not self.permission_refusal:
             raise ValueError("permission_refusal: say which permission is missing")

@@ -52,7 +52,7 @@ def run_due() -> int:
                 continue
             changed = discovery.compare(upstream, found).changed
             if changed:
-                log.warning("Upstream %s: in quarantine: %s", upstream.name, ", ".join(changed))
+                log.warning("Upstream %s: quarantined: %s", upstream.name, ", ".join(changed))
     return len(mine)
 
 

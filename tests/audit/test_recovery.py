@@ -91,7 +91,7 @@ def test_a_process_of_another_machine_is_dead_when_its_heartbeat_stands_still(
 ) -> None:
     asyncio.run(begun_elsewhere(record_store))
     id = next(iter(record_store.outcomes()))
-    assert "--wait tells whether they live" in closecalls()
+    assert "Add --wait to find out whether they still run" in closecalls()
     assert record_store.outcomes()[id] == "running"
     monkeypatch.setattr(recovery, "LEASE", 1.0)
     monkeypatch.setattr("audit.management.commands.closecalls.LEASE", 1.0)

@@ -140,7 +140,7 @@ def test_the_command_removes_what_is_older_and_says_how_much(capsys):
     old(3, days=100)
     young = old(2, days=10)
     call_command("prunecalls", "--older-than", "90d", "--bodies-only", "--yes")
-    assert "the bodies of 3 calls older than 90d" in capsys.readouterr().out
+    assert "arguments and results of 3 calls older than 90d" in capsys.readouterr().out
     assert Call.objects.filter(body_state="pruned").count() == 3
     call_command("prunecalls", "--older-than", "12w", "--yes")
     assert "Removed 3 calls older than 12w" in capsys.readouterr().out

@@ -261,7 +261,7 @@ def test_without_an_outside_head_the_command_says_what_it_cannot_see(record: Rec
     out = StringIO()
     call_command("verifycalls", stdout=out)
     assert "OK" not in out.getvalue()
-    assert "There was no outside head to compare with" in out.getvalue()
+    assert "No external checkpoint was given (--head FILE)" in out.getvalue()
 
 
 def test_a_checkpoint_that_is_deleted_is_found(record: RecordStore) -> None:
@@ -284,7 +284,7 @@ def test_a_whole_chain_that_is_removed_is_found(record: RecordStore) -> None:
 def test_a_file_without_a_checkpoint_is_no_head(record: RecordStore, tmp_path: Path) -> None:
     file = tmp_path / "nothing"
     file.write_text("no head\n")
-    with pytest.raises(CommandError, match="holds no checkpoint"):
+    with pytest.raises(CommandError, match="contains no checkpoint"):
         call_command("verifycalls", head=file)
     with pytest.raises(CommandError, match="No such file"):
         call_command("verifycalls", head=tmp_path / "nowhere")

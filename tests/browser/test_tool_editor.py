@@ -144,7 +144,7 @@ def test_a_tool_is_made_with_the_table_of_parameters_then_changed_and_reverted(h
     assert list(hub.call(editor_seed.tool, name="convert_units")["input_schema"]["properties"]) == ["value"]
     page.click("text=Compare versions")
     page.wait_for_selector("#tool-compare del:has-text('\"metre\"')")
-    page.click("text=Go back to the version")
+    page.click("text=Revert to the version")
     page.wait_for_selector("#tool-look pre:has-text('\"metre\"')")
     page.click("button:has-text('Revert')")
     page.wait_for_selector("text=was changed successfully")
@@ -185,7 +185,7 @@ def test_what_only_json_can_say_is_marked_and_edited_as_json(editor: Any) -> Non
     assert "minProperties" in page.inner_text(".tool-table-foot >> nth=0")
     row(page, 0).locator("[data-column=more]").click()
     row(page, 0).locator("[data-detail=json]").fill("{")
-    assert "not JSON" in row(page, 0).inner_text()
+    assert "not valid JSON" in row(page, 0).inner_text()
     row(page, 0).locator("[data-detail=json]").fill('{"type": "integer", "multipleOf": 5}')
     row(page, 0).locator("[data-column=name]").fill("fives")
     assert row(page, 0).locator("[data-column=type]").input_value() == "integer"

@@ -54,7 +54,7 @@ def test_a_tool_is_tried_from_its_page_as_its_user_watched_and_cancelled(
     assert page.is_hidden("#try-running")
     assert outcome(hub, "try_steps") == "cancelled"
     page.click("text=View call")
-    page.wait_for_selector("text=tried from the admin by root")
+    page.wait_for_selector("text=tried in the admin by root")
 
 
 @pytest.mark.parametrize("lost", ["try_tool_as_other", "staff"])
@@ -69,7 +69,7 @@ def test_who_may_not_try_any_more_is_told_so_and_the_call_ends(
     page.wait_for_selector("text=the first step")
     try:
         hub.call(try_seed.take_away, username="deputy", what=lost)
-        page.wait_for_selector("#try-message >> text=You may not look at this run any more")
+        page.wait_for_selector("#try-message >> text=You no longer have permission to view this run")
         assert page.is_hidden("#try-running")
         until(lambda: outcome(hub, "try_steps") == "cancelled", what="the end of the call")
     finally:
@@ -148,7 +148,7 @@ def test_a_cell_of_the_matrix_is_a_link_all_over_however_tall_its_row_is(window:
 
 def test_grants_are_changed_by_searching_choosing_and_confirming_and_view_as_shows_it(hub: Hub, mine: Window) -> None:
     page = mine.open("/admin/view-as/?user=charlie&sees=yes")
-    page.wait_for_selector("text=They see none of these")
+    page.wait_for_selector("text=This user sees none of these")
     page = mine.open("/admin/access/matrix/")
     page.click("text=Change many grants")
     page.check("[data-picker=toolset] [data-found] label:has-text('Numbers') input")
@@ -160,7 +160,7 @@ def test_grants_are_changed_by_searching_choosing_and_confirming_and_view_as_sho
     page.click("button[name=look]")
     page.wait_for_selector("#bulk-confirm >> text=Grants to create")
     page.click("text=Apply changes")
-    page.wait_for_selector("text=1 grant was made")
+    page.wait_for_selector("text=1 grant was created")
     page = mine.open("/admin/view-as/?user=charlie&sees=yes")
     page.wait_for_selector("td:has-text('allow toolset Numbers to user charlie')")
     page = mine.open("/admin/access/matrix/")

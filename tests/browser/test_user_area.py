@@ -71,7 +71,7 @@ def test_from_signing_in_to_a_clients_settings_that_hold_a_token_once(hub: Hub, 
     page.click("nav.chips >> text=Cursor")
     assert not TOKEN.search(page.content())
     page.click("text=Create token for this client")
-    page.wait_for_selector("text=It is shown this once")
+    page.wait_for_selector("text=You see it only once")
     (token,) = set(TOKEN.findall(page.locator("#snippet-1").inner_text()))
     assert hashlib.sha256(token.encode()).hexdigest() == hub.call(seed.digests, username="alice")[0]
     assert page.locator("text=Add to Cursor").get_attribute("href").startswith("cursor://")
@@ -89,7 +89,7 @@ def test_what_the_page_gives_to_paste_lists_the_persons_tools(
     mine.sign_in("alice")
     page = mine.open(f"/connect/{key}/")
     page.click("text=Create token for this client")
-    page.wait_for_selector("text=It is shown this once")
+    page.wait_for_selector("text=You see it only once")
     pasted = page.locator(f"#snippet-{number}").inner_text().replace("http://localhost:8000", hub.url)
     done = subprocess.run([*program, pasted], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -135,7 +135,7 @@ def test_the_search_box_hides_what_does_not_match(window: Windows) -> None:
     page.select_option("[data-kind]", "reads")
     assert page.locator("details.tool:visible h2").inner_text().startswith("Calculate a sum")
     page.fill("[data-filter]", "no such thing")
-    page.wait_for_selector("text=Nothing here matches")
+    page.wait_for_selector("text=Nothing matches")
 
 
 def test_every_page_can_be_used_with_the_keyboard_alone(window: Windows) -> None:

@@ -203,7 +203,7 @@ def tried_and_seen_as_alice(root: Window, tool: str) -> None:
     page.wait_for_selector("#try-outcome .th-badge.good")
     assert "Done after 0.1 s" in page.inner_text("#try-outcome")
     hand.click("text=View call")
-    page.wait_for_selector("text=tried from the admin by root")
+    page.wait_for_selector("text=tried in the admin by root")
     hand.sidebar("View as")
     page.fill("#user", "alice")
     hand.press("#user", "Enter")
@@ -267,7 +267,7 @@ def exported(page: Any, call_id: str, file: Path) -> None:
     page.wait_for_url("**outcome=cancelled**")  # the list before had the call as well
     page.wait_for_selector(f"a[href*='{call_id}']")
     with page.expect_download() as download:
-        hand.click("text=Export JSON Lines")
+        hand.click("text=JSON Lines")
     download.value.save_as(file)
     (line,) = file.read_text().splitlines()
     assert call_id in line
@@ -285,7 +285,7 @@ def reverted(root: Window, tool: str) -> None:
     page.wait_for_selector("text=was changed successfully")
     hand.click("text=Compare versions")
     page.wait_for_selector("#tool-compare ins:has-text('A mistake.')")
-    hand.click("text=Go back to the version")
+    hand.click("text=Revert to the version")
     page.wait_for_selector("#tool-look:not([hidden]) h3")
     hand.click("button:has-text('Revert')")
     page.wait_for_selector("text=was changed successfully")

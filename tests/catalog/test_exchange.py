@@ -59,9 +59,9 @@ def everything(*tools: Any, **sections: Any) -> dict[str, Any]:
         ("tools: [", "not valid YAML"),
         ('{"toolhub": 1, "toolhub": 1}', "twice"),
         ({"tools": []}, "toolhub: this must be 1"),
-        ({"toolhub": 1, "tool": []}, "tool: there is no such section"),
+        ({"toolhub": 1, "tool": []}, "tool: this section is unknown"),
         ({"toolhub": 1, "tools": {}}, "tools: this must be a list"),
-        (everything(tool(), tool(name="b", colour="red")), "tools[1].colour: a tool has no such member"),
+        (everything(tool(), tool(name="b", colour="red")), "tools[1].colour: a tool has no member with this name"),
         (everything(tool(), {"name": "b"}), "tools[1].description: this is missing"),
         (everything(tool(enabled="yes")), "tools[0].enabled: this must be true or false"),
         (everything(tool(position=True)), "tools[0].position: this must be a whole number"),
@@ -73,13 +73,13 @@ def everything(*tools: Any, **sections: Any) -> dict[str, Any]:
         (everything(tool(name="a b")), "tools[0] (a b).name: A name has 1 to 128 characters"),
         (everything(tool(runner="magic")), "tools[0] (add).runner: There is no tool type"),
         (everything(tool(input_schema={"type": "array"})), 'tools[0] (add).input_schema: A schema needs "type"'),
-        (everything(tool(), tool()), "tools[1]: tool add is there already, at tools[0]"),
+        (everything(tool(), tool()), "tools[1]: tool add already exists, at tools[0]"),
         (everything(tool(origin="moon:1")), "tools[0] (add).origin: an origin starts with"),
         (everything(secrets=[{"name": "key", "value": "hunter2"}]), "secrets[0].value: this is not part of a file"),
         (everything(grants=[{"tool": "none", "everyone": True}]), "grants[0] (allow tool none, everyone).tool: there"),
         (everything(tool(), grants=[{"tool": "add", "user": "nobody"}]), "there is no user 'nobody'"),
         (everything(tool(), grants=[{"tool": "add"}]), "grants[0]"),
-        (everything(tool(), grants=[{"tool": "add", "everyone": True, "starts": "soon"}]), "must be a moment"),
+        (everything(tool(), grants=[{"tool": "add", "everyone": True, "starts": "soon"}]), "must be a date and time"),
         (everything(tool(), limits=[{"tool": "add", "rate": "often"}]), "Enter a rate such as"),
     ],
 )
@@ -191,7 +191,7 @@ def test_export_wipe_import_export_is_the_same_file(tmp_path: Path, alice: User,
     assert after.origin == ImportedDocument.objects.get().origin
     assert Grant.objects.filter(tool=after, user=alice).count() == 2
     assert Secret.objects.get(name="forge_token").value == ""
-    assert "Made 0, changed 0, removed 0" in bring_in(first, text)
+    assert "Created 0, changed 0, removed 0" in bring_in(first, text)
 
 
 def test_a_file_says_the_same_to_other_readers_of_yaml(alice: User) -> None:
@@ -223,7 +223,7 @@ def test_a_plan_shows_the_difference_and_changes_nothing(tmp_path: Path, alice: 
     assert "    settings.timeout: 15 -> 9\n" in said
     assert "    enabled: true -> false\n" in said
     assert "+ tool new_one\n" in said
-    assert "Would make 1, change 1, remove 0" in said
+    assert "Would create 1, change 1, remove 0" in said
     assert "- tool add_log" in bring_in(tmp_path / "x.json", wanted, "--plan", "--prune")
     assert export() == before
     assert Action.objects.count() == recorded

@@ -295,7 +295,7 @@ async def test_a_file_name_that_is_a_path_is_refused(api: Api, name: str) -> Non
         "body_format": "multipart",
         "files": {"f": {"argument": "data", "filename_argument": "name"}},
     }
-    with pytest.raises(ToolError, match="no file name"):
+    with pytest.raises(ToolError, match="not a valid file name"):
         await ask(settings, data="aGk=", name=name)
     assert api.seen == []
 
@@ -441,7 +441,7 @@ async def test_images_and_audio_are_what_their_bytes_say(api: Api) -> None:
         ("/sound.png", "did not answer with an image"),
         ("/svg", "did not answer with an image"),
         ("/error.png", "status 500"),
-        ("/empty", "nothing in it"),
+        ("/empty", "and no content"),
         ("/a.wav", "did not answer with an image"),
     ):
         with pytest.raises(ToolError, match=says):
@@ -542,7 +542,7 @@ async def test_a_host_that_keeps_failing_is_left_alone_and_then_tried_by_one_cal
     guard.opened_until = time.monotonic()
     probe = asyncio.ensure_future(ask(settings | {"url": f"{api.url}/hold", "timeout": 30}))
     await asyncio.wait_for(api.held.wait(), 30)
-    with pytest.raises(ToolError, match="Another call is trying it"):
+    with pytest.raises(ToolError, match="Another call is testing it"):
         await ask(settings | {"url": f"{api.url}/up"})
     probe.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -140,7 +140,7 @@ def test_checktools_lists_the_advice_and_ends_well() -> None:
         call_command("checktools", stdout=out)
         call_command("checktools", "--json", stdout=as_json)
     assert "search: The description is very short" in out.getvalue()
-    assert "get_a and get_b: their descriptions say nearly the same" in out.getvalue()
+    assert "get_a and get_b: their descriptions are almost the same" in out.getvalue()
     found = json.loads(as_json.getvalue())
     assert found["checked"] == 3
     assert found["twins"][0]["tools"] == ["get_a", "get_b"]

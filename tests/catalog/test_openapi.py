@@ -369,7 +369,7 @@ def test_the_preview_keeps_the_selection_and_imports_what_was_chosen(browser: Cl
     assert recorded.actor == "root"
     upload(browser, load("petstore.json"), url=reverse("admin:catalog_importeddocument_again", args=[row.pk]))
     again = browser.post(preview(row), {**form, "operation": []}, follow=True).content.decode()
-    assert "Every imported tool matches its approved definition." in again and "0 imported" not in again
+    assert "Every imported tool matches its approved definition." in again and "0 tools imported" not in again
 
 
 @pytest.mark.django_db

@@ -57,7 +57,9 @@ async def test_an_address_that_does_not_fit_the_template_is_unknown(alice: Any, 
         await read(alice, uri)
 
 
-@pytest.mark.parametrize(("kind", "says"), [("nothing", "nothing at this address"), ("broken", "failed unexpectedly")])
+@pytest.mark.parametrize(
+    ("kind", "says"), [("nothing", "This address has no content"), ("broken", "failed unexpectedly")]
+)
 async def test_a_function_that_fails_is_an_error_without_internals(alice: Any, kind: str, says: str) -> None:
     await in_database(behind, alice, "offer_template")
     with pytest.raises(ProtocolError, match=says) as failed:

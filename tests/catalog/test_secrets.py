@@ -164,7 +164,7 @@ def test_rotation_moves_everything_to_the_first_key(alice: Any, bob: Any, settin
     settings.ENCRYPTION_KEYS = [new, *settings.ENCRYPTION_KEYS]
     said = io.StringIO()
     call_command("rotatesecrets", stdout=said)
-    assert said.getvalue() == "1 shared and 2 personal secrets are encrypted with the first key.\n"
+    assert said.getvalue() == "1 shared and 2 personal secrets are now encrypted with the first key.\n"
     settings.ENCRYPTION_KEYS = [new]
     assert resolve.resolve_now(["api_key", "my_token"], alice.pk) == {"api_key": CANARY, "my_token": "value of alice"}
     assert resolve.resolve_now(["my_token"], bob.pk) == {"my_token": "value of bob"}

@@ -93,7 +93,7 @@ async def test_without_node_everything_else_works_and_it_says_what_is_missing(tm
     hub = Quickstart(programs=tmp_path)
     with hub:
         said = hub.said(r"(Example upstream .*)")
-        assert f"off: npx is listed in TOOLHUB_COMMANDS, but there is no such program on {tmp_path}." in said
+        assert f"not available: npx is listed in TOOLHUB_COMMANDS, but was not found in {tmp_path}." in said
         assert "It needs npx, which comes with Node." in said
 
         async def use(client: Client) -> None:
@@ -108,7 +108,7 @@ async def test_without_node_everything_else_works_and_it_says_what_is_missing(tm
             shown = await pages.get(tools.replace("/tools/", "/change/"))
             assert 'name="enabled"' in shown and not any(("enabled", "on") in form for form in forms(shown))
             tried = await press(pages, tools, action="test")
-            assert "there is no such program" in tried
+            assert "was not found in" in tried
 
 
 async def test_with_node_the_official_server_is_imported_granted_and_really_called() -> None:

@@ -28,7 +28,7 @@ POLLED = 45.0
 """News that Redis does not carry arrives by polling within five seconds; with room for a busy machine."""
 CHANGED = "notifications/tools/list_changed"
 LOGGED = (
-    "news between workers is delayed to polling",
+    "change notifications between workers are delayed",
     "sessions go on with what this worker knows",
     "every process counts limits for itself",
 )

@@ -34,7 +34,7 @@ def isolated(function: str, **more: Any) -> dict[str, Any]:
         ("exit", {}, "ended its process (status 3)"),
         ("at once", {}, "ended by itself with status 4"),
         ("crash", {}, "crashed (SIGSEGV)"),
-        ("memory", {}, "ran out of the memory"),
+        ("memory", {}, "exceeded its memory limit"),
         ("fork bomb", {}, "more than 16 processes"),
         ("raise", {}, "failed unexpectedly"),
         ("sentence", {}, "A sentence for the model."),

@@ -91,7 +91,7 @@ async def test_a_runner_in_a_setting_is_offered_saved_called_and_logged(tmp_path
         (None, "ModuleNotFoundError"),
         ("raise OSError('no network')", "OSError: no network"),
         ("RUNNER = 'mine'", "no RUNNER"),
-        (SHOUT.replace('name="shout"', 'name="Shout it"'), "small letters"),
+        (SHOUT.replace('name="shout"', 'name="Shout it"'), "lower-case letters"),
         (SHOUT.replace('name="shout"', 'name="command"'), 'another runner named "command"'),
     ],
 )

@@ -176,7 +176,7 @@ async def test_while_redis_is_away_everything_goes_on_and_afterwards_it_catches_
         with pytest.raises(sessions.UnknownSession):
             await sessions.require(closed.id, ALICE)
     assert [one["n"] for one in heard] == list(range(20))
-    assert sum("news between workers" in record.message for record in caplog.records) == 1
+    assert sum("change notifications between workers" in record.message for record in caplog.records) == 1
     assert sum("sessions go on" in record.message for record in caplog.records) == 1
 
     redis.start()  # empty: it forgot every group and every session

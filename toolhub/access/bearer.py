@@ -73,7 +73,7 @@ class TooManyBadTokens(BadToken):
     status = 429
 
     def __init__(self, seconds: int) -> None:
-        super().__init__(f"too many bad tokens from this address; again in {seconds} s", code="throttled")
+        super().__init__(f"too many invalid tokens from this address; try again in {seconds} s", code="throttled")
         self.seconds = seconds
 
     def headers(self) -> dict[str, str]:
@@ -154,7 +154,7 @@ async def authenticate(token: str, address: str = "") -> Credential:
             # Shielded: one caller that goes away must not cancel the question for the others.
             return await asyncio.shield(asyncio.wrap_future(asking))
     except TimeoutError:
-        return _from_before(_known.get(digest), f"the database says nothing for {ANSWER_SECONDS:.0f} s")
+        return _from_before(_known.get(digest), f"the database did not answer for {ANSWER_SECONDS:.0f} s")
 
 
 def authenticate_now(token: str, address: str = "") -> Credential:
@@ -266,14 +266,14 @@ def _check(token: str, digest: str, address: str, changes: int) -> Credential:
         forget(digest)
         if address:
             throttle.wait("bad-token", address, rate, count=True)
-        log.info("a bearer token was refused: %s (from %s)", bad.reason, address or "an unknown address")
+        log.info("a bearer token was rejected: %s (from %s)", bad.reason, address or "an unknown address")
         raise
 
 
 def _ask(token: str, digest: str, known: _Known | None, changes: int) -> Credential:
     global _reached
     if not SHAPE.fullmatch(token):
-        raise BadToken("it does not look like a token of this server", code="malformed")
+        raise BadToken("the token has the wrong format", code="malformed")
     try:
         row = AccessToken.objects.select_related("user").filter(digest=digest).first()
         toolsets = frozenset(row.toolsets.values_list("pk", flat=True)) if row and row.restricted else None

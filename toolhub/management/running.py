@@ -23,7 +23,7 @@ async def start() -> None:
     await process.start()
     # Opening the record now, not at the first call, ends what a crashed process left open.
     if reason := await recorder.ready():
-        log.error("Calls cannot be recorded: %s", reason)
+        log.error("Calls cannot be logged: %s", reason)
     spare_what_stays()
 
 

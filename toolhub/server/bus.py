@@ -109,7 +109,7 @@ def _deliver(kind: str, payload: dict[str, Any]) -> None:
             handler(payload)
         except Exception:
             # One deaf listener must not keep the news from the others.
-            log.exception("A listener for the news %r failed", kind)
+            log.exception("A listener for %r failed", kind)
 
 
 async def _send(message: dict[str, Any], worker: str | None) -> bool:
@@ -169,4 +169,6 @@ def _away(error: Exception) -> None:
     _closed_until = now + BREAK_SECONDS
     if now - _complained >= COMPLAIN_SECONDS:
         _complained = now
-        log.warning("Redis does not answer (%s): news between workers is delayed to polling", type(error).__name__)
+        log.warning(
+            "Redis does not answer (%s): change notifications between workers are delayed", type(error).__name__
+        )

@@ -59,7 +59,7 @@ async def ask(
         raise ClientLacks("text/event-stream")
     owner = _owner(peer)
     if sum(pending.owner == owner for pending in _open.values()) + len(requests) > PER_SCOPE:
-        raise ClientRefused("too many requests to it are open")
+        raise ClientRefused("too many requests to this client are open")
     loop = asyncio.get_running_loop()
     ids: dict[str, str] = {}
     try:

@@ -133,4 +133,4 @@ async def _on_record(request: jsonrpc.Request, peer: Peer, error: McpError) -> N
     try:
         await server_errors.record(request, peer, error.message)
     except CannotRecord as cannot:
-        log.warning("A refusal could not be recorded: %s", cannot.reason)
+        log.warning("A denied request could not be logged: %s", cannot.reason)

@@ -202,7 +202,7 @@ def _complain(error: Exception) -> None:
     now = time.monotonic()
     if now - _complained >= COMPLAIN_SECONDS:
         _complained = now
-        log.warning("Cannot say who is connected (%s): the page of sessions is out of date", type(error).__name__)
+        log.warning("Cannot store who is connected (%s): the Sessions page is out of date", type(error).__name__)
 
 
 bus.on(WANTED, _wanted)

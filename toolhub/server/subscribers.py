@@ -288,7 +288,7 @@ class Audience:
         try:
             self.decide()
         except Exception:
-            log.exception("Could not decide what a listener sees now")
+            log.exception("Could not decide what a subscriber sees now")
 
 
 _audiences: dict[Key, Audience] = {}
@@ -354,7 +354,7 @@ async def _decide_all() -> None:
                 try:
                     audience.decide()
                 except Exception:
-                    log.exception("Could not decide what a listener sees now")
+                    log.exception("Could not decide what a subscriber sees now")
             if time.monotonic() > resume:
                 await asyncio.sleep(0)
                 resume = time.monotonic() + SLICE_SECONDS

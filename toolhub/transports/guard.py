@@ -228,7 +228,7 @@ async def refused(request: jsonrpc.Request, exchange: Exchange, revision: str, w
         await errors.record(request, Peer(caller, "modern", revision, {}), why)
     except CannotRecord as cannot:
         # Nothing runs, so the refusal stands; the log keeps what the record cannot.
-        log.warning("A refusal could not be recorded: %s", cannot.reason)
+        log.warning("A denied request could not be logged: %s", cannot.reason)
 
 
 def turned_away(address: str, refused: Exception) -> None:

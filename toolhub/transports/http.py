@@ -53,13 +53,13 @@ async def answer(scope: Scope, exchange: Exchange) -> None:
         await get(exchange, headers)
     elif method == "DELETE":
         if is_modern(headers):
-            raise Refused(405, "This protocol revision has no sessions.", ALLOW_MODERN)
+            raise Refused(405, "This protocol version has no sessions.", ALLOW_MODERN)
         await identify(exchange, headers)
         await handshake.delete(exchange)
     elif method == "OPTIONS":
         await respond(exchange.send, 204, [*SAFE, *ALLOW, *guard.preflight(headers)], b"")
     else:
-        raise Refused(405, f"{method[:20]} is not a method of this address.", ALLOW)
+        raise Refused(405, f"{method[:20]} is not allowed at this address.", ALLOW)
 
 
 async def post(exchange: Exchange, headers: dict[str, str]) -> None:
@@ -88,7 +88,7 @@ async def get(exchange: Exchange, headers: dict[str, str]) -> None:
         await respond(exchange.send, 200, HTML, pages.mcp_help(headers.get("accept-language", "")))
         return
     if is_modern(headers):
-        raise Refused(405, "This protocol revision has no GET stream; use subscriptions/listen.", ALLOW_MODERN)
+        raise Refused(405, "This protocol version has no GET stream; use subscriptions/listen.", ALLOW_MODERN)
     if not events:
         raise Refused(406, "The client must accept text/event-stream.")
     await identify(exchange, headers)
@@ -123,7 +123,7 @@ async def identify(exchange: Exchange, headers: dict[str, str]) -> None:
 
 
 SENTENCES = {
-    401: "A valid access token is needed: Authorization: Bearer thp_...",
-    429: "Too many bad tokens came from this address.",
+    401: "A valid access token is required: Authorization: Bearer thp_...",
+    429: "Too many invalid tokens came from this address. Wait before you try again.",
     503: "The access token cannot be checked now.",
 }

@@ -56,15 +56,15 @@ class LiveConsumer(AsyncConsumer):  # type: ignore[misc]
                 await process.start()
             found = await threads.looking().run(lambda: live_viewers.identify([key]), wait=30.0)
             if key not in found:
-                raise Refused(401, "nobody is signed in")
+                raise Refused(401, "not signed in")
             client = scope.get("client")
             socket = Socket(found[key], key, client[0] if client else "", send)
         except Refused as refused:
-            log.info("A page's WebSocket was refused: %s", refused.message)
+            log.info("A page's WebSocket was rejected: %s", refused.message)
             await send({"type": "websocket.close"})
             return
         except AWAY as error:
-            log.warning("A page's WebSocket was refused: %s", type(error).__name__)
+            log.warning("A page's WebSocket was rejected: %s", type(error).__name__)
             await send({"type": "websocket.close"})
             return
         await send({"type": "websocket.accept"})

@@ -52,7 +52,7 @@ def admit(scope: Scope) -> str:
     except CookieError:
         key = ""
     if not key:
-        raise Refused(401, "nobody is signed in")
+        raise Refused(401, "not signed in")
     return key
 
 

@@ -25,7 +25,9 @@ async def post(exchange: Exchange) -> None:
             await exchange.accepted()
             return
         if not isinstance(message, jsonrpc.Request):
-            raise McpError(errors.INVALID_REQUEST, "Invalid request: clients of this revision send no responses")
+            raise McpError(
+                errors.INVALID_REQUEST, "Invalid request: clients of this protocol version send no responses"
+            )
     except McpError as error:
         await exchange.refuse(error, errors.http_status(error.code))
         return

@@ -37,7 +37,7 @@ class McpWebsocketConsumer(AsyncConsumer):  # type: ignore[misc]
         try:
             connection = await admit(scope, send)
         except (Refused, BadToken, TooManyListeners) as refused:
-            log.info("A WebSocket was refused: %s", str(refused) or type(refused).__name__)
+            log.info("A WebSocket was rejected: %s", str(refused) or type(refused).__name__)
             client = scope.get("client")
             guard.turned_away(client[0] if client else "", refused)
             await send({"type": "websocket.close"})

@@ -125,7 +125,7 @@ def client_info(claimed: object) -> tuple[str, str]:
         name, version = claimed.get("name"), claimed.get("version")
         if type(name) is str and type(version) is str:
             return name, version
-    raise _invalid("the client's info must be an object with the texts `name` and `version`")
+    raise _invalid("the client's info must be an object with the strings `name` and `version`")
 
 
 def progress_token(meta: Mapping[str, Any]) -> str | int | None:

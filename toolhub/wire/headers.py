@@ -54,7 +54,7 @@ def mirrored(input_schema: Mapping[str, Any]) -> tuple[Mirrored, ...]:
             raise ValueError(f"{ANNOTATION} of {where} needs the type string, integer or boolean.")
         one = Mirrored(path, PREFIX + token, (PREFIX + token).lower(), kind)
         if one.key in found:
-            raise ValueError(f"{ANNOTATION} {token} is there twice: {where} and {'.'.join(found[one.key].path)}.")
+            raise ValueError(f"{ANNOTATION} {token} is used twice: {where} and {'.'.join(found[one.key].path)}.")
         found[one.key] = one
     return tuple(found.values())
 
@@ -109,7 +109,7 @@ def check_param_headers(
         raw = headers.get(one.key)
         if value is None:
             if raw is not None:
-                raise _mismatch(one, "is there without a value in the arguments")
+                raise _mismatch(one, "has no value in the arguments")
             continue
         written = _written(value)
         if raw is None:
@@ -120,7 +120,7 @@ def check_param_headers(
         if text is None:
             raise _mismatch(one, "is malformed")
         if written is None or not (text == written or (one.type == "integer" and _same_number(text, value))):
-            raise _mismatch(one, "says something else than the arguments")
+            raise _mismatch(one, "does not match the arguments")
 
 
 def decode_value(raw: str) -> str | None:

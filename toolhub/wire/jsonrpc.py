@@ -115,8 +115,8 @@ def decode(body: bytes, *, max_depth: int = MAX_DEPTH) -> Any:
     try:
         value, end = _scan(text, 0 if text[:1] == "{" else len(text) - len(text.lstrip(_BLANKS)))
         if end != len(text) and text[end:].strip(_BLANKS):
-            raise _Unreadable("something follows the message")
-        # Only an escape can write half a surrogate pair; it could be neither stored nor answered.
+            raise _Unreadable("there is text after the message")
+        # Only an escape can write an unpaired surrogate; it could be neither stored nor answered.
         if "\\u" in text and _SURROGATE.search(text):
             _dump(value).encode()
     except (StopIteration, json.JSONDecodeError):
@@ -124,11 +124,11 @@ def decode(body: bytes, *, max_depth: int = MAX_DEPTH) -> Any:
     except _Unreadable as error:
         raise McpError(PARSE_ERROR, f"Parse error: {error}") from None
     except UnicodeEncodeError:
-        raise McpError(PARSE_ERROR, "Parse error: half a surrogate pair") from None
+        raise McpError(PARSE_ERROR, "Parse error: an unpaired surrogate") from None
     except ValueError:
         raise McpError(PARSE_ERROR, "Parse error: a number has too many digits") from None
     except RecursionError:
-        raise McpError(PARSE_ERROR, "Parse error: nested too deep") from None
+        raise McpError(PARSE_ERROR, "Parse error: nested too deeply") from None
     return value
 
 
@@ -139,7 +139,7 @@ def parse(body: bytes, *, batches: bool = False, max_depth: int = MAX_DEPTH) -> 
         return message(value)
     if type(value) is list:
         return _batch(value, batches)
-    raise McpError(INVALID_REQUEST, "Invalid request: a message is an object")
+    raise McpError(INVALID_REQUEST, "Invalid request: a message must be an object")
 
 
 def message(value: dict[str, Any]) -> Message:
@@ -152,7 +152,7 @@ def message(value: dict[str, Any]) -> Message:
     if value.get("jsonrpc") != "2.0" or type(method) is not str or not method:
         raise _invalid('`jsonrpc` must be "2.0" and `method` a non-empty string', id_ if readable else None)
     if "result" in value or "error" in value:
-        raise _invalid("a message has either `method` or an answer", id_ if readable else None)
+        raise _invalid("a message has either `method`, or `result` or `error`", id_ if readable else None)
     params = value.get("params")
     if type(params) is not dict:
         if "params" in value:
@@ -183,20 +183,20 @@ def _response(value: dict[str, Any], id_: Any) -> Response:
     if "result" in value:
         raise _invalid("a response has `result` or `error`, not both")
     if type(error) is not dict or type(error.get("code")) is not int or type(error.get("message")) is not str:
-        raise _invalid("`error` must be an object with an integer `code` and a text `message`")
+        raise _invalid("`error` must be an object with an integer `code` and a string `message`")
     return Response(id_, error=error)
 
 
 def _batch(values: list[Any], allowed: bool) -> list[Message]:
     if not allowed:
-        raise _invalid("this protocol revision has no batches")
+        raise _invalid("this protocol version has no batches")
     if not 1 <= len(values) <= MAX_BATCH:
         raise _invalid(f"a batch has 1 to {MAX_BATCH} messages")
     messages: list[Message] = []
     seen: set[RequestId] = set()
     for value in values:
         if type(value) is not dict:
-            raise _invalid("a message is an object")
+            raise _invalid("a message must be an object")
         one = message(value)
         if isinstance(one, Request):
             if one.method == "initialize":

@@ -234,7 +234,7 @@ def block(item: dict[str, Any], age: int) -> dict[str, Any]:
     """One content block for an older revision: a kind it does not know becomes text that says what it was."""
     kind = item.get("type")
     if kind == "audio" and age < _A0326:
-        item = _as_text(item, f"[audio, {item.get('mimeType', 'unknown type')}: not part of this protocol revision]")
+        item = _as_text(item, f"[audio, {item.get('mimeType', 'unknown type')}: not part of this protocol version]")
     elif kind == "resource_link":
         if age < _A0618:
             item = _as_text(item, _link_text(item))

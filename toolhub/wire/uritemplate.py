@@ -69,7 +69,7 @@ def parse(text: str) -> Template:
         if "}" in literal:
             raise ValueError("A closing brace has no opening one before it.")
         if variables and not literal and brace:
-            raise ValueError("Two variables need something between them: nobody could tell where one ends.")
+            raise ValueError("Two variables need text between them.")
         literals.append(literal)
         if not brace:
             return Template(text, tuple(variables), tuple(literals))

@@ -16,15 +16,15 @@ from audit.writing.writer import Writer
 
 class Command(BaseCommand):
     help = (
-        "End the calls whose process died: outcomes it left in its spool are recorded, the rest become 'unknown'. "
-        "A running server does this by itself; calls of processes that live are never touched."
+        "End the calls of processes that died. A status from the spool is logged; without one the call becomes "
+        "'unknown'. A running server does this automatically. Calls of running processes are not changed."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
             "--wait",
             action="store_true",
-            help=f"watch processes of other machines for {LEASE:.0f} seconds, to tell whether they live",
+            help=f"watch processes on other machines for {LEASE:.0f} seconds to find out whether they still run",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -41,7 +41,9 @@ class Command(BaseCommand):
         try:
             audit_log().run_once(close)
         except StoreAway as error:
-            raise CommandError(f"the record cannot be written: {error}") from error
+            raise CommandError(f"The audit log cannot be written: {error}") from error
         self.stdout.write(f"{closed} calls became unknown.")
         if recovery.watching:
-            self.stdout.write("Processes of other machines hold calls as well: --wait tells whether they live.")
+            self.stdout.write(
+                "Processes on other machines also have open calls. Add --wait to find out whether they still run."
+            )

@@ -1,4 +1,4 @@
-"""`exportcalls`: the record, or a part of it, as JSON Lines or CSV."""
+"""`exportcalls`: export calls from the audit log as JSON Lines or CSV."""
 
 from __future__ import annotations
 
@@ -14,25 +14,27 @@ from audit.export import rows
 from audit.queries.search import Question
 
 FILTERS = {
-    "q": "a call's id, or text in arguments, tool, user or client",
+    "q": "the ID of a call, or text in arguments, tool, user or client",
     "user": "username",
     "outcome": "ok, tool_error, refused, ..., or not_ok",
     "tool": "the exact name of the tool",
     "method": "tools/call, resources/read or prompts/get",
     "transport": "http, websocket, stdio or admin",
     "client": "text in the client's name",
-    "credential": "text in the credential's name, or its id",
-    "since": "started at or after, 2026-01-31 or 2026-01-31T12:00",
-    "until": "started before, or on that day",
+    "credential": "text in the name of the credential, or its ID",
+    "since": "started at or after this time: 2026-01-31 or 2026-01-31T12:00",
+    "until": "started before this time, or on this day",
 }
 
 
 class Command(BaseCommand):
-    help = "Write calls, newest first, as JSON Lines or CSV. The export is on record."
+    help = "Export calls, newest first, as JSON Lines or CSV. The export itself is logged."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--format", choices=sorted(rows.FORMATS), default="jsonl")
-        parser.add_argument("--output", metavar="FILE", default="-", help="a new file; standard output by default")
+        parser.add_argument(
+            "--output", metavar="FILE", default="-", help="the file to create (default: standard output)"
+        )
         for name, text in FILTERS.items():
             parser.add_argument(f"--{name}", default="", help=text)
 
@@ -47,7 +49,9 @@ class Command(BaseCommand):
             # Only the owner reads it, and nothing is overwritten.
             descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except OSError as error:
-            raise CommandError(f"cannot write {output}: {error.strerror}") from None
+            raise CommandError(
+                f"Cannot write {output}: {error.strerror}. Choose a new file in a folder that you can write to."
+            ) from None
         with os.fdopen(descriptor, "wb") as file:
             for chunk in rows.chunks(question, format):
                 file.write(chunk)

@@ -1,4 +1,4 @@
-"""`prunecalls --older-than 90d`: retention by hand."""
+"""`prunecalls --older-than 90d`: remove old calls now."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from audit import retention
 
 class Command(BaseCommand):
     help = (
-        "Remove old calls, or only their arguments and results. What verifycalls needs stays, and the run is on record."
+        "Remove old calls, or only their arguments and results. The audit log can still be verified afterwards. "
+        "The removal is logged."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--older-than", required=True, metavar="AGE", help="90d or 12w")
-        parser.add_argument("--bodies-only", action="store_true", help="keep the rows, without arguments and results")
-        parser.add_argument("--yes", action="store_true", help="do not ask")
+        parser.add_argument("--older-than", required=True, metavar="AGE", help="minimum age, such as 90d or 12w")
+        parser.add_argument(
+            "--bodies-only", action="store_true", help="keep the calls and remove only their arguments and results"
+        )
+        parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
     def handle(self, *, older_than: str, bodies_only: bool, yes: bool, **_: Any) -> None:
         try:
@@ -34,12 +37,12 @@ class Command(BaseCommand):
 
     def _ask(self, due: dict[str, int], bodies_only: bool, older_than: str) -> None:
         what = _said(due[retention.BODIES], due[retention.ROWS], bodies_only)
-        question = f"Remove {what} older than {older_than} for good?"
+        question = f"Permanently remove {what} older than {older_than}?"
         if not sys.stdin.isatty():
-            raise CommandError(f"{question} Add --yes to do it without a terminal to answer at.")
+            raise CommandError(f"{question} Add --yes to confirm without a terminal.")
         if input(f"{question} Type yes: ").strip().lower() != "yes":
             raise CommandError("Nothing was removed.")
 
 
 def _said(bodies: int, rows: int, bodies_only: bool) -> str:
-    return f"the bodies of {bodies} calls" if bodies_only else f"{rows} calls"
+    return f"arguments and results of {bodies} calls" if bodies_only else f"{rows} calls"

@@ -16,8 +16,8 @@ from audit.integrity.checkpoints import Head, read_file
 
 class Command(BaseCommand):
     help = (
-        "Verify the record: every chain, every call and action, every checkpoint. "
-        "Exit status 1 and the first bad record when something was changed, removed, added or moved."
+        "Verify the audit log: every hash chain, call, admin change and checkpoint. If an entry was changed, deleted, "
+        "added or moved, print the first one and exit with status 1."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -25,10 +25,12 @@ class Command(BaseCommand):
             "--head",
             type=Path,
             metavar="FILE",
-            help="checkpoints that were kept outside the database (TOOLHUB_CHECKPOINT_FILE, or lines of the log): "
-            "only with one can the removal of the newest records be seen",
+            help="external checkpoints: the file from TOOLHUB_CHECKPOINT_FILE, or lines of the server log. Without "
+            "them, deleting the newest entries can go unnoticed",
         )
-        parser.add_argument("--recent", action="store_true", help="only what came after the last checkpoint")
+        parser.add_argument(
+            "--recent", action="store_true", help="verify only what was logged after the last checkpoint"
+        )
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -65,20 +67,21 @@ class Command(BaseCommand):
 
     def _tell(self, report: verify.Report) -> None:
         count = (
-            f"{report.links} links of {report.chains} chains, {report.calls} calls, {report.checkpoints} checkpoints"
+            f"{report.links} entries in {report.chains} hash chains, {report.calls} calls, "
+            f"{report.checkpoints} checkpoints"
         )
         if not report.ok:
             self.stdout.write(f"BROKEN {report.first}")
             for problem in report.problems[1:]:
                 self.stdout.write(f"       {problem}")
             if len(report.problems) >= verify.ENOUGH:
-                self.stdout.write("       (and no more is listed)")
+                self.stdout.write("       (further problems are not listed)")
         elif report.outside_head:
-            self.stdout.write(f"OK {count}, compared with a head that was kept outside.")
+            self.stdout.write(f"OK {count}, compared with an external checkpoint.")
         else:
             self.stdout.write(
-                f"Nothing is wrong with {count}. There was no outside head to compare with (--head FILE): "
-                "whether the newest records were removed, together with their checkpoints, cannot be seen."
+                f"No problems found in {count}. No external checkpoint was given (--head FILE): deleting the newest "
+                "entries together with their checkpoints could go unnoticed."
             )
 
 

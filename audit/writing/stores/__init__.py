@@ -20,4 +20,4 @@ def open_store() -> Store:
         from audit.writing.stores.postgres import PostgresStore
 
         return PostgresStore(wrapper.get_connection_params())
-    raise StoreAway(f"the record cannot be kept in {wrapper.vendor}")
+    raise StoreAway(f"the audit log cannot be kept in {wrapper.vendor}")

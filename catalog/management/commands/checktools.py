@@ -1,4 +1,4 @@
-"""`checktools [--json]`: advice on every tool and prompt of the catalogue. It never fails: advice is not an error."""
+"""`checktools [--json]`: list suggestions for every tool and prompt of the catalogue. They are never errors."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from toolhub.invisible import show
 
 
 class Command(BaseCommand):
-    help = "List what could be better about the definitions of tools and prompts, with the reason."
+    help = "List suggestions for the definitions of tools and prompts, with reasons."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--json", action="store_true", help="one JSON object on one line")
+        parser.add_argument("--json", action="store_true", help="print one JSON object on one line")
 
     @no_translations
     def handle(self, *args: Any, **options: Any) -> None:
@@ -32,10 +32,10 @@ class Command(BaseCommand):
         for _, name, sentence in advice:
             self.stdout.write(f"{name}: {show(sentence)}")
         for one, other, why in twins:
-            self.stdout.write(f"{one} and {other}: {why}; say when to use which.")
+            self.stdout.write(f"{one} and {other}: {why}. Say when to use which.")
         count = len(advice) + len(twins)
         looked = " and ".join(
             f"{number} {word}{'' if number == 1 else 's'}"
             for number, word in ((len(tools), "tool"), (len(prompts), "prompt"))
         )
-        self.stdout.write(f"{looked}: {count or 'nothing'} to advise.")
+        self.stdout.write(f"{looked}: {count or 'no'} suggestion{'' if count == 1 else 's'}.")

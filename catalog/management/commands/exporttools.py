@@ -14,14 +14,14 @@ class Command(BaseCommand):
     help = "Write the whole catalogue to FILE (JSON when it ends in .json, else YAML), or to stdout as YAML."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("file", nargs="?", metavar="FILE", help="where to; stdout when left out")
+        parser.add_argument("file", nargs="?", metavar="FILE", help="the file to write (default: stdout)")
 
     def handle(self, *args: Any, **options: Any) -> None:
         name = options["file"]
         try:
             text = files.write(exporting.everything(), as_json=bool(name) and name.lower().endswith(".json"))
         except ValueError as error:
-            raise CommandError(f"It cannot be exported: {error}.") from None
+            raise CommandError(f"The catalogue cannot be exported: {error}.") from None
         if not name:
             self.stdout.write(text, ending="")
             return

@@ -1,4 +1,4 @@
-"""`importtools FILE [--plan]`: bring the catalogue to what a file says, all of it or nothing."""
+"""`importtools FILE [--plan]`: apply a catalogue file, completely or not at all."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ MARKS = {SAME: " ", GONE: "-", NEW: "+", SKIPPED: "…"}
 
 
 class Command(BaseCommand):
-    help = "Read the catalogue from FILE (YAML or JSON). Run twice, the second time changes nothing."
+    help = "Import the catalogue from FILE (YAML or JSON). Importing the same file again changes nothing."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("file", metavar="FILE", help="a file that exporttools wrote, or one like it")
-        parser.add_argument("--plan", action="store_true", help="show the difference and change nothing")
         parser.add_argument(
-            "--prune", action="store_true", help="remove what the sections of the file do not hold (kept otherwise)"
+            "file", metavar="FILE", help="a file written by exporttools, or one with the same structure"
+        )
+        parser.add_argument("--plan", action="store_true", help="show the changes without making them")
+        parser.add_argument(
+            "--prune", action="store_true", help="remove entries that the sections of the file do not contain"
         )
 
     @no_translations
@@ -51,7 +53,7 @@ class Command(BaseCommand):
                     text = f"{line.text} more lines" if line.kind == SKIPPED else line.text
                     self.stdout.write(f"      {MARKS[line.kind]} {text}".rstrip())
         counted = {mark: sum(change.mark == mark for change in outcome.changes) for mark in "+~-"}
-        will = "Would make" if options["plan"] else "Made"
+        will = "Would create" if options["plan"] else "Created"
         self.stdout.write(
             f"{will} {counted['+']}, change{'' if options['plan'] else 'd'} {counted['~']}, "
             f"remove{'' if options['plan'] else 'd'} {counted['-']}; {outcome.unchanged} unchanged."

@@ -1,4 +1,4 @@
-"""`rotatesecrets`: encrypt every secret anew with the first of TOOLHUB_ENCRYPTION_KEYS, or change nothing at all."""
+"""`rotatesecrets`: re-encrypt every secret with the first of TOOLHUB_ENCRYPTION_KEYS, or change nothing."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from catalog.models import PersonalSecret, Secret
 
 
 class Command(BaseCommand):
-    help = "Encrypt every secret anew with the first of TOOLHUB_ENCRYPTION_KEYS; afterwards the others can go."
+    help = "Re-encrypt every secret with the first of TOOLHUB_ENCRYPTION_KEYS. Then remove the other keys."
 
     def handle(self, *args: Any, **options: Any) -> None:
         with transaction.atomic():
-            # Not through the watched managers: it is one action on record, not one for each row.
+            # Not through the watched managers: this is logged as one change, not as one for each row.
             shared = list(Secret._base_manager.select_for_update().exclude(value=""))
             personal = list(
                 PersonalSecret._base_manager.select_related("secret", "user").select_for_update(of=("self",))
@@ -30,7 +30,7 @@ class Command(BaseCommand):
                 except encryption.CannotDecrypt:
                     raise CommandError(
                         f"The secret {row} cannot be decrypted with any of TOOLHUB_ENCRYPTION_KEYS. Nothing was "
-                        "changed. Add the key it was encrypted with, or enter or delete the secret."
+                        "changed. Add the key it was encrypted with, enter the secret again, or delete it."
                     ) from None
                 except encryption.NoKeys as problem:
                     raise CommandError(f"{problem}. Nothing was changed.") from None
@@ -38,4 +38,4 @@ class Command(BaseCommand):
             counts = {"shared": len(shared), "personal": len(personal)}
             log.record("re-encrypted", "secret", "all secrets", None, counts)
         what = f"{len(shared)} shared and {len(personal)} personal secrets"
-        self.stdout.write(f"{what} are encrypted with the first key.")
+        self.stdout.write(f"{what} are now encrypted with the first key.")

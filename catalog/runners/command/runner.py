@@ -46,7 +46,7 @@ def prepare(settings: Settings) -> Callable[[dict[str, Any], Context], Awaitable
         environment = {"PATH": allowed.PATH, "LANG": "C.UTF-8"}
         environment |= {name: secret_refs.reveal(text, context.secrets) for name, text in settings.environment.items()}
         if any("\0" in text for text in environment.values()):
-            raise ToolError("A value of the program's environment holds a NUL character.")
+            raise ToolError("A value of the program's environment contains a NUL character.")
         with ExitStack() as stack:
             order = Order(
                 allowed.programs()[command.program],
@@ -110,7 +110,7 @@ def _text(name: str, value: Any) -> str:
     except UnicodeEncodeError:
         raise ToolError(f"The argument {name} is not valid text.") from None
     if "\0" in text:
-        raise ToolError(f"The argument {name} holds a NUL character.")
+        raise ToolError(f"The argument {name} contains a NUL character.")
     if size > MAX_VALUE_BYTES:
         raise ToolError(f"The argument {name} is longer than {MAX_VALUE_BYTES} bytes.")
     return text
@@ -152,7 +152,7 @@ async def _read_or_stop(child: Child, stream: Any, most: int) -> tuple[bytes, bo
 def _answer(settings: Settings, report: Report, output: bytes, said: bytes, cut: bool) -> Any:
     text = output.decode("utf-8", "replace")
     if cut:
-        note = f"[The output was cut off after {settings.max_output_bytes} bytes and the program was stopped.]"
+        note = f"[The output was truncated after {settings.max_output_bytes} bytes and the program was stopped.]"
         return Result([Text(text), Text(note)], is_error=True)
     if report.why == "processes":
         raise ToolError(f"The program was stopped: it had started more than {settings.max_processes} processes.")
@@ -161,7 +161,7 @@ def _answer(settings: Settings, report: Report, output: bytes, said: bytes, cut:
     sentence = _ending(settings, report)
     excerpt = " ".join(harmless(said.decode("utf-8", "replace"))[0].split())[:EXCERPT_CHARACTERS]
     if excerpt:
-        sentence += f" It said: {excerpt}"
+        sentence += f" Its output: {excerpt}"
     return Result([Text(sentence), *([Text(text)] if text else [])], is_error=True)
 
 
@@ -170,7 +170,7 @@ def _ending(settings: Settings, report: Report) -> str:
     if status is None:
         return "The program was stopped from outside."
     if status >= 0:
-        return f"The program ended with status {status}."
+        return f"The program exited with status {status}."
     bound = {
         signal.SIGXCPU: f" It used more than {settings.cpu_seconds} s of processor time.",
         signal.SIGXFSZ: f" It wrote a file of more than {settings.max_file_bytes} bytes.",
@@ -178,5 +178,5 @@ def _ending(settings: Settings, report: Report) -> str:
     try:
         name = signal.Signals(-status)
     except ValueError:
-        return f"The program was ended by signal {-status}."
-    return f"The program was ended by {name.name}.{bound.get(name, '')}"
+        return f"The program was stopped by signal {-status}."
+    return f"The program was stopped by {name.name}.{bound.get(name, '')}"

@@ -82,7 +82,7 @@ class Builder:
     def _address(self, arguments: Mapping[str, Any], fixed: list[tuple[str, str]]) -> str:
         def fill(match: re.Match[str]) -> str:
             if arguments.get(match[1]) is None:
-                raise ToolError(f"The argument {match[1]} is needed for the address.")
+                raise ToolError(f"The argument {match[1]} is required for the address.")
             value = arguments[match[1]]
             return egress.safe_path_value(clean_text(value) if isinstance(value, str) else value)
 
@@ -172,8 +172,8 @@ def _filename(part: FilePart, arguments: Mapping[str, Any]) -> str:
     name = _text(given)
     if name in ("", ".", "..") or len(name) > 255 or re.search(r"[/\\\x00-\x1f\x7f]", name):
         raise ToolError(
-            f"The argument {part.filename_argument} is no file name: 1 to 255 characters without slashes "
-            "and control characters."
+            f"The argument {part.filename_argument} is not a valid file name. Use 1 to 255 characters "
+            "without slashes and control characters."
         )
     return name
 

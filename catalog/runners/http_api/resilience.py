@@ -44,8 +44,8 @@ class Breaker:
         if left <= 0 and not self.probing:
             self.probing = True
             return True
-        again = f"Try again in {max(1, round(left))} s." if left > 0 else "Another call is trying it just now."
-        raise ToolError(f"{self.host} failed {self.failures} times in a row and is left alone for a while. {again}")
+        again = f"Try again in {max(1, round(left))} s." if left > 0 else "Another call is testing it now."
+        raise ToolError(f"{self.host} failed {self.failures} times in a row, so calls to it pause. {again}")
 
     @property
     def is_open(self) -> bool:
@@ -130,5 +130,5 @@ class Slots:
 def _too_long(turn: asyncio.Future[None], size: int) -> None:
     if not turn.done():
         turn.set_exception(
-            ToolError(f"This tool is busy: {size} calls of it run at the same time already. Try again in a moment.")
+            ToolError(f"This tool is busy: {size} calls of it are already running. Try again in a few seconds.")
         )

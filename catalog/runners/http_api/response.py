@@ -59,7 +59,7 @@ class Answers:
         if self._settings.select:
             return Structured(None)
         if wanted in ("image", "audio", "binary"):
-            raise ToolError(f"The API answered with status {reply.status} and nothing in it.")
+            raise ToolError(f"The API answered with status {reply.status} and no content.")
         return Text(f"The API answered with status {reply.status} and no content.")
 
     async def _json(self, reply: egress.Reply) -> Any:
@@ -83,10 +83,10 @@ def _picture_or_sound(reply: egress.Reply, wanted: str) -> Image | Audio:
     found = media.kind_of(reply.body)
     article = "an image" if wanted == "image" else "audio"
     if not found.startswith(f"{wanted}/"):
-        raise ToolError(f"The API did not answer with {article}, whatever it calls its answer.")
+        raise ToolError(f"The API did not answer with {article}, despite its content type.")
     claimed = reply.media_type
     if claimed.startswith(("image/", "audio/", "video/", "text/")) and not media.fits(reply.body, claimed):
-        raise ToolError(f"The API calls its answer {claimed[:100]}, but its bytes are {found}.")
+        raise ToolError(f"The API labels its response {claimed[:100]}, but its bytes are {found}.")
     return Image(reply.body, found) if wanted == "image" else Audio(reply.body, found)
 
 

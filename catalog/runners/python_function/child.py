@@ -50,7 +50,7 @@ async def _answer(request: dict[str, Any], send: Any) -> dict[str, Any]:
     except ProtocolError as error:
         return {"error": ["protocol", error.message, error.code]}
     except MemoryError:
-        return {"error": ["tool", "The tool ran out of the memory that it may use."]}
+        return {"error": ["tool", "The tool exceeded its memory limit."]}
     except SystemExit as error:
         return {"error": ["exit", str(error.code)[:100]]}
     except BaseException as error:  # noqa: BLE001 - the boundary: the hub logs what is on stderr

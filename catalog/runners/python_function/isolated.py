@@ -116,7 +116,7 @@ async def _parsed(line: bytes) -> dict[str, Any]:
     try:
         found: dict[str, Any] = parse() if len(line) < HEAVY_BYTES else await threads.checking().run(parse)
     except (ValueError, RecursionError):
-        raise ToolError("The tool's process answered with something that cannot be read.") from None
+        raise ToolError("The tool's process returned an unreadable result.") from None
     return found
 
 
@@ -140,14 +140,14 @@ def _sentence(report: Report, limits: Limits) -> str:
     if report.status is None:
         return "The tool's process was stopped from outside."
     if report.status >= 0:
-        return f"The tool's process ended by itself with status {report.status}, without a result."
+        return f"The tool's process exited with status {report.status}, without a result."
     if -report.status == signal.SIGXCPU:
         return f"The tool was stopped: it used more than {limits.cpu_seconds} s of processor time."
     try:
         name = signal.Signals(-report.status).name
     except ValueError:
         name = f"signal {-report.status}"
-    return f"The tool's process crashed ({name}), without a result. The hub goes on."
+    return f"The tool's process crashed ({name}), without a result. toolhub is not affected."
 
 
 def _keep(said: bytes, context: Context) -> None:
@@ -171,4 +171,7 @@ def _result(message: dict[str, Any], context: Context, said: bytes) -> Any:
         case ["exit", str(status)]:
             raise ToolError(f"The tool ended its process (status {status}), without a result.")
         case _:
-            raise ToolError(f"It failed unexpectedly. What happened is in the hub's log under call {context.call_id}.")
+            raise ToolError(
+                "The tool failed unexpectedly. Ask your administrator: the server log has the details under call "
+                f"{context.call_id}."
+            )

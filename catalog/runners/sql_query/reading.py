@@ -143,13 +143,13 @@ class Reading:
         if isinstance(error, (psycopg.errors.ReadOnlySqlTransaction, sqlite3.DatabaseError)) and (
             isinstance(error, psycopg.Error) or "not authorized" in str(error) or "readonly" in str(error)
         ):
-            return "The query tried to change something, which is refused: this connection only reads."
+            return "The query was rejected: it tried to make changes, but this connection is read-only."
         if isinstance(error, psycopg.OperationalError) and not error.sqlstate:
             return "The database cannot be reached now."
         if isinstance(error, sqlite3.OperationalError) and "unable to open" in str(error):
             return "The database cannot be opened."
         message = (error.diag.message_primary if isinstance(error, psycopg.Error) else str(error)) or "no reason given"
-        return f"The database refused the query: {message[:300]}."
+        return f"The database rejected the query: {message[:300]}."
 
 
 def _authorise(action: int, first: str | None, second: str | None, *_: Any) -> int:

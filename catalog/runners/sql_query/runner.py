@@ -40,7 +40,7 @@ def prepare(settings: Settings) -> Callable[[dict[str, Any], Context], Awaitable
 
 
 def _answer(found: Found) -> Any:
-    note = f"There are more rows: the answer was cut off {found.cut}." if found.cut else ""
+    note = f"There are more rows: the result was truncated {found.cut}." if found.cut else ""
     value: dict[str, Any] = {
         "columns": found.columns,
         "rows": found.rows,
@@ -51,7 +51,7 @@ def _answer(found: Found) -> Any:
     if len(found.rows) > TABLE_ROWS:
         note = f"{note} The table shows {TABLE_ROWS} of {len(found.rows)} rows.".strip()
     if note:
-        table += f"\n\n[{note} Ask for less, or for sums instead of rows.]"
+        table += f"\n\n[{note} Request fewer rows, or totals instead of rows.]"
     return Structured(value, [Text(table)])
 
 

@@ -37,7 +37,7 @@ class Asks:
     """What a call answers when the upstream asks: replaced for every call that uses the link."""
 
     async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        raise UpstreamError("nobody can be asked")
+        raise UpstreamError("no client can be asked")
 
     async def log(self, level: str, data: Any, name: str | None) -> None:
         return
@@ -237,7 +237,7 @@ class Link:
             except UpstreamError as error:
                 return ErrorData(code=-32603, message=str(error))
             except ValueError:
-                return ErrorData(code=-32603, message="the answer is not one")
+                return ErrorData(code=-32603, message="the answer is not valid")
 
         return callback
 
@@ -249,4 +249,4 @@ class Link:
         except UpstreamError as error:
             return ErrorData(code=-32603, message=str(error))
         except ValueError:
-            return ErrorData(code=-32603, message="the answer is not one")
+            return ErrorData(code=-32603, message="the answer is not valid")

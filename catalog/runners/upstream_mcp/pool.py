@@ -101,9 +101,9 @@ class Pool:
         self, connection: Connection, user_id: int, secrets: Mapping[str, str], capabilities: Mapping[str, Any]
     ) -> Link:
         if list(self._links.values()).count(user_id) >= PER_USER and not self._make_room(user_id):
-            raise UpstreamError("Too many of your calls to other servers are running. Try again in a moment.")
+            raise UpstreamError("Too many of your calls to other servers are running. Try again in a few seconds.")
         if len(self._links) >= IN_ALL and not self._make_room(None):
-            raise UpstreamError("Too many connections to other servers are open. Try again in a moment.")
+            raise UpstreamError("Too many connections to other servers are open. Try again in a few seconds.")
         used = {name: secrets[name] for name in connection.secret_names}
         link = Link(connection, used, capabilities, news.changed)
         self._links[link] = user_id

@@ -72,7 +72,7 @@ def prepare(settings: Settings) -> Callable[[dict[str, Any], Context], Awaitable
         except UpstreamError as error:
             raise ToolError(str(error), on_record=error.on_record) from None
         except _SessionGone:
-            raise ToolError(f"{reach.label} ended the session. Try again in a moment.") from None
+            raise ToolError(f"{reach.label} ended the session. Try again in a few seconds.") from None
 
     return run
 
@@ -135,7 +135,7 @@ async def _answer(link: Link, tool: str, arguments: dict[str, Any], context: Con
             responses = {key: _read(asked[key][0], answer) for key, answer in answers.items()}
         else:
             await asyncio.sleep(0.1)
-    raise ToolError(f"{link.connection.label} kept asking instead of answering.")
+    raise ToolError(f"{link.connection.label} kept sending requests instead of a result.")
 
 
 async def _request(
@@ -180,8 +180,8 @@ def _broken(link: Link, error: Exception) -> UpstreamError:
     code = getattr(error, "code", None)
     if code == CONNECTION_CLOSED or not link.alive:
         return UpstreamError(
-            f"{link.connection.label} broke the connection, and may or may not have done what was asked. "
-            "Look before you try again."
+            f"{link.connection.label} closed the connection. The call may have taken effect. Check "
+            "before you try again."
         )
     return failure(link.connection, error)
 
@@ -212,7 +212,7 @@ def _read(method: str, answer: dict[str, Any]) -> Any:
         kind = CreateMessageResultWithTools if isinstance(answer.get("content"), list) else CreateMessageResult
         return kind.model_validate(answer)
     except ValueError:
-        raise ToolError("The client's answer does not fit what was asked.") from None
+        raise ToolError("The client's answer does not match the request.") from None
 
 
 def _result(result: Any) -> Result:

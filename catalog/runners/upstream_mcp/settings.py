@@ -13,5 +13,5 @@ class Settings(BaseModel):
     upstream: str = Field(min_length=1, max_length=40, description="The name of the upstream server.")
     tool: str = Field(min_length=1, max_length=1000, description="The tool's name on the upstream server.")
     connection: Connection | None = Field(
-        default=None, description="Not for you to write: the hub fills in how the upstream is reached."
+        default=None, description="Filled in by toolhub: how the upstream server is reached."
     )

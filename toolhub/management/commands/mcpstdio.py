@@ -22,7 +22,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
-            "--token-file", metavar="FILE", help="a file that holds the access token (default: TOOLHUB_TOKEN)"
+            "--token-file", metavar="FILE", help="the file that contains the access token (default: TOOLHUB_TOKEN)"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -33,7 +33,7 @@ class Command(BaseCommand):
             credential = bearer.authenticate_now(token)
         except bearer.BadToken as bad:
             raise CommandError(
-                f"The token was refused: {bad.reason}. Make one with `manage.py createtoken USER`."
+                f"The token was rejected: {bad.reason}. Create one with `manage.py createtoken USER`."
             ) from None
 
         async def run() -> None:
@@ -50,12 +50,12 @@ def read_token(path: str | None) -> str:
     if path is None:
         token = os.environ.get("TOOLHUB_TOKEN", "").strip()
         if not token:
-            raise CommandError("Give a token: --token-file FILE, or the variable TOOLHUB_TOKEN.")
+            raise CommandError("No token: add --token-file FILE, or set TOOLHUB_TOKEN.")
         return token
     try:
         token = Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"Cannot read the token in {path}: {error}") from error
+        raise CommandError(f"Cannot read the token from {path}: {error}") from error
     if not token:
-        raise CommandError(f"{path} is empty.")
+        raise CommandError(f"{path} is empty. Write an access token into it.")
     return token

@@ -21,21 +21,21 @@ from toolhub.access.models import AccessToken
 
 
 class Command(BaseCommand):
-    help = "Set up the embedded default (SQLite, one process) with an example catalogue, say where to go, and serve it."
+    help = "Set up toolhub with SQLite and an example catalogue, print the addresses, and serve it in one process."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--port", type=int, default=8000, help="the port to serve on (default: 8000)")
-        parser.add_argument("--data", help="the folder that holds everything (default: TOOLHUB_DATA_DIR or .data)")
+        parser.add_argument("--data", help="the data folder (default: TOOLHUB_DATA_DIR or .data)")
         parser.add_argument(
             "--json", action="store_true", help="first print one line of JSON with addresses and accounts"
         )
-        parser.add_argument("--no-serve", action="store_true", help="set up only")
+        parser.add_argument("--no-serve", action="store_true", help="set up without serving")
 
     def handle(self, *args: Any, **options: Any) -> None:
         start_again_with(options["data"], options["port"])
         if settings.DATABASES["default"]["ENGINE"] != "django.db.backends.sqlite3":
             raise CommandError(
-                "quickstart sets up the embedded SQLite default. Unset TOOLHUB_DATABASE_URL, or use migrate and serve."
+                "quickstart uses SQLite. Unset TOOLHUB_DATABASE_URL, or run `migrate` and `serve` instead."
             )
         if not options["no_serve"]:
             refuse_taken(options["port"])
@@ -113,18 +113,18 @@ def example_upstream() -> list[str]:
         return []
     number, problem = standing
     place = f"{settings.PUBLIC_URL}/admin/catalog/upstream/{number}/tools/"
-    return [f"  Example upstream       {f'off: {problem} See' if problem else 'list its tools at'} {place}"]
+    return [f"  Example upstream       {f'not available: {problem} See' if problem else 'list its tools at'} {place}"]
 
 
 def welcome(facts: dict[str, str | None]) -> str:
     url, mcp, token = facts["url"], facts["mcp_url"], facts["token"]
-    password = facts["admin_password"] or "(the password of the first run)"
+    password = facts["admin_password"] or "(printed by the first run)"
     lines = [
         "",
         f"  toolhub is ready at {url}",
         "",
         f"  Connect an AI client   {mcp}",
-        f"  with the token         {token or '(shown on the first run; another: createtoken demo)'}",
+        f"  with the token         {token or '(printed by the first run; createtoken demo prints a new one)'}",
         "",
         f"  Manage tools           {facts['admin_url']}",
         f"  as                     admin / {password}",

@@ -18,7 +18,9 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: 127.0.0.1)")
         parser.add_argument("--port", type=int, default=8000, help="the port to listen on (default: 8000)")
-        parser.add_argument("--workers", type=int, default=1, help="how many processes share the port (default: 1)")
+        parser.add_argument(
+            "--workers", type=int, default=1, help="the number of processes that share the port (default: 1)"
+        )
         parser.add_argument("--descriptor", type=int, help=SUPPRESS)
         parser.add_argument("--supervisor", type=int, help=SUPPRESS)
 
@@ -56,7 +58,8 @@ def refuse_without_shared_stores() -> None:
         missing.append("Redis (TOOLHUB_REDIS_URL=redis://...)")
     if missing:
         raise CommandError(
-            f"More than one worker needs {' and '.join(missing)}: sessions, limits and news are shared through them."
+            f"More than one worker needs {' and '.join(missing)}. Workers share sessions, rate limits and change "
+            "notifications through them."
         )
 
 

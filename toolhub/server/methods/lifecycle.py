@@ -17,9 +17,9 @@ SERVER_INFO = {"name": "toolhub", "title": "toolhub", "version": __version__}
 SERVER_INFO_SHORT = {"name": "toolhub", "version": __version__}
 DISCOVER_TTL_MS = 300_000
 INSTRUCTIONS = (
-    "The tools, prompts and resources listed here are the ones this account may use right now; the lists can change at "
-    "any time and say so. Every call is kept on record, with its arguments and its result. When a tool answers that a "
-    "limit was reached, wait for the number of seconds it names before calling it again."
+    "The lists contain the tools, prompts and resources that this account can use now. They can change at any time, "
+    "with a notification. Every call is logged with its arguments and its result. When a result says that a rate "
+    "limit was reached, wait for the number of seconds in it before you call the tool again."
 )
 _CAPABILITIES: dict[str, Any] = {
     "logging": {},

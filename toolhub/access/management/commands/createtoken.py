@@ -1,4 +1,4 @@
-"""`createtoken USER`: make an access token and print it, and only it, on stdout."""
+"""`createtoken USER`: create an access token and print only the token on stdout."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from toolhub.access.models import DEFAULT_DAYS, MAX_DAYS, AccessToken
 
 
 class Command(BaseCommand):
-    help = "Make an access token for USER and print it, once, on stdout."
+    help = "Create an access token for USER and print only the token on stdout. It is shown only once."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("user", metavar="USER", help="the account whose tools the token reaches")
-        parser.add_argument("--name", metavar="N", default="createtoken", help="what the token is for")
-        parser.add_argument("--days", type=int, default=DEFAULT_DAYS, help=f"until it expires (default {DEFAULT_DAYS})")
+        parser.add_argument("user", metavar="USER", help="the user whose tools the token can use")
+        parser.add_argument(
+            "--name", metavar="N", default="createtoken", help="the name of the token, such as its client"
+        )
+        parser.add_argument(
+            "--days", type=int, default=DEFAULT_DAYS, help=f"days until the token expires (default: {DEFAULT_DAYS})"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         model = get_user_model()
@@ -29,9 +33,9 @@ class Command(BaseCommand):
             user = model.objects.get_by_natural_key(options["user"])
         except model.DoesNotExist:
             raise CommandError(
-                f"There is no user {options['user']!r}. `createsuperuser` or /admin/ makes one."
+                f"There is no user {options['user']!r}. Create one with `createsuperuser` or in /admin/."
             ) from None
         if not user.is_active:
-            raise CommandError(f"The user {options['user']!r} is not active, so the token would not work.")
+            raise CommandError(f"The user {options['user']!r} is not active. Activate the user in /admin/ first.")
         _, text = AccessToken.objects.issue(user, name, days=days)
         self.stdout.write(text)
