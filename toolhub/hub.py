@@ -6,7 +6,8 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
-from audit import recorder
+from audit import maintenance, recorder
+from catalog.calls import stored_results, tasks
 from catalog.upstreams import schedule
 from toolhub.jobs import Job, Scheduler
 from toolhub.pages.try_it.remote import TryOwners
@@ -20,6 +21,8 @@ log = logging.getLogger(__name__)
 
 RECORD_SECONDS = 10.0
 """How long a stop waits for the audit log to be written."""
+CLEANING_SECONDS = 300.0
+"""How often expired tasks and stored results are removed."""
 JOB_SECONDS = 3.0
 """How long a stop waits for the background job that runs."""
 
@@ -28,12 +31,12 @@ class Hub:
     """Builds the parts of this process and hands them to each other. One event loop, one start, one stop."""
 
     def __init__(self, jobs: Iterable[Job] | None = None) -> None:
-        self.server = ServerRole(self.start)
+        self.scheduler = Scheduler(background_jobs() if jobs is None else jobs)
+        self.server = ServerRole(self.start, self.scheduler.status)
         self.streams = StreamLogs(self.server.state)
         self.sockets = LiveSockets(self.server)
         self.try_runs = TryRuns(self.server.requests, self.start)
         self.try_owners = TryOwners(self.server.bus, self.try_runs)
-        self.scheduler = Scheduler(background_jobs() if jobs is None else jobs)
         self._starting = asyncio.Lock()
         self._started = self._stopped = False
 
@@ -58,6 +61,7 @@ class Hub:
             self.install()
             await self.server.start()
             schedule.start()
+            recorder.audit_log().take_jobs()  # from now on the scheduler runs them
             self.scheduler.start()
             self._started = True
 
@@ -77,5 +81,17 @@ class Hub:
 
 
 def background_jobs() -> list[Job]:
-    """All jobs that run in the background of every serving process."""
-    return []
+    """Return all jobs that run in the background of every serving process."""
+    return [
+        *maintenance.jobs(),
+        Job("Remove expired tasks", CLEANING_SECONDS, _remove_expired_tasks),
+        Job("Remove expired results", CLEANING_SECONDS, _remove_expired_results),
+    ]
+
+
+def _remove_expired_tasks() -> None:
+    tasks.remove_expired()
+
+
+def _remove_expired_results() -> None:
+    stored_results.remove_expired()

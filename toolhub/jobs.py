@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from django.db import connections
+
 log = logging.getLogger(__name__)
 
 MAX_ERROR_CHARACTERS = 300
@@ -16,7 +18,10 @@ MAX_ERROR_CHARACTERS = 300
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Work that is due again and again, counted from the end of the run before. `run` is called in a thread."""
+    """Work that is due again and again, counted from the end of the run before. `run` is called in a thread.
+
+    `name` is in English, unique in a process, and shown to people in their language.
+    """
 
     name: str
     every_seconds: float
@@ -41,25 +46,28 @@ class JobStatus:
 class _Entry:
     """A job and how its runs went."""
 
-    __slots__ = ("due", "duration", "ended", "error", "job", "running", "started")
+    __slots__ = ("due", "due_at", "duration", "ended", "error", "job", "running", "started")
 
-    def __init__(self, job: Job, due: float) -> None:
+    def __init__(self, job: Job) -> None:
         self.job = job
-        self.due = due
-        """When it runs next, by the monotonic clock."""
+        self.schedule()
         self.running = False
         self.started: datetime | None = None
         self.ended: datetime | None = None
         self.duration: float | None = None
         self.error = ""
 
+    def schedule(self) -> None:
+        """Have the job run again after its interval."""
+        self.due = time.monotonic() + self.job.every_seconds
+        self.due_at = datetime.now(UTC) + timedelta(seconds=self.job.every_seconds)
+
 
 class Scheduler:
     """One thread that runs each job when it is due, never two at a time. A job that fails is due again as usual."""
 
     def __init__(self, jobs: Iterable[Job]) -> None:
-        now = time.monotonic()
-        self._entries = {job.name: _Entry(job, now + job.every_seconds) for job in jobs}
+        self._entries = {job.name: _Entry(job) for job in jobs}
         self._changed = threading.Condition()
         self._turn = threading.Lock()
         """Held while a job runs, so that `run_now` overlaps with nothing."""
@@ -72,9 +80,8 @@ class Scheduler:
             if self._thread is not None or not self._entries:
                 return
             self._stopping = False
-            now = time.monotonic()
             for entry in self._entries.values():
-                entry.due = now + entry.job.every_seconds
+                entry.schedule()
             # A daemon: a job that hangs, with the database for example, must not keep the process from ending.
             self._thread = threading.Thread(target=self._work, name="scheduler", daemon=True)
             self._thread.start()
@@ -98,7 +105,6 @@ class Scheduler:
 
     def status(self) -> list[JobStatus]:
         """How each job is doing, in the order in which they were given. From any thread."""
-        clock, now = time.monotonic(), datetime.now(UTC)
         scheduled = self._thread is not None and not self._stopping
         return [
             JobStatus(
@@ -109,7 +115,7 @@ class Scheduler:
                 last_end=entry.ended,
                 duration_seconds=entry.duration,
                 last_error=entry.error,
-                next_due=now + timedelta(seconds=max(0.0, entry.due - clock)) if scheduled else None,
+                next_due=entry.due_at if scheduled else None,
             )
             for entry in self._entries.values()
         ]
@@ -124,7 +130,10 @@ class Scheduler:
                 if wait > 0:
                     self._changed.wait(wait)
                     continue
-            self._run(entry)
+            try:
+                self._run(entry)
+            finally:
+                connections.close_all()
 
     def _run(self, entry: _Entry) -> None:
         with self._turn:
@@ -140,4 +149,4 @@ class Scheduler:
             finally:
                 entry.duration = time.monotonic() - started
                 entry.ended, entry.running = datetime.now(UTC), False
-                entry.due = time.monotonic() + entry.job.every_seconds
+                entry.schedule()

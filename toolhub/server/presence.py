@@ -22,6 +22,7 @@ from django.utils import timezone
 
 from catalog import threads
 from toolhub.access.models import ServingProcess
+from toolhub.jobs import JobStatus
 from toolhub.log_throttle import ThrottledWarning
 from toolhub.server import bus
 from toolhub.server.bus import Bus
@@ -85,14 +86,51 @@ def disconnect(row: Row) -> None:
     transaction.on_commit(lambda: bus.tell_from_thread(DISCONNECT, order))
 
 
+JobRow = dict[str, Any]
+"""One job of one process, as JSON: `name`, `every` and `duration` in seconds, `running`, `error` ("" when the last run
+went well), and Unix seconds: `started`, `due`; `duration`, `started` and `due` may be None.
+"""
+
+
+def jobs(process: ServingProcess) -> list[JobRow]:
+    """The background jobs of a process, as it said itself."""
+    found: list[JobRow] = json.loads(process.jobs or "[]")
+    return found
+
+
+def as_json(found: Iterable[JobStatus]) -> str:
+    """The rows of these jobs, for `ServingProcess.jobs`."""
+    rows: list[JobRow] = [
+        {
+            "name": status.name,
+            "every": status.every_seconds,
+            "running": status.running,
+            "started": status.last_start and status.last_start.timestamp(),
+            "duration": status.duration_seconds,
+            "error": status.last_error,
+            "due": status.next_due and status.next_due.timestamp(),
+        }
+        for status in found
+    ]
+    return json.dumps(rows)
+
+
 class Presence:
     """What this process says of its clients, and the orders that it follows."""
 
-    def __init__(self, bus: Bus, clients: Clients, requests: RequestsInFlight, sessions: Sessions) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        clients: Clients,
+        requests: RequestsInFlight,
+        sessions: Sessions,
+        job_status: Callable[[], list[JobStatus]],
+    ) -> None:
         self._worker, self._clients, self._requests, self._sessions = bus.worker, clients, requests, sessions
+        self._job_status = job_status
         self._wake, self._ending = asyncio.Event(), asyncio.Event()
         self._beating: asyncio.Task[None] | None = None
-        self._written: tuple[str, float] = ("", 0.0)
+        self._written: tuple[tuple[str, str], float] = (("", ""), 0.0)
         """What the row says, without the times that move by themselves, and when that was written."""
         self._warning = ThrottledWarning(log)
         self._background: set[asyncio.Task[None]] = set()
@@ -143,31 +181,31 @@ class Presence:
 
     async def _publish(self) -> None:
         rows, left_out = self._clients.rows(MAX_ROWS)
-        text = json.dumps(rows)
+        said = json.dumps(rows), as_json(self._job_status())
         now = time.monotonic()
-        news = text != self._written[0] or now - self._written[1] >= RENEW_SECONDS
+        news = said != self._written[0] or now - self._written[1] >= RENEW_SECONDS
         work = self._write if news else self._read
         # In a daemon thread, which may hang with the database: one of the loop's own would keep the process alive.
-        orders = await threads.presence().run(lambda: work(text, left_out))
+        orders = await threads.presence().run(lambda: work(*said, left_out))
         if news:
-            self._written = text, now
+            self._written = said, now
         for order in orders:
             self._obey(order)
 
     async def _take_away(self) -> None:
         await threads.presence().run(self._remove)
 
-    def _write(self, text: str, left_out: int) -> list[dict[str, Any]]:
+    def _write(self, peers: str, jobs: str, left_out: int) -> list[dict[str, Any]]:
         now = timezone.now()
-        said = {"beat": now, "peers": text, "left_out": left_out}
+        said = {"beat": now, "peers": peers, "jobs": jobs, "left_out": left_out}
         mine = ServingProcess.objects.filter(pk=self._worker)
         if not mine.update(**said):
             host = socket.gethostname()[:200]
             ServingProcess.objects.create(pk=self._worker, host=host, pid=os.getpid(), started=now, **said)
             ServingProcess.objects.filter(beat__lt=now - timedelta(seconds=FORGET_SECONDS)).delete()
-        return self._read(text, left_out)
+        return self._read(peers, jobs, left_out)
 
-    def _read(self, text: str, left_out: int) -> list[dict[str, Any]]:
+    def _read(self, peers: str, jobs: str, left_out: int) -> list[dict[str, Any]]:
         mine = ServingProcess.objects.filter(pk=self._worker)
         orders = mine.values_list("orders", flat=True).first()
         if not orders or not mine.filter(orders=orders).update(orders=""):

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from catalog.policy import snapshot
 from toolhub.access.bearer import Authenticator
+from toolhub.jobs import JobStatus
 from toolhub.server.bus import Bus
 from toolhub.server.channels import Channels
 from toolhub.server.clients import Clients
@@ -28,8 +29,13 @@ log = logging.getLogger(__name__)
 class ServerRole:
     """Everything that this process remembers of its clients. Nothing happens before `start`."""
 
-    def __init__(self, start_process: Callable[[], Awaitable[None]]) -> None:
-        """`start_process` starts this and all else of the process; the first request of somebody known awaits it."""
+    def __init__(
+        self, start_process: Callable[[], Awaitable[None]], job_status: Callable[[], list[JobStatus]] = list
+    ) -> None:
+        """`start_process` starts this and all else of the process; the first request of somebody known awaits it.
+
+        `job_status` says how the background jobs of the process are doing, for the page about all processes.
+        """
         self.start_process = start_process
         self.needs_start = True
         self.authenticator = Authenticator()
@@ -44,7 +50,7 @@ class ServerRole:
         self.tasks = TaskRunner(self.bus, self.subscribers, self.requests)
         self.list_changes = ListChanges(self.bus)
         self.revocation = RevocationWatch(self.bus, self.subscribers, self.requests, self.authenticator)
-        self.presence = Presence(self.bus, self.clients, self.requests, self.sessions)
+        self.presence = Presence(self.bus, self.clients, self.requests, self.sessions, job_status)
         self.pages = PageSubscriptions(self.bus)
         self.calls = CallWindows(self.bus, self.pages)
         self.connect_check = ConnectCheck(self.bus, self.pages)

@@ -21,7 +21,7 @@ from uuid import UUID
 
 from django.db import DatabaseError, InterfaceError
 
-from catalog.calls import call_tool, stored_results
+from catalog.calls import call_tool
 from catalog.calls import tasks as store
 from catalog.errors import CatalogError
 from catalog.functions.channel import Question
@@ -137,7 +137,6 @@ CHANGED = "task.changed"
 CANCELLED = "tasks/cancel"
 POLL_SECONDS = 1.0
 CHORE_SECONDS = 10.0
-EXPIRY_SECONDS = 300.0
 AWAY = (DatabaseError, InterfaceError, Busy, OSError)
 
 
@@ -324,7 +323,7 @@ class TaskRunner:
         self._bus.tell(CHANGED, {"id": task_id})
 
     async def _chore(self) -> None:
-        abandoned = expired = time.monotonic()
+        abandoned = time.monotonic()
         while True:
             await asyncio.sleep(POLL_SECONDS)
             try:
@@ -339,10 +338,6 @@ class TaskRunner:
                     abandoned = now
                     if await store.end_abandoned():
                         log.warning("Tasks of a worker that is gone were ended as failed")
-                if now - expired > EXPIRY_SECONDS:
-                    expired = now
-                    await store.remove_expired()
-                    await stored_results.remove_expired()
             except AWAY as error:
                 log.warning("The tasks could not be looked after: %s", type(error).__name__)
             except Exception:
