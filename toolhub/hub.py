@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from audit import maintenance, recorder
 from catalog.calls import stored_results, tasks
 from catalog.upstreams import schedule
+from toolhub.egress import ConnectionPools
 from toolhub.jobs import Job, Scheduler
 from toolhub.pages.try_it.remote import TryOwners
 from toolhub.pages.try_it.run import TryRuns
@@ -33,6 +34,7 @@ class Hub:
     def __init__(self, jobs: Iterable[Job] | None = None) -> None:
         self.scheduler = Scheduler(background_jobs() if jobs is None else jobs)
         self.server = ServerRole(self.start, self.scheduler.status)
+        self.pools = ConnectionPools()
         self.streams = StreamLogs(self.server.state)
         self.sockets = LiveSockets(self.server)
         self.try_runs = TryRuns(self.server.requests, self.start)
@@ -47,7 +49,7 @@ class Hub:
 
     def _installed(self) -> tuple[object, ...]:
         server = self.server
-        return self, server.bus, server.authenticator, self.try_runs, self.try_owners, self.scheduler
+        return self, server.bus, server.authenticator, self.try_runs, self.try_owners, self.scheduler, self.pools
 
     async def start(self) -> None:
         """Start every part on the running loop; harmless when called again.
@@ -73,6 +75,7 @@ class Hub:
         await asyncio.to_thread(self.scheduler.stop, JOB_SECONDS)
         await self.server.stop()
         await schedule.stop()
+        await self.pools.close()
         await recorder.stop(RECORD_SECONDS)
         await self.server.close()
         for part in self._installed():
