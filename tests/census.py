@@ -203,6 +203,7 @@ RULES: tuple[Rule, ...] = (
     Rule("admin/access/change/", needs(*GRANTS, *CHOOSES), "GET POST"),
     Rule("admin/access/pick/", needs(*GRANTS, *CHOOSES)),
     Rule("admin/health/", needs("audit.view_call", "catalog.view_tool")),
+    Rule("admin/jobs/", CONNECTIONS),
     Rule("admin/sessions/", CONNECTIONS),
     Rule("admin/sessions/disconnect/", needs(*CONNECTIONS.permissions, "access.disconnect_client"), "POST"),
     Rule("admin/sessions/revoke/", needs(*CONNECTIONS.permissions, "access.change_accesstoken"), "POST"),

@@ -17,6 +17,7 @@ from audit.integrity import scheduled
 from tests import census, factories
 from tests.census import ABSENT, ANYONE, OWNER, Rule
 from tests.transports.wire import Wire
+from toolhub.hub import Hub
 
 TOKENS = re.compile(rb'name="csrfmiddlewaretoken" value="[^"]*"')
 DJANGOS = frozenset(
@@ -262,13 +263,13 @@ async def _knock(endpoint: census.Endpoint) -> None:
     if endpoint.kind == "http":
         headers = {"host": "localhost:8000", "content-type": "application/json"}
         method = "GET" if endpoint.who == "anyone" else "POST"
-        answer = await Wire().send(method, headers, b"{}", path=endpoint.path)
+        answer = await Wire(Hub()).send(method, headers, b"{}", path=endpoint.path)
         # A server that is not ready says so to everybody.
         assert answer.status in ({200, 503} if endpoint.who == "anyone" else {401})
         return
     from channels.testing import WebsocketCommunicator
 
-    router = Wire().application
+    router = Wire(Hub()).application
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
         await router(scope, receive, send)

@@ -302,6 +302,7 @@ class Local:
     seen: list[Exchange] = field(default_factory=list)
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     left: asyncio.Event = field(default_factory=asyncio.Event)
+    pools: egress.ConnectionPools = field(default_factory=egress.ConnectionPools)
 
     @property
     def allowed(self) -> egress.Allowed:
@@ -311,7 +312,7 @@ class Local:
         return f"{scheme}://{host}:{self.port}{path}"
 
     async def fetch(self, path: str = "/", **options: Any) -> egress.Reply:
-        settings = {"timeout": PATIENCE, "max_bytes": 10_000, "allowed": self.allowed, **options}
+        settings = {"timeout": PATIENCE, "max_bytes": 10_000, "allowed": self.allowed, "pools": self.pools, **options}
         return await egress.fetch(settings.pop("method", "GET"), self.url(path), **settings)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -341,7 +342,7 @@ class Local:
 
     async def stop(self, server: asyncio.Server) -> None:
         server.close()
-        await egress.close()
+        await self.pools.close()
         await asyncio.gather(*filter(None, self.tasks), return_exceptions=True)
 
 
@@ -389,11 +390,12 @@ async def test_a_connection_goes_to_the_address_that_was_checked_and_the_host_st
         return ["127.0.0.1"] if len(asked) == 1 else ["10.0.0.1"]
 
     options: dict[str, Any] = {"timeout": PATIENCE, "max_bytes": 100, "allowed": local.allowed, "resolver": rebinding}
+    options["pools"] = local.pools
     reply = await egress.fetch("GET", local.url(host="rebind.test"), **options)
     assert reply.body == b"hello"
     assert asked == ["rebind.test"]
     assert local.seen[0].headers["host"] == f"rebind.test:{local.port}"
-    await egress.close()
+    await local.pools.close()
     with pytest.raises(Denied):
         await egress.fetch("GET", local.url(host="rebind.test"), **options)
     assert local.connections == 1
@@ -520,20 +522,30 @@ async def test_idle_hosts_make_room_for_new_ones(local: Local, monkeypatch: pyte
             max_bytes=10,
             allowed=local.allowed,
             resolver=resolver,
+            pools=local.pools,
         )
-    assert len(connections._kept[asyncio.get_running_loop()].pools) == 2
+    assert len(local.pools) == 2
 
 
-def test_a_loop_that_ends_closes_its_connections() -> None:
-    async def once() -> Local:
+@pytest.mark.parametrize("pools", [None, egress.ConnectionPools()], ids=["no pools", "pools of another loop"])
+def test_without_pools_of_its_own_loop_a_request_leaves_no_connection_open(
+    pools: egress.ConnectionPools | None,
+) -> None:
+    async def once() -> None:
         made = Local()
         server = await made.start()
-        await made.fetch()
-        server.close()
-        return made
+        await made.fetch(pools=pools)
+        await made.fetch(pools=pools)
+        assert made.connections == 2
+        await asyncio.wait_for(made.left.wait(), PATIENCE)
+        await made.stop(server)
 
+    async def take(pools: egress.ConnectionPools) -> None:
+        assert pools.belong_here()
+
+    if pools is not None:
+        asyncio.run(take(pools))
     asyncio.run(once())  # an open socket left behind is a ResourceWarning, and warnings are errors here
-    assert all(not kept.pools for loop, kept in connections._kept.items() if loop.is_closed())
 
 
 # --- what comes back -----------------------------------------------------------------------------------------------
@@ -709,6 +721,7 @@ async def test_a_slow_host_does_not_keep_another_waiting(local: Local, monkeypat
         "max_bytes": 100,
         "allowed": local.allowed,
         "resolver": names(slow_test=["127.0.0.1"], quick_test=["127.0.0.1"]),
+        "pools": local.pools,
     }
     slow = [asyncio.create_task(egress.fetch("GET", local.url(host="slow.test"), **options)) for _ in range(5)]
     await asyncio.wait_for(local.asked.wait(), PATIENCE)

@@ -11,7 +11,10 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "toolhub.settings")
 django = get_asgi_application()
 
 # The consumers need Django's applications to be loaded.
+from toolhub.hub import Hub  # noqa: E402
 from toolhub.routing import Router  # noqa: E402
 from toolhub.transports.asgi import Application  # noqa: E402
 
-application = Router(cast("Application", django))
+hub = Hub()
+hub.install()
+application = Router(cast("Application", django), hub)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any
 
+from toolhub.hub import Hub
 from toolhub.transports.asgi import Application, Receive, Scope, Send
 from toolhub.transports.http import StreamableHttpConsumer
 from toolhub.transports.live import LiveConsumer
@@ -19,11 +20,13 @@ LIVE_PATH = "/ws/live"
 
 
 class Router:
-    def __init__(self, django: Application) -> None:
+    """Hands each connection to its application, and to each application the parts of the hub that it needs."""
+
+    def __init__(self, django: Application, hub: Hub) -> None:
         self.django = django
-        self.http = StreamableHttpConsumer.as_asgi()
-        self.websocket = McpWebsocketConsumer.as_asgi()
-        self.live = LiveConsumer.as_asgi()
+        self.http = StreamableHttpConsumer.as_asgi(server=hub.server, streams=hub.streams)
+        self.websocket = McpWebsocketConsumer.as_asgi(server=hub.server)
+        self.live = LiveConsumer.as_asgi(sockets=hub.sockets)
         self.running: set[asyncio.Task[None]] = set()
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from django.test import Client
 
-from toolhub.access import bearer
+from toolhub.access.bearer import Authenticator
+from toolhub.parts import parts
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -36,9 +37,10 @@ def browser(address: str) -> Callable[[User | None], Client]:
 
 
 @pytest.fixture
-def bearer_threads() -> Iterator[None]:
-    """Nothing cached before; afterwards the threads have let go of the test's database."""
-    bearer.forget()
-    yield
-    bearer.settle()
-    bearer.forget()
+def authenticator() -> Iterator[Authenticator]:
+    """Knows nothing yet, and hears of what is revoked; its threads let go of the test's database at the end."""
+    made = Authenticator()
+    parts.put(made)
+    yield made
+    made.settle()
+    parts.remove(Authenticator)

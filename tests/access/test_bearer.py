@@ -22,13 +22,14 @@ from tests.waiting import eventually
 from toolhub.access import bearer
 from toolhub.access.models import AccessToken, digest_of
 from toolhub.access.signals import revoked
+from toolhub.parts import parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from django.contrib.auth.models import User
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("bearer_threads")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("authenticator")]
 
 
 @pytest.fixture
@@ -50,6 +51,10 @@ def news() -> Iterator[list[dict[str, Any]]]:
     revoked.disconnect(hear)
 
 
+def tokens() -> bearer.Authenticator:
+    return parts.get(bearer.Authenticator)
+
+
 def unknown_token() -> str:
     return "thp_" + secrets.token_urlsafe(32)
 
@@ -61,7 +66,7 @@ def issue(user: User, **options: Any) -> tuple[AccessToken, str]:
 
 async def refusal(token: str, address: str = "") -> bearer.BadToken:
     with pytest.raises(bearer.BadToken) as caught:
-        await bearer.authenticate(token, address)
+        await tokens().authenticate(token, address)
     return caught.value
 
 
@@ -113,21 +118,21 @@ async def test_a_token_is_refused_from_the_moment_it_expires_although_it_is_in_m
     token, text = await issue(alice)
     ends = timezone.now() + timedelta(seconds=30)
     await AccessToken.objects.filter(pk=token.pk).aupdate(expires=ends)
-    await bearer.authenticate(text)
-    assert bearer.cached(text) is not None
+    await tokens().authenticate(text)
+    assert tokens().cached(text) is not None
     # Not waited for: on a busy machine a moment is over before the token was looked up at all.
     monkeypatch.setattr(bearer, "time", SimpleNamespace(time=ends.timestamp, monotonic=time.monotonic))
     monkeypatch.setattr(bearer, "timezone", SimpleNamespace(now=lambda: ends))
-    assert bearer.cached(text) is None
+    assert tokens().cached(text) is None
     assert "has expired" in (await refusal(text)).reason
 
 
 async def test_revoking_in_this_process_bites_at_once(alice: User, news: list[dict[str, Any]]) -> None:
     token, text = await issue(alice)
-    await bearer.authenticate(text)
-    assert bearer.cached(text) is not None
+    await tokens().authenticate(text)
+    assert tokens().cached(text) is not None
     await sync_to_async(token.revoke)()
-    assert bearer.cached(text) is None
+    assert tokens().cached(text) is None
     assert "was revoked" in (await refusal(text)).reason
     assert news == [{"credentials": (token.credential_id,), "users": ()}]
 
@@ -135,18 +140,18 @@ async def test_revoking_in_this_process_bites_at_once(alice: User, news: list[di
 async def test_deleting_the_row_or_the_person_bites_at_once(alice: User) -> None:
     token, text = await issue(alice)
     _, second = await issue(alice)
-    await bearer.authenticate(text)
-    await bearer.authenticate(second)
+    await tokens().authenticate(text)
+    await tokens().authenticate(second)
     await token.adelete()
     assert (await refusal(text)).reason == "unknown"
-    assert bearer.cached(second) is not None
+    assert tokens().cached(second) is not None
     await alice.adelete()
     assert (await refusal(second)).reason == "unknown"
 
 
 async def test_deactivating_a_person_bites_at_once_and_is_told(alice: User, news: list[dict[str, Any]]) -> None:
     _, text = await issue(alice)
-    await bearer.authenticate(text)
+    await tokens().authenticate(text)
     alice.is_active = False
     await alice.asave()
     assert "not active" in (await refusal(text)).reason
@@ -158,10 +163,10 @@ async def test_a_change_that_no_signal_tells_of_bites_when_the_memory_goes_stale
 ) -> None:
     monkeypatch.setattr(bearer, "FRESH_SECONDS", 0.2)
     token, text = await issue(alice)
-    await bearer.authenticate(text)
+    await tokens().authenticate(text)
     # As another process would: straight into the table.
     await sync_to_async(_straight)(token.pk)
-    await eventually(lambda: bearer.cached(text) is None)
+    await eventually(lambda: tokens().cached(text) is None)
     assert "was revoked" in (await refusal(text)).reason
 
 
@@ -173,21 +178,21 @@ def _straight(pk: int) -> None:
 async def test_news_from_another_process_empties_the_memory_by_token_credential_user_or_whole(alice: User) -> None:
     token, text = await issue(alice)
     for what in (digest_of(text), token.credential_id, alice.pk, None):
-        await bearer.authenticate(text)
-        assert bearer.cached(text) is not None
-        bearer.forget(what)
-        assert bearer.cached(text) is None
-    await bearer.authenticate(text)
-    bearer.forget("token:0")
-    bearer.forget(0)
-    assert bearer.cached(text) is not None
+        await tokens().authenticate(text)
+        assert tokens().cached(text) is not None
+        tokens().forget(what)
+        assert tokens().cached(text) is None
+    await tokens().authenticate(text)
+    tokens().forget("token:0")
+    tokens().forget(0)
+    assert tokens().cached(text) is not None
 
 
 async def test_a_rolled_back_revocation_is_not_told(alice: User, news: list[dict[str, Any]]) -> None:
     from django.db import transaction
 
     token, text = await issue(alice)
-    await bearer.authenticate(text)
+    await tokens().authenticate(text)
 
     def change_of_mind() -> None:
         with transaction.atomic():
@@ -196,7 +201,7 @@ async def test_a_rolled_back_revocation_is_not_told(alice: User, news: list[dict
 
     await sync_to_async(change_of_mind)()
     assert news == []
-    assert bearer.cached(text) is not None
+    assert tokens().cached(text) is not None
 
 
 async def test_an_address_with_too_many_bad_tokens_waits_while_a_token_known_here_goes_on(
@@ -205,15 +210,15 @@ async def test_an_address_with_too_many_bad_tokens_waits_while_a_token_known_her
     settings.BAD_TOKENS_RATE = "3/10h"
     _, text = await issue(alice)
     _, fresh = await issue(alice)
-    await bearer.authenticate(text, address)
+    await tokens().authenticate(text, address)
     assert [(await refusal(unknown_token(), address)).status for _ in range(3)] == [401, 401, 401]
     refused = await refusal(unknown_token(), address)
     assert isinstance(refused, bearer.TooManyBadTokens)
     assert refused.status == 429
     assert 0 < int(refused.headers()["Retry-After"]) <= 36_000
     assert isinstance(await refusal(fresh, address), bearer.TooManyBadTokens)
-    assert (await bearer.authenticate(text, address)).user_id == alice.pk
-    assert (await bearer.authenticate(fresh, address + "0")).user_id == alice.pk
+    assert (await tokens().authenticate(text, address)).user_id == alice.pk
+    assert (await tokens().authenticate(fresh, address + "0")).user_id == alice.pk
 
 
 async def test_while_the_database_is_away_known_tokens_go_on_and_unknown_ones_cannot_be_checked(
@@ -222,42 +227,42 @@ async def test_while_the_database_is_away_known_tokens_go_on_and_unknown_ones_ca
     token, text = await issue(alice)
     _, ending = await issue(alice)
     _, never_seen = await issue(alice)
-    await bearer.authenticate(text)
-    await bearer.authenticate(ending)
+    await tokens().authenticate(text)
+    await tokens().authenticate(ending)
     monkeypatch.setattr(bearer, "FRESH_SECONDS", 0.0)
-    await sync_to_async(bearer.settle)()
-    for known in bearer._known.values():
+    await sync_to_async(tokens().settle)()
+    for known in tokens()._known.values():
         known.fresh_until = 0
     monkeypatch.setitem(connections.settings["default"], "NAME", "/nowhere/at/all.sqlite3")
-    assert (await bearer.authenticate(text)).id == token.credential_id
+    assert (await tokens().authenticate(text)).id == token.credential_id
     refused = await refusal(never_seen)
     assert (refused.status, refused.headers()) == (503, {"Retry-After": "5"})
-    assert await bearer.still_valid({token.credential_id, "token:999"}) == {token.credential_id, "token:999"}
+    assert await tokens().still_valid({token.credential_id, "token:999"}) == {token.credential_id, "token:999"}
     # A revocation that reached this process still bites, and ten minutes later nothing is taken on trust.
-    bearer.forget(digest_of(ending))
+    tokens().forget(digest_of(ending))
     assert (await refusal(ending)).status == 503
     monkeypatch.setattr(bearer, "STALE_SECONDS", 0.0)
-    for known in bearer._known.values():
+    for known in tokens()._known.values():
         known.stale_until = 0
     assert (await refusal(text)).status == 503
-    assert await bearer.still_valid({token.credential_id}) == set()
+    assert await tokens().still_valid({token.credential_id}) == set()
 
 
 async def test_a_database_that_says_nothing_is_not_waited_for(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
     token, text = await issue(alice)
     _, never_seen = await issue(alice)
-    await bearer.authenticate(text)
+    await tokens().authenticate(text)
     monkeypatch.setattr(bearer, "ANSWER_SECONDS", 0.2)
-    for known in bearer._known.values():
+    for known in tokens()._known.values():
         known.fresh_until = 0
     stuck = threading.Event()
     for _ in range(3):
-        bearer._threads.submit(stuck.wait, 60)
+        tokens()._threads.submit(stuck.wait, 60)
     try:
-        assert (await bearer.authenticate(text)).id == token.credential_id
-        assert bearer.cached(text) is not None
+        assert (await tokens().authenticate(text)).id == token.credential_id
+        assert tokens().cached(text) is not None
         assert (await refusal(never_seen)).status == 503
-        assert await bearer.still_valid({token.credential_id}) == {token.credential_id}
+        assert await tokens().still_valid({token.credential_id}) == {token.credential_id}
     finally:
         stuck.set()
 
@@ -267,7 +272,7 @@ async def test_no_more_than_so_many_tokens_wait_to_be_looked_up(alice: User, mon
     monkeypatch.setattr(bearer, "ANSWER_SECONDS", 60.0)
     stuck = threading.Event()
     for _ in range(3):
-        bearer._threads.submit(stuck.wait, 60)
+        tokens()._threads.submit(stuck.wait, 60)
     waiting = [asyncio.create_task(refusal(unknown_token())) for _ in range(3)]
     await asyncio.sleep(0)
     assert (await refusal(unknown_token())).status == 503
@@ -278,8 +283,8 @@ async def test_no_more_than_so_many_tokens_wait_to_be_looked_up(alice: User, mon
 async def test_a_good_token_says_who_it_is_and_is_then_known_without_a_query(alice: User) -> None:
     toolset = await sync_to_async(make_toolset)("Files")
     token, text = await issue(alice, days=7, toolsets=[toolset])
-    assert bearer.cached(text) is None
-    credential = await bearer.authenticate(text, "192.0.2.1")
+    assert tokens().cached(text) is None
+    credential = await tokens().authenticate(text, "192.0.2.1")
     assert credential.user_id == alice.pk
     assert (credential.username, credential.label, credential.id) == ("alice", "laptop", f"token:{token.pk}")
     assert credential.toolset_ids == frozenset({toolset.pk})
@@ -287,31 +292,31 @@ async def test_a_good_token_says_who_it_is_and_is_then_known_without_a_query(ali
 
     def known() -> int:
         with CaptureQueriesContext(connection) as queries:
-            assert bearer.cached(text) is credential
+            assert tokens().cached(text) is credential
         return len(queries)
 
     assert await sync_to_async(known)() == 0
-    assert await bearer.authenticate(text) is credential
+    assert await tokens().authenticate(text) is credential
 
 
 async def test_a_restricted_token_whose_last_toolset_is_deleted_reaches_nothing(alice: User) -> None:
     toolset = await sync_to_async(make_toolset)("Files")
     _, text = await issue(alice, toolsets=[toolset])
     await toolset.adelete()
-    assert (await bearer.authenticate(text)).toolset_ids == frozenset()
+    assert (await tokens().authenticate(text)).toolset_ids == frozenset()
 
 
 async def test_changing_the_toolsets_of_a_token_takes_effect_at_once(alice: User) -> None:
     files, numbers = await sync_to_async(make_toolset)("Files"), await sync_to_async(make_toolset)("Numbers")
     token, text = await issue(alice, toolsets=[files])
-    await bearer.authenticate(text)
+    await tokens().authenticate(text)
     await sync_to_async(token.toolsets.set)([numbers])
-    assert (await bearer.authenticate(text)).toolset_ids == frozenset({numbers.pk})
+    assert (await tokens().authenticate(text)).toolset_ids == frozenset({numbers.pk})
 
 
 async def test_many_askers_of_one_token_ask_the_database_once_and_one_who_leaves_stops_nobody(alice: User) -> None:
     _, text = await issue(alice)
-    askers = [asyncio.create_task(bearer.authenticate(text)) for _ in range(50)]
+    askers = [asyncio.create_task(tokens().authenticate(text)) for _ in range(50)]
     await asyncio.sleep(0)
     askers[0].cancel()
     answers = await asyncio.gather(*askers, return_exceptions=True)
@@ -321,13 +326,13 @@ async def test_many_askers_of_one_token_ask_the_database_once_and_one_who_leaves
 
 async def test_last_use_is_written_once_a_minute_and_not_waited_for(alice: User) -> None:
     token, text = await issue(alice)
-    await bearer.authenticate(text)
-    await sync_to_async(bearer.settle)()
+    await tokens().authenticate(text)
+    await sync_to_async(tokens().settle)()
     first = (await AccessToken.objects.aget(pk=token.pk)).last_used
     assert first is not None
-    bearer.forget()
-    await bearer.authenticate(text)
-    await sync_to_async(bearer.settle)()
+    tokens().forget()
+    await tokens().authenticate(text)
+    await sync_to_async(tokens().settle)()
     assert (await AccessToken.objects.aget(pk=token.pk)).last_used == first
 
 
@@ -338,16 +343,16 @@ async def test_still_valid_names_those_that_are(alice: User, root: User) -> None
     tries = {f"admin:{alice.pk}", f"admin:{root.pk}", f"admin:{root.pk}:{alice.pk}", f"admin:{alice.pk}:{root.pk}"}
     wanted = {good.credential_id, ended.credential_id, f"stdio:{good.pk}", "admin:0", "admin:", "token:x", *tries}
     good_ones = {good.credential_id, f"stdio:{good.pk}", f"admin:{root.pk}", f"admin:{root.pk}:{alice.pk}"}
-    assert await bearer.still_valid(wanted) == good_ones
-    assert await bearer.still_valid([]) == set()
+    assert await tokens().still_valid(wanted) == good_ones
+    assert await tokens().still_valid([]) == set()
 
 
 def test_the_memory_is_bounded(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bearer, "REMEMBERED", 2)
     texts = [AccessToken.objects.issue(alice, str(number))[1] for number in range(3)]
     for text in texts:
-        bearer.authenticate_now(text)
-    assert [bearer.cached(text) is not None for text in texts] == [False, True, True]
+        tokens().authenticate_now(text)
+    assert [tokens().cached(text) is not None for text in texts] == [False, True, True]
 
 
 @pytest.mark.parametrize("value", [None, "", "Basic abc", "Bearer", "Bearer ", "thp_x"])

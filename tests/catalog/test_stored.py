@@ -6,6 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from asgiref.sync import sync_to_async
 
 from catalog.calls import stored_results
 from catalog.models import StoredResult
@@ -40,5 +41,5 @@ async def test_a_result_is_read_back_as_it_was(alice: Any) -> None:
 async def test_the_chore_removes_what_has_expired_and_nothing_else(alice: Any) -> None:
     kept = await stored_results.put(alice.pk, b"new", "text/plain")
     await stored_results.put(alice.pk, b"old", "text/plain", seconds=-1)
-    assert await stored_results.remove_expired() == 1
+    assert await sync_to_async(stored_results.remove_expired)() == 1
     assert await StoredResult.objects.acount() == 1 and await stored_results.get(alice.pk, kept) is not None

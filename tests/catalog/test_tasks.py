@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from asgiref.sync import sync_to_async
 from django.utils import timezone
 
 from audit import recorder
@@ -130,6 +131,6 @@ async def test_the_chore_removes_what_has_expired_and_ended(alice: Any) -> None:
     await tasks.complete(ended, {})
     await tasks.complete(kept, {})
     await Task.objects.filter(id__in=[ended, running]).aupdate(expires_at=timezone.now())
-    assert await tasks.remove_expired() == 1
+    assert await sync_to_async(tasks.remove_expired)() == 1
     assert {row.id async for row in Task.objects.all()} == {running, kept}
     assert (await state(alice, running)).is_open

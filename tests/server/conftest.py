@@ -19,10 +19,13 @@ from tests.server import functions as published
 from tests.waiting import eventually
 from tests.wire.official import validate_server_message
 from toolhub.access.models import AccessToken
-from toolhub.server import dispatch, process, state
+from toolhub.hub import Hub
+from toolhub.parts import parts
+from toolhub.server import dispatch
 from toolhub.server import peer as peers
 from toolhub.server.methods import lifecycle
 from toolhub.server.peer import Peer, Session
+from toolhub.server.process import ServerRole
 from toolhub.wire import jsonrpc
 from toolhub.wire.envelope import Envelope
 from toolhub.wire.errors import McpError
@@ -59,11 +62,17 @@ class Outlet:
         return self.of(method)[count - 1]
 
 
+def server() -> ServerRole:
+    """The server role of the hub that this test runs."""
+    return parts.get(Hub).server
+
+
 class Client:
     """One client of one person."""
 
     def __init__(self, peer: Peer, capabilities: dict[str, Any]) -> None:
         self.peer, self.capabilities = peer, capabilities
+        self.server = server()
 
     @property
     def session(self) -> Session:
@@ -79,7 +88,9 @@ class Client:
         """The whole answer, judged."""
         request = jsonrpc.Request(next(_ids) if id is None else id, method, params or {})
         try:
-            message = jsonrpc.result(request.id, await dispatch.answer(request, self.peer, outlet or self.outlet()))
+            message = jsonrpc.result(
+                request.id, await dispatch.answer(request, self.peer, outlet or self.outlet(), self.server)
+            )
         except McpError as error:
             message = jsonrpc.error(request.id, error)
         jsonrpc.encode(message)
@@ -107,10 +118,10 @@ class Client:
         return asyncio.get_running_loop().create_task(self.send(method, params, **options))
 
     async def reply(self, request_id: str, **answer: Any) -> None:
-        await dispatch.replied(jsonrpc.Response(request_id, **answer), self.peer)
+        await dispatch.replied(jsonrpc.Response(request_id, **answer), self.peer, self.server)
 
     async def tell(self, method: str, params: dict[str, Any] | None = None) -> None:
-        await dispatch.notified(jsonrpc.Notification(method, params or {}), self.peer)
+        await dispatch.notified(jsonrpc.Notification(method, params or {}), self.peer, self.server)
 
 
 def text(message: dict[str, Any]) -> str:
@@ -143,7 +154,7 @@ async def handshake(
         "initialize",
         {"protocolVersion": revision, "capabilities": declared, "clientInfo": {"name": "test client", "version": "1"}},
     )
-    session, result = await lifecycle.initialize(request, credential)
+    session, result = await lifecycle.initialize(request, credential, server())
     validate_server_message(session.revision, jsonrpc.result(0, result), "initialize")
     transport = "websocket" if connection else "http"
     return Client(peers.handshake(session, credential, transport, "192.0.2.1", connection), declared)
@@ -181,12 +192,12 @@ def publish(published_functions: None, transactional_db: None) -> Callable[..., 
 
 
 @pytest.fixture
-async def hub(transactional_db: None) -> AsyncIterator[None]:
-    """The server role, started on the test's own event loop and stopped at its end."""
-    state.reset()
-    await process.start()
-    yield
-    await process.stop(0)
+async def hub(transactional_db: None) -> AsyncIterator[Hub]:
+    """A hub of this test, started on the test's own event loop and stopped at its end."""
+    hub = Hub()
+    await hub.start()
+    yield hub
+    await hub.stop(0)
 
 
 async def token(user: User, name: str = "laptop") -> Credential:

@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 
 from audit.models import Call
 from tests import factories
-from tests.server.conftest import Client, fresh, handshake, in_database, modern, text, token
+from tests.server.conftest import Client, fresh, handshake, in_database, modern, server, text, token
 from tests.waiting import eventually
 from toolhub.server import channels
 
@@ -56,7 +56,7 @@ async def test_the_answer_of_another_session_or_user_is_ignored(tools: User, bob
     assert not running.done()
     await client.reply(request["id"], result=ALICE)
     assert text(await running) == "Hello, Alice!"
-    assert channels.waiting() == 0
+    assert server().channels.waiting() == 0
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])

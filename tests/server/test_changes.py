@@ -13,10 +13,10 @@ from django.contrib.auth.models import User
 from catalog.errors import ACCESS_REVOKED, SERVER_STOPPING
 from tests import factories
 from tests.server import functions
-from tests.server.conftest import Client, Outlet, fresh, handshake, in_database, modern, token
+from tests.server.conftest import Client, Outlet, fresh, handshake, in_database, modern, server, token
 from tests.waiting import eventually
 from toolhub.access.models import AccessToken
-from toolhub.server import dispatch, requests, sessions, subscribers
+from toolhub.server import dispatch, sessions, subscribers
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("hub")]
 
@@ -27,7 +27,7 @@ class Stream:
     def __init__(self, client: Client, kinds: frozenset[str] = subscribers.KINDS) -> None:
         self.outlet = client.outlet()
         self.closed: list[str] = []
-        self.listener = subscribers.attach(client.peer, self.outlet.notify, self.closed.append, kinds=kinds)
+        self.listener = server().subscribers.attach(client.peer, self.outlet.notify, self.closed.append, kinds=kinds)
 
     def heard(self) -> list[str]:
         return [str(message["method"]).removeprefix("notifications/") for message in self.outlet.messages]
@@ -94,7 +94,7 @@ async def test_a_subscription_hears_what_it_asked_for_and_every_message_carries_
     for task in (running, others):
         task.cancel()
     await asyncio.wait([running, others])
-    assert subscribers.count() == 0
+    assert server().subscribers.count() == 0
 
 
 async def test_a_subscription_that_is_malformed_is_refused(alice: User) -> None:
@@ -145,11 +145,11 @@ async def test_a_changed_resource_is_told_to_those_who_subscribed_to_it(alice: U
     await fresh()
     await outlet.first("notifications/resources/updated")
     await eventually(lambda: "resources/updated" in stream.heard())
-    subscribers.updated("docs://one")
+    server().subscribers.updated("docs://one")
     await outlet.first("notifications/resources/updated", 2)
     await eventually(lambda: stream.heard().count("resources/updated") == 2)
     await session.result("resources/unsubscribe", {"uri": "docs://one"})
-    subscribers.updated("docs://one")
+    server().subscribers.updated("docs://one")
     await outlet.first("notifications/resources/updated", 3)
     assert stream.heard().count("resources/updated") == 2
     assert "resources/updated" not in idle.heard()
@@ -202,12 +202,12 @@ async def test_closing_a_session_closes_its_streams_and_cancels_its_calls(alice:
     functions.STARTED["closed"] = asyncio.Event()
     call = client.start("tools/call", {"name": "server_wait", "arguments": {"label": "closed"}})
     await functions.STARTED["closed"].wait()
-    await sessions.close(client.session.id, client.peer.credential)
+    await server().sessions.close(client.session.id, client.peer.credential)
     with pytest.raises(dispatch.RequestCancelled):
         await call
     assert stream.closed and not other.closed
     with pytest.raises(sessions.UnknownSession):
-        await sessions.require(client.session.id, client.peer.credential)
+        await server().sessions.require(client.session.id, client.peer.credential)
 
 
 async def test_one_user_cannot_hold_every_stream(alice: User, bob: User, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,11 +226,11 @@ async def test_one_user_cannot_hold_every_stream(alice: User, bob: User, monkeyp
 async def test_a_stop_ends_subscriptions_in_order(alice: User) -> None:
     running, outlet = await listen(modern(await token(alice)), toolsListChanged=True)
     stream = Stream(await handshake(await token(alice)))
-    subscribers.close_all()
+    server().subscribers.close_all()
     assert (await running)["result"]["resultType"] == "complete"
     assert not outlet.of("notifications/cancelled")
     assert stream.closed == [SERVER_STOPPING]
-    assert requests.running() == 0
+    assert server().requests.running() == 0
 
 
 def _revoke(credential_id: str) -> None:

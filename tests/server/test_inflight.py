@@ -11,9 +11,11 @@ from django.contrib.auth.models import User
 from audit.models import Call
 from catalog.errors import CLIENT_GONE, SERVER_STOPPING
 from tests.server import functions
-from tests.server.conftest import Client, fresh, handshake, in_database, modern, text, token
+from tests.server.conftest import Client, fresh, handshake, in_database, modern, server, text, token
 from tests.waiting import eventually
-from toolhub.server import dispatch, process, requests
+from toolhub.hub import Hub
+from toolhub.parts import parts
+from toolhub.server import dispatch, requests
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("hub")]
 
@@ -59,7 +61,7 @@ async def test_a_client_that_leaves_cancels_and_the_record_says_so(tools: User) 
     with pytest.raises(asyncio.CancelledError):
         await running
     assert await outcome_of_the_last_call() == ("cancelled", CLIENT_GONE)
-    assert requests.running() == 0
+    assert server().requests.running() == 0
 
 
 async def test_an_id_in_flight_is_not_taken_twice_on_a_connection(tools: User) -> None:
@@ -104,8 +106,8 @@ async def test_too_many_requests_on_one_connection_are_refused(tools: User, monk
 async def test_a_stop_lets_calls_finish_cancels_the_rest_and_takes_nothing_new(tools: User) -> None:
     client = modern(await token(tools))
     running = await waiting(client, "stop")
-    stop = asyncio.create_task(process.stop(0.3))
-    await eventually(lambda: not requests._accepting)
+    stop = asyncio.create_task(parts.get(Hub).stop(0.3))
+    await eventually(lambda: not server().requests._accepting)
     assert "stopping" in (await client.error("tools/list"))["message"]
     answer = await running
     assert SERVER_STOPPING in answer["error"]["message"]
@@ -118,5 +120,5 @@ async def test_a_stop_waits_for_a_call_that_finishes(tools: User) -> None:
     client = modern(await token(tools))
     running = [client.start("tools/call", {"name": "server_add", "arguments": {"a": n, "b": 1}}) for n in range(5)]
     await asyncio.sleep(0)
-    assert await requests.drain(30) == 0
+    assert await server().requests.drain(30) == 0
     assert ["result" in await one for one in running] == [True] * 5

@@ -8,46 +8,54 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.waiting import eventually
-from toolhub.server import bus
+from toolhub.server.bus import Bus
 from toolhub.server.live import subscriptions
+from toolhub.server.live.subscriptions import PageSubscriptions
 
 
-@pytest.fixture(autouse=True)
-async def quiet(settings) -> AsyncIterator[None]:
+class Pages(PageSubscriptions):
+    """What pages look at, with a bus of its own."""
+
+    def __init__(self) -> None:
+        self.bus = Bus()
+        super().__init__(self.bus)
+
+    async def say(self, *keys: str) -> None:
+        await self.bus.publish(subscriptions.INTEREST, {"keys": list(keys)})
+
+
+@pytest.fixture
+async def pages(settings) -> AsyncIterator[Pages]:
     settings.REDIS_URL = ""
-    await subscriptions.stop()
-    yield
-    await subscriptions.stop()
+    pages = Pages()
+    yield pages
+    await pages.stop()
 
 
-async def say(*keys: str) -> None:
-    await bus.publish(subscriptions.INTEREST, {"keys": list(keys)})
-
-
-async def test_it_costs_nothing_again_after_the_last_page_was_closed(monkeypatch):
+async def test_it_costs_nothing_again_after_the_last_page_was_closed(monkeypatch, pages):
     monkeypatch.setattr(subscriptions, "SECONDS", 0.0)
-    await say("calls:1", "call:2")
-    await eventually(lambda: not subscriptions.keys, what="nobody says that the last page was closed")
+    await pages.say("calls:1", "call:2")
+    await eventually(lambda: not pages.keys, what="nobody says that the last page was closed")
 
 
-async def test_what_is_looked_at_is_not_forgotten_with_the_rest(monkeypatch):
-    await say("calls:1")
+async def test_what_is_looked_at_is_not_forgotten_with_the_rest(monkeypatch, pages):
+    await pages.say("calls:1")
     monkeypatch.setattr(subscriptions, "SECONDS", 0.0)
-    await say("calls:2")
-    await eventually(lambda: "calls:2" not in subscriptions.keys)
-    assert subscriptions.wanted("calls:1")
+    await pages.say("calls:2")
+    await eventually(lambda: "calls:2" not in pages.keys)
+    assert pages.wanted("calls:1")
 
 
-async def test_a_page_that_is_open_stays_known_when_there_is_no_room_for_more(monkeypatch):
+async def test_a_page_that_is_open_stays_known_when_there_is_no_room_for_more(monkeypatch, pages):
     monkeypatch.setattr(subscriptions, "MOST", 2)
-    await say("calls:1", "calls:2", "calls:3")
-    assert set(subscriptions.keys) == {"calls:1", "calls:2"}
-    subscriptions.keys["calls:1"] = time.monotonic() - 1
-    await say("calls:4", "calls:1")
-    assert subscriptions.wanted("calls:1") and not subscriptions.wanted("calls:4")
+    await pages.say("calls:1", "calls:2", "calls:3")
+    assert set(pages.keys) == {"calls:1", "calls:2"}
+    pages.keys["calls:1"] = time.monotonic() - 1
+    await pages.say("calls:4", "calls:1")
+    assert pages.wanted("calls:1") and not pages.wanted("calls:4")
 
 
-async def test_hearing_of_one_more_page_does_not_go_through_all_of_them():
+async def test_hearing_of_one_more_page_does_not_go_through_all_of_them(pages):
     class Counting(dict[str, float]):
         walked = 0
 
@@ -55,11 +63,7 @@ async def test_hearing_of_one_more_page_does_not_go_through_all_of_them():
             Counting.walked += 1
             return super().items()
 
-    known = subscriptions.keys
-    subscriptions.keys = Counting()
-    try:
-        for number in range(100):
-            await say(f"call:{number}")
-        assert Counting.walked <= 10
-    finally:
-        subscriptions.keys = known
+    pages.keys = Counting()
+    for number in range(100):
+        await pages.say(f"call:{number}")
+    assert Counting.walked <= 10

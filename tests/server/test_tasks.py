@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from audit.models import Call
 from catalog.calls import tasks as store
 from tests.server import functions
-from tests.server.conftest import ASKABLE, TASKS, Client, fresh, in_database, modern, text, token
+from tests.server.conftest import ASKABLE, TASKS, Client, fresh, in_database, modern, server, text, token
 from tests.waiting import eventually
 from toolhub.server import requests, task_runner
 
@@ -110,7 +110,7 @@ async def test_what_is_refused_before_it_begins_makes_no_task(client: Client) ->
     assert (await client.call("server_confirm", {}))["result"]["isError"] is True
     assert (await client.call("server_wait", {"label": 5}))["result"]["isError"] is True
     assert (await client.call("server_absent"))["error"]["message"] == "Unknown tool: server_absent"
-    assert requests.running() == 0
+    assert server().requests.running() == 0
 
 
 async def test_a_running_task_is_cancelled_on_request(client: Client) -> None:
@@ -168,10 +168,10 @@ async def test_a_task_outlives_its_connection_and_not_its_users_access(client: C
     functions.STARTED["outlives"] = asyncio.Event()
     task_id = await created(connected, "server_wait", {"label": "outlives"})
     await functions.STARTED["outlives"].wait()
-    requests.cancel_scope("ws-9", "the connection was lost")
+    server().requests.cancel_scope("ws-9", "the connection was lost")
     assert (await client.result("tasks/get", {"taskId": task_id}))["status"] == "working"
     await in_database(lambda: User.objects.filter(pk=alice.pk).update(is_active=False))
-    await eventually(lambda: requests.running() == 0)
+    await eventually(lambda: server().requests.running() == 0)
     state = await store.get(alice.pk, task_id)
     assert state is not None and state.status == "cancelled" and "revoked" in state.status_message
 
@@ -211,5 +211,5 @@ async def test_one_user_cannot_start_tasks_without_end(client: Client, monkeypat
     assert "Busy" in error["message"]
     await client.result("tasks/cancel", {"taskId": first})
     await ended(client, first)
-    await eventually(lambda: requests.running() == 0)
+    await eventually(lambda: server().requests.running() == 0)
     await created(client, "server_confirm", {"filename": "3"})

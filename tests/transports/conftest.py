@@ -18,6 +18,9 @@ from tests.transports import functions
 from tests.transports.windows import Window, sign_in
 from tests.transports.wire import Request, Wire
 from toolhub.access.models import AccessToken
+from toolhub.hub import Hub
+from toolhub.parts import parts
+from toolhub.transports.live import Socket
 from toolhub.wire.envelope import NAMED_BY
 from toolhub.wire.headers import encode_value
 
@@ -116,9 +119,14 @@ class Person:
         return self.wire.begin("GET", self.plain(**more))
 
 
+def sockets() -> list[Socket]:
+    """The sockets of pages that the hub of this test has open."""
+    return list(parts.get(Hub).sockets)
+
+
 @pytest.fixture
-def wire() -> Wire:
-    return Wire()
+def wire(hub: Hub) -> Wire:
+    return Wire(hub)
 
 
 @pytest.fixture

@@ -13,14 +13,14 @@ from django.test import AsyncClient
 from django.utils import timezone
 
 from audit.models import Action, Call
-from tests.server.conftest import fresh
+from tests.server.conftest import fresh, server
 from tests.transports import functions
-from tests.transports.conftest import META, Person, in_database
+from tests.transports.conftest import META, Person, in_database, sockets
 from tests.transports.sockets import WAIT
 from tests.transports.windows import Window, sign_in
 from tests.waiting import eventually
 from toolhub.access.models import AccessToken
-from toolhub.server.live import connect_check, subscriptions
+from toolhub.server.live import subscriptions
 from toolhub.transports import live
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("hub")]
@@ -181,16 +181,16 @@ async def test_deactivating_somebody_closes_their_sockets(alice, bob, windows, m
 
 
 async def test_a_page_that_does_not_read_is_closed_instead_of_filling_memory(alice, windows, monkeypatch):
-    monkeypatch.setattr(live, "WAITING", 5)
+    monkeypatch.setattr(live, "MAX_WAITING", 5)
     window = await (await windows(alice)).opened()
-    (socket,) = live._open
+    (socket,) = sockets()
     for _ in range(50):
         socket.put({"topic": "calls"})
     assert await window.closed() == 1013
 
 
 async def test_windows_that_close_while_they_are_told_keep_nothing_from_the_others(alice, windows, monkeypatch):
-    monkeypatch.setattr(live, "WAITING", 0)
+    monkeypatch.setattr(live, "MAX_WAITING", 0)
     opened = [await (await windows(alice)).opened() for _ in range(3)]
     for window in opened:
         window.send({"watch": "calls"})
@@ -369,9 +369,9 @@ async def connecting(alices, windows) -> Window:
     """The page on which alice connects a client, at the address that the clients of these tests have."""
     window = await (await windows(alices.user)).opened()
     window.send({"watch": "connect"})
-    await eventually(lambda: subscriptions.wanted(subscriptions.connecting(alices.user.pk)))
-    for socket in live._open:
-        connect_check.watch(socket.watcher, "192.0.2.7")
+    await eventually(lambda: server().pages.wanted(subscriptions.connecting(alices.user.pk)))
+    for socket in sockets():
+        server().connect_check.watch(socket.watcher, "192.0.2.7")
     return window
 
 
@@ -420,7 +420,7 @@ async def test_failures_at_another_address_are_not_told(alices, connecting):
 async def test_nobody_is_told_what_the_clients_of_others_do(alices, bob, connecting, windows):
     his = await (await windows(bob)).opened()
     his.send({"watch": "connect"})
-    await eventually(lambda: subscriptions.wanted(subscriptions.connecting(bob.pk)))
+    await eventually(lambda: server().pages.wanted(subscriptions.connecting(bob.pk)))
     await alices.modern("tools/list")
     await connecting.message(step="tools")
     assert his.outgoing.empty()
@@ -446,7 +446,7 @@ async def test_a_client_that_connects_is_followed_to_its_first_call(alices, conn
 
 
 async def test_nothing_is_noted_while_nobody_connects_a_client(alices, monkeypatch):
-    subscriptions.keys.clear()
-    monkeypatch.setattr(connect_check, "_note", lambda *_: pytest.fail("noted"))
+    server().pages.keys.clear()
+    monkeypatch.setattr(server().connect_check, "_note", lambda *_: pytest.fail("noted"))
     assert (await alices.modern("tools/list")).status == 200
     assert (await alices.modern("tools/list", authorization=None)).status == 401

@@ -18,7 +18,7 @@ from django.http import HttpRequest
 from django.test import Client
 from django.utils import timezone
 
-from tests.transports.conftest import in_database
+from tests.transports.conftest import in_database, sockets
 from tests.transports.windows import sign_in
 from tests.waiting import eventually
 from toolhub.transports import live, live_viewers
@@ -186,7 +186,7 @@ async def test_the_sessions_of_all_open_pages_are_looked_up_together(windows, mo
 
     keys: set[str] = set()
     opened = [await (await windows(user)).opened() for user in await in_database(people)]
-    keys |= {socket.key for socket in live._open}
+    keys |= {socket.key for socket in sockets()}
     assert len(opened) == len(keys) == 7
     monkeypatch.setattr(live_viewers, "CHUNK", 5)
     monkeypatch.setattr(CursorWrapper, "execute", execute)
@@ -200,12 +200,12 @@ async def test_an_auditor_who_loses_the_right_comes_back_with_what_is_left(bob, 
     await in_database(audits_by_group, bob, "", None)
     window = await (await windows(bob)).opened()
     other = await (await windows(alice)).opened()
-    (socket,) = [socket for socket in live._open if socket.viewer.user_id == bob.pk]
+    (socket,) = [socket for socket in sockets() if socket.viewer.user_id == bob.pk]
     assert socket.viewer.auditor
     await in_database(lambda: Group.objects.get(name="auditors").permissions.clear())
     assert await window.closed() == 1013, "not 4401: he is still signed in"
     again = await (await windows(bob)).opened()
-    (socket,) = [socket for socket in live._open if socket.viewer.user_id == bob.pk]
+    (socket,) = [socket for socket in sockets() if socket.viewer.user_id == bob.pk]
     assert not socket.viewer.auditor
     for each in (again, other):
         assert not each.task.done() and each.outgoing.empty()

@@ -210,7 +210,7 @@ async def test_a_reader_that_is_too_slow_is_disconnected_and_its_call_ended(alic
     out = stream.EventStream(full.send, [])
     ended: list[bool] = []
     out.on_slow = lambda: ended.append(True)
-    for number in range(stream.MOST_MESSAGES + 3):
+    for number in range(stream.MAX_MESSAGES + 3):
         out.notify({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": number}})
     assert ended and not out.connected
     taken.set()

@@ -279,13 +279,13 @@ async def test_what_is_no_message_closes_the_socket(sockets: Any, event: dict[st
 async def test_too_many_messages_at_once_close_the_socket(sockets: Any, label: str) -> None:
     socket = await sockets().opened()
     await socket.initialize()
-    for number in range(connection.MOST_AT_ONCE * 2):
+    for number in range(connection.MAX_AT_ONCE * 2):
         socket.send(socket.person.message("tools/call", {"name": "t_silent", "arguments": {"label": label}}, id=number))
     assert await socket.closed() == connection.TRY_LATER
 
 
 async def test_a_reader_that_takes_nothing_is_disconnected(sockets: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "MOST_BYTES_OUT", 50_000)
+    monkeypatch.setattr(connection, "MAX_BYTES_OUT", 50_000)
     socket = await sockets().opened()
     await socket.initialize()
     socket.taking.clear()

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from toolhub.hub import Hub
 from toolhub.routing import Router
 
 WAIT = 60.0
@@ -108,8 +109,8 @@ class Request:
 
 
 class Wire:
-    def __init__(self) -> None:
-        self.application = Router(nobody)
+    def __init__(self, hub: Hub) -> None:
+        self.application = Router(nobody, hub)
 
     def begin(
         self,

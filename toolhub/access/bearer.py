@@ -30,13 +30,15 @@ from django.utils import timezone
 from audit.types import Credential
 from toolhub.access import throttle
 from toolhub.access.models import AccessToken, digest_of
+from toolhub.log_throttle import ThrottledWarning
 
 log = logging.getLogger(__name__)
 
 FRESH_SECONDS = 5.0
 STALE_SECONDS = 600.0
 LAST_USED_SECONDS = 60.0
-COMPLAIN_SECONDS = 60.0
+THREADS = 3
+CLOSE_SECONDS = 3.0
 ANSWER_SECONDS = settings.RECORD_SECONDS
 """A database that says nothing for so long counts as away."""
 WAITING = 2_000
@@ -98,17 +100,6 @@ class _Known:
     marked: float  # monotonic: when `last_used` was last written from here
 
 
-_known: OrderedDict[str, _Known] = OrderedDict()
-_asking: dict[str, Future[Credential]] = {}
-_lock = threading.Lock()
-_changes = 0
-"""Goes up with every `forget`: an answer that was read before one is not kept after it."""
-_reached = time.monotonic()
-"""When the database last answered here."""
-_complained = float("-inf")
-_threads = ThreadPoolExecutor(max_workers=3, thread_name_prefix="bearer")
-
-
 def challenge(*, sent: bool) -> str:
     """The text of WWW-Authenticate; RFC 6750 names an error only when a token was sent."""
     if sent:
@@ -127,63 +118,10 @@ def from_header(value: str | None) -> str:
     return token
 
 
-def cached(token: str) -> Credential | None:
-    """The credential if it was checked within the last 5 s."""
-    known = _known.get(digest_of(token))
-    if known is None or time.monotonic() >= known.fresh_until:
-        return None
-    expires = known.credential.expires_at
-    return None if expires is not None and time.time() >= expires else known.credential
-
-
-async def authenticate(token: str, address: str = "") -> Credential:
-    """Whose token it is; raises BadToken or one of its kinds. `address` is where bad ones are counted."""
-    if (credential := cached(token)) is not None:
-        return credential
-    digest = digest_of(token)
-    key = f"{digest} {address}"
-    with _lock:
-        asking = _asking.get(key)
-        if asking is None and len(_asking) < WAITING:
-            asking = _asking[key] = _threads.submit(_within_connections, _check, token, digest, address, _changes)
-            asking.add_done_callback(lambda _: _asking.pop(key, None))
-    if asking is None:
-        return _from_before(_known.get(digest), "too many tokens are waiting to be looked up")
-    try:
-        async with asyncio.timeout(ANSWER_SECONDS):
-            # Shielded: one caller that goes away must not cancel the question for the others.
-            return await asyncio.shield(asyncio.wrap_future(asking))
-    except TimeoutError:
-        return _from_before(_known.get(digest), f"the database did not answer for {ANSWER_SECONDS:.0f} s")
-
-
-def authenticate_now(token: str, address: str = "") -> Credential:
-    """`authenticate` for code without an event loop (the stdio command, tests)."""
-    if (credential := cached(token)) is not None:
-        return credential
-    return _threads.submit(_within_connections, _check, token, digest_of(token), address, _changes).result()
-
-
-async def still_valid(credential_ids: Iterable[str]) -> set[str]:
-    """Those of the ids ("token:12", "stdio:12", "admin:3", "admin:3:17") that are good now.
-
-    Asks the database, in one thread. While it does not answer, all of them count as good for the same 10 minutes.
-    """
-    wanted = frozenset(credential_ids)
-    if not wanted:
-        return set()
-    asking = _threads.submit(_within_connections, still_valid_now, wanted)
-    try:
-        async with asyncio.timeout(ANSWER_SECONDS):
-            return await asyncio.shield(asyncio.wrap_future(asking))
-    except TimeoutError:
-        return _on_trust(wanted)
-
-
 def still_valid_now(credential_ids: Iterable[str]) -> set[str]:
+    """Those of the ids that are good now, asked in this thread. Raises what the database raises."""
     from toolhub.access import trying
 
-    global _reached
     tokens: dict[int, set[str]] = {}
     tries: set[str] = set()
     for text in credential_ids:
@@ -193,47 +131,10 @@ def still_valid_now(credential_ids: Iterable[str]) -> set[str]:
         elif number.isdecimal():
             tokens.setdefault(int(number), set()).add(text)
     good: set[str] = set()
-    try:
-        for chunk in _chunks(tokens):
-            for found in AccessToken.objects.usable().filter(pk__in=chunk).values_list("pk", flat=True):
-                good |= tokens[found]
-        good |= trying.still_good(tries)
-    except AWAY:
-        return _on_trust(credential_ids)
-    _reached = time.monotonic()
-    return good
-
-
-def _on_trust(credential_ids: Iterable[str]) -> set[str]:
-    return set(credential_ids) if time.monotonic() - _reached < STALE_SECONDS else set()
-
-
-def forget(what: str | int | None = None) -> None:
-    """Drop what is cached about a token (its SHA-256), about a credential ("token:12"), a user (its key), or all."""
-    global _changes
-    with _lock:
-        _changes += 1
-        if what is None:
-            _known.clear()
-        elif isinstance(what, int):
-            _drop(lambda credential: credential.user_id == what)
-        elif ":" in what:
-            _drop(lambda credential: credential.id == what)
-        else:
-            _known.pop(what, None)
-
-
-def _drop(matches: Callable[[Credential], bool]) -> None:
-    for digest in [digest for digest, known in _known.items() if matches(known.credential)]:
-        del _known[digest]
-
-
-def settle(timeout: float = 30.0) -> None:
-    """Wait until what was handed to the threads so far is done (a stop, a test)."""
-    barrier = threading.Barrier(3 + 1)
-    for _ in range(3):
-        _threads.submit(_end_connections, barrier, timeout)
-    barrier.wait(timeout)
+    for chunk in _chunks(tokens):
+        for found in AccessToken.objects.usable().filter(pk__in=chunk).values_list("pk", flat=True):
+            good |= tokens[found]
+    return good | trying.still_good(tries)
 
 
 def _end_connections(barrier: threading.Barrier, timeout: float) -> None:
@@ -252,92 +153,6 @@ def _within_connections(work: Callable[..., T], *args: object) -> T:
         close_old_connections()
 
 
-def _check(token: str, digest: str, address: str, changes: int) -> Credential:
-    # Somebody who shares the address of a guesser keeps working: a token that was good here is looked up all the same.
-    known = _known.get(digest)
-    rate = settings.BAD_TOKENS_RATE
-    if known is None and address and (seconds := throttle.wait("bad-token", address, rate, count=False)):
-        raise TooManyBadTokens(seconds)
-    try:
-        return _ask(token, digest, known, changes)
-    except CannotCheck:
-        raise
-    except BadToken as bad:
-        forget(digest)
-        if address:
-            throttle.wait("bad-token", address, rate, count=True)
-        log.info("a bearer token was rejected: %s (from %s)", bad.reason, address or "an unknown address")
-        raise
-
-
-def _ask(token: str, digest: str, known: _Known | None, changes: int) -> Credential:
-    global _reached
-    if not SHAPE.fullmatch(token):
-        raise BadToken("the token has the wrong format", code="malformed")
-    try:
-        row = AccessToken.objects.select_related("user").filter(digest=digest).first()
-        toolsets = frozenset(row.toolsets.values_list("pk", flat=True)) if row and row.restricted else None
-    except AWAY as error:
-        return _from_before(known, f"the database does not answer ({type(error).__name__})")
-    now, clock = timezone.now(), time.monotonic()
-    _reached = clock
-    if row is None:
-        raise BadToken("unknown")
-    name, owner = row.user.get_username(), (row.user.pk, row.credential_id)
-    if row.revoked is not None:
-        raise BadToken(f"{row.credential_id} of {name} was revoked", code="revoked", owner=owner)
-    if row.expires <= now:
-        raise BadToken(f"{row.credential_id} of {name} has expired", code="expired", owner=owner)
-    if not row.user.is_active:
-        raise BadToken(f"{row.credential_id}: the user {name} is not active", code="inactive", owner=owner)
-    credential = Credential(
-        user_id=row.user.pk,
-        username=row.user.get_username(),
-        id=row.credential_id,
-        label=row.name,
-        toolset_ids=toolsets,
-        expires_at=row.expires.timestamp(),
-    )
-    marked = known.marked if known is not None else 0.0
-    if clock - marked >= LAST_USED_SECONDS:
-        marked = clock
-        _threads.submit(_within_connections, _mark_used, row.pk)
-    _remember(digest, _Known(credential, clock + FRESH_SECONDS, clock + STALE_SECONDS, marked), changes)
-    return credential
-
-
-def _from_before(known: _Known | None, why: str) -> Credential:
-    now = time.monotonic()
-    expires = known.credential.expires_at if known is not None else None
-    if known is None or now >= known.stale_until:
-        _complain(why)
-        raise CannotCheck
-    if expires is not None and time.time() >= expires:
-        owner = (known.credential.user_id, known.credential.id)
-        raise BadToken(f"{owner[1]} of {known.credential.username} has expired", code="expired", owner=owner)
-    known.fresh_until = now + FRESH_SECONDS
-    return known.credential
-
-
-def _complain(why: str) -> None:
-    """Once a minute: an outage must not fill the log with what every request meets."""
-    global _complained
-    now = time.monotonic()
-    if now - _complained >= COMPLAIN_SECONDS:
-        _complained = now
-        log.warning("tokens cannot be checked: %s", why)
-
-
-def _remember(digest: str, known: _Known, changes: int) -> None:
-    with _lock:
-        if changes != _changes:
-            return
-        _known[digest] = known
-        _known.move_to_end(digest)
-        while len(_known) > REMEMBERED:
-            _known.popitem(last=False)
-
-
 def _mark_used(token_id: int) -> None:
     now = timezone.now()
     due = AccessToken.objects.filter(pk=token_id).exclude(last_used__gt=now - timedelta(seconds=LAST_USED_SECONDS))
@@ -350,3 +165,186 @@ def _mark_used(token_id: int) -> None:
 def _chunks(ids: Iterable[int], size: int = 500) -> Iterable[list[int]]:
     rest = list(ids)
     return [rest[start : start + size] for start in range(0, len(rest), size)]
+
+
+class Authenticator:
+    """The tokens that this process knows, and the threads that look up those that it does not."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._asking: dict[str, Future[Credential]] = {}
+        self._lock = threading.Lock()
+        self._changes = 0
+        """Goes up with every `forget`: an answer that was read before one is not kept after it."""
+        self._reached = time.monotonic()
+        """When the database last answered here."""
+        self._warning = ThrottledWarning(log)
+        self._threads = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="bearer")
+
+    def cached(self, token: str) -> Credential | None:
+        """The credential if it was checked within the last 5 s."""
+        known = self._known.get(digest_of(token))
+        if known is None or time.monotonic() >= known.fresh_until:
+            return None
+        expires = known.credential.expires_at
+        return None if expires is not None and time.time() >= expires else known.credential
+
+    async def authenticate(self, token: str, address: str = "") -> Credential:
+        """Whose token it is; raises BadToken or one of its kinds. `address` is where bad ones are counted."""
+        if (credential := self.cached(token)) is not None:
+            return credential
+        digest = digest_of(token)
+        key = f"{digest} {address}"
+        with self._lock:
+            asking = self._asking.get(key)
+            if asking is None and len(self._asking) < WAITING:
+                asking = self._asking[key] = self._threads.submit(
+                    _within_connections, self._check, token, digest, address, self._changes
+                )
+                asking.add_done_callback(lambda _: self._asking.pop(key, None))
+        if asking is None:
+            return self._from_before(self._known.get(digest), "too many tokens are waiting to be looked up")
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                # Shielded: one caller that goes away must not cancel the question for the others.
+                return await asyncio.shield(asyncio.wrap_future(asking))
+        except TimeoutError:
+            return self._from_before(self._known.get(digest), f"the database did not answer for {ANSWER_SECONDS:.0f} s")
+
+    def authenticate_now(self, token: str, address: str = "") -> Credential:
+        """`authenticate` for code without an event loop (the stdio command, tests)."""
+        if (credential := self.cached(token)) is not None:
+            return credential
+        return self._threads.submit(
+            _within_connections, self._check, token, digest_of(token), address, self._changes
+        ).result()
+
+    async def still_valid(self, credential_ids: Iterable[str]) -> set[str]:
+        """Those of the ids ("token:12", "stdio:12", "admin:3", "admin:3:17") that are good now.
+
+        Asks the database, in one thread. While it does not answer, all of them count as good for the same 10 minutes.
+        """
+        wanted = frozenset(credential_ids)
+        if not wanted:
+            return set()
+        asking = self._threads.submit(_within_connections, self._still_valid, wanted)
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await asyncio.shield(asyncio.wrap_future(asking))
+        except TimeoutError:
+            return self._on_trust(wanted)
+
+    def _still_valid(self, credential_ids: frozenset[str]) -> set[str]:
+        try:
+            good = still_valid_now(credential_ids)
+        except AWAY:
+            return self._on_trust(credential_ids)
+        self._reached = time.monotonic()
+        return good
+
+    def _on_trust(self, credential_ids: Iterable[str]) -> set[str]:
+        return set(credential_ids) if time.monotonic() - self._reached < STALE_SECONDS else set()
+
+    def forget(self, what: str | int | None = None) -> None:
+        """Drop what is cached about a token (its SHA-256), a credential ("token:12"), a user (its key), or all."""
+        with self._lock:
+            self._changes += 1
+            if what is None:
+                self._known.clear()
+            elif isinstance(what, int):
+                self._drop(lambda credential: credential.user_id == what)
+            elif ":" in what:
+                self._drop(lambda credential: credential.id == what)
+            else:
+                self._known.pop(what, None)
+
+    def _drop(self, matches: Callable[[Credential], bool]) -> None:
+        for digest in [digest for digest, known in self._known.items() if matches(known.credential)]:
+            del self._known[digest]
+
+    async def close(self) -> None:
+        """Close the database connections of the threads, as far as they let go of them in time."""
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, self.settle, CLOSE_SECONDS)
+        except threading.BrokenBarrierError:
+            log.warning("The look-up of a token did not end in time")
+
+    def settle(self, timeout: float = 30.0) -> None:
+        """Wait until what was handed to the threads so far is done. Raises BrokenBarrierError after `timeout` s."""
+        barrier = threading.Barrier(THREADS + 1)
+        for _ in range(THREADS):
+            self._threads.submit(_end_connections, barrier, timeout)
+        barrier.wait(timeout)
+
+    def _check(self, token: str, digest: str, address: str, changes: int) -> Credential:
+        # Somebody who shares the address of a guesser keeps working: a token that was good here is looked up all the
+        # same.
+        known = self._known.get(digest)
+        rate = settings.BAD_TOKENS_RATE
+        if known is None and address and (seconds := throttle.wait("bad-token", address, rate, count=False)):
+            raise TooManyBadTokens(seconds)
+        try:
+            return self._ask(token, digest, known, changes)
+        except CannotCheck:
+            raise
+        except BadToken as bad:
+            self.forget(digest)
+            if address:
+                throttle.wait("bad-token", address, rate, count=True)
+            log.info("a bearer token was rejected: %s (from %s)", bad.reason, address or "an unknown address")
+            raise
+
+    def _ask(self, token: str, digest: str, known: _Known | None, changes: int) -> Credential:
+        if not SHAPE.fullmatch(token):
+            raise BadToken("the token has the wrong format", code="malformed")
+        try:
+            row = AccessToken.objects.select_related("user").filter(digest=digest).first()
+            toolsets = frozenset(row.toolsets.values_list("pk", flat=True)) if row and row.restricted else None
+        except AWAY as error:
+            return self._from_before(known, f"the database does not answer ({type(error).__name__})")
+        now, clock = timezone.now(), time.monotonic()
+        self._reached = clock
+        if row is None:
+            raise BadToken("unknown")
+        name, owner = row.user.get_username(), (row.user.pk, row.credential_id)
+        if row.revoked is not None:
+            raise BadToken(f"{row.credential_id} of {name} was revoked", code="revoked", owner=owner)
+        if row.expires <= now:
+            raise BadToken(f"{row.credential_id} of {name} has expired", code="expired", owner=owner)
+        if not row.user.is_active:
+            raise BadToken(f"{row.credential_id}: the user {name} is not active", code="inactive", owner=owner)
+        credential = Credential(
+            user_id=row.user.pk,
+            username=row.user.get_username(),
+            id=row.credential_id,
+            label=row.name,
+            toolset_ids=toolsets,
+            expires_at=row.expires.timestamp(),
+        )
+        marked = known.marked if known is not None else 0.0
+        if clock - marked >= LAST_USED_SECONDS:
+            marked = clock
+            self._threads.submit(_within_connections, _mark_used, row.pk)
+        self._remember(digest, _Known(credential, clock + FRESH_SECONDS, clock + STALE_SECONDS, marked), changes)
+        return credential
+
+    def _from_before(self, known: _Known | None, why: str) -> Credential:
+        now = time.monotonic()
+        expires = known.credential.expires_at if known is not None else None
+        if known is None or now >= known.stale_until:
+            self._warning.warn("tokens cannot be checked: %s", why)
+            raise CannotCheck
+        if expires is not None and time.time() >= expires:
+            owner = (known.credential.user_id, known.credential.id)
+            raise BadToken(f"{owner[1]} of {known.credential.username} has expired", code="expired", owner=owner)
+        known.fresh_until = now + FRESH_SECONDS
+        return known.credential
+
+    def _remember(self, digest: str, known: _Known, changes: int) -> None:
+        with self._lock:
+            if changes != self._changes:
+                return
+            self._known[digest] = known
+            self._known.move_to_end(digest)
+            while len(self._known) > REMEMBERED:
+                self._known.popitem(last=False)

@@ -113,6 +113,8 @@ class ServingProcess(models.Model):
     """JSON: see `toolhub.server.presence`."""
     left_out = models.PositiveIntegerField(_("left out"), default=0)
     """How many more there are than `peers` lists."""
+    jobs = models.TextField(_("background jobs"), default="", blank=True)
+    """JSON: see `toolhub.server.presence`."""
     orders = models.TextField(_("orders"), default="", blank=True)
     """JSON: the keys of those who are to be disconnected, for a process that the news does not reach."""
 

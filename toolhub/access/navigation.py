@@ -56,7 +56,15 @@ GROUPS: tuple[tuple[Any, tuple[tuple[str, str], ...], tuple[tuple[str, str, Any,
     (
         gettext_lazy("People"),
         (("auth.user", "person"), ("auth.group", "group"), ("access.accesstoken", "vpn_key")),
-        (("pages:sessions", "lan", gettext_lazy("Sessions"), ("access.view_connections",)),),
+        (),
+    ),
+    (
+        gettext_lazy("Operations"),
+        (),
+        (
+            ("pages:sessions", "lan", gettext_lazy("Sessions"), ("access.view_connections",)),
+            ("pages:jobs", "schedule", gettext_lazy("Background jobs"), ("access.view_connections",)),
+        ),
     ),
 )
 """The title of a group, its models (name, icon), and its other pages (address name, icon, title, permissions)."""

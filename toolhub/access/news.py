@@ -8,9 +8,10 @@ from django.contrib.auth import get_user_model
 from django.db import transaction
 from django.db.models.signals import m2m_changed, post_delete, post_save
 
-from toolhub.access import bearer
+from toolhub.access.bearer import Authenticator
 from toolhub.access.models import AccessToken
 from toolhub.access.signals import revoked
+from toolhub.parts import parts
 
 HARMLESS = frozenset({"last_used", "last_login"})
 
@@ -19,10 +20,11 @@ def tell(*, credentials: tuple[str, ...] = (), users: tuple[int, ...] = ()) -> N
     """Forget what is cached about these and send `revoked`, after the commit."""
 
     def committed() -> None:
-        for credential in credentials:
-            bearer.forget(credential)
-        for user in users:
-            bearer.forget(user)
+        if (authenticator := parts.find(Authenticator)) is not None:
+            for credential in credentials:
+                authenticator.forget(credential)
+            for user in users:
+                authenticator.forget(user)
         revoked.send(sender=AccessToken, credentials=credentials, users=users)
 
     transaction.on_commit(committed)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .addresses import Allowed, AllowedNetwork, check_address, parse_allowed
-from .client import Reply, close, fetch
+from .client import Reply, fetch
+from .connections import ConnectionPools
 from .errors import DeadlineExceeded, Denied, DeniedAddress, EgressError, TooLarge, Unreachable
 from .transport import EgressRefused, checked_client
 from .urls import ensure_below, parse_url, safe_path_value
@@ -11,6 +12,7 @@ from .urls import ensure_below, parse_url, safe_path_value
 __all__ = [
     "Allowed",
     "AllowedNetwork",
+    "ConnectionPools",
     "DeadlineExceeded",
     "Denied",
     "DeniedAddress",
@@ -21,7 +23,6 @@ __all__ = [
     "Unreachable",
     "check_address",
     "checked_client",
-    "close",
     "ensure_below",
     "fetch",
     "parse_allowed",

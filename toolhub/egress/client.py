@@ -18,11 +18,11 @@ from django.utils.translation import gettext_noop as _
 from toolhub import __version__
 
 from .addresses import Allowed
-from .connections import Resolver, close, pool_for, resolve
+from .connections import ConnectionPools, Resolver, resolve
 from .errors import DeadlineExceeded, Denied, EgressError, TooLarge, Unreachable
 from .urls import parse_url
 
-__all__ = ["Reply", "close", "fetch"]
+__all__ = ["Reply", "fetch"]
 
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -71,8 +71,34 @@ async def fetch(
     allowed: Allowed = (),
     resolver: Resolver = resolve,
     ssl_context: ssl.SSLContext | None = None,
+    pools: ConnectionPools | None = None,
 ) -> Reply:
-    """Send one request and return its whole answer, whatever its status; a redirect is an answer like any other."""
+    """Send one request and return its whole answer, whatever its status; a redirect is an answer like any other.
+
+    Connections are kept in `pools` for the next request; without pools of this event loop, none outlives this one.
+    """
+    kept = pools if pools is not None and pools.belong_here() else None
+    used = ConnectionPools() if kept is None else kept
+    used.belong_here()
+    try:
+        return await _fetch(used, method, url, headers, content, timeout, max_bytes, allowed, resolver, ssl_context)
+    finally:
+        if kept is None:
+            await used.close()
+
+
+async def _fetch(
+    pools: ConnectionPools,
+    method: str,
+    url: str,
+    headers: Mapping[str, str] | None,
+    content: bytes | None,
+    timeout: float,
+    max_bytes: int,
+    allowed: Allowed,
+    resolver: Resolver,
+    ssl_context: ssl.SSLContext | None,
+) -> Reply:
     target = parse_url(url)
     request = httpcore2.Request(
         method,
@@ -80,7 +106,7 @@ async def fetch(
         headers=_headers(method, target, headers or {}, content),
         content=content or b"",
     )
-    pool = await pool_for(target, allowed, resolver, ssl_context)
+    pool = await pools.pool_for(target, allowed, resolver, ssl_context)
     try:
         async with asyncio.timeout(timeout):
             response = await pool.handle_async_request(request)

@@ -11,7 +11,7 @@ import logging
 import socket
 import ssl
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import cache
 from typing import Final, TypeAlias
 
@@ -92,67 +92,60 @@ class CheckedBackend(httpcore2.AnyIOBackend):
 _Key: TypeAlias = tuple[Allowed, Resolver, ssl.SSLContext | None, bytes, bytes, int | None]
 
 
-class _Kept:
-    """The connection pools of one event loop: one per host and per list of allowed networks, no cookies, no logins."""
-
-    def __init__(self) -> None:
-        self.pools: OrderedDict[_Key, httpcore2.AsyncConnectionPool] = OrderedDict()
-        self.keeper = self._keep()
-
-    async def _keep(self) -> AsyncIterator[None]:
-        """Runs to its end when the loop shuts its generators down: the one notice that a loop gives before it ends."""
-        try:
-            yield
-        finally:
-            await self.close()
-
-    async def close(self) -> None:
-        pools = list(self.pools.values())
-        self.pools.clear()
-        for pool in pools:
-            await pool.aclose()
-
-
-_kept: dict[asyncio.AbstractEventLoop, _Kept] = {}
-
-
 @cache
 def default_ssl_context() -> ssl.SSLContext:
     return httpx2.create_ssl_context(trust_env=False)
 
 
-async def pool_for(
-    target: httpx2.URL, allowed: Allowed, resolver: Resolver, ssl_context: ssl.SSLContext | None
-) -> httpcore2.AsyncConnectionPool:
-    loop = asyncio.get_running_loop()
-    kept = _kept.get(loop)
-    if kept is None:
-        for ended in [other for other in _kept if other.is_closed()]:
-            del _kept[ended]
-        kept = _kept[loop] = _Kept()
-        await anext(kept.keeper)
-    key = (allowed, resolver, ssl_context, target.raw_scheme, target.raw_host, target.port)
-    pool = kept.pools.get(key)
-    if pool is not None:
-        kept.pools.move_to_end(key)
+class ConnectionPools:
+    """The open connections of one event loop: a pool per host and per list of allowed networks; no cookies, no logins.
+
+    They belong to the loop that uses them first.
+    """
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pools: OrderedDict[_Key, httpcore2.AsyncConnectionPool] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._pools)
+
+    def belong_here(self) -> bool:
+        """Whether the running loop may use them."""
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        return self._loop is loop
+
+    async def pool_for(
+        self, target: httpx2.URL, allowed: Allowed, resolver: Resolver, ssl_context: ssl.SSLContext | None
+    ) -> httpcore2.AsyncConnectionPool:
+        """The pool of this host, made where there is none; an idle one goes when there are too many."""
+        key = (allowed, resolver, ssl_context, target.raw_scheme, target.raw_host, target.port)
+        pool = self._pools.get(key)
+        if pool is not None:
+            self._pools.move_to_end(key)
+            return pool
+        if len(self._pools) >= MAX_POOLS:
+            for old, idle in list(self._pools.items()):
+                if all(connection.is_idle() for connection in idle.connections):
+                    del self._pools[old]
+                    await idle.aclose()
+                    break
+        pool = self._pools[key] = httpcore2.AsyncConnectionPool(
+            ssl_context=ssl_context or default_ssl_context(),
+            max_connections=MAX_CONNECTIONS,
+            max_keepalive_connections=MAX_CONNECTIONS // 4,
+            keepalive_expiry=KEEP_ALIVE,
+            network_backend=CheckedBackend(allowed, resolver),
+        )
         return pool
-    if len(kept.pools) >= MAX_POOLS:
-        for old, idle in list(kept.pools.items()):
-            if all(connection.is_idle() for connection in idle.connections):
-                del kept.pools[old]
-                await idle.aclose()
-                break
-    pool = kept.pools[key] = httpcore2.AsyncConnectionPool(
-        ssl_context=ssl_context or default_ssl_context(),
-        max_connections=MAX_CONNECTIONS,
-        max_keepalive_connections=MAX_CONNECTIONS // 4,
-        keepalive_expiry=KEEP_ALIVE,
-        network_backend=CheckedBackend(allowed, resolver),
-    )
-    return pool
 
-
-async def close() -> None:
-    """Close the connections that this event loop keeps."""
-    if (kept := _kept.get(asyncio.get_running_loop())) is not None:
-        await kept.close()
+    async def close(self) -> None:
+        """Close every connection; later requests open new ones. Does nothing on another loop."""
+        if self._loop is not asyncio.get_running_loop():
+            return
+        pools = list(self._pools.values())
+        self._pools.clear()
+        for pool in pools:
+            await pool.aclose()

@@ -8,9 +8,8 @@ import logging
 from django.conf import settings
 
 from audit import recorder
-from toolhub.asgi import application
+from toolhub.asgi import application, hub
 from toolhub.management.serving import HubServer
-from toolhub.server import process
 
 log = logging.getLogger("toolhub.serving")
 
@@ -20,7 +19,7 @@ a server under load, mostly in going through what was loaded at the start and ne
 
 
 async def start() -> None:
-    await process.start()
+    await hub.start()
     # Opening the record now, not at the first call, ends what a crashed process left open.
     if reason := await recorder.ready():
         log.error("Calls cannot be logged: %s", reason)
@@ -44,7 +43,7 @@ def serve(endpoints: list[str], supervisor: int | None = None) -> int:
         endpoints=endpoints,
         on_start=start,
         supervisor=supervisor,
-        on_stop=lambda: process.stop(settings.STOP_SECONDS),
+        on_stop=lambda: hub.stop(settings.STOP_SECONDS),
         server_name="",
         ping_interval=20,
         ping_timeout=30,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from toolhub.pages import sessions, view_as
+from toolhub.pages import jobs, sessions, view_as
 from toolhub.pages.access import bulk, matrix, tool
 from toolhub.pages.health import views
 from toolhub.pages.try_it import views as try_it_views
@@ -26,6 +26,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("access/pick/", bulk.pick, name="pick"),
     path("view-as/", view_as.view_as, name="view-as"),
     path("health/", views.health, name="health"),
+    path("jobs/", jobs.jobs, name="jobs"),
     path("sessions/", sessions.sessions, name="sessions"),
     path("sessions/disconnect/", sessions.disconnect, name="sessions-disconnect"),
     path("sessions/revoke/", sessions.revoke, name="sessions-revoke"),

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from audit.actions import log
 from toolhub import invisible
-from toolhub.access import bearer
+from toolhub.access.bearer import still_valid_now
 from toolhub.access.models import AccessToken, ServingProcess
 from toolhub.pages.staff import page, staff_page
 from toolhub.server import clients, presence
@@ -101,7 +101,7 @@ _OF_TOKENS = frozenset({"token", "stdio"})
 def _wanted(rows: list[clients.Row], request: HttpRequest) -> tuple[list[clients.Row], int]:
     """Those that the address asks for, at most `SHOWN`, and how many there are."""
     kind, wanted = request.GET.get("kind", ""), request.GET.get("q", "").casefold().strip()[:100]
-    good = bearer.still_valid_now({row["credential"] for row in rows})
+    good = still_valid_now({row["credential"] for row in rows})
     found = [
         row
         for row in rows

@@ -18,157 +18,149 @@ from typing import Any
 from channels.layers import get_channel_layer
 from django.conf import settings
 
-log = logging.getLogger(__name__)
+from toolhub.log_throttle import ThrottledWarning
+from toolhub.parts import parts
 
-WORKER = secrets.token_hex(4)
-"""Names this process to the others; a new one with every start."""
+log = logging.getLogger(__name__)
 
 GROUP = "toolhub.workers"
 BREAK_SECONDS = 2.0
 REJOIN_SECONDS = 5.0
-COMPLAIN_SECONDS = 60.0
 
 Handler = Callable[[dict[str, Any]], None]
 
-_handlers: dict[str, list[Handler]] = {}
-_loop: asyncio.AbstractEventLoop | None = None
-_reader: asyncio.Task[None] | None = None
-_sending: set[asyncio.Task[None]] = set()
-_closed_until = 0.0
-_complained = -COMPLAIN_SECONDS
 
+class Bus:
+    """News of one process and for it. Its parts register their handlers when they are made."""
 
-def on(kind: str, handler: Handler) -> None:
-    """Have `handler(payload)` called on the event loop for every piece of news of this kind, our own included."""
-    known = _handlers.setdefault(kind, [])
-    if handler not in known:
-        known.append(handler)
+    def __init__(self) -> None:
+        self.worker = secrets.token_hex(4)
+        """Names this process to the others; a new one with every start."""
+        self._handlers: dict[str, list[Handler]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._sending: set[asyncio.Task[None]] = set()
+        self._closed_until = 0.0
+        self._warning = ThrottledWarning(log)
 
+    def on(self, kind: str, handler: Handler) -> None:
+        """Have `handler(payload)` called on the event loop for every piece of news of this kind, our own included."""
+        self._handlers.setdefault(kind, []).append(handler)
 
-async def start() -> None:
-    """Listen on this loop; again when called on another one. Returns at once, also while Redis is away."""
-    global _loop, _reader
-    loop = asyncio.get_running_loop()
-    if _loop is loop:
-        return
-    _loop = loop
-    _sending.clear()
-    if settings.REDIS_URL:
-        _reader = loop.create_task(_read(), name="relay")
+    async def start(self) -> None:
+        """Listen on this loop; harmless when called again. Returns at once, also while Redis is away."""
+        loop = asyncio.get_running_loop()
+        if self._loop is loop:
+            return
+        self._loop = loop
+        if settings.REDIS_URL:
+            self._reader = loop.create_task(self._read(), name="bus")
 
+    async def stop(self) -> None:
+        """Listen no more."""
+        reader, self._reader, self._loop = self._reader, None, None
+        # More than once: a cancellation can get lost between the layers of the Redis client.
+        for _ in range(20):
+            if reader is None or reader.done():
+                break
+            reader.cancel()
+            await asyncio.wait([reader], timeout=0.25)
 
-async def stop() -> None:
-    global _loop, _reader
-    reader, _reader, _loop = _reader, None, None
-    # More than once: a cancellation can get lost between the layers of the Redis client.
-    for _ in range(20):
-        if reader is None or reader.done():
-            break
-        reader.cancel()
-        await asyncio.wait([reader], timeout=0.25)
+    async def publish(self, kind: str, payload: dict[str, Any], worker: str | None = None) -> bool:
+        """Tell every worker, this one at once, or only `worker`. False when it could not be sent to the others."""
+        if worker is None or worker == self.worker:
+            self._deliver(kind, payload)
+        if worker == self.worker:
+            return True
+        if not settings.REDIS_URL:
+            return worker is None
+        return await self._send({"type": "news", "kind": kind, "by": self.worker, "payload": payload}, worker)
 
+    def tell(self, kind: str, payload: dict[str, Any], worker: str | None = None) -> None:
+        """`publish` without waiting; on the event loop's thread."""
+        task = asyncio.get_running_loop().create_task(self._publish_quietly(kind, payload, worker))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
 
-async def publish(kind: str, payload: dict[str, Any], worker: str | None = None) -> bool:
-    """Tell every worker, this one at once, or only `worker`. False when it could not be sent to the others."""
-    if worker is None or worker == WORKER:
-        _deliver(kind, payload)
-    if worker == WORKER:
+    def tell_from_thread(self, kind: str, payload: dict[str, Any]) -> None:
+        """`tell` from any thread. Nobody is told while this process does not listen: others find out by polling."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            with contextlib.suppress(RuntimeError):  # the loop closed in between
+                loop.call_soon_threadsafe(self.tell, kind, payload)
+
+    def degraded(self) -> bool:
+        """Whether the other workers could not be reached lately."""
+        return time.monotonic() < self._closed_until
+
+    async def _publish_quietly(self, kind: str, payload: dict[str, Any], worker: str | None) -> None:
+        await self.publish(kind, payload, worker)
+
+    def _deliver(self, kind: str, payload: dict[str, Any]) -> None:
+        for handler in self._handlers.get(kind, ()):
+            try:
+                handler(payload)
+            except Exception:
+                # One deaf listener must not keep the news from the others.
+                log.exception("A listener for %r failed", kind)
+
+    async def _send(self, message: dict[str, Any], worker: str | None) -> bool:
+        if self.degraded():
+            return False
+        layer = get_channel_layer()
+        try:
+            async with asyncio.timeout(settings.REDIS_SECONDS):
+                if worker is None:
+                    await layer.group_send(GROUP, message)
+                else:
+                    await layer.send(_channel(worker), message)
+        except Exception as error:  # noqa: BLE001 - whatever the store does, a request goes on without it; _away logs
+            self._away(error)
+            return False
         return True
-    if not settings.REDIS_URL:
-        return worker is None
-    return await _send({"type": "news", "kind": kind, "by": WORKER, "payload": payload}, worker)
 
+    async def _read(self) -> None:
+        """Receive for as long as the process runs, through every loss of Redis."""
+        layer = get_channel_layer()
+        # A blocking read must end before the socket's time-out, or every quiet moment would look like a loss.
+        layer.brpop_timeout = 1
+        channel = _channel(self.worker)
+        joined = -REJOIN_SECONDS
+        pause = 0.1
+        me = asyncio.current_task()
+        while self._reader is me:
+            try:
+                if time.monotonic() - joined > REJOIN_SECONDS:
+                    # Again and again, because a store that came back empty knows no groups.
+                    await layer.group_add(GROUP, channel)
+                    joined = time.monotonic()
+                async with asyncio.timeout(REJOIN_SECONDS):
+                    message = await layer.receive(channel)
+            except TimeoutError:
+                continue
+            except Exception as error:  # noqa: BLE001 - whatever the store does, this goes on listening; _away logs
+                if "Timeout" not in type(error).__name__:
+                    self._away(error)
+                joined = -REJOIN_SECONDS
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, BREAK_SECONDS)
+                continue
+            pause = 0.1
+            if message.get("by") != self.worker and isinstance(message.get("payload"), dict):
+                self._deliver(str(message.get("kind")), message["payload"])
 
-def tell(kind: str, payload: dict[str, Any], worker: str | None = None) -> None:
-    """`publish` without waiting; on the event loop's thread."""
-    task = asyncio.get_running_loop().create_task(_publish_quietly(kind, payload, worker))
-    _sending.add(task)
-    task.add_done_callback(_sending.discard)
+    def _away(self, error: Exception) -> None:
+        self._closed_until = time.monotonic() + BREAK_SECONDS
+        self._warning.warn(
+            "Redis does not answer (%s): change notifications between workers are delayed", type(error).__name__
+        )
 
 
 def tell_from_thread(kind: str, payload: dict[str, Any]) -> None:
-    """`tell` from any thread. Without a running server here nobody is told: the others find out by polling."""
-    loop = _loop
-    if loop is not None and not loop.is_closed():
-        with contextlib.suppress(RuntimeError):  # the loop closed in between
-            loop.call_soon_threadsafe(tell, kind, payload)
-
-
-def degraded() -> bool:
-    """Whether the other workers could not be reached lately."""
-    return time.monotonic() < _closed_until
-
-
-async def _publish_quietly(kind: str, payload: dict[str, Any], worker: str | None) -> None:
-    await publish(kind, payload, worker)
-
-
-def _deliver(kind: str, payload: dict[str, Any]) -> None:
-    for handler in _handlers.get(kind, ()):
-        try:
-            handler(payload)
-        except Exception:
-            # One deaf listener must not keep the news from the others.
-            log.exception("A listener for %r failed", kind)
-
-
-async def _send(message: dict[str, Any], worker: str | None) -> bool:
-    if degraded():
-        return False
-    layer = get_channel_layer()
-    try:
-        async with asyncio.timeout(settings.REDIS_SECONDS):
-            if worker is None:
-                await layer.group_send(GROUP, message)
-            else:
-                await layer.send(_channel(worker), message)
-    except Exception as error:  # noqa: BLE001 - whatever the store does, a request goes on without it; _away logs
-        _away(error)
-        return False
-    return True
-
-
-async def _read() -> None:
-    """Receive for as long as the process runs, through every loss of Redis."""
-    layer = get_channel_layer()
-    # A blocking read must end before the socket's time-out, or every quiet moment would look like a loss.
-    layer.brpop_timeout = 1
-    channel = _channel(WORKER)
-    joined = -REJOIN_SECONDS
-    pause = 0.1
-    me = asyncio.current_task()
-    while _reader is me:
-        try:
-            if time.monotonic() - joined > REJOIN_SECONDS:
-                # Again and again, because a store that came back empty knows no groups.
-                await layer.group_add(GROUP, channel)
-                joined = time.monotonic()
-            async with asyncio.timeout(REJOIN_SECONDS):
-                message = await layer.receive(channel)
-        except TimeoutError:
-            continue
-        except Exception as error:  # noqa: BLE001 - whatever the store does, this goes on listening; _away logs
-            if "Timeout" not in type(error).__name__:
-                _away(error)
-            joined = -REJOIN_SECONDS
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, BREAK_SECONDS)
-            continue
-        pause = 0.1
-        if message.get("by") != WORKER and isinstance(message.get("payload"), dict):
-            _deliver(str(message.get("kind")), message["payload"])
+    """Tell every worker, from an admin view or a signal; nobody is told by a process that does not serve."""
+    if (bus := parts.find(Bus)) is not None:
+        bus.tell_from_thread(kind, payload)
 
 
 def _channel(worker: str) -> str:
     return f"toolhub.worker.{worker}"
-
-
-def _away(error: Exception) -> None:
-    global _closed_until, _complained
-    now = time.monotonic()
-    _closed_until = now + BREAK_SECONDS
-    if now - _complained >= COMPLAIN_SECONDS:
-        _complained = now
-        log.warning(
-            "Redis does not answer (%s): change notifications between workers are delayed", type(error).__name__
-        )

@@ -29,8 +29,9 @@ from django.core import signing
 
 from catalog.errors import ClientLacks, ClientRefused, NeedsInput
 from catalog.functions.channel import Question
-from toolhub.server import bus, sessions
+from toolhub.server.bus import Bus
 from toolhub.server.peer import Outlet, Peer
+from toolhub.server.sessions import Sessions
 from toolhub.wire import jsonrpc, shapes
 from toolhub.wire.errors import INVALID_PARAMS, McpError
 from toolhub.wire.versions import LOG_SEVERITY
@@ -40,9 +41,6 @@ ANSWER_SECONDS = 600.0
 """How long a person may take; the client is then told that nobody waits any more."""
 PER_SCOPE = 50
 
-_numbers = itertools.count(1)
-_open: dict[str, _Pending] = {}
-
 
 class _Pending:
     __slots__ = ("answer", "owner")
@@ -51,85 +49,9 @@ class _Pending:
         self.owner, self.answer = owner, answer
 
 
-async def ask(
-    peer: Peer, outlet: Outlet, requests: Mapping[str, Question], seconds: float = ANSWER_SECONDS
-) -> dict[str, dict[str, Any]]:
-    """Send the requests, wait for all answers. Raises ClientRefused for an error answer or none in time."""
-    if not outlet.streaming:
-        raise ClientLacks("text/event-stream")
-    owner = _owner(peer)
-    if sum(pending.owner == owner for pending in _open.values()) + len(requests) > PER_SCOPE:
-        raise ClientRefused("too many requests to this client are open")
-    loop = asyncio.get_running_loop()
-    ids: dict[str, str] = {}
-    try:
-        for key, (method, params) in requests.items():
-            request_id = f"{bus.WORKER}.{next(_numbers)}.{secrets.token_urlsafe(9)}"
-            _open[request_id] = _Pending(owner, loop.create_future())
-            ids[key] = request_id
-            outlet.notify(jsonrpc.request(request_id, method, shapes.outgoing(method, peer.revision, params) or None))
-        results: dict[str, dict[str, Any]] = {}
-        async with asyncio.timeout(seconds):
-            for key, request_id in ids.items():
-                response = await _open[request_id].answer
-                if response.error is not None:
-                    raise ClientRefused(str(response.error.get("message", ""))[:500])
-                results[key] = response.result or {}
-        return results
-    except TimeoutError:
-        raise ClientRefused(f"no answer within {seconds:g} s") from None
-    finally:
-        for request_id in ids.values():
-            pending = _open.pop(request_id)
-            # Cancelling a waiter cancels what it waits for, so a cancelled one was not answered either.
-            if pending.answer.cancelled() or not pending.answer.done():
-                pending.answer.cancel()
-                outlet.notify(
-                    jsonrpc.notification(
-                        "notifications/cancelled", {"requestId": request_id, "reason": "the answer is no longer needed"}
-                    )
-                )
-
-
-async def replied(response: jsonrpc.Response, peer: Peer) -> None:
-    """An answer came in; if another worker asked, it is told."""
-    request_id = response.id
-    if not isinstance(request_id, str) or not peer.scope:
-        return
-    worker = request_id.partition(".")[0]
-    if worker == bus.WORKER:
-        _resolve(response, _owner(peer))
-    elif worker.isalnum() and len(worker) == len(bus.WORKER) and worker.isascii():
-        body = jsonrpc.encode(
-            {"id": request_id, "error": response.error}
-            if response.error is not None
-            else {"id": request_id, "result": response.result}
-        )
-        session, user_id = _owner(peer)
-        await bus.publish(ANSWER, {"session": session, "user": user_id, "body": body.decode()}, worker)
-
-
-def waiting() -> int:
-    return len(_open)
-
-
 def _owner(peer: Peer) -> tuple[str, int]:
     return (peer.scope, peer.caller.credential.user_id)
 
-
-def _resolve(response: jsonrpc.Response, owner: tuple[str, int]) -> None:
-    pending = _open.get(str(response.id))
-    if pending is not None and pending.owner == owner and not pending.answer.done():
-        pending.answer.set_result(response)
-
-
-def _answered_elsewhere(payload: dict[str, Any]) -> None:
-    answered = jsonrpc.decode(str(payload["body"]).encode())
-    response = jsonrpc.Response(answered["id"], answered.get("result"), answered.get("error"))
-    _resolve(response, (str(payload["session"]), int(payload["user"])))
-
-
-bus.on(ANSWER, _answered_elsewhere)
 
 SALT = "toolhub.server.requestState"
 SECONDS = 3600
@@ -230,16 +152,22 @@ class CallChannel(ABC):
 
 
 class HandshakeChannel(CallChannel):
-    __slots__ = ()
+    """Questions are requests of their own on the call's stream; answers come in other messages."""
+
+    __slots__ = ("_channels",)
+
+    def __init__(self, request: jsonrpc.Request, peer: Peer, outlet: Outlet, channels: Channels) -> None:
+        super().__init__(request, peer, outlet)
+        self._channels = channels
 
     def _level(self) -> str | None:
         session = self.peer.session
-        level = sessions.level(session) if session is not None else None
+        level = self._channels.sessions.level(session) if session is not None else None
         return level or self.peer.log_level or DEFAULT_LEVEL
 
     async def ask(self, requests: Mapping[str, Question]) -> dict[str, dict[str, Any]]:
         require_capabilities(requests, self.capabilities)
-        return await ask(self.peer, self.outlet, requests)
+        return await self._channels.ask(self.peer, self.outlet, requests)
 
     def close_stream(self) -> None:
         if self.peer.revision == "2025-11-25" and not self.peer.connection:
@@ -308,17 +236,100 @@ def require_capabilities(requests: Mapping[str, Question], capabilities: Mapping
             raise ClientLacks("sampling.tools")
 
 
-def open_channel(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> CallChannel:
-    if peer.era == "modern":
-        params = request.params
-        channel = ModernChannel(request, peer, outlet)
-        if "requestState" in params or "inputResponses" in params:
-            channel.answers()  # a bad one is refused before anything runs, whether or not the function would look
-        return channel
-    return HandshakeChannel(request, peer, outlet)
-
-
 def _progress_token(params: dict[str, Any]) -> str | int | None:
     meta = params.get("_meta")
     token = meta.get("progressToken") if type(meta) is dict else None
     return token if type(token) is str or type(token) is int else None
+
+
+class Channels:
+    """The ways of running calls to their clients, and the requests to clients that wait for an answer."""
+
+    def __init__(self, bus: Bus, sessions: Sessions) -> None:
+        self.sessions = sessions
+        self._bus = bus
+        self._numbers = itertools.count(1)
+        self._open: dict[str, _Pending] = {}
+        bus.on(ANSWER, self._answered_elsewhere)
+
+    def open(self, request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> CallChannel:
+        """Make the channel of one request. Raises McpError when its `requestState` or `inputResponses` are not good."""
+        if peer.era == "modern":
+            params = request.params
+            channel = ModernChannel(request, peer, outlet)
+            if "requestState" in params or "inputResponses" in params:
+                channel.answers()  # a bad one is refused before anything runs, whether or not the function would look
+            return channel
+        return HandshakeChannel(request, peer, outlet, self)
+
+    async def ask(
+        self, peer: Peer, outlet: Outlet, requests: Mapping[str, Question], seconds: float = ANSWER_SECONDS
+    ) -> dict[str, dict[str, Any]]:
+        """Send the requests, wait for all answers. Raises ClientRefused for an error answer or none in time."""
+        if not outlet.streaming:
+            raise ClientLacks("text/event-stream")
+        owner = _owner(peer)
+        if sum(pending.owner == owner for pending in self._open.values()) + len(requests) > PER_SCOPE:
+            raise ClientRefused("too many requests to this client are open")
+        loop = asyncio.get_running_loop()
+        ids: dict[str, str] = {}
+        try:
+            for key, (method, params) in requests.items():
+                request_id = f"{self._bus.worker}.{next(self._numbers)}.{secrets.token_urlsafe(9)}"
+                self._open[request_id] = _Pending(owner, loop.create_future())
+                ids[key] = request_id
+                outlet.notify(
+                    jsonrpc.request(request_id, method, shapes.outgoing(method, peer.revision, params) or None)
+                )
+            results: dict[str, dict[str, Any]] = {}
+            async with asyncio.timeout(seconds):
+                for key, request_id in ids.items():
+                    response = await self._open[request_id].answer
+                    if response.error is not None:
+                        raise ClientRefused(str(response.error.get("message", ""))[:500])
+                    results[key] = response.result or {}
+            return results
+        except TimeoutError:
+            raise ClientRefused(f"no answer within {seconds:g} s") from None
+        finally:
+            for request_id in ids.values():
+                pending = self._open.pop(request_id)
+                # Cancelling a waiter cancels what it waits for, so a cancelled one was not answered either.
+                if pending.answer.cancelled() or not pending.answer.done():
+                    pending.answer.cancel()
+                    outlet.notify(
+                        jsonrpc.notification(
+                            "notifications/cancelled",
+                            {"requestId": request_id, "reason": "the answer is no longer needed"},
+                        )
+                    )
+
+    async def replied(self, response: jsonrpc.Response, peer: Peer) -> None:
+        """An answer came in; if another worker asked, it is told."""
+        request_id = response.id
+        if not isinstance(request_id, str) or not peer.scope:
+            return
+        worker = request_id.partition(".")[0]
+        if worker == self._bus.worker:
+            self._resolve(response, _owner(peer))
+        elif worker.isalnum() and len(worker) == len(self._bus.worker) and worker.isascii():
+            body = jsonrpc.encode(
+                {"id": request_id, "error": response.error}
+                if response.error is not None
+                else {"id": request_id, "result": response.result}
+            )
+            session, user_id = _owner(peer)
+            await self._bus.publish(ANSWER, {"session": session, "user": user_id, "body": body.decode()}, worker)
+
+    def waiting(self) -> int:
+        return len(self._open)
+
+    def _resolve(self, response: jsonrpc.Response, owner: tuple[str, int]) -> None:
+        pending = self._open.get(str(response.id))
+        if pending is not None and pending.owner == owner and not pending.answer.done():
+            pending.answer.set_result(response)
+
+    def _answered_elsewhere(self, payload: dict[str, Any]) -> None:
+        answered = jsonrpc.decode(str(payload["body"]).encode())
+        response = jsonrpc.Response(answered["id"], answered.get("result"), answered.get("error"))
+        self._resolve(response, (str(payload["session"]), int(payload["user"])))

@@ -14,8 +14,10 @@ from typing import Any
 from django.conf import settings
 
 from audit.types import Caller
-from toolhub.server import bus, sessions, subscribers
+from toolhub.server.bus import Bus
 from toolhub.server.peer import Peer
+from toolhub.server.sessions import CLOSED
+from toolhub.server.subscribers import Listener, Subscribers, close_quietly
 
 MAX_CLIENTS = 20_000
 PER_CREDENTIAL = 1_000
@@ -46,121 +48,10 @@ class Client:
     called: float = 0.0
 
 
-_clients: dict[str, dict[str | tuple[str, ...], Client]] = {}
-"""By credential."""
-_count = 0
-
-
-def noted(peer: Peer, called: bool) -> None:
-    """A message came from this client; `called` when it wants something done. On the path of every call."""
-    caller = peer.caller
-    name, version = caller.client_name, caller.client_version
-    if len(name) > LONGEST or len(version) > LONGEST:
-        name, version = name[:LONGEST], version[:LONGEST]
-        caller = replace(caller, client_name=name, client_version=version)
-    key = peer.scope or (caller.credential.id, name, version, caller.address, caller.revision)
-    now = time.time()
-    known = _clients.get(caller.credential.id)
-    client = known.get(key) if known is not None else None
-    if client is None:
-        client = _add(key, peer, caller, now)
-    client.caller = caller
-    client.seen = now
-    if called:
-        client.called = now
-
-
-def _add(key: str | tuple[str, ...], peer: Peer, caller: Caller, now: float) -> Client:
-    global _count
-    own = caller.credential.id
-    if len(_clients.get(own, ())) >= PER_CREDENTIAL:
-        _drop(own, next(iter(_clients[own])))
-    while _count >= MAX_CLIENTS:
-        first = next(iter(_clients))
-        _drop(first, next(iter(_clients[first])))
-    issued = peer.session.issued_at if peer.session is not None and not peer.connection else 0.0
-    client = Client(caller, _kind(peer), issued, now, now)
-    _clients.setdefault(own, {})[key] = client
-    _count += 1
-    return client
-
-
-def _drop(credential: str, key: str | tuple[str, ...]) -> None:
-    global _count
-    known = _clients.get(credential)
-    if known is not None and known.pop(key, None) is not None:
-        _count -= 1
-        if not known:
-            del _clients[credential]
-
-
-def forget(key: str) -> None:
-    """A session or connection has ended."""
-    for credential in [credential for credential, known in _clients.items() if key in known]:
-        _drop(credential, key)
-
-
-def rows(most: int) -> tuple[list[Row], int]:
-    """Who is here now, the latest heard of first, and how many more there are than `most`."""
-    now = time.time()
-    found: dict[str, Row] = {}
-    for listener in subscribers.every():
-        _add_listener(found, listener)
-    every = [(own, key, client) for own, known in _clients.items() for key, client in known.items()]
-    for own, key, client in every:
-        kind = client.kind
-        idle = now - client.seen
-        if kind in {WEBSOCKET, STDIO}:
-            if str(key) in found:
-                _merge(found[str(key)], client)
-            elif idle > STATELESS_SECONDS:
-                _drop(own, key)
-        elif idle > (settings.SESSION_IDLE_SECONDS if kind == SESSION else STATELESS_SECONDS):
-            _drop(own, key)
-        elif kind == SESSION and str(key) in found:
-            _merge(found[str(key)], client)
-        else:
-            name = key if isinstance(key, str) else "/".join(key)
-            row = found[name] = _row(kind, name, client.caller, client.issued or client.since)
-            _merge(row, client)
-    shown = heapq.nlargest(most, found.values(), key=lambda row: float(row["seen"]))
-    return shown, len(found) - len(shown)
-
-
-def close(key: str, reason: str) -> None:
-    """Close every stream and connection of this client that is open here."""
-    for listener in subscribers.every():
-        if _key(listener) == key:
-            subscribers.close_quietly(listener, reason)
-    forget(key)
-
-
 def _kind(peer: Peer) -> str:
     if peer.connection:
         return peer.caller.transport
     return SESSION if peer.session is not None else STATELESS
-
-
-def _key(listener: subscribers.Listener) -> str:
-    """Empty for the rest of a broken stream, which is nobody's connection."""
-    peer = listener.peer
-    if peer.scope:
-        return peer.scope
-    return f"{bus.WORKER}.{listener.number}" if peer.era == "modern" else ""
-
-
-def _add_listener(found: dict[str, Row], listener: subscribers.Listener) -> None:
-    key = _key(listener)
-    if not key:
-        return
-    row = found.get(key)
-    if row is None:
-        kind = _kind(listener.peer)
-        kind = STREAM if kind == STATELESS else kind
-        session = listener.peer.session
-        since = session.issued_at if session is not None and not listener.peer.connection else listener.since
-        row = found[key] = _row(kind, key, listener.peer.caller, since)
-    row["streams"] += 1
 
 
 def _row(kind: str, key: str, caller: Caller, since: float) -> Row:
@@ -193,15 +84,111 @@ def _merge(row: Row, client: Client) -> None:
     row["seen"], row["called"] = max(row["seen"], client.seen), client.called
 
 
-def _session_closed(payload: dict[str, Any]) -> None:
-    forget(str(payload.get("key")))
+class Clients:
+    """The clients that this process remembers."""
 
+    def __init__(self, bus: Bus, subscribers: Subscribers) -> None:
+        self._worker, self._subscribers = bus.worker, subscribers
+        self._clients: dict[str, dict[str | tuple[str, ...], Client]] = {}
+        """By credential."""
+        self._count = 0
+        bus.on(CLOSED, self._session_closed)
 
-def reset() -> None:
-    """Forget everybody (their event loop is gone)."""
-    global _count
-    _clients.clear()
-    _count = 0
+    def noted(self, peer: Peer, called: bool) -> None:
+        """A message came from this client; `called` when it wants something done. On the path of every call."""
+        caller = peer.caller
+        name, version = caller.client_name, caller.client_version
+        if len(name) > LONGEST or len(version) > LONGEST:
+            name, version = name[:LONGEST], version[:LONGEST]
+            caller = replace(caller, client_name=name, client_version=version)
+        key = peer.scope or (caller.credential.id, name, version, caller.address, caller.revision)
+        now = time.time()
+        known = self._clients.get(caller.credential.id)
+        client = known.get(key) if known is not None else None
+        if client is None:
+            client = self._add(key, peer, caller, now)
+        client.caller = caller
+        client.seen = now
+        if called:
+            client.called = now
 
+    def forget(self, key: str) -> None:
+        """A session or connection has ended."""
+        for credential in [credential for credential, known in self._clients.items() if key in known]:
+            self._drop(credential, key)
 
-bus.on(sessions.CLOSED, _session_closed)
+    def rows(self, most: int) -> tuple[list[Row], int]:
+        """Who is here now, the latest heard of first, and how many more there are than `most`."""
+        now = time.time()
+        found: dict[str, Row] = {}
+        for listener in self._subscribers.every():
+            self._add_listener(found, listener)
+        every = [(own, key, client) for own, known in self._clients.items() for key, client in known.items()]
+        for own, key, client in every:
+            kind = client.kind
+            idle = now - client.seen
+            if kind in {WEBSOCKET, STDIO}:
+                if str(key) in found:
+                    _merge(found[str(key)], client)
+                elif idle > STATELESS_SECONDS:
+                    self._drop(own, key)
+            elif idle > (settings.SESSION_IDLE_SECONDS if kind == SESSION else STATELESS_SECONDS):
+                self._drop(own, key)
+            elif kind == SESSION and str(key) in found:
+                _merge(found[str(key)], client)
+            else:
+                name = key if isinstance(key, str) else "/".join(key)
+                row = found[name] = _row(kind, name, client.caller, client.issued or client.since)
+                _merge(row, client)
+        shown = heapq.nlargest(most, found.values(), key=lambda row: float(row["seen"]))
+        return shown, len(found) - len(shown)
+
+    def close(self, key: str, reason: str) -> None:
+        """Close every stream and connection of this client that is open here."""
+        for listener in self._subscribers.every():
+            if self._key(listener) == key:
+                close_quietly(listener, reason)
+        self.forget(key)
+
+    def _add(self, key: str | tuple[str, ...], peer: Peer, caller: Caller, now: float) -> Client:
+        own = caller.credential.id
+        if len(self._clients.get(own, ())) >= PER_CREDENTIAL:
+            self._drop(own, next(iter(self._clients[own])))
+        while self._count >= MAX_CLIENTS:
+            first = next(iter(self._clients))
+            self._drop(first, next(iter(self._clients[first])))
+        issued = peer.session.issued_at if peer.session is not None and not peer.connection else 0.0
+        client = Client(caller, _kind(peer), issued, now, now)
+        self._clients.setdefault(own, {})[key] = client
+        self._count += 1
+        return client
+
+    def _drop(self, credential: str, key: str | tuple[str, ...]) -> None:
+        known = self._clients.get(credential)
+        if known is not None and known.pop(key, None) is not None:
+            self._count -= 1
+            if not known:
+                del self._clients[credential]
+
+    def _key(self, listener: Listener) -> str:
+        """Empty for the rest of a broken stream, which is nobody's connection."""
+        peer = listener.peer
+        if peer.scope:
+            return peer.scope
+        return f"{self._worker}.{listener.number}" if peer.era == "modern" else ""
+
+    def _add_listener(self, found: dict[str, Row], listener: Listener) -> None:
+        key = self._key(listener)
+        if not key:
+            return
+        row = found.get(key)
+        if row is None:
+            kind = _kind(listener.peer)
+            kind = STREAM if kind == STATELESS else kind
+            session = listener.peer.session
+            since = session.issued_at if session is not None and not listener.peer.connection else listener.since
+            row = found[key] = _row(kind, key, listener.peer.caller, since)
+        row["streams"] += 1
+
+    def _session_closed(self, payload: dict[str, Any]) -> None:
+        self.forget(str(payload.get("key")))

@@ -9,20 +9,19 @@ from typing import Any
 
 from audit.recorder import CannotRecord
 from catalog.errors import CANCELLED_BY_CLIENT, CatalogError, NeedsInput, ToolError
-from toolhub.server import channels, clients, process, requests
 from toolhub.server import errors as server_errors
-from toolhub.server.live import connect_check
-from toolhub.server.live import subscriptions as live_subscriptions
+from toolhub.server import requests
 from toolhub.server.methods import completion, lifecycle, prompts, resources, subscriptions, tasks, tools
 from toolhub.server.methods import logging as logging_level
 from toolhub.server.peer import Outlet, Peer
+from toolhub.server.process import ServerRole
 from toolhub.wire import jsonrpc, shapes
 from toolhub.wire.errors import INTERNAL_ERROR, METHOD_NOT_FOUND, McpError
 from toolhub.wire.versions import HANDSHAKE, MODERN
 
 log = logging.getLogger(__name__)
 
-Handler = Callable[[jsonrpc.Request, Peer, Outlet], Awaitable[dict[str, Any]]]
+Handler = Callable[[jsonrpc.Request, Peer, Outlet, ServerRole], Awaitable[dict[str, Any]]]
 
 _BOTH: dict[str, Handler] = {
     "tools/call": tools.call,
@@ -62,34 +61,34 @@ class RequestCancelled(Exception):
     """The client cancelled this request (`notifications/cancelled`): send no response, end its stream."""
 
 
-async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str, Any]:
+async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
     """The result of a request in the shape of its revision. Raises McpError (ready for the wire) or RequestCancelled.
 
     It runs in the caller's task and never makes one. `subscriptions/listen` returns when the subscription ends.
     When the transport itself cancels the task (`task.cancel(server_errors.CLIENT_GONE)`), CancelledError comes through.
     """
-    if process.needs_start():
-        await process.start()
+    if server.needs_start:
+        await server.start_process()
     method = request.method
     handler = METHODS[peer.revision].get(method)
     if handler is None:
         raise McpError(METHOD_NOT_FOUND, f"Method not found: {method[:100]}", request_id=request.id)
     entry: requests.Entry | None = None
     try:
-        entry = requests.enter(peer, request.id, method in _COUNTED)
+        entry = server.requests.enter(peer, request.id, method in _COUNTED)
         entry.listens = handler is subscriptions.listen
-        clients.noted(peer, method in _COUNTED)
-        result = await handler(request, peer, outlet)
-        if live_subscriptions.keys:
-            connect_check.answered(peer, method, result)
+        server.clients.noted(peer, method in _COUNTED)
+        result = await handler(request, peer, outlet, server)
+        if server.pages.keys:
+            server.connect_check.answered(peer, method, result)
         return shapes.shape(method, peer.revision, result, lifecycle.SERVER_INFO_SHORT)
     except McpError as error:
         if method in _COUNTED:  # what the door refused is on record already, and comes as a CatalogError
             await _on_record(request, peer, error)
-        connect_check.refused(peer, method, error)
+        server.connect_check.refused(peer, method, error)
         raise
     except CatalogError as error:
-        connect_check.refused(peer, method, error)
+        server.connect_check.refused(peer, method, error)
         raise server_errors.mcp_error(error, peer) from error
     except ToolError as error:
         raise server_errors.failed(error) from error
@@ -110,23 +109,23 @@ async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[s
         raise server_errors.internal(None) from None
     finally:
         if entry is not None:
-            requests.leave(entry)
+            server.requests.leave(entry)
 
 
-async def notified(notification: jsonrpc.Notification, peer: Peer) -> None:
+async def notified(notification: jsonrpc.Notification, peer: Peer, server: ServerRole) -> None:
     """A notification of the client; unknown and malformed ones are ignored, as JSON-RPC asks."""
-    clients.noted(peer, False)
+    server.clients.noted(peer, False)
     if notification.method == "notifications/cancelled":
         request_id = notification.params.get("requestId")
         if type(request_id) is str or type(request_id) is int:
-            await requests.cancel(peer, request_id)
+            await server.requests.cancel(peer, request_id)
 
 
-async def replied(response: jsonrpc.Response, peer: Peer) -> None:
+async def replied(response: jsonrpc.Response, peer: Peer, server: ServerRole) -> None:
     """The client's answer to a request of the server, whichever worker asked; a foreign or late one is ignored."""
-    if process.needs_start():
-        await process.start()
-    await channels.replied(response, peer)
+    if server.needs_start:
+        await server.start_process()
+    await server.channels.replied(response, peer)
 
 
 async def _on_record(request: jsonrpc.Request, peer: Peer, error: McpError) -> None:

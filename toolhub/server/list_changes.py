@@ -6,22 +6,29 @@ from typing import Any
 
 from catalog import signals
 from catalog.policy import snapshot
-from toolhub.server import bus
+from toolhub.server.bus import Bus
 
 CHANGED = "catalog.changed"
 
 
-def start() -> None:
-    signals.changed.connect(_committed, dispatch_uid="toolhub.server.list_changes")
+class ListChanges:
+    """Tells the other workers what was committed here, and has the catalogue read again for what they tell."""
 
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        bus.on(CHANGED, self._news)
 
-def _committed(**_: Any) -> None:
-    """The signal, in whichever thread committed; this process has been told by the catalogue itself."""
-    bus.tell_from_thread(CHANGED, {})
+    def start(self) -> None:
+        """Hear of the commits of this process."""
+        signals.changed.connect(self._committed)
 
+    def stop(self) -> None:
+        """Hear of them no more."""
+        signals.changed.disconnect(self._committed)
 
-def _news(payload: dict[str, Any]) -> None:
-    snapshot.hurry()
+    def _committed(self, **_: Any) -> None:
+        """The signal, in whichever thread committed; this process has been told by the catalogue itself."""
+        self._bus.tell_from_thread(CHANGED, {})
 
-
-bus.on(CHANGED, _news)
+    def _news(self, payload: dict[str, Any]) -> None:
+        snapshot.hurry()

@@ -22,7 +22,13 @@ from django.utils import timezone
 
 from catalog import threads
 from toolhub.access.models import ServingProcess
-from toolhub.server import bus, clients, requests, sessions
+from toolhub.jobs import JobStatus
+from toolhub.log_throttle import ThrottledWarning
+from toolhub.server import bus
+from toolhub.server.bus import Bus
+from toolhub.server.clients import SESSION, Clients, Row
+from toolhub.server.requests import RequestsInFlight
+from toolhub.server.sessions import Sessions
 
 log = logging.getLogger(__name__)
 
@@ -38,37 +44,6 @@ STOP_SECONDS = 3.0
 """How long a stop waits for the last beat."""
 FORGET_SECONDS = 600.0
 MAX_ROWS = 2_000
-COMPLAIN_SECONDS = 60.0
-
-_wake: asyncio.Event | None = None
-_beating: asyncio.Task[None] | None = None
-_ending: asyncio.Event | None = None
-_written: tuple[str, float] = ("", 0.0)
-"""What the row says, without the times that move by themselves, and when that was written."""
-_complained = -COMPLAIN_SECONDS
-_background: set[asyncio.Task[None]] = set()
-
-
-def start() -> None:
-    """Publish from the running loop until `stop`."""
-    global _wake, _ending, _beating, _written
-    _wake, _ending, _written = asyncio.Event(), asyncio.Event(), ("", 0.0)
-    _beating = asyncio.get_running_loop().create_task(_beat(_wake, _ending), name="presence")
-
-
-async def stop() -> None:
-    """The last beat takes the row away."""
-    global _beating
-    beating, _beating = _beating, None
-    if beating is not None and _wake is not None and _ending is not None:
-        _ending.set()
-        _wake.set()
-        await asyncio.wait([beating], timeout=STOP_SECONDS)
-        if not beating.done():
-            # The database hangs: the row stays, and counts as gone when its lease is over.
-            beating.cancel()
-            await asyncio.wait([beating], timeout=1.0)
-    clients.reset()
 
 
 def processes() -> list[ServingProcess]:
@@ -76,12 +51,12 @@ def processes() -> list[ServingProcess]:
     return list(ServingProcess.objects.filter(beat__gte=timezone.now() - timedelta(seconds=LEASE_SECONDS)))
 
 
-def connected(found: Iterable[ServingProcess]) -> list[clients.Row]:
+def connected(found: Iterable[ServingProcess]) -> list[Row]:
     """Everybody who is connected to these, the latest heard of first; sessions that several of them serve are one row.
 
     `workers` in a row names them, the one that heard of it last first.
     """
-    merged: dict[str, clients.Row] = {}
+    merged: dict[str, Row] = {}
     for process in found:
         for row in json.loads(process.peers):
             row["workers"] = [process.pk]
@@ -102,7 +77,7 @@ def ask() -> None:
     bus.tell_from_thread(WANTED, {})
 
 
-def disconnect(row: clients.Row) -> None:
+def disconnect(row: Row) -> None:
     """End the session, or close the connection or stream, of a row of `connected`. From a thread, in a transaction."""
     order = {"key": row["key"], "kind": row["kind"]}
     for process in ServingProcess.objects.select_for_update().filter(pk__in=row["workers"]):
@@ -111,99 +86,145 @@ def disconnect(row: clients.Row) -> None:
     transaction.on_commit(lambda: bus.tell_from_thread(DISCONNECT, order))
 
 
-async def _beat(wake: asyncio.Event, ending: asyncio.Event) -> None:
-    """Until the process stops; a beat that fails is tried again with the next."""
-    last = time.monotonic()
-    while not ending.is_set():
-        with suppress(TimeoutError):
-            async with asyncio.timeout(BEAT_SECONDS):
-                await wake.wait()
-        with suppress(TimeoutError):
-            # However often somebody asks.
-            async with asyncio.timeout(max(0.0, QUICKEST_SECONDS - (time.monotonic() - last))):
-                await ending.wait()
-        wake.clear()
-        last = time.monotonic()
-        if not ending.is_set():
-            await _try(_publish)
-    if _written[1]:
-        await _try(_take_away)
+JobRow = dict[str, Any]
+"""One job of one process, as JSON: `name`, `every` and `duration` in seconds, `running`, `error` ("" when the last run
+went well), and Unix seconds: `started`, `due`; `duration`, `started` and `due` may be None.
+"""
 
 
-async def _try(work: Callable[[], Awaitable[None]]) -> None:
-    try:
-        await work()
-    except Exception as error:  # noqa: BLE001 - whatever the database does, this goes on; _complain logs
-        _complain(error)
-
-
-async def _publish() -> None:
-    global _written
-    rows, left_out = clients.rows(MAX_ROWS)
-    text = json.dumps(rows)
-    now = time.monotonic()
-    news = text != _written[0] or now - _written[1] >= RENEW_SECONDS
-    work = _write if news else _read
-    # In a daemon thread, which may hang with the database: one of the loop's own would keep the process from ending.
-    orders = await threads.presence().run(lambda: work(text, left_out))
-    if news:
-        _written = text, now
-    for order in orders:
-        _obey(order)
-
-
-async def _take_away() -> None:
-    await threads.presence().run(_remove)
-
-
-def _write(text: str, left_out: int) -> list[dict[str, Any]]:
-    now = timezone.now()
-    said = {"beat": now, "peers": text, "left_out": left_out}
-    mine = ServingProcess.objects.filter(pk=bus.WORKER)
-    if not mine.update(**said):
-        host = socket.gethostname()[:200]
-        ServingProcess.objects.create(pk=bus.WORKER, host=host, pid=os.getpid(), started=now, **said)
-        ServingProcess.objects.filter(beat__lt=now - timedelta(seconds=FORGET_SECONDS)).delete()
-    return _read(text, left_out)
-
-
-def _read(text: str, left_out: int) -> list[dict[str, Any]]:
-    mine = ServingProcess.objects.filter(pk=bus.WORKER)
-    orders = mine.values_list("orders", flat=True).first()
-    if not orders or not mine.filter(orders=orders).update(orders=""):
-        return []
-    found: list[dict[str, Any]] = json.loads(orders)
+def jobs(process: ServingProcess) -> list[JobRow]:
+    """The background jobs of a process, as it said itself."""
+    found: list[JobRow] = json.loads(process.jobs or "[]")
     return found
 
 
-def _remove() -> None:
-    ServingProcess.objects.filter(pk=bus.WORKER).delete()
+def as_json(found: Iterable[JobStatus]) -> str:
+    """The rows of these jobs, for `ServingProcess.jobs`."""
+    rows: list[JobRow] = [
+        {
+            "name": status.name,
+            "every": status.every_seconds,
+            "running": status.running,
+            "started": status.last_start and status.last_start.timestamp(),
+            "duration": status.duration_seconds,
+            "error": status.last_error,
+            "due": status.next_due and status.next_due.timestamp(),
+        }
+        for status in found
+    ]
+    return json.dumps(rows)
 
 
-def _obey(order: dict[str, Any]) -> None:
-    key, kind = str(order.get("key")), order.get("kind")
-    requests.cancel_scope(key, DISCONNECTED)
-    clients.close(key, DISCONNECTED)
-    if kind == clients.SESSION:
-        task = asyncio.get_running_loop().create_task(sessions.end_key(key))
-        _background.add(task)
-        task.add_done_callback(_background.discard)
-    if _wake is not None:
-        _wake.set()
+class Presence:
+    """What this process says of its clients, and the orders that it follows."""
 
+    def __init__(
+        self,
+        bus: Bus,
+        clients: Clients,
+        requests: RequestsInFlight,
+        sessions: Sessions,
+        job_status: Callable[[], list[JobStatus]],
+    ) -> None:
+        self._worker, self._clients, self._requests, self._sessions = bus.worker, clients, requests, sessions
+        self._job_status = job_status
+        self._wake, self._ending = asyncio.Event(), asyncio.Event()
+        self._beating: asyncio.Task[None] | None = None
+        self._written: tuple[tuple[str, str], float] = (("", ""), 0.0)
+        """What the row says, without the times that move by themselves, and when that was written."""
+        self._warning = ThrottledWarning(log)
+        self._background: set[asyncio.Task[None]] = set()
+        bus.on(WANTED, self._wanted)
+        bus.on(DISCONNECT, self._obey)
 
-def _wanted(payload: dict[str, Any]) -> None:
-    if _wake is not None:
-        _wake.set()
+    def start(self) -> None:
+        """Publish from the running loop until `stop`."""
+        self._beating = asyncio.get_running_loop().create_task(self._beat(), name="presence")
 
+    async def stop(self) -> None:
+        """The last beat takes the row away."""
+        beating, self._beating = self._beating, None
+        if beating is not None:
+            self._ending.set()
+            self._wake.set()
+            await asyncio.wait([beating], timeout=STOP_SECONDS)
+            if not beating.done():
+                # The database hangs: the row stays, and counts as gone when its lease is over.
+                beating.cancel()
+                await asyncio.wait([beating], timeout=1.0)
 
-def _complain(error: Exception) -> None:
-    global _complained
-    now = time.monotonic()
-    if now - _complained >= COMPLAIN_SECONDS:
-        _complained = now
-        log.warning("Cannot store who is connected (%s): the Sessions page is out of date", type(error).__name__)
+    async def _beat(self) -> None:
+        """Until the process stops; a beat that fails is tried again with the next."""
+        last = time.monotonic()
+        while not self._ending.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(BEAT_SECONDS):
+                    await self._wake.wait()
+            with suppress(TimeoutError):
+                # However often somebody asks.
+                async with asyncio.timeout(max(0.0, QUICKEST_SECONDS - (time.monotonic() - last))):
+                    await self._ending.wait()
+            self._wake.clear()
+            last = time.monotonic()
+            if not self._ending.is_set():
+                await self._try(self._publish)
+        if self._written[1]:
+            await self._try(self._take_away)
 
+    async def _try(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except Exception as error:  # noqa: BLE001 - whatever the database does, this goes on
+            self._warning.warn(
+                "Cannot store who is connected (%s): the Sessions page is out of date", type(error).__name__
+            )
 
-bus.on(WANTED, _wanted)
-bus.on(DISCONNECT, _obey)
+    async def _publish(self) -> None:
+        rows, left_out = self._clients.rows(MAX_ROWS)
+        said = json.dumps(rows), as_json(self._job_status())
+        now = time.monotonic()
+        news = said != self._written[0] or now - self._written[1] >= RENEW_SECONDS
+        work = self._write if news else self._read
+        # In a daemon thread, which may hang with the database: one of the loop's own would keep the process alive.
+        orders = await threads.presence().run(lambda: work(*said, left_out))
+        if news:
+            self._written = said, now
+        for order in orders:
+            self._obey(order)
+
+    async def _take_away(self) -> None:
+        await threads.presence().run(self._remove)
+
+    def _write(self, peers: str, jobs: str, left_out: int) -> list[dict[str, Any]]:
+        now = timezone.now()
+        said = {"beat": now, "peers": peers, "jobs": jobs, "left_out": left_out}
+        mine = ServingProcess.objects.filter(pk=self._worker)
+        if not mine.update(**said):
+            host = socket.gethostname()[:200]
+            ServingProcess.objects.create(pk=self._worker, host=host, pid=os.getpid(), started=now, **said)
+            ServingProcess.objects.filter(beat__lt=now - timedelta(seconds=FORGET_SECONDS)).delete()
+        return self._read(peers, jobs, left_out)
+
+    def _read(self, peers: str, jobs: str, left_out: int) -> list[dict[str, Any]]:
+        mine = ServingProcess.objects.filter(pk=self._worker)
+        orders = mine.values_list("orders", flat=True).first()
+        if not orders or not mine.filter(orders=orders).update(orders=""):
+            return []
+        found: list[dict[str, Any]] = json.loads(orders)
+        return found
+
+    def _remove(self) -> None:
+        ServingProcess.objects.filter(pk=self._worker).delete()
+
+    def _obey(self, order: dict[str, Any]) -> None:
+        key, kind = str(order.get("key")), order.get("kind")
+        self._requests.cancel_scope(key, DISCONNECTED)
+        self._clients.close(key, DISCONNECTED)
+        if kind == SESSION:
+            task = asyncio.get_running_loop().create_task(self._sessions.end_key(key))
+            self._background.add(task)
+            task.add_done_callback(self._background.discard)
+        self._wake.set()
+
+    def _wanted(self, payload: dict[str, Any]) -> None:
+        self._wake.set()

@@ -1,88 +1,99 @@
-"""The server role's first and last moments in a process: start what listens and watches, stop without losing a call."""
+"""The MCP server role of one process: its parts, and the order in which they start and stop."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
-from audit import recorder
 from catalog.policy import snapshot
-from catalog.upstreams import schedule
-from toolhub.server import bus, list_changes, presence, requests, revocation, state, subscribers, task_runner
-from toolhub.server.live import calls, connect_check, subscriptions
+from toolhub.access.bearer import Authenticator
+from toolhub.jobs import JobStatus
+from toolhub.server.bus import Bus
+from toolhub.server.channels import Channels
+from toolhub.server.clients import Clients
+from toolhub.server.list_changes import ListChanges
+from toolhub.server.live.calls import CallWindows
+from toolhub.server.live.connect_check import ConnectCheck
+from toolhub.server.live.subscriptions import PageSubscriptions
+from toolhub.server.presence import Presence
+from toolhub.server.requests import RequestsInFlight
+from toolhub.server.revocation import RevocationWatch
+from toolhub.server.sessions import Sessions
+from toolhub.server.state import SharedState
+from toolhub.server.subscribers import Subscribers
+from toolhub.server.task_runner import TaskRunner
 
 log = logging.getLogger(__name__)
 
-_loop: asyncio.AbstractEventLoop | None = None
-_latest: asyncio.AbstractEventLoop | None = None
-_stopped: asyncio.AbstractEventLoop | None = None
-_starting: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
-_snapshot_news: list[Callable[[], None]] = []
 
+class ServerRole:
+    """Everything that this process remembers of its clients. Nothing happens before `start`."""
 
-def needs_start() -> bool:
-    """Whether nothing was started yet on the running loop. Cheap: asked before every request."""
-    loop = asyncio.get_running_loop()
-    return _loop is not loop and _stopped is not loop
+    def __init__(
+        self, start_process: Callable[[], Awaitable[None]], job_status: Callable[[], list[JobStatus]] = list
+    ) -> None:
+        """`start_process` starts this and all else of the process; the first request of somebody known awaits it.
 
+        `job_status` says how the background jobs of the process are doing, for the page about all processes.
+        """
+        self.start_process = start_process
+        self.needs_start = True
+        self.authenticator = Authenticator()
+        self.bus = Bus()
+        self.state = SharedState()
+        self.sessions = Sessions(self.bus, self.state)
+        # When a session ends, its streams are closed first, then its client is forgotten, then its requests end.
+        self.subscribers = Subscribers(self.bus, self.sessions)
+        self.clients = Clients(self.bus, self.subscribers)
+        self.requests = RequestsInFlight(self.bus)
+        self.channels = Channels(self.bus, self.sessions)
+        self.tasks = TaskRunner(self.bus, self.subscribers, self.requests)
+        self.list_changes = ListChanges(self.bus)
+        self.revocation = RevocationWatch(self.bus, self.subscribers, self.requests, self.authenticator)
+        self.presence = Presence(self.bus, self.clients, self.requests, self.sessions, job_status)
+        self.pages = PageSubscriptions(self.bus)
+        self.calls = CallWindows(self.bus, self.pages)
+        self.connect_check = ConnectCheck(self.bus, self.pages)
+        self._stop_listening: Callable[[], None] | None = None
 
-async def start() -> None:
-    """Load the catalogue and start listening to news; harmless when called again.
-
-    Not every server has a start-up hook, so the first request does this too.
-    """
-    global _latest, _loop, _starting, _stopped
-    loop = asyncio.get_running_loop()
-    if _starting is None or _starting[0] is not loop:
-        _starting = loop, asyncio.Lock()
-    async with _starting[1]:
-        if _loop is loop:
-            return
-        await bus.start()
-        if _latest is not None and _latest is not loop:
-            # What belonged to a loop that is gone (only tests have several) can neither be told nor cancelled.
-            requests.reset()
-            subscribers.reset()
-        _latest = loop
+    async def start(self) -> None:
+        """Load the catalogue and listen to news, on the running loop."""
+        await self.bus.start()
         await snapshot.ensure()
-        _forget()
-        _snapshot_news.append(snapshot.listen(lambda _: subscribers.decide_all()))
-        list_changes.start()
-        revocation.start()
-        presence.start()
-        task_runner.start()
-        schedule.start()
-        calls.connect()
-        requests.accept()
-        subscribers.decide_all()  # streams may have been opened before the catalogue was there
-        _loop, _stopped = loop, None
+        self._stop_listening = snapshot.listen(lambda _: self.subscribers.decide_all())
+        self.list_changes.start()
+        self.revocation.start()
+        self.presence.start()
+        self.tasks.start()
+        self.calls.start()
+        self.needs_start = False
+        self.subscribers.decide_all()  # streams may have been opened before the catalogue was there
 
+    async def drain(self, seconds: float) -> None:
+        """Accept nothing new, end what listens, let running calls finish for at most `seconds`, cancel the rest."""
+        self.needs_start = False  # whatever still comes in must not start everything anew
+        self.requests.refuse()
+        self.subscribers.close_all()
+        await self.calls.stop()
+        await self.pages.stop()
+        self.connect_check.clear()
+        cancelled = await self.requests.drain(seconds)
+        if cancelled:
+            log.warning("Stopping: %d requests were cancelled after %g s", cancelled, seconds)
 
-async def stop(seconds: float) -> None:
-    """Accept nothing new, end what listens, let running calls finish for at most `seconds`, cancel the rest."""
-    global _loop, _stopped
-    _stopped = asyncio.get_running_loop()  # whatever still comes in must not start everything anew
-    requests.refuse()
-    subscribers.close_all()
-    await calls.stop()
-    await subscriptions.stop()
-    connect_check.reset()
-    cancelled = await requests.drain(seconds)
-    if cancelled:
-        log.warning("Stopping: %d requests were cancelled after %g s", cancelled, seconds)
-    await revocation.stop()
-    await presence.stop()
-    await task_runner.stop()
-    await schedule.stop()
-    await recorder.stop(10.0)
-    _forget()
-    await snapshot.stop()
-    await bus.stop()
-    await state.close()
-    _loop = None
+    async def stop(self) -> None:
+        """End what watches; after `drain`. News still go out until `close`."""
+        await self.revocation.stop()
+        await self.presence.stop()
+        await self.tasks.stop()
 
-
-def _forget() -> None:
-    while _snapshot_news:
-        _snapshot_news.pop()()
+    async def close(self) -> None:
+        """End the connections to the other workers and to the database."""
+        self.list_changes.stop()
+        if self._stop_listening is not None:
+            self._stop_listening()
+            self._stop_listening = None
+        await snapshot.stop()
+        await self.bus.stop()
+        await self.state.close()
+        await self.authenticator.close()

@@ -13,8 +13,10 @@ from uuid import UUID
 
 from catalog.calls import execution
 from catalog.errors import ACCESS_REVOKED, CANCELLED_BY_CLIENT, SERVER_STOPPING
-from toolhub.server import bus, sessions
+from toolhub.server import bus
+from toolhub.server.bus import Bus
 from toolhub.server.peer import Peer
+from toolhub.server.sessions import CLOSED
 from toolhub.wire.errors import INTERNAL_ERROR, INVALID_REQUEST, McpError
 
 log = logging.getLogger(__name__)
@@ -25,6 +27,7 @@ PER_USER = 64
 """Calls of one user in this process: what one person can take away from the others."""
 SESSION_ENDED = "the client ended the session"
 CANCEL = "request.cancel"
+CANCEL_CALL = "call.cancel"
 BUSY = INTERNAL_ERROR
 
 
@@ -52,190 +55,184 @@ class Entry:
             self.task.cancel(reason)
 
 
-_running: set[Entry] = set()
-_by_key: dict[tuple[str, str | int], Entry] = {}
-_scopes: dict[str, int] = {}
-_users: dict[int, int] = {}
-_accepting = True
-_emptied: asyncio.Event | None = None
+class RequestsInFlight:
+    """What runs in this process for its clients."""
 
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._running: set[Entry] = set()
+        self._by_key: dict[tuple[str, str | int], Entry] = {}
+        self._scopes: dict[str, int] = {}
+        self._users: dict[int, int] = {}
+        self._accepting = True
+        self._emptied: asyncio.Event | None = None
+        bus.on(CANCEL, self._cancelled_elsewhere)
+        bus.on(CLOSED, self._session_closed)
+        bus.on(CANCEL_CALL, self._cancelled)
 
-def enter(peer: Peer, request_id: str | int, counted: bool) -> Entry:
-    """Note that the current task works on this request. Raises McpError when there is too much of it."""
-    if not _accepting:
-        raise McpError(BUSY, "The server is stopping")
-    scope = peer.scope
-    key: tuple[str, str | int] | None = None
-    if scope:
-        in_scope = _scopes.get(scope, 0)
-        if in_scope >= PER_SCOPE:
-            raise McpError(BUSY, f"Busy: {PER_SCOPE} requests are in flight on this connection")
-        key = (scope, request_id)
-        if key in _by_key and peer.connection:
-            raise McpError(INVALID_REQUEST, "Invalid request: this id belongs to a request that is in flight")
-    if counted:
-        _count(peer.caller.credential.user_id)
-    task = asyncio.current_task()
-    assert task is not None  # noqa: S101 - a coroutine that runs is in a task
-    entry = Entry(peer, task, key, counted)
-    if key is not None:
-        _scopes[scope] = in_scope + 1
-        _by_key[key] = entry
-    _running.add(entry)
-    return entry
+    def enter(self, peer: Peer, request_id: str | int, counted: bool) -> Entry:
+        """Note that the current task works on this request. Raises McpError when there is too much of it."""
+        if not self._accepting:
+            raise McpError(BUSY, "The server is stopping")
+        scope = peer.scope
+        key: tuple[str, str | int] | None = None
+        if scope:
+            in_scope = self._scopes.get(scope, 0)
+            if in_scope >= PER_SCOPE:
+                raise McpError(BUSY, f"Busy: {PER_SCOPE} requests are in flight on this connection")
+            key = (scope, request_id)
+            if key in self._by_key and peer.connection:
+                raise McpError(INVALID_REQUEST, "Invalid request: this id belongs to a request that is in flight")
+        if counted:
+            self._count(peer.caller.credential.user_id)
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - a coroutine that runs is in a task
+        entry = Entry(peer, task, key, counted)
+        if key is not None:
+            self._scopes[scope] = in_scope + 1
+            self._by_key[key] = entry
+        self._running.add(entry)
+        return entry
 
+    def leave(self, entry: Entry) -> None:
+        if entry not in self._running:
+            return
+        self._running.discard(entry)
+        key = entry.key
+        if key is not None:
+            if self._by_key.get(key) is entry:
+                del self._by_key[key]
+            left = self._scopes[entry.scope] - 1
+            if left:
+                self._scopes[entry.scope] = left
+            else:
+                del self._scopes[entry.scope]
+        if entry.counted:
+            left = self._users[entry.user_id] - 1
+            if left:
+                self._users[entry.user_id] = left
+            else:
+                del self._users[entry.user_id]
+        if self._emptied is not None and not self._running:
+            self._emptied.set()
 
-def leave(entry: Entry) -> None:
-    if entry not in _running:
-        return
-    _running.discard(entry)
-    key = entry.key
-    if key is not None:
-        if _by_key.get(key) is entry:
-            del _by_key[key]
-        left = _scopes[entry.scope] - 1
-        if left:
-            _scopes[entry.scope] = left
-        else:
-            del _scopes[entry.scope]
-    if entry.counted:
-        left = _users[entry.user_id] - 1
-        if left:
-            _users[entry.user_id] = left
-        else:
-            del _users[entry.user_id]
-    if _emptied is not None and not _running:
-        _emptied.set()
+    def adopt(self, peer: Peer, task: asyncio.Task[Any]) -> Entry:
+        """Note a task that outlives its request and its connection; `leave` it when it ends.
 
+        Raises McpError as `enter`.
+        """
+        if not self._accepting:
+            raise McpError(BUSY, "The server is stopping")
+        entry = Entry(peer, task, None, counted=True)
+        entry.scope = ""
+        self._count(entry.user_id)
+        self._running.add(entry)
+        return entry
 
-def adopt(peer: Peer, task: asyncio.Task[Any]) -> Entry:
-    """Note a task that outlives its request and its connection; `leave` it when it ends. Raises McpError as `enter`."""
-    if not _accepting:
-        raise McpError(BUSY, "The server is stopping")
-    entry = Entry(peer, task, None, counted=True)
-    entry.scope = ""
-    _count(entry.user_id)
-    _running.add(entry)
-    return entry
+    def _count(self, user_id: int) -> None:
+        calls = self._users.get(user_id, 0)
+        if calls >= PER_USER:
+            raise McpError(BUSY, f"Busy: {PER_USER} of your calls are running")
+        self._users[user_id] = calls + 1
 
+    async def cancel(self, peer: Peer, request_id: str | int, reason: str = CANCELLED_BY_CLIENT) -> None:
+        """Cancel a request of this session or connection, whichever worker has it."""
+        if not peer.scope or self._cancel_here(peer.scope, request_id, reason) or peer.connection:
+            return
+        # As text: an id may be a number larger than the news can carry.
+        kind = "number" if isinstance(request_id, int) else "text"
+        await self._bus.publish(CANCEL, {"scope": peer.scope, "id": str(request_id), "kind": kind, "reason": reason})
 
-def _count(user_id: int) -> None:
-    calls = _users.get(user_id, 0)
-    if calls >= PER_USER:
-        raise McpError(BUSY, f"Busy: {PER_USER} of your calls are running")
-    _users[user_id] = calls + 1
-
-
-async def cancel(peer: Peer, request_id: str | int, reason: str = CANCELLED_BY_CLIENT) -> None:
-    """Cancel a request of this session or connection, whichever worker has it."""
-    if not peer.scope or _cancel_here(peer.scope, request_id, reason) or peer.connection:
-        return
-    # As text: an id may be a number larger than the news can carry.
-    kind = "number" if isinstance(request_id, int) else "text"
-    await bus.publish(CANCEL, {"scope": peer.scope, "id": str(request_id), "kind": kind, "reason": reason})
-
-
-def cancel_scope(scope: str, reason: str) -> None:
-    """Cancel everything of a session or connection that ended, as far as it runs here."""
-    for entry in [entry for entry in _running if entry.scope == scope and scope]:
-        entry.cancel(reason)
-
-
-def cancel_task(task: asyncio.Task[Any], reason: str) -> bool:
-    """Cancel the request that this task works on; whether there is one."""
-    for entry in _running:
-        if entry.task is task and not entry.listens:
+    def cancel_scope(self, scope: str, reason: str) -> None:
+        """Cancel everything of a session or connection that ended, as far as it runs here."""
+        for entry in [entry for entry in self._running if entry.scope == scope and scope]:
             entry.cancel(reason)
-            return True
-    return False
 
+    def cancel_task(self, task: asyncio.Task[Any], reason: str) -> bool:
+        """Cancel the request that this task works on; whether there is one."""
+        for entry in self._running:
+            if entry.task is task and not entry.listens:
+                entry.cancel(reason)
+                return True
+        return False
 
-def cancel_credentials(ids: set[str], reason: str = ACCESS_REVOKED) -> None:
-    for entry in [entry for entry in _running if entry.credential_id in ids and not entry.listens]:
-        entry.cancel(reason)
+    def cancel_credentials(self, ids: set[str], reason: str = ACCESS_REVOKED) -> None:
+        for entry in [entry for entry in self._running if entry.credential_id in ids and not entry.listens]:
+            entry.cancel(reason)
 
+    def credentials(self, older_than: float = 1.0) -> dict[str, int]:
+        """Credential id -> user of what has been running for a while here."""
+        before = time.monotonic() - older_than
+        return {entry.credential_id: entry.user_id for entry in self._running if entry.started <= before}
 
-def credentials(older_than: float = 1.0) -> dict[str, int]:
-    """Credential id -> user of what has been running for a while here."""
-    before = time.monotonic() - older_than
-    return {entry.credential_id: entry.user_id for entry in _running if entry.started <= before}
+    def running(self) -> int:
+        return len(self._running)
 
+    def calls_of(self, user_id: int) -> int:
+        return self._users.get(user_id, 0)
 
-def running() -> int:
-    return len(_running)
+    def refuse(self) -> None:
+        """Accept nothing new from now on."""
+        self._accepting = False
 
+    def accept(self) -> None:
+        self._accepting = True
 
-def calls_of(user_id: int) -> int:
-    return _users.get(user_id, 0)
+    async def drain(self, seconds: float, grace: float = 5.0) -> int:
+        """Wait until everything has ended, for at most `seconds`; cancel the rest.
 
+        Returns how many had to be cancelled.
+        """
+        if await self._empty(seconds):
+            return 0
+        rest = list(self._running)
+        for entry in rest:
+            entry.cancel(SERVER_STOPPING)
+        if not await self._empty(grace):
+            log.warning("%d requests did not end when they were cancelled", len(self._running))
+        return len(rest)
 
-def refuse() -> None:
-    """Accept nothing new from now on."""
-    global _accepting
-    _accepting = False
-
-
-def accept() -> None:
-    global _accepting
-    _accepting = True
-
-
-def reset() -> None:
-    """Forget everything (its event loop is gone)."""
-    for known in (_running, _by_key, _scopes, _users):
-        known.clear()
-
-
-async def drain(seconds: float, grace: float = 5.0) -> int:
-    """Wait until everything has ended, for at most `seconds`; cancel the rest. Returns how many had to be cancelled."""
-    if await _empty(seconds):
-        return 0
-    rest = list(_running)
-    for entry in rest:
-        entry.cancel(SERVER_STOPPING)
-    if not await _empty(grace):
-        log.warning("%d requests did not end when they were cancelled", len(_running))
-    return len(rest)
-
-
-async def _empty(seconds: float) -> bool:
-    global _emptied
-    if not _running:
+    def cancel_here(self, call_id: UUID, reason: str) -> bool:
+        """The same for a call of this worker, on its event loop; whether it was running here."""
+        task = execution.tasks.get(call_id)
+        if task is None:
+            return False
+        # By way of its request, when there is one: the client is then answered that it was cancelled, and why.
+        if not self.cancel_task(task, reason):
+            task.cancel(reason)
         return True
-    _emptied = asyncio.Event()
-    try:
-        async with asyncio.timeout(seconds):
-            await _emptied.wait()
-    except TimeoutError:
-        return False
-    finally:
-        _emptied = None
-    return True
 
+    async def _empty(self, seconds: float) -> bool:
+        if not self._running:
+            return True
+        self._emptied = asyncio.Event()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._emptied.wait()
+        except TimeoutError:
+            return False
+        finally:
+            self._emptied = None
+        return True
 
-def _cancel_here(scope: str, request_id: str | int, reason: str) -> bool:
-    entry = _by_key.get((scope, request_id))
-    if entry is None:
-        return False
-    entry.cancel(reason)
-    return True
+    def _cancel_here(self, scope: str, request_id: str | int, reason: str) -> bool:
+        entry = self._by_key.get((scope, request_id))
+        if entry is None:
+            return False
+        entry.cancel(reason)
+        return True
 
+    def _cancelled_elsewhere(self, payload: dict[str, Any]) -> None:
+        request_id: str | int = str(payload["id"])
+        if payload.get("kind") == "number":
+            request_id = int(request_id)
+        self._cancel_here(str(payload.get("scope")), request_id, str(payload.get("reason")))
 
-def _cancelled_elsewhere(payload: dict[str, Any]) -> None:
-    request_id: str | int = str(payload["id"])
-    if payload.get("kind") == "number":
-        request_id = int(request_id)
-    _cancel_here(str(payload.get("scope")), request_id, str(payload.get("reason")))
+    def _session_closed(self, payload: dict[str, Any]) -> None:
+        self.cancel_scope(str(payload.get("key")), SESSION_ENDED)
 
-
-def _session_closed(payload: dict[str, Any]) -> None:
-    cancel_scope(str(payload.get("key")), SESSION_ENDED)
-
-
-bus.on(CANCEL, _cancelled_elsewhere)
-bus.on(sessions.CLOSED, _session_closed)
-
-CANCEL_CALL = "call.cancel"
+    def _cancelled(self, payload: dict[str, Any]) -> None:
+        self.cancel_here(UUID(str(payload.get("id"))), str(payload.get("reason")))
 
 
 def cancel_from_thread(call_id: UUID, reason: str) -> None:
@@ -244,21 +241,3 @@ def cancel_from_thread(call_id: UUID, reason: str) -> None:
     From any thread. It is a request and no promise: the record says what became of it.
     """
     bus.tell_from_thread(CANCEL_CALL, {"id": str(call_id), "reason": reason})
-
-
-def cancel_here(call_id: UUID, reason: str) -> bool:
-    """The same for a call of this worker, on its event loop; whether it was running here."""
-    task = execution.tasks.get(call_id)
-    if task is None:
-        return False
-    # By way of its request, when there is one: the client is then answered that it was cancelled, and why.
-    if not cancel_task(task, reason):
-        task.cancel(reason)
-    return True
-
-
-def _cancelled(payload: dict[str, Any]) -> None:
-    cancel_here(UUID(str(payload.get("id"))), str(payload.get("reason")))
-
-
-bus.on(CANCEL_CALL, _cancelled)

@@ -11,74 +11,75 @@ import logging
 from typing import Any
 
 from catalog.errors import ACCESS_REVOKED
-from toolhub.access import bearer, signals
-from toolhub.server import bus, requests, subscribers
+from toolhub.access import signals
+from toolhub.access.bearer import Authenticator
+from toolhub.server.bus import Bus
+from toolhub.server.requests import RequestsInFlight
+from toolhub.server.subscribers import Subscribers
 
 log = logging.getLogger(__name__)
 
 REVOKED = "access.revoked"
 WATCH_SECONDS = 2.0
 
-_hurry: asyncio.Event | None = None
-_watching: asyncio.Task[None] | None = None
 
+class RevocationWatch:
+    """Ends what belongs to credentials that are no longer good."""
 
-def start() -> None:
-    """Watch on the running loop."""
-    global _hurry, _watching
-    _hurry = asyncio.Event()
-    _watching = asyncio.get_running_loop().create_task(_watch(_hurry), name="revocation watch")
-    signals.revoked.connect(_revoked, dispatch_uid="toolhub.server.revocation")
+    def __init__(
+        self, bus: Bus, subscribers: Subscribers, requests: RequestsInFlight, authenticator: Authenticator
+    ) -> None:
+        self._bus, self._subscribers, self._requests, self._authenticator = bus, subscribers, requests, authenticator
+        self._hurry = asyncio.Event()
+        self._watching: asyncio.Task[None] | None = None
+        bus.on(REVOKED, self._news)
 
+    def start(self) -> None:
+        """Watch on the running loop."""
+        self._watching = asyncio.get_running_loop().create_task(self._watch(), name="revocation watch")
+        signals.revoked.connect(self._revoked)
 
-async def stop() -> None:
-    global _watching
-    watching, _watching = _watching, None
-    if watching is not None:
-        watching.cancel()
-        await asyncio.wait([watching], timeout=5.0)
+    async def stop(self) -> None:
+        """Watch no more."""
+        watching, self._watching = self._watching, None
+        if watching is not None:
+            watching.cancel()
+            await asyncio.wait([watching], timeout=5.0)
+        signals.revoked.disconnect(self._revoked)
 
+    async def look(self) -> None:
+        """Close and cancel what belongs to credentials that are no longer good."""
+        open_now = {**self._subscribers.credentials(), **self._requests.credentials()}
+        if not open_now:
+            return
+        good = await self._authenticator.still_valid(open_now)
+        gone = open_now.keys() - good
+        if gone:
+            log.info("Access was revoked for %s: closing what is open", ", ".join(sorted(gone)))
+            self._subscribers.close_credentials(gone, ACCESS_REVOKED)
+            self._requests.cancel_credentials(set(gone), ACCESS_REVOKED)
 
-async def look() -> None:
-    """Close and cancel what belongs to credentials that are no longer good."""
-    open_now = {**subscribers.credentials(), **requests.credentials()}
-    if not open_now:
-        return
-    good = await bearer.still_valid(open_now)
-    gone = open_now.keys() - good
-    if gone:
-        log.info("Access was revoked for %s: closing what is open", ", ".join(sorted(gone)))
-        subscribers.close_credentials(gone, ACCESS_REVOKED)
-        requests.cancel_credentials(set(gone), ACCESS_REVOKED)
+    async def _watch(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(WATCH_SECONDS):
+                    await self._hurry.wait()
+            except TimeoutError:
+                pass
+            self._hurry.clear()
+            try:
+                await self.look()
+            except Exception:
+                # A watch that dies would let a revoked stream live on; it tries again in two seconds.
+                log.exception("Could not check the credentials of open streams")
 
+    def _revoked(self, credentials: tuple[str, ...] = (), users: tuple[int, ...] = (), **_: Any) -> None:
+        """The signal, in whichever thread revoked."""
+        self._bus.tell_from_thread(REVOKED, {"credentials": list(credentials), "users": list(users)})
 
-async def _watch(hurry: asyncio.Event) -> None:
-    while True:
-        try:
-            async with asyncio.timeout(WATCH_SECONDS):
-                await hurry.wait()
-        except TimeoutError:
-            pass
-        hurry.clear()
-        try:
-            await look()
-        except Exception:
-            # A watch that dies would let a revoked stream live on; it tries again in two seconds.
-            log.exception("Could not check the credentials of open streams")
-
-
-def _revoked(credentials: tuple[str, ...] = (), users: tuple[int, ...] = (), **_: Any) -> None:
-    """The signal, in whichever thread revoked."""
-    bus.tell_from_thread(REVOKED, {"credentials": list(credentials), "users": list(users)})
-
-
-def _news(payload: dict[str, Any]) -> None:
-    for credential in payload.get("credentials") or ():
-        bearer.forget(str(credential))
-    for user in payload.get("users") or ():
-        bearer.forget(int(user))
-    if _hurry is not None:
-        _hurry.set()
-
-
-bus.on(REVOKED, _news)
+    def _news(self, payload: dict[str, Any]) -> None:
+        for credential in payload.get("credentials") or ():
+            self._authenticator.forget(str(credential))
+        for user in payload.get("users") or ():
+            self._authenticator.forget(int(user))
+        self._hurry.set()

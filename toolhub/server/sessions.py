@@ -15,9 +15,9 @@ from django.conf import settings
 from django.core import signing
 
 from audit.types import Credential
-from toolhub.server import bus
-from toolhub.server import state as server_state
+from toolhub.server.bus import Bus
 from toolhub.server.peer import Session
+from toolhub.server.state import SharedState
 from toolhub.wire import versions
 
 SALT = "toolhub.server.session"
@@ -34,8 +34,6 @@ _ASKABLE = (
     ("elicitation", "2025-06-18", (("form", "2025-11-25"), ("url", "2025-11-25"))),
 )
 
-_known: OrderedDict[str, Session] = OrderedDict()
-
 
 class UnknownSession(Exception):
     """No such session for this credential: never made, closed, idle for too long, or somebody else's. HTTP 404."""
@@ -45,126 +43,123 @@ class TooManySubscriptions(Exception):
     """The session listens to as many resources as it may."""
 
 
-def create(
-    credential: Credential, revision: str, capabilities: dict[str, Any], client_name: str, client_version: str
-) -> Session:
-    """A new session; its id is visible ASCII."""
-    session = Session(
-        id="",
-        key=secrets.token_urlsafe(12),
-        user_id=credential.user_id,
-        credential_id=credential.id,
-        revision=revision,
-        capabilities=_askable(capabilities, revision),
-        client_name=client_name[:100],
-        client_version=client_version[:50],
-        issued_at=float(int(time.time())),
-    )
-    content = [
-        session.key,
-        session.user_id,
-        session.credential_id,
-        session.revision,
-        session.capabilities,
-        session.client_name,
-        session.client_version,
-        int(session.issued_at),
-    ]
-    session.id = signing.dumps(content, salt=SALT, compress=True)
-    _remember(session)
-    return session
+class Sessions:
+    """The sessions that this process knows, and what all workers share of them."""
 
+    def __init__(self, bus: Bus, state: SharedState) -> None:
+        self._bus, self._state = bus, state
+        self._known: OrderedDict[str, Session] = OrderedDict()
 
-async def require(session_id: str, credential: Credential) -> Session:
-    """The session of this id. Raises UnknownSession. Costs one question to Redis where there is one."""
-    session = _known.get(session_id)
-    if session is None:
-        session = _read(session_id)
-    if session.user_id != credential.user_id or session.credential_id != credential.id:
-        raise UnknownSession
-    state = await server_state.read(session.key)
-    if "closed" in state:
-        raise UnknownSession
-    now = time.time()
-    seen = max(float(state.get("seen", 0)), session.issued_at)
-    if now - seen > settings.SESSION_IDLE_SECONDS:
-        raise UnknownSession
-    if now - seen > min(SEEN_SECONDS, settings.SESSION_IDLE_SECONDS / 4):
-        await _write(session, {"seen": str(int(now))})
-    return session
+    def create(
+        self, credential: Credential, revision: str, capabilities: dict[str, Any], client_name: str, client_version: str
+    ) -> Session:
+        """A new session; its id is visible ASCII."""
+        session = Session(
+            id="",
+            key=secrets.token_urlsafe(12),
+            user_id=credential.user_id,
+            credential_id=credential.id,
+            revision=revision,
+            capabilities=_askable(capabilities, revision),
+            client_name=client_name[:100],
+            client_version=client_version[:50],
+            issued_at=float(int(time.time())),
+        )
+        content = [
+            session.key,
+            session.user_id,
+            session.credential_id,
+            session.revision,
+            session.capabilities,
+            session.client_name,
+            session.client_version,
+            int(session.issued_at),
+        ]
+        session.id = signing.dumps(content, salt=SALT, compress=True)
+        self._remember(session)
+        return session
 
+    async def require(self, session_id: str, credential: Credential) -> Session:
+        """The session of this id. Raises UnknownSession. Costs one question to Redis where there is one."""
+        session = self._known.get(session_id)
+        if session is None:
+            session = self._read(session_id)
+        if session.user_id != credential.user_id or session.credential_id != credential.id:
+            raise UnknownSession
+        state = await self._state.read(session.key)
+        if "closed" in state:
+            raise UnknownSession
+        now = time.time()
+        seen = max(float(state.get("seen", 0)), session.issued_at)
+        if now - seen > settings.SESSION_IDLE_SECONDS:
+            raise UnknownSession
+        if now - seen > min(SEEN_SECONDS, settings.SESSION_IDLE_SECONDS / 4):
+            await self._write(session, {"seen": str(int(now))})
+        return session
 
-async def close(session_id: str, credential: Credential) -> None:
-    """End a session on every worker; its calls are cancelled, its streams closed. Raises UnknownSession."""
-    session = await require(session_id, credential)
-    await end(session)
+    async def close(self, session_id: str, credential: Credential) -> None:
+        """End a session on every worker; its calls are cancelled, its streams closed. Raises UnknownSession."""
+        session = await self.require(session_id, credential)
+        await self.end(session)
 
+    async def end(self, session: Session) -> None:
+        """`close` for a session at hand (a connection that ended)."""
+        await self.end_key(session.key)
 
-async def end(session: Session) -> None:
-    """`close` for a session at hand (a connection that ended)."""
-    await end_key(session.key)
+    async def end_key(self, key: str) -> None:
+        """`end` for whoever knows no more of a session than its key."""
+        await self._state.write(key, {"closed": "1"}, _kept_seconds())
+        await self._bus.publish(CLOSED, {"key": key})
 
+    async def set_level(self, session: Session, level: str) -> None:
+        await self._write(session, {"level": level})
 
-async def end_key(key: str) -> None:
-    """`end` for whoever knows no more of a session than its key."""
-    await server_state.write(key, {"closed": "1"}, _kept_seconds())
-    await bus.publish(CLOSED, {"key": key})
+    def level(self, session: Session) -> str | None:
+        """The log level the client asked for, as far as it is known here."""
+        return self._state.copied(session.key).get("level")
 
+    async def subscribe(self, session: Session, uri: str) -> None:
+        state = await self._state.read(session.key)
+        field = _SUBSCRIPTION + uri
+        if field in state:
+            return
+        if sum(name.startswith(_SUBSCRIPTION) for name in state) >= MAX_SUBSCRIPTIONS:
+            raise TooManySubscriptions
+        await self._write(session, {field: "1"})
 
-async def set_level(session: Session, level: str) -> None:
-    await _write(session, {"level": level})
+    async def unsubscribe(self, session: Session, uri: str) -> None:
+        await self._write(session, {_SUBSCRIPTION + uri: None})
 
+    async def subscriptions(self, session: Session) -> set[str]:
+        state = await self._state.read(session.key)
+        return {name.removeprefix(_SUBSCRIPTION) for name in state if name.startswith(_SUBSCRIPTION)}
 
-def level(session: Session) -> str | None:
-    """The log level the client asked for, as far as it is known here."""
-    return server_state.copied(session.key).get("level")
+    async def _write(self, session: Session, fields: dict[str, str | None]) -> None:
+        await self._state.write(session.key, fields, _kept_seconds())
 
+    def _read(self, session_id: str) -> Session:
+        if len(session_id) > MAX_ID:
+            raise UnknownSession
+        try:
+            content = signing.loads(session_id, salt=SALT)
+        except signing.BadSignature:
+            raise UnknownSession from None
+        key, user_id, credential_id, revision, capabilities, name, version, issued_at = content
+        session = Session(
+            session_id, key, user_id, credential_id, revision, capabilities, name, version, float(issued_at)
+        )
+        self._remember(session)
+        return session
 
-async def subscribe(session: Session, uri: str) -> None:
-    state = await server_state.read(session.key)
-    field = _SUBSCRIPTION + uri
-    if field in state:
-        return
-    if sum(name.startswith(_SUBSCRIPTION) for name in state) >= MAX_SUBSCRIPTIONS:
-        raise TooManySubscriptions
-    await _write(session, {field: "1"})
-
-
-async def unsubscribe(session: Session, uri: str) -> None:
-    await _write(session, {_SUBSCRIPTION + uri: None})
-
-
-async def subscriptions(session: Session) -> set[str]:
-    state = await server_state.read(session.key)
-    return {name.removeprefix(_SUBSCRIPTION) for name in state if name.startswith(_SUBSCRIPTION)}
-
-
-async def _write(session: Session, fields: dict[str, str | None]) -> None:
-    await server_state.write(session.key, fields, _kept_seconds())
+    def _remember(self, session: Session) -> None:
+        self._known[session.id] = session
+        while len(self._known) > KNOWN:
+            self._known.popitem(last=False)
 
 
 def _kept_seconds() -> float:
     """Longer than the session can live after this moment, so that a closed one stays closed."""
     return float(settings.SESSION_IDLE_SECONDS + 120)
-
-
-def _read(session_id: str) -> Session:
-    if len(session_id) > MAX_ID:
-        raise UnknownSession
-    try:
-        content = signing.loads(session_id, salt=SALT)
-    except signing.BadSignature:
-        raise UnknownSession from None
-    key, user_id, credential_id, revision, capabilities, name, version, issued_at = content
-    session = Session(session_id, key, user_id, credential_id, revision, capabilities, name, version, float(issued_at))
-    _remember(session)
-    return session
-
-
-def _remember(session: Session) -> None:
-    _known[session.id] = session
-    while len(_known) > KNOWN:
-        _known.popitem(last=False)
 
 
 def _askable(capabilities: dict[str, Any], revision: str) -> dict[str, Any]:

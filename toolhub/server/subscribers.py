@@ -14,19 +14,16 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from audit.types import Credential
 from catalog.errors import SERVER_STOPPING
 from catalog.policy import snapshot, visibility
 from catalog.policy.rules import Visible
-from toolhub.server import bus, sessions
+from toolhub.server.bus import Bus
 from toolhub.server.peer import Peer
+from toolhub.server.sessions import CLOSED, Sessions
 from toolhub.wire import jsonrpc, uritemplate
-
-if TYPE_CHECKING:
-    pass
-
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +31,6 @@ KINDS = frozenset({"tools", "resources", "prompts"})
 PER_USER = 100
 PER_PROCESS = 10_000
 SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
-_numbers = itertools.count(1)
 
 
 class TooManyListeners(Exception):
@@ -46,6 +42,7 @@ class Listener:
 
     __slots__ = (
         "_close",
+        "_owner",
         "_send",
         "audience",
         "credential_id",
@@ -62,6 +59,8 @@ class Listener:
 
     def __init__(
         self,
+        owner: Subscribers,
+        number: int,
         peer: Peer,
         send: Callable[[dict[str, Any]], None],
         close: Callable[[str], None],
@@ -71,13 +70,14 @@ class Listener:
         tag: str | int | None,
     ) -> None:
         self.peer = peer
+        self._owner = owner
         self._send, self._close = send, close
         self.kinds, self.uris, self.task_ids, self.tag = kinds, uris, task_ids, tag
         credential = peer.caller.credential
         self.user_id, self.credential_id = credential.user_id, credential.id
         self.audience: Audience | None = None
         self.open = True
-        self.number, self.since = next(_numbers), time.time()
+        self.number, self.since = number, time.time()
 
     @property
     def session_key(self) -> str:
@@ -95,109 +95,13 @@ class Listener:
         """Stop listening; may be called twice."""
         if self.open:
             self.open = False
-            _forget(self)
+            self._owner.forget(self)
 
     def close(self, reason: str) -> None:
         """Detach, and have the transport close the stream or socket."""
         if self.open:
             self.detach()
             self._close(reason)
-
-
-_all: set[Listener] = set()
-_by_user: dict[int, int] = {}
-_by_session: dict[str, list[Listener]] = {}
-_by_task: dict[str, set[Listener]] = {}
-
-
-def attach(
-    peer: Peer,
-    send: Callable[[dict[str, Any]], None],
-    close: Callable[[str], None],
-    *,
-    kinds: frozenset[str] = KINDS,
-    uris: frozenset[str] = frozenset(),
-    task_ids: frozenset[str] = frozenset(),
-    tag: str | int | None = None,
-) -> Listener:
-    """Listen for this peer until `detach`: GET streams (handshake), WebSocket and stdio connections of both eras.
-
-    `send` gets JSON-RPC notifications and must not block; `close(reason)` is called once when access is revoked, the
-    session ends elsewhere, or the server stops: the transport then closes the stream or socket. For the connections of
-    stateless clients pass `kinds=frozenset()`: they are watched for revocation only (`subscriptions/listen` is a
-    request like any other and goes through `dispatch.answer`). Raises TooManyListeners.
-    """
-    user_id = peer.caller.credential.user_id
-    if len(_all) >= PER_PROCESS or _by_user.get(user_id, 0) >= PER_USER:
-        raise TooManyListeners
-    listener = Listener(peer, send, close, kinds, uris, task_ids, tag)
-    _all.add(listener)
-    _by_user[user_id] = _by_user.get(user_id, 0) + 1
-    if kinds and peer.session is not None:
-        _by_session.setdefault(peer.session.key, []).append(listener)
-    for task_id in task_ids:
-        _by_task.setdefault(task_id, set()).add(listener)
-    if kinds or uris:
-        join(listener)
-    return listener
-
-
-def credentials() -> dict[str, int]:
-    """Credential id -> user of everybody who listens."""
-    return {listener.credential_id: listener.user_id for listener in _all}
-
-
-def close_credentials(ids: Iterable[str], reason: str) -> None:
-    wanted = frozenset(ids)
-    for listener in [listener for listener in _all if listener.credential_id in wanted]:
-        close_quietly(listener, reason)
-
-
-def close_all(reason: str = SERVER_STOPPING) -> None:
-    for listener in list(_all):
-        close_quietly(listener, reason)
-
-
-def of_task(task_id: str) -> list[Listener]:
-    return list(_by_task.get(task_id, ()))
-
-
-def count() -> int:
-    return len(_all)
-
-
-def every() -> list[Listener]:
-    return list(_all)
-
-
-def reset() -> None:
-    """Forget everybody (their event loop is gone)."""
-    for known in (_all, _by_user, _by_session, _by_task):
-        known.clear()
-    forget_audiences()
-
-
-def _forget(listener: Listener) -> None:
-    if listener not in _all:
-        return
-    _all.discard(listener)
-    left = _by_user[listener.user_id] - 1
-    if left:
-        _by_user[listener.user_id] = left
-    else:
-        del _by_user[listener.user_id]
-    key = listener.session_key
-    if key and listener in (found := _by_session.get(key, [])):
-        found.remove(listener)
-        if not found:
-            del _by_session[key]
-    for task_id in listener.task_ids:
-        if (watching := _by_task.get(task_id)) is not None:
-            watching.discard(listener)
-            if not watching:
-                del _by_task[task_id]
-    if listener.audience is not None:
-        leave(listener)
 
 
 def close_quietly(listener: Listener, reason: str) -> None:
@@ -208,13 +112,6 @@ def close_quietly(listener: Listener, reason: str) -> None:
         # One stream that cannot be closed must not keep the others open.
         log.exception("A stream could not be closed")
 
-
-def _session_closed(payload: dict[str, Any]) -> None:
-    for listener in list(_by_session.get(str(payload.get("key")), ())):
-        close_quietly(listener, "the session was ended")
-
-
-bus.on(sessions.CLOSED, _session_closed)
 
 UPDATED = "resource.updated"
 SLICE_SECONDS = 0.01
@@ -231,9 +128,10 @@ Key = tuple[int, frozenset[int] | None]
 class Audience:
     """Listeners of one user with one restriction to toolsets."""
 
-    __slots__ = ("credential", "key", "listeners", "seen", "timer")
+    __slots__ = ("_owner", "credential", "key", "listeners", "seen", "timer")
 
-    def __init__(self, key: Key, credential: Credential) -> None:
+    def __init__(self, owner: Subscribers, key: Key, credential: Credential) -> None:
+        self._owner = owner
         self.key = key
         self.credential = credential
         self.listeners: list[Listener] = []
@@ -255,7 +153,7 @@ class Audience:
                 for listener in self._speaking_to(kind):
                     listener.send(method)
         for uri in _changed_resources(before, seen):
-            _announce(self, uri)
+            self._owner.announce(self, uri)
 
     def may_read(self, uri: str) -> bool:
         return self.seen is not None and readable(self.seen, uri)
@@ -291,73 +189,14 @@ class Audience:
             log.exception("Could not decide what a subscriber sees now")
 
 
-_audiences: dict[Key, Audience] = {}
-_again = False
-_deciding: asyncio.Task[None] | None = None
-_background: set[asyncio.Task[None]] = set()
-
-
-def join(listener: Listener) -> None:
-    credential = listener.peer.caller.credential
-    key = (credential.user_id, credential.toolset_ids)
-    audience = _audiences.get(key)
-    if audience is None:
-        audience = _audiences[key] = Audience(key, credential)
-    audience.listeners.append(listener)
-    listener.audience = audience
-    if audience.seen is None:
-        audience.decide()
-
-
-def leave(listener: Listener) -> None:
-    audience = listener.audience
-    listener.audience = None
-    if audience is None:
-        return
-    audience.listeners.remove(listener)
-    if not audience.listeners:
-        audience.stop()
-        if _audiences.get(audience.key) is audience:
-            del _audiences[audience.key]
-
-
-def decide_all() -> None:
-    """A new catalogue is in place: look again for everybody who listens, without holding up the loop."""
-    global _again, _deciding
-    _again = True
-    if _deciding is None or _deciding.done():
-        _deciding = asyncio.get_running_loop().create_task(_decide_all(), name="audiences")
-
-
 def readable(seen: Visible, uri: str) -> bool:
     """Whether this is a resource, or fits a template, of somebody who sees this."""
     return uri in seen.resources or any(_template(text).match(uri) is not None for text in seen.templates)
 
 
-def updated(uri: str) -> None:
-    """The content of a resource changed: tell those who subscribed to it, on every worker. On the loop's thread."""
-    bus.tell(UPDATED, {"uri": uri})
-
-
 @lru_cache(maxsize=10_000)
 def _template(text: str) -> uritemplate.Template:
     return uritemplate.parse(text)
-
-
-async def _decide_all() -> None:
-    global _again
-    while _again:
-        _again = False
-        resume = time.monotonic() + SLICE_SECONDS
-        for audience in list(_audiences.values()):
-            if audience.listeners:
-                try:
-                    audience.decide()
-                except Exception:
-                    log.exception("Could not decide what a subscriber sees now")
-            if time.monotonic() > resume:
-                await asyncio.sleep(0)
-                resume = time.monotonic() + SLICE_SECONDS
 
 
 def _changed_resources(before: Visible, seen: Visible) -> Iterable[str]:
@@ -370,43 +209,173 @@ def _changed_resources(before: Visible, seen: Visible) -> Iterable[str]:
     ]
 
 
-def _announce(audience: Audience, uri: str) -> None:
-    """Tell the listeners of one audience that a resource they subscribed to has changed."""
-    params = {"uri": uri}
-    handshake: dict[str, Listener] = {}
-    for listener in audience.listeners:
-        if uri in listener.uris:
-            listener.send("notifications/resources/updated", params)
-        elif listener.kinds and (key := listener.session_key):
-            handshake[key] = listener
-    if handshake:
-        task = asyncio.get_running_loop().create_task(_announce_to_sessions(list(handshake.values()), uri))
-        _background.add(task)
-        task.add_done_callback(_background.discard)
+class Subscribers:
+    """Everybody who listens on this process, and what each audience of them saw last."""
 
+    def __init__(self, bus: Bus, sessions: Sessions) -> None:
+        self._bus, self._sessions = bus, sessions
+        self._all: set[Listener] = set()
+        self._by_user: dict[int, int] = {}
+        self._by_session: dict[str, list[Listener]] = {}
+        self._by_task: dict[str, set[Listener]] = {}
+        self._numbers = itertools.count(1)
+        self._audiences: dict[Key, Audience] = {}
+        self._again = False
+        self._deciding: asyncio.Task[None] | None = None
+        self._background: set[asyncio.Task[None]] = set()
+        bus.on(CLOSED, self._session_closed)
+        bus.on(UPDATED, self._on_updated)
 
-async def _announce_to_sessions(found: list[Listener], uri: str) -> None:
-    for listener in found:
-        session = listener.peer.session
-        if session is not None and uri in await sessions.subscriptions(session):
-            listener.send("notifications/resources/updated", {"uri": uri})
+    def attach(
+        self,
+        peer: Peer,
+        send: Callable[[dict[str, Any]], None],
+        close: Callable[[str], None],
+        *,
+        kinds: frozenset[str] = KINDS,
+        uris: frozenset[str] = frozenset(),
+        task_ids: frozenset[str] = frozenset(),
+        tag: str | int | None = None,
+    ) -> Listener:
+        """Listen for this peer until `detach`: GET streams (handshake), WebSocket and stdio connections of both eras.
 
+        `send` gets JSON-RPC notifications and must not block; `close(reason)` is called once when access is revoked,
+        the session ends elsewhere, or the server stops: the transport then closes the stream or socket. For the
+        connections of stateless clients pass `kinds=frozenset()`: they are watched for revocation only
+        (`subscriptions/listen` is a request like any other and goes through `dispatch.answer`). Raises
+        TooManyListeners.
+        """
+        user_id = peer.caller.credential.user_id
+        if len(self._all) >= PER_PROCESS or self._by_user.get(user_id, 0) >= PER_USER:
+            raise TooManyListeners
+        listener = Listener(self, next(self._numbers), peer, send, close, kinds, uris, task_ids, tag)
+        self._all.add(listener)
+        self._by_user[user_id] = self._by_user.get(user_id, 0) + 1
+        if kinds and peer.session is not None:
+            self._by_session.setdefault(peer.session.key, []).append(listener)
+        for task_id in task_ids:
+            self._by_task.setdefault(task_id, set()).add(listener)
+        if kinds or uris:
+            self._join(listener)
+        return listener
 
-def _on_updated(payload: dict[str, Any]) -> None:
-    uri = str(payload.get("uri"))
-    for audience in list(_audiences.values()):
-        if audience.may_read(uri):
-            _announce(audience, uri)
+    def credentials(self) -> dict[str, int]:
+        """Credential id -> user of everybody who listens."""
+        return {listener.credential_id: listener.user_id for listener in self._all}
 
+    def close_credentials(self, ids: Iterable[str], reason: str) -> None:
+        wanted = frozenset(ids)
+        for listener in [listener for listener in self._all if listener.credential_id in wanted]:
+            close_quietly(listener, reason)
 
-def forget_audiences() -> None:
-    """Forget everybody (a new event loop)."""
-    global _deciding, _again
-    for audience in _audiences.values():
-        audience.timer = None
-    _audiences.clear()
-    _background.clear()
-    _deciding, _again = None, False
+    def close_all(self, reason: str = SERVER_STOPPING) -> None:
+        for listener in list(self._all):
+            close_quietly(listener, reason)
 
+    def of_task(self, task_id: str) -> list[Listener]:
+        return list(self._by_task.get(task_id, ()))
 
-bus.on(UPDATED, _on_updated)
+    def count(self) -> int:
+        return len(self._all)
+
+    def every(self) -> list[Listener]:
+        return list(self._all)
+
+    def decide_all(self) -> None:
+        """A new catalogue is in place: look again for everybody who listens, without holding up the loop."""
+        self._again = True
+        if self._deciding is None or self._deciding.done():
+            self._deciding = asyncio.get_running_loop().create_task(self._decide_all(), name="audiences")
+
+    def updated(self, uri: str) -> None:
+        """The content of a resource changed: tell those who subscribed to it, on every worker. On the loop's thread."""
+        self._bus.tell(UPDATED, {"uri": uri})
+
+    def forget(self, listener: Listener) -> None:
+        """Drop a listener that was detached."""
+        if listener not in self._all:
+            return
+        self._all.discard(listener)
+        left = self._by_user[listener.user_id] - 1
+        if left:
+            self._by_user[listener.user_id] = left
+        else:
+            del self._by_user[listener.user_id]
+        key = listener.session_key
+        if key and listener in (found := self._by_session.get(key, [])):
+            found.remove(listener)
+            if not found:
+                del self._by_session[key]
+        for task_id in listener.task_ids:
+            if (watching := self._by_task.get(task_id)) is not None:
+                watching.discard(listener)
+                if not watching:
+                    del self._by_task[task_id]
+        if listener.audience is not None:
+            self._leave(listener)
+
+    def _join(self, listener: Listener) -> None:
+        credential = listener.peer.caller.credential
+        key = (credential.user_id, credential.toolset_ids)
+        audience = self._audiences.get(key)
+        if audience is None:
+            audience = self._audiences[key] = Audience(self, key, credential)
+        audience.listeners.append(listener)
+        listener.audience = audience
+        if audience.seen is None:
+            audience.decide()
+
+    def _leave(self, listener: Listener) -> None:
+        audience = listener.audience
+        listener.audience = None
+        if audience is None:
+            return
+        audience.listeners.remove(listener)
+        if not audience.listeners:
+            audience.stop()
+            if self._audiences.get(audience.key) is audience:
+                del self._audiences[audience.key]
+
+    def _session_closed(self, payload: dict[str, Any]) -> None:
+        for listener in list(self._by_session.get(str(payload.get("key")), ())):
+            close_quietly(listener, "the session was ended")
+
+    async def _decide_all(self) -> None:
+        while self._again:
+            self._again = False
+            resume = time.monotonic() + SLICE_SECONDS
+            for audience in list(self._audiences.values()):
+                if audience.listeners:
+                    try:
+                        audience.decide()
+                    except Exception:
+                        log.exception("Could not decide what a subscriber sees now")
+                if time.monotonic() > resume:
+                    await asyncio.sleep(0)
+                    resume = time.monotonic() + SLICE_SECONDS
+
+    def announce(self, audience: Audience, uri: str) -> None:
+        """Tell the listeners of one audience that a resource they subscribed to has changed."""
+        params = {"uri": uri}
+        handshake: dict[str, Listener] = {}
+        for listener in audience.listeners:
+            if uri in listener.uris:
+                listener.send("notifications/resources/updated", params)
+            elif listener.kinds and (key := listener.session_key):
+                handshake[key] = listener
+        if handshake:
+            task = asyncio.get_running_loop().create_task(self._announce_to_sessions(list(handshake.values()), uri))
+            self._background.add(task)
+            task.add_done_callback(self._background.discard)
+
+    async def _announce_to_sessions(self, found: list[Listener], uri: str) -> None:
+        for listener in found:
+            session = listener.peer.session
+            if session is not None and uri in await self._sessions.subscriptions(session):
+                listener.send("notifications/resources/updated", {"uri": uri})
+
+    def _on_updated(self, payload: dict[str, Any]) -> None:
+        uri = str(payload.get("uri"))
+        for audience in list(self._audiences.values()):
+            if audience.may_read(uri):
+                self.announce(audience, uri)

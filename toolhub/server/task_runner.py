@@ -21,15 +21,17 @@ from uuid import UUID
 
 from django.db import DatabaseError, InterfaceError
 
-from catalog.calls import call_tool, stored_results
+from catalog.calls import call_tool
 from catalog.calls import tasks as store
 from catalog.errors import CatalogError
 from catalog.functions.channel import Question
 from catalog.threads import Busy
-from toolhub.server import bus, errors, subscribers
-from toolhub.server import requests as server_requests
+from toolhub.server import errors
+from toolhub.server.bus import Bus
 from toolhub.server.channels import ModernChannel, require_capabilities
 from toolhub.server.peer import Outlet, Peer
+from toolhub.server.requests import Entry, RequestsInFlight
+from toolhub.server.subscribers import Subscribers
 from toolhub.wire import jsonrpc, shapes
 from toolhub.wire.errors import INTERNAL_ERROR, McpError
 
@@ -135,34 +137,30 @@ CHANGED = "task.changed"
 CANCELLED = "tasks/cancel"
 POLL_SECONDS = 1.0
 CHORE_SECONDS = 10.0
-EXPIRY_SECONDS = 300.0
 AWAY = (DatabaseError, InterfaceError, Busy, OSError)
-
-_running: dict[str, _Run] = {}
-_looking: set[asyncio.Task[Any]] = set()
-_chores: asyncio.Task[None] | None = None
 
 
 class _Run:
     """One task: its row, its call, and what it waits for."""
 
-    __slots__ = ("channel", "entry", "id", "said", "started", "state", "task")
+    __slots__ = ("channel", "entry", "id", "runner", "said", "started", "state", "task")
 
-    def __init__(self, request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> None:
+    def __init__(self, runner: TaskRunner, request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> None:
+        self.runner = runner
         self.channel = TaskChannel(request, peer, outlet, self.park, self.say)
         self.started: asyncio.Future[store.State] = asyncio.get_running_loop().create_future()
         self.id: UUID | None = None
         self.said = 0.0
         self.task: asyncio.Task[None]
-        self.entry: server_requests.Entry
+        self.entry: Entry
 
     async def begun(self, call_id: UUID) -> None:
         """The intent is on record: commit the row, then let the client know."""
         caller = self.channel.peer.caller
         name = str(self.channel.request.params.get("name"))
-        state = await store.create(call_id, caller.credential.user_id, caller.credential.id, name, bus.WORKER)
+        state = await store.create(call_id, caller.credential.user_id, caller.credential.id, name, self.runner.worker)
         self.id = call_id
-        _running[str(call_id)] = self
+        self.runner.begun(self)
         if not self.started.done():
             self.started.set_result(state)
 
@@ -174,14 +172,13 @@ class _Run:
                 # From here on it has ended: a cancellation that comes now is too late.
                 self.entry.reason = self.entry.reason or "ended"
                 await _persist(end)
-                changed(str(self.id))
+                self.runner.changed(str(self.id))
         except Exception:
             if self.id is None:
                 raise  # the request that waits for the beginning answers it
             log.exception("The end of the task %s could not be handled", self.id)
         finally:
-            _running.pop(str(self.id), None)
-            server_requests.leave(self.entry)
+            self.runner.ended(self)
 
     async def _outcome(self, peer: Peer, name: str, arguments: dict[str, Any]) -> Callable[[], Awaitable[bool]] | None:
         """Run the call; the write that ends the task. Raises what a call without a task would raise before it began."""
@@ -220,7 +217,7 @@ class _Run:
             await store.ask(number, requests)
         else:
             await store.resume(number)
-        changed(str(number))
+        self.runner.changed(str(number))
 
     async def say(self, message: str) -> None:
         """Progress, for whoever polls; at most once a second."""
@@ -228,7 +225,7 @@ class _Run:
         if now - self.said >= 1.0:
             self.said = now
             await store.say(self._number(), message)
-            changed(str(self.id))
+            self.runner.changed(str(self.id))
 
     async def look(self) -> None:
         """Read what was answered."""
@@ -237,53 +234,6 @@ class _Run:
     def _number(self) -> UUID:
         assert self.id is not None  # noqa: S101 - called only after the row exists
         return self.id
-
-
-async def start_run(
-    name: str, arguments: dict[str, Any], request: jsonrpc.Request, peer: Peer, outlet: Outlet
-) -> store.State:
-    """Start a call as a task; returns once it can be read. Raises what the call raises before it begins."""
-    run = _Run(request, peer, outlet)
-    task = run.task = asyncio.get_running_loop().create_task(run.run(name, arguments), name="task")
-    try:
-        run.entry = server_requests.adopt(peer, task)
-    except BaseException:
-        task.cancel()
-        raise
-    try:
-        either: list[asyncio.Future[Any]] = [task, run.started]
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-    except asyncio.CancelledError as error:
-        if not run.started.done():
-            task.cancel(*error.args)
-        raise
-    if run.started.done():
-        return run.started.result()
-    if not task.cancelled():
-        task.result()  # raises what the call was refused with
-    raise McpError(INTERNAL_ERROR, "The call was cancelled before it began")
-
-
-def changed(task_id: str) -> None:
-    """Tell those who subscribed to it, on every worker."""
-    bus.tell(CHANGED, {"id": task_id})
-
-
-def start() -> None:
-    global _chores
-    _running.clear()
-    _looking.clear()
-    _chores = asyncio.get_running_loop().create_task(_chore(), name="tasks")
-
-
-async def stop() -> None:
-    global _chores
-    chores, _chores = _chores, None
-    if chores is not None:
-        chores.cancel()
-        await asyncio.wait([chores], timeout=5.0)
-    if _looking:
-        await asyncio.wait(list(_looking), timeout=5.0)
 
 
 async def _persist(end: Callable[[], Awaitable[bool]]) -> None:
@@ -302,44 +252,6 @@ async def _persist(end: Callable[[], Awaitable[bool]]) -> None:
             pause *= 2
 
 
-async def _chore() -> None:
-    abandoned = expired = time.monotonic()
-    while True:
-        await asyncio.sleep(POLL_SECONDS)
-        try:
-            if _running:
-                for run in list(_running.values()):
-                    if run.channel.waiting:
-                        await run.look()
-                for number in await store.to_cancel(bus.WORKER):
-                    _cancel(str(number))
-            now = time.monotonic()
-            if now - abandoned > CHORE_SECONDS:
-                abandoned = now
-                if await store.end_abandoned():
-                    log.warning("Tasks of a worker that is gone were ended as failed")
-            if now - expired > EXPIRY_SECONDS:
-                expired = now
-                await store.remove_expired()
-                await stored_results.remove_expired()
-        except AWAY as error:
-            log.warning("The tasks could not be looked after: %s", type(error).__name__)
-        except Exception:
-            # Whatever it was, running tasks must still hear of answers and cancellations.
-            log.exception("The tasks could not be looked after")
-
-
-def _cancel(task_id: str) -> None:
-    if (run := _running.get(task_id)) is not None:
-        run.entry.cancel(CANCELLED)
-
-
-def _spawn(work: Awaitable[None]) -> None:
-    task: asyncio.Task[None] = asyncio.ensure_future(_quietly(work))
-    _looking.add(task)
-    task.add_done_callback(_looking.discard)
-
-
 async def _quietly(work: Awaitable[None]) -> None:
     try:
         await work
@@ -347,28 +259,114 @@ async def _quietly(work: Awaitable[None]) -> None:
         log.warning("A task could not be read: %s", type(error).__name__)
 
 
-async def _notify(task_id: str) -> None:
-    for listener in subscribers.of_task(task_id):
-        state = await store.get(listener.user_id, task_id)
-        if state is not None:
-            listener.send("notifications/tasks", detailed(state))
+class TaskRunner:
+    """The tasks of this process, and the chores of all tasks."""
 
+    def __init__(self, bus: Bus, subscribers: Subscribers, requests: RequestsInFlight) -> None:
+        self.worker = bus.worker
+        self._bus, self._subscribers, self._requests = bus, subscribers, requests
+        self._running: dict[str, _Run] = {}
+        self._looking: set[asyncio.Task[Any]] = set()
+        self._chores: asyncio.Task[None] | None = None
+        bus.on(ANSWERED, self._on_answered)
+        bus.on(CANCEL, self._on_cancel)
+        bus.on(CHANGED, self._on_changed)
 
-def _on_answered(payload: dict[str, Any]) -> None:
-    if (run := _running.get(str(payload.get("id")))) is not None:
-        _spawn(run.look())
+    def start(self) -> None:
+        """Look after tasks from now on."""
+        self._chores = asyncio.get_running_loop().create_task(self._chore(), name="tasks")
 
+    async def stop(self) -> None:
+        """Look after them no more."""
+        chores, self._chores = self._chores, None
+        if chores is not None:
+            chores.cancel()
+            await asyncio.wait([chores], timeout=5.0)
+        if self._looking:
+            await asyncio.wait(list(self._looking), timeout=5.0)
 
-def _on_cancel(payload: dict[str, Any]) -> None:
-    _cancel(str(payload.get("id")))
+    async def start_run(
+        self, name: str, arguments: dict[str, Any], request: jsonrpc.Request, peer: Peer, outlet: Outlet
+    ) -> store.State:
+        """Start a call as a task; returns once it can be read. Raises what the call raises before it begins."""
+        run = _Run(self, request, peer, outlet)
+        task = run.task = asyncio.get_running_loop().create_task(run.run(name, arguments), name="task")
+        try:
+            run.entry = self._requests.adopt(peer, task)
+        except BaseException:
+            task.cancel()
+            raise
+        try:
+            either: list[asyncio.Future[Any]] = [task, run.started]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError as error:
+            if not run.started.done():
+                task.cancel(*error.args)
+            raise
+        if run.started.done():
+            return run.started.result()
+        if not task.cancelled():
+            task.result()  # raises what the call was refused with
+        raise McpError(INTERNAL_ERROR, "The call was cancelled before it began")
 
+    def begun(self, run: _Run) -> None:
+        """Have this run hear of answers and cancellations."""
+        self._running[str(run.id)] = run
 
-def _on_changed(payload: dict[str, Any]) -> None:
-    task_id = str(payload.get("id"))
-    if subscribers.of_task(task_id):
-        _spawn(_notify(task_id))
+    def ended(self, run: _Run) -> None:
+        """Forget a run."""
+        self._running.pop(str(run.id), None)
+        self._requests.leave(run.entry)
 
+    def changed(self, task_id: str) -> None:
+        """Tell those who subscribed to it, on every worker."""
+        self._bus.tell(CHANGED, {"id": task_id})
 
-bus.on(ANSWERED, _on_answered)
-bus.on(CANCEL, _on_cancel)
-bus.on(CHANGED, _on_changed)
+    async def _chore(self) -> None:
+        abandoned = time.monotonic()
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            try:
+                if self._running:
+                    for run in list(self._running.values()):
+                        if run.channel.waiting:
+                            await run.look()
+                    for number in await store.to_cancel(self.worker):
+                        self._cancel(str(number))
+                now = time.monotonic()
+                if now - abandoned > CHORE_SECONDS:
+                    abandoned = now
+                    if await store.end_abandoned():
+                        log.warning("Tasks of a worker that is gone were ended as failed")
+            except AWAY as error:
+                log.warning("The tasks could not be looked after: %s", type(error).__name__)
+            except Exception:
+                # Whatever it was, running tasks must still hear of answers and cancellations.
+                log.exception("The tasks could not be looked after")
+
+    def _cancel(self, task_id: str) -> None:
+        if (run := self._running.get(task_id)) is not None:
+            run.entry.cancel(CANCELLED)
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        task: asyncio.Task[None] = asyncio.ensure_future(_quietly(work))
+        self._looking.add(task)
+        task.add_done_callback(self._looking.discard)
+
+    async def _notify(self, task_id: str) -> None:
+        for listener in self._subscribers.of_task(task_id):
+            state = await store.get(listener.user_id, task_id)
+            if state is not None:
+                listener.send("notifications/tasks", detailed(state))
+
+    def _on_answered(self, payload: dict[str, Any]) -> None:
+        if (run := self._running.get(str(payload.get("id")))) is not None:
+            self._spawn(run.look())
+
+    def _on_cancel(self, payload: dict[str, Any]) -> None:
+        self._cancel(str(payload.get("id")))
+
+    def _on_changed(self, payload: dict[str, Any]) -> None:
+        task_id = str(payload.get("id"))
+        if self._subscribers.of_task(task_id):
+            self._spawn(self._notify(task_id))

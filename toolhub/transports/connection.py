@@ -11,31 +11,30 @@ import asyncio
 import logging
 import secrets
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
 from audit.types import Credential
 from catalog.errors import ACCESS_REVOKED, CLIENT_GONE, SERVER_STOPPING
-from toolhub.access import bearer
 from toolhub.access.bearer import BadToken, CannotCheck
 from toolhub.server import dispatch, sessions, subscribers
 from toolhub.server import peer as peers
-from toolhub.server.live import connect_check
 from toolhub.server.methods import lifecycle
+from toolhub.server.process import ServerRole
 from toolhub.transports.exchange import answer
+from toolhub.transports.outgoing import OutgoingQueue
 from toolhub.wire import envelope, errors, jsonrpc, versions
 from toolhub.wire.errors import McpError
 
 log = logging.getLogger(__name__)
 
-MOST_AT_ONCE = 256
+MAX_AT_ONCE = 256
 """Messages being worked on; far more than the server role runs at once, so that it can refuse them one by one."""
-MOST_BYTES_IN = 33_554_432
+MAX_BYTES_IN = 33_554_432
 MANY_OUT = 64
-MOST_OUT = 1024
-MOST_BYTES_OUT = 8_388_608
+MAX_OUT = 1024
+MAX_BYTES_OUT = 8_388_608
 
 # Close codes of RFC 6455.
 NORMAL, GOING_AWAY, UNSUPPORTED, POLICY, TOO_BIG, INTERNAL, TRY_LATER = 1000, 1001, 1003, 1008, 1009, 1011, 1013
@@ -46,6 +45,7 @@ class Connection:
 
     def __init__(
         self,
+        server: ServerRole,
         credential: Credential,
         token: str,
         transport: str,
@@ -53,6 +53,7 @@ class Connection:
         write: Callable[[bytes], Awaitable[None]],
         close: Callable[[int], Awaitable[None]],
     ) -> None:
+        self.server = server
         self.credential, self._token, self._transport, self._address = credential, token, transport, address
         self._write, self._close = write, close
         self.id = secrets.token_hex(8)
@@ -60,12 +61,11 @@ class Connection:
         """Until `initialize`: nothing but who this is."""
         self._opening: asyncio.Future[None] | None = None
         self._working: set[asyncio.Task[None]] = set()
-        self._bytes_in = self._bytes_out = 0
-        self._out: deque[bytes] = deque()
-        self._wake: asyncio.Future[None] | None = None
+        self._bytes_in = 0
+        self._out: OutgoingQueue[bytes] = OutgoingQueue(MAX_OUT, MAX_BYTES_OUT)
         self._closing: int | None = None
         self._refusing = False
-        self._listener = subscribers.attach(self._peer, self.notify, self._told_to_close, kinds=frozenset())
+        self._listener = server.subscribers.attach(self._peer, self.notify, self._told_to_close, kinds=frozenset())
         self._writer = asyncio.get_running_loop().create_task(self._send_queued())
 
     # --- what comes in -------------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ class Connection:
         """One message of the client; the task that works on it, if it is worked on."""
         if self._closing is not None:
             return None
-        if len(self._working) >= MOST_AT_ONCE or self._bytes_in + len(data) > MOST_BYTES_IN:
+        if len(self._working) >= MAX_AT_ONCE or self._bytes_in + len(data) > MAX_BYTES_IN:
             self.end(TRY_LATER, "too many messages at once")
             return None
         self._bytes_in += len(data)
@@ -86,7 +86,7 @@ class Connection:
     def _worked(self, task: asyncio.Task[None]) -> None:
         self._working.discard(task)
         if not self._working:
-            self._rouse()
+            self._out.wake()
 
     async def _work(self, data: bytes) -> None:
         """The boundary of one message."""
@@ -108,7 +108,9 @@ class Connection:
 
     async def _serve(self, data: bytes) -> dict[str, Any] | list[Any] | None:
         messages = jsonrpc.parse(data, batches=self._peer.revision in versions.BATCHING)
-        credential = bearer.cached(self._token) or await bearer.authenticate(self._token, self._address)
+        credential = self.server.authenticator.cached(self._token) or await self.server.authenticator.authenticate(
+            self._token, self._address
+        )
         if credential is not self.credential:
             self._renew(credential)
         if isinstance(messages, list):
@@ -128,31 +130,31 @@ class Connection:
             await self._opening
         peer = self._peer
         if isinstance(message, jsonrpc.Notification):
-            await dispatch.notified(message, peer)
+            await dispatch.notified(message, peer, self.server)
         elif isinstance(message, jsonrpc.Response):
-            await dispatch.replied(message, peer)
+            await dispatch.replied(message, peer, self.server)
         elif peer.session is None and message.method != "ping":
             why = "Invalid request: begin with `initialize`, or send the envelope of 2026-07-28 in `_meta`"
             return jsonrpc.error(message.id, McpError(errors.INVALID_REQUEST, why))
         else:
-            return await answer(message, peer, Outlet(self))
+            return await answer(message, peer, Outlet(self), self.server)
         return None
 
     async def _modern(self, request: jsonrpc.Request) -> dict[str, Any] | None:
         try:
             found = envelope.check(None, request, versions.MODERN)
         except McpError as error:
-            connect_check.not_understood(self.credential, error)
+            self.server.connect_check.not_understood(self.credential, error)
             return jsonrpc.error(request.id, error)
         peer = peers.modern(found, self.credential, self._transport, self._address, self.id)
-        return await answer(request, peer, Outlet(self))
+        return await answer(request, peer, Outlet(self), self.server)
 
     async def _initialize(self, request: jsonrpc.Request) -> dict[str, Any]:
         if self._opening is not None or self._peer.session is not None:
             return jsonrpc.error(request.id, McpError(errors.INVALID_REQUEST, "Invalid request: already initialized"))
         opening = self._opening = asyncio.get_running_loop().create_future()
         try:
-            session, result = await lifecycle.initialize(request, self.credential)
+            session, result = await lifecycle.initialize(request, self.credential, self.server)
             self._peer = peers.handshake(session, self.credential, self._transport, self._address, self.id)
             self._listen(subscribers.KINDS)
         except McpError as error:
@@ -179,7 +181,7 @@ class Connection:
     def _listen(self, kinds: frozenset[str]) -> None:
         self._listener.detach()
         with suppress(subscribers.TooManyListeners):
-            self._listener = subscribers.attach(self._peer, self.notify, self._told_to_close, kinds=kinds)
+            self._listener = self.server.subscribers.attach(self._peer, self.notify, self._told_to_close, kinds=kinds)
 
     # --- what goes out -------------------------------------------------------------------------------------------
 
@@ -188,37 +190,25 @@ class Connection:
             self._put(jsonrpc.encode(message))
 
     def _put(self, data: bytes) -> None:
-        if self._closing is not None:
-            return
-        self._out.append(data)
-        self._bytes_out += len(data)
-        if len(self._out) > MOST_OUT or self._bytes_out > MOST_BYTES_OUT + len(data):
+        if self._closing is None and not self._out.put(data, len(data)):
             self.end(POLICY, "the reader is too slow")
             self._out.clear()
-        self._rouse()
-
-    def _rouse(self) -> None:
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
 
     async def _send_queued(self) -> None:
         try:
-            while True:
-                while self._out:
-                    data = self._out.popleft()
-                    self._bytes_out -= len(data)
-                    await self._write(data)
-                if self._closing is not None:
-                    await self._close(self._closing)
-                    return
-                if self._refusing and not self._working:
-                    self.end(GOING_AWAY, SERVER_STOPPING)
-                    continue
-                self._wake = asyncio.get_running_loop().create_future()
-                await self._wake
+            await self._out.run(self._write, self._idle)
         except Exception:
             log.exception("Writing to a client over %s failed", self._transport)
             self.end(INTERNAL, CLIENT_GONE)
+
+    async def _idle(self) -> bool:
+        """Close when that was asked for, and everything is sent."""
+        if self._closing is None and self._refusing and not self._working:
+            self.end(GOING_AWAY, SERVER_STOPPING)
+        if self._closing is None:
+            return False
+        await self._close(self._closing)
+        return True
 
     # --- the end -------------------------------------------------------------------------------------------------
 
@@ -226,7 +216,7 @@ class Connection:
         """Revoked, disconnected, or the server stops: then what is running may still answer."""
         if reason == SERVER_STOPPING:
             self._refusing = True
-            self._rouse()
+            self._out.wake()
         else:
             self.end(POLICY, reason)
 
@@ -242,7 +232,7 @@ class Connection:
         for task in list(self._working):
             if task is not current:
                 task.cancel(reason)
-        self._rouse()
+        self._out.wake()
 
     async def drain(self, seconds: float) -> None:
         """Nothing more comes in: let what is running answer, for at most so long, then close."""
@@ -259,7 +249,7 @@ class Connection:
             await asyncio.wait(set(self._working))
         if self._peer.session is not None:
             with suppress(sessions.UnknownSession):
-                await sessions.close(self._peer.session.id, self.credential)
+                await self.server.sessions.close(self._peer.session.id, self.credential)
 
     async def left(self) -> None:
         """The client has gone: nothing can be sent any more."""

@@ -11,8 +11,9 @@ from audit.types import Credential
 from catalog.errors import CLIENT_GONE
 from toolhub.server import dispatch
 from toolhub.server.peer import Outlet, Peer
+from toolhub.server.process import ServerRole
 from toolhub.transports.asgi import JSON, SAFE, Headers, Receive, Send, respond
-from toolhub.transports.resume import StreamLog
+from toolhub.transports.resume import StreamLog, StreamLogs
 from toolhub.transports.stream import EventStream
 from toolhub.wire import errors, jsonrpc
 from toolhub.wire.errors import McpError
@@ -36,10 +37,13 @@ class Exchange:
         "json",
         "receive",
         "send",
+        "server",
         "started",
+        "streams",
     )
 
-    def __init__(self, receive: Receive, send: Send, address: str) -> None:
+    def __init__(self, server: ServerRole, streams: StreamLogs, receive: Receive, send: Send, address: str) -> None:
+        self.server, self.streams = server, streams
         self.receive, self.send, self.address = receive, send, address
         self.headers: dict[str, str] = {}
         self.cors: Headers = []
@@ -108,13 +112,13 @@ def gone(stream: EventStream) -> Callable[[], None]:
     return leaves
 
 
-async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str, Any] | None:
+async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any] | None:
     """The whole JSON-RPC answer, errors included; None when the client cancelled the request.
 
     This is the boundary where an unforeseen error ends: the log gets it, the client gets -32603.
     """
     try:
-        return jsonrpc.result(request.id, await dispatch.answer(request, peer, outlet))
+        return jsonrpc.result(request.id, await dispatch.answer(request, peer, outlet, server))
     except McpError as error:
         return jsonrpc.error(request.id, error)
     except dispatch.RequestCancelled:

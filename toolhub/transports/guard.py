@@ -23,8 +23,8 @@ from audit.recorder import CannotRecord
 from audit.types import Caller
 from toolhub.access.bearer import BadToken
 from toolhub.server import errors
-from toolhub.server.live import connect_check, subscriptions
 from toolhub.server.peer import Peer
+from toolhub.server.process import ServerRole
 from toolhub.transports.asgi import Headers, Scope
 from toolhub.transports.exchange import Exchange
 from toolhub.wire import jsonrpc
@@ -231,8 +231,8 @@ async def refused(request: jsonrpc.Request, exchange: Exchange, revision: str, w
         log.warning("A denied request could not be logged: %s", cannot.reason)
 
 
-def turned_away(address: str, refused: Exception) -> None:
+def turned_away(server: ServerRole, address: str, refused: Exception) -> None:
     """Costs nothing unless somebody connects a client just now."""
-    if subscriptions.keys and isinstance(refused, Refused | BadToken):
+    if server.pages.keys and isinstance(refused, Refused | BadToken):
         user_id, credential = refused.owner or (None, None)
-        connect_check.turned_away(address, refused.code, user_id, credential)
+        server.connect_check.turned_away(address, refused.code, user_id, credential)

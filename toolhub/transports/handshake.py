@@ -12,9 +12,9 @@ from typing import Any
 
 from toolhub.server import dispatch, sessions, subscribers
 from toolhub.server import peer as peers
-from toolhub.server.live import connect_check
 from toolhub.server.methods import lifecycle
 from toolhub.server.peer import Session
+from toolhub.server.process import ServerRole
 from toolhub.transports import guard, resume
 from toolhub.transports.asgi import SAFE, respond
 from toolhub.transports.exchange import Exchange, Watch, answer
@@ -36,7 +36,7 @@ async def post(exchange: Exchange) -> None:
     session_id = exchange.headers.get(SESSION_HEADER)
     if session_id is not None:
         try:
-            session = await sessions.require(session_id, exchange.credential)
+            session = await exchange.server.sessions.require(session_id, exchange.credential)
         except sessions.UnknownSession as unknown:
             gone = unknown
     try:
@@ -66,9 +66,9 @@ async def refuse(exchange: Exchange, message: Any, gone: sessions.UnknownSession
 
 async def initialize(exchange: Exchange, request: jsonrpc.Request) -> None:
     try:
-        session, result = await lifecycle.initialize(request, exchange.credential)
+        session, result = await lifecycle.initialize(request, exchange.credential, exchange.server)
     except McpError as error:
-        connect_check.not_understood(exchange.credential, error)
+        exchange.server.connect_check.not_understood(exchange.credential, error)
         await exchange.reply(jsonrpc.error(request.id, error))
         return
     await exchange.reply(jsonrpc.result(request.id, result), headers=[(b"mcp-session-id", session.id.encode("ascii"))])
@@ -81,7 +81,7 @@ async def run(
     if isinstance(messages, jsonrpc.Request):
         stream, watch = open_stream(exchange, session)
         try:
-            message = await answer(messages, peer, stream)
+            message = await answer(messages, peer, stream, exchange.server)
         finally:
             watch.stop()
         await stream.finish(message)
@@ -91,15 +91,15 @@ async def run(
         if isinstance(one, jsonrpc.Request):
             requests.append(one)
         elif isinstance(one, jsonrpc.Notification):
-            await dispatch.notified(one, peer)
+            await dispatch.notified(one, peer, exchange.server)
         else:
-            await dispatch.replied(one, peer)
+            await dispatch.replied(one, peer, exchange.server)
     if not requests:
         await exchange.accepted()
         return
     stream, watch = open_stream(exchange, session)
     try:
-        answers = await asyncio.gather(*(answer(request, peer, stream) for request in requests))
+        answers = await asyncio.gather(*(answer(request, peer, stream, exchange.server) for request in requests))
     finally:
         watch.stop()
     await stream.finish([message for message in answers if message is not None] or None)
@@ -107,7 +107,7 @@ async def run(
 
 def open_stream(exchange: Exchange, session: Session) -> tuple[EventStream, Watch]:
     # The oldest revision over this transport is not described anywhere: nothing to resume there.
-    kept = resume.StreamLog(session) if versions.at_least(session.revision, "2025-03-26") else None
+    kept = exchange.streams.open(session) if versions.at_least(session.revision, "2025-03-26") else None
     stream = exchange.stream(kept)
     return stream, Watch(exchange.receive, stream, stream.leave)
 
@@ -118,7 +118,7 @@ async def require(exchange: Exchange) -> Session:
     if session_id is None:
         raise Refused(400, NO_SESSION.message)
     try:
-        return await sessions.require(session_id, exchange.credential)
+        return await exchange.server.sessions.require(session_id, exchange.credential)
     except sessions.UnknownSession:
         raise Refused(404, "Session not found") from None
 
@@ -132,7 +132,7 @@ async def get(exchange: Exchange) -> None:
         await replay(exchange, peer, session, last_event_id)
         return
     stream = exchange.stream()
-    listener = attach(peer, stream, subscribers.KINDS)
+    listener = attach(exchange.server, peer, stream, subscribers.KINDS)
     stream.commit()
     watch = Watch(exchange.receive, stream, stream.stop)
     try:
@@ -144,13 +144,13 @@ async def get(exchange: Exchange) -> None:
 
 async def replay(exchange: Exchange, peer: peers.Peer, session: Session, last_event_id: str) -> None:
     try:
-        events = await resume.replay(session, last_event_id)
+        events = await exchange.streams.replay(session, last_event_id)
     except resume.UnknownEvent:
         raise Refused(400, "That event is unknown or too old to resume from.") from None
     stream = exchange.stream()
     # Watched for revocation, and without the session, whose news go to its standalone stream.
     watched = peers.Peer(peer.caller, "handshake", peer.revision, peer.capabilities)
-    listener = attach(watched, stream, frozenset())
+    listener = attach(exchange.server, watched, stream, frozenset())
     stream.commit()
     watch = Watch(exchange.receive, stream, stream.stop)
     try:
@@ -166,9 +166,9 @@ async def replay(exchange: Exchange, peer: peers.Peer, session: Session, last_ev
         listener.detach()
 
 
-def attach(peer: peers.Peer, stream: EventStream, kinds: frozenset[str]) -> subscribers.Listener:
+def attach(server: ServerRole, peer: peers.Peer, stream: EventStream, kinds: frozenset[str]) -> subscribers.Listener:
     try:
-        return subscribers.attach(peer, stream.notify, lambda reason: stream.end(), kinds=kinds)
+        return server.subscribers.attach(peer, stream.notify, lambda reason: stream.end(), kinds=kinds)
     except subscribers.TooManyListeners:
         raise Refused(503, "Too many open streams.", [(b"retry-after", b"30")]) from None
 
@@ -176,7 +176,7 @@ def attach(peer: peers.Peer, stream: EventStream, kinds: frozenset[str]) -> subs
 async def delete(exchange: Exchange) -> None:
     await require(exchange)
     try:
-        await sessions.close(exchange.headers[SESSION_HEADER], exchange.credential)
+        await exchange.server.sessions.close(exchange.headers[SESSION_HEADER], exchange.credential)
     except sessions.UnknownSession:
         raise Refused(404, "Session not found") from None
     await respond(exchange.send, 204, [*SAFE, *exchange.cors], b"")

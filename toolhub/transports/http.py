@@ -11,10 +11,12 @@ from channels.consumer import AsyncConsumer
 
 from toolhub.access import bearer
 from toolhub.access.bearer import BadToken
+from toolhub.server.process import ServerRole
 from toolhub.transports import guard, handshake, modern
 from toolhub.transports.asgi import HTML, SAFE, Headers, Receive, Scope, Send, respond
 from toolhub.transports.exchange import Exchange
 from toolhub.transports.guard import Refused
+from toolhub.transports.resume import StreamLogs
 from toolhub.wire import envelope, errors, versions
 from toolhub.wire.errors import McpError
 
@@ -27,13 +29,16 @@ ALLOW_MODERN: Headers = [(b"allow", b"POST, OPTIONS")]
 class StreamableHttpConsumer(AsyncConsumer):  # type: ignore[misc]
     """One HTTP request. Channels' own loop is left out: it costs a task per message and cannot see a client leave."""
 
+    def __init__(self, server: ServerRole, streams: StreamLogs) -> None:
+        self.server, self.streams = server, streams
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = scope.get("client")
-        exchange = Exchange(receive, send, client[0] if client else "")
+        exchange = Exchange(self.server, self.streams, receive, send, client[0] if client else "")
         try:
             await answer(scope, exchange)
         except Refused as refused:
-            guard.turned_away(exchange.address, refused)
+            guard.turned_away(self.server, exchange.address, refused)
             error = McpError(errors.INVALID_REQUEST, refused.message)
             await exchange.refuse(error, refused.status, refused.headers)
         except Exception:
@@ -115,7 +120,8 @@ async def identify(exchange: Exchange, headers: dict[str, str]) -> None:
     """Who is calling; raises Refused with what a client needs to do better."""
     try:
         token = bearer.from_header(headers.get("authorization"))
-        exchange.credential = bearer.cached(token) or await bearer.authenticate(token, exchange.address)
+        authenticator = exchange.server.authenticator
+        exchange.credential = authenticator.cached(token) or await authenticator.authenticate(token, exchange.address)
     except BadToken as bad:
         extra = [(name.lower().encode(), value.encode()) for name, value in bad.headers().items()]
         sentence = SENTENCES.get(bad.status, "Not now.")

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections import deque
+import sys
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -18,14 +19,14 @@ from uuid import UUID
 from channels.consumer import AsyncConsumer
 
 from catalog import threads
-from toolhub.server import process
-from toolhub.server.live import calls, connect_check
 from toolhub.server.live.calls import AWAY, Watcher
+from toolhub.server.process import ServerRole
 from toolhub.transports import live_viewers
 from toolhub.transports.asgi import Receive, Scope, Send
 from toolhub.transports.connection import GOING_AWAY, INTERNAL, POLICY, TOO_BIG, TRY_LATER, UNSUPPORTED
 from toolhub.transports.guard import Refused
 from toolhub.transports.live_viewers import Viewer
+from toolhub.transports.outgoing import OutgoingQueue
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ LARGEST = 512
 """Characters of a message."""
 MESSAGES = 1_000
 """How many messages one socket may send in its life; a page sends a handful."""
-WAITING = 500
+MAX_WAITING = 500
 """Messages that wait for a slow reader: beyond it the socket is closed, and the page comes back and looks anew."""
 CHECK_SECONDS = 3.0
 """How often every socket's session is looked up again."""
@@ -48,17 +49,20 @@ SIGNED_OUT = 4401
 class LiveConsumer(AsyncConsumer):  # type: ignore[misc]
     """One socket. Channels' own loop is left out: it costs a task per message."""
 
+    def __init__(self, sockets: LiveSockets) -> None:
+        self.sockets = sockets
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
         try:
             key = live_viewers.admit(scope)
-            if process.needs_start():
-                await process.start()
+            if self.sockets.server.needs_start:
+                await self.sockets.server.start_process()
             found = await threads.looking().run(lambda: live_viewers.identify([key]), wait=30.0)
             if key not in found:
                 raise Refused(401, "not signed in")
             client = scope.get("client")
-            socket = Socket(found[key], key, client[0] if client else "", send)
+            socket = Socket(self.sockets, found[key], key, client[0] if client else "", send)
         except Refused as refused:
             log.info("A page's WebSocket was rejected: %s", refused.message)
             await send({"type": "websocket.close"})
@@ -74,29 +78,21 @@ class LiveConsumer(AsyncConsumer):  # type: ignore[misc]
             await socket.left()
 
 
-_open: set[Socket] = set()
-_by_user: dict[int, int] = {}
-_checking: asyncio.Task[None] | None = None
-
-
 class Socket:
     """One window: what it looks at, and what waits to be sent to it."""
 
-    def __init__(self, viewer: Viewer, key: str, address: str, send: Send) -> None:
-        if len(_open) >= PER_PROCESS or _by_user.get(viewer.user_id, 0) >= PER_USER:
-            raise Refused(503, "too many open pages")
+    def __init__(self, sockets: LiveSockets, viewer: Viewer, key: str, address: str, send: Send) -> None:
         self.viewer, self.key, self.address, self._send = viewer, key, address, send
         self.watcher = Watcher(viewer.user_id, self.put, self.go_away, everything=viewer.auditor)
         self.calls: set[UUID] = set()
-        self._out: deque[str] = deque()
-        self._ready = asyncio.Event()
+        # Counted only: no message of a page is larger than a few hundred bytes.
+        self._out: OutgoingQueue[str] = OutgoingQueue(MAX_WAITING, sys.maxsize)
         self._closing: int | None = None
         self._heard = 0
-        _open.add(self)
-        calls.opened(self.watcher)
-        _by_user[viewer.user_id] = _by_user.get(viewer.user_id, 0) + 1
+        self._sockets, self._calls, self._connect_check = sockets, sockets.server.calls, sockets.server.connect_check
+        sockets.add(self)
+        self._calls.opened(self.watcher)
         self._writer = asyncio.get_running_loop().create_task(self._write(), name="live socket")
-        _keep_checking()
 
     async def run(self, receive: Receive) -> None:
         while True:
@@ -120,9 +116,9 @@ class Socket:
             if "unwatch" in message:
                 self._unwatch(UUID(message["id"]))
             elif message["watch"] == "calls":
-                calls.watch_mine(self.watcher)
+                self._calls.watch_mine(self.watcher)
             elif message["watch"] == "connect":
-                connect_check.watch(self.watcher, self.address)
+                self._connect_check.watch(self.watcher, self.address)
             elif message["watch"] == "call":
                 self._watch(UUID(message["id"]))
             else:
@@ -135,29 +131,27 @@ class Socket:
             self.close(POLICY)
             return
         self.calls.add(call_id)
-        calls.watch_one(self.watcher, call_id)
+        self._calls.watch_one(self.watcher, call_id)
 
     def _unwatch(self, call_id: UUID) -> None:
         self.calls.discard(call_id)
-        calls.forget(self.watcher, call_id)
+        self._calls.forget(self.watcher, call_id)
 
     def put(self, message: dict[str, Any]) -> None:
         """Queue a message; never waits."""
         if self._closing is not None:
             return
-        if len(self._out) >= WAITING:
-            self._out.clear()
-            self.close(TRY_LATER)
-            return
         if message.get("topic") == "call" and (message.get("outcome") or message.get("error")):
             self.calls.discard(UUID(message["id"]))
-        self._out.append(json.dumps(message, ensure_ascii=False))
-        self._ready.set()
+        text = json.dumps(message, ensure_ascii=False)
+        if not self._out.put(text, len(text)):
+            self._out.clear()
+            self.close(TRY_LATER)
 
     def close(self, code: int) -> None:
         if self._closing is None:
             self._closing = code
-            self._ready.set()
+            self._out.wake()
             self._forget()
 
     def go_away(self) -> None:
@@ -170,58 +164,85 @@ class Socket:
         await asyncio.wait([self._writer])
 
     def _forget(self) -> None:
-        if self in _open:
-            calls.closed(self.watcher)
-            connect_check.forget(self.watcher)
-            _open.discard(self)
-            left = _by_user[self.viewer.user_id] - 1
-            if left:
-                _by_user[self.viewer.user_id] = left
-            else:
-                del _by_user[self.viewer.user_id]
+        if self._sockets.remove(self):
+            self._calls.closed(self.watcher)
+            self._connect_check.forget(self.watcher)
 
     async def _write(self) -> None:
         try:
-            while True:
-                await self._ready.wait()
-                self._ready.clear()
-                while self._out:
-                    await self._send({"type": "websocket.send", "text": self._out.popleft()})
-                if self._closing is not None:
-                    await self._send({"type": "websocket.close", "code": self._closing})
-                    return
+            await self._out.run(self._send_text, self._idle)
         except Exception:
             log.exception("Writing to a page's WebSocket failed")
             self.close(INTERNAL)
 
+    async def _send_text(self, text: str) -> None:
+        await self._send({"type": "websocket.send", "text": text})
 
-# --- sessions that end -----------------------------------------------------------------------------------------------
+    async def _idle(self) -> bool:
+        if self._closing is None:
+            return False
+        await self._send({"type": "websocket.close", "code": self._closing})
+        return True
 
 
-def _keep_checking() -> None:
-    global _checking
-    loop = asyncio.get_running_loop()
-    if _checking is None or _checking.done() or _checking.get_loop() is not loop:
-        _checking = loop.create_task(_check(), name="live sessions")
+class LiveSockets:
+    """The sockets of open pages that this process serves."""
 
+    def __init__(self, server: ServerRole) -> None:
+        self.server = server
+        self._open: set[Socket] = set()
+        self._by_user: dict[int, int] = {}
+        self._checking: asyncio.Task[None] | None = None
 
-async def _check() -> None:
-    """Close the sockets whose person signed out, was deactivated, or may see less than before."""
-    while _open:
-        await asyncio.sleep(CHECK_SECONDS)
-        keys = {socket.key for socket in _open}
-        try:
-            found = await threads.looking().run(partial(live_viewers.identify, keys), wait=30.0)
-        except AWAY as error:
-            # A page shows nothing new while the database is away, so nothing can leak meanwhile.
-            log.warning("The sessions of open pages cannot be checked: %s", type(error).__name__)
-            continue
-        except Exception:
-            log.exception("The sessions of open pages could not be checked")
-            continue
-        for socket in list(_open):
-            now = found.get(socket.key)
-            if socket.key in keys and now != socket.viewer:
-                # Rights changed: the page may come back with those it has now. Nobody: it may not.
-                same = now is not None and now.user_id == socket.viewer.user_id
-                socket.close(TRY_LATER if same else SIGNED_OUT)
+    def __iter__(self) -> Iterator[Socket]:
+        return iter(list(self._open))
+
+    def add(self, socket: Socket) -> None:
+        """Count a socket, until `remove`, and look after its session. Raises Refused when there are too many."""
+        user_id = socket.viewer.user_id
+        if len(self._open) >= PER_PROCESS or self._by_user.get(user_id, 0) >= PER_USER:
+            raise Refused(503, "too many open pages")
+        self._open.add(socket)
+        self._by_user[user_id] = self._by_user.get(user_id, 0) + 1
+        if self._checking is None or self._checking.done():
+            self._checking = asyncio.get_running_loop().create_task(self._check(), name="live sessions")
+
+    def remove(self, socket: Socket) -> bool:
+        """Forget a socket; whether it was known."""
+        if socket not in self._open:
+            return False
+        self._open.discard(socket)
+        left = self._by_user[socket.viewer.user_id] - 1
+        if left:
+            self._by_user[socket.viewer.user_id] = left
+        else:
+            del self._by_user[socket.viewer.user_id]
+        return True
+
+    async def stop(self) -> None:
+        """Look after sessions no more; the sockets are closed by whoever they listen to."""
+        checking, self._checking = self._checking, None
+        if checking is not None:
+            checking.cancel()
+            await asyncio.wait([checking], timeout=5.0)
+
+    async def _check(self) -> None:
+        """Close the sockets whose person signed out, was deactivated, or may see less than before."""
+        while self._open:
+            await asyncio.sleep(CHECK_SECONDS)
+            keys = {socket.key for socket in self._open}
+            try:
+                found = await threads.looking().run(partial(live_viewers.identify, keys), wait=30.0)
+            except AWAY as error:
+                # A page shows nothing new while the database is away, so nothing can leak meanwhile.
+                log.warning("The sessions of open pages cannot be checked: %s", type(error).__name__)
+                continue
+            except Exception:
+                log.exception("The sessions of open pages could not be checked")
+                continue
+            for socket in self:
+                now = found.get(socket.key)
+                if socket.key in keys and now != socket.viewer:
+                    # Rights changed: the page may come back with those it has now. Nobody: it may not.
+                    same = now is not None and now.user_id == socket.viewer.user_id
+                    socket.close(TRY_LATER if same else SIGNED_OUT)

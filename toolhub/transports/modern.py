@@ -10,7 +10,6 @@ from typing import Any
 
 from catalog.policy import snapshot, visibility
 from toolhub.server import peer as peers
-from toolhub.server.live import connect_check
 from toolhub.transports import guard
 from toolhub.transports.exchange import Exchange, Watch, answer, gone
 from toolhub.wire import envelope, errors, jsonrpc, versions
@@ -40,7 +39,7 @@ async def post(exchange: Exchange) -> None:
     except McpError as error:
         await guard.refused(message, exchange, versions.LATEST_MODERN, str(error))
         error.request_id = message.id
-        connect_check.not_understood(exchange.credential, error)
+        exchange.server.connect_check.not_understood(exchange.credential, error)
         await exchange.refuse(error, errors.http_status(error.code))
         return
     await run(exchange, message, peer)
@@ -62,7 +61,7 @@ async def run(exchange: Exchange, request: jsonrpc.Request, peer: peers.Peer) ->
     stream.on_slow = leaves
     watch = Watch(exchange.receive, stream, leaves)
     try:
-        message = await answer(request, peer, stream)
+        message = await answer(request, peer, stream, exchange.server)
     except asyncio.CancelledError:
         if stream.connected:
             raise

@@ -19,8 +19,8 @@ from collections.abc import AsyncIterator
 from django.conf import settings
 from redis.exceptions import RedisError
 
-from toolhub.server import state
 from toolhub.server.peer import Session
+from toolhub.server.state import SharedState
 from toolhub.wire import versions
 
 log = logging.getLogger(__name__)
@@ -60,16 +60,13 @@ class _Kept:
         news.set()
 
 
-_kept: OrderedDict[str, _Kept] = OrderedDict()
-_bytes = 0
-
-
 class StreamLog:
     """The log of one response stream. Nothing is kept before `start` or the first `append`."""
 
-    __slots__ = ("_count", "_kept", "_key", "_name", "_redis", "primes")
+    __slots__ = ("_count", "_kept", "_key", "_logs", "_name", "_redis", "primes")
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, logs: StreamLogs, session: Session) -> None:
+        self._logs = logs
         self.primes = versions.at_least(session.revision, "2025-11-25")
         """Whether the revision knows events without content, and with them streams that the server ends early."""
         self._name = secrets.token_urlsafe(16)
@@ -85,7 +82,6 @@ class StreamLog:
 
     async def append(self, data: bytes) -> str:
         """Keep one event and return its id."""
-        global _bytes
         if self._count == 0 and self._kept is None:
             await self._open()
         self._count += 1
@@ -93,11 +89,7 @@ class StreamLog:
             if kept.bytes + len(data) > MOST_BYTES or self._count > MOST_EVENTS:
                 await self._give_up()
             else:
-                kept.events.append(data)
-                kept.bytes += len(data)
-                _bytes += len(data)
-                kept.tell()
-                _trim()
+                self._logs.keep(self._key, kept, data)
                 await self._push(data.decode())
         return f"{self._name}.{self._count}"
 
@@ -108,17 +100,16 @@ class StreamLog:
             await self._push(END)
 
     async def _open(self) -> None:
-        self._kept = _kept[self._key] = _Kept()
-        _trim()
+        self._kept = self._logs.begin(self._key)
         await self._push(BEGIN)
 
     async def _give_up(self) -> None:
         log.info("An event stream outgrew its log and can no longer be resumed")
         self._kept = None
-        _drop(self._key)
+        self._logs.drop(self._key)
         if self._redis:
             try:
-                await state.client().delete(PREFIX + self._key)
+                await self._logs.state.client().delete(PREFIX + self._key)
             except (RedisError, OSError):
                 self._redis = False
 
@@ -126,38 +117,13 @@ class StreamLog:
         if not self._redis:
             return
         try:
-            async with state.client().pipeline(transaction=False) as pipeline:
+            async with self._logs.state.client().pipeline(transaction=False) as pipeline:
                 pipeline.rpush(PREFIX + self._key, text)
                 pipeline.expire(PREFIX + self._key, KEEP_SECONDS)
                 await pipeline.execute()
         except (RedisError, OSError):
             # A gap would shift every later event: from here on this stream is resumed at this worker only.
             self._redis = False
-
-
-async def replay(session: Session, last_event_id: str) -> AsyncIterator[tuple[str, bytes] | None]:
-    """What came, and comes, after that event on its stream, until it ends; None now and then while it is quiet.
-
-    The stream is looked up before this returns; raises UnknownEvent.
-    """
-    match = EVENT_ID.fullmatch(last_event_id)
-    if match is None:
-        raise UnknownEvent
-    name, position = match[1], int(match[2])
-    key = f"{session.key}:{name}"
-    kept = _kept.get(key)
-    if kept is not None and time.monotonic() < kept.ends:
-        if position > len(kept.events):
-            raise UnknownEvent
-        return _from_here(kept, name, position)
-    if settings.REDIS_URL:
-        try:
-            length = await state.client().llen(PREFIX + key)
-        except (RedisError, OSError):
-            length = 0
-        if position < length:
-            return _from_redis(key, name, position)
-    raise UnknownEvent
 
 
 async def _from_here(kept: _Kept, name: str, position: int) -> AsyncIterator[tuple[str, bytes] | None]:
@@ -175,37 +141,86 @@ async def _from_here(kept: _Kept, name: str, position: int) -> AsyncIterator[tup
             yield None
 
 
-async def _from_redis(key: str, name: str, position: int) -> AsyncIterator[tuple[str, bytes] | None]:
-    while True:
-        try:
-            found = await state.client().lrange(PREFIX + key, position + 1, -1)
-            if not found and not await state.client().exists(PREFIX + key):
+class StreamLogs:
+    """The event logs that this process writes, and those of the others as far as Redis has them."""
+
+    def __init__(self, state: SharedState) -> None:
+        self.state = state
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._bytes = 0
+
+    def open(self, session: Session) -> StreamLog:
+        """The log of a new response stream of this session."""
+        return StreamLog(self, session)
+
+    def begin(self, key: str) -> _Kept:
+        """Keep a log under this key."""
+        kept = self._kept[key] = _Kept()
+        self._trim()
+        return kept
+
+    def keep(self, key: str, kept: _Kept, data: bytes) -> None:
+        """Add an event to a log; the oldest logs go when all together are too large."""
+        kept.events.append(data)
+        kept.bytes += len(data)
+        if self._kept.get(key) is kept:
+            self._bytes += len(data)
+        kept.tell()
+        self._trim()
+
+    async def replay(self, session: Session, last_event_id: str) -> AsyncIterator[tuple[str, bytes] | None]:
+        """What came, and comes, after that event on its stream, until it ends; None now and then while it is quiet.
+
+        The stream is looked up before this returns; raises UnknownEvent.
+        """
+        match = EVENT_ID.fullmatch(last_event_id)
+        if match is None:
+            raise UnknownEvent
+        name, position = match[1], int(match[2])
+        key = f"{session.key}:{name}"
+        kept = self._kept.get(key)
+        if kept is not None and time.monotonic() < kept.ends:
+            if position > len(kept.events):
+                raise UnknownEvent
+            return _from_here(kept, name, position)
+        if settings.REDIS_URL:
+            try:
+                length = await self.state.client().llen(PREFIX + key)
+            except (RedisError, OSError):
+                length = 0
+            if position < length:
+                return self._from_redis(key, name, position)
+        raise UnknownEvent
+
+    async def _from_redis(self, key: str, name: str, position: int) -> AsyncIterator[tuple[str, bytes] | None]:
+        while True:
+            try:
+                found = await self.state.client().lrange(PREFIX + key, position + 1, -1)
+                if not found and not await self.state.client().exists(PREFIX + key):
+                    return
+            except (RedisError, OSError):
+                found = []
+            for text in found:
+                if text == END:
+                    return
+                position += 1
+                yield f"{name}.{position}", str(text).encode()
+            if not found:
+                yield None
+                await asyncio.sleep(POLL_SECONDS)
+
+    def drop(self, key: str) -> None:
+        """Forget the log under this key; its stream can no longer be resumed."""
+        kept = self._kept.pop(key, None)
+        if kept is not None:
+            self._bytes -= kept.bytes
+
+    def _trim(self) -> None:
+        now = time.monotonic()
+        while self._kept:
+            key, oldest = next(iter(self._kept.items()))
+            if self._bytes <= MOST_BYTES_HERE and now < oldest.ends:
                 return
-        except (RedisError, OSError):
-            found = []
-        for text in found:
-            if text == END:
+            if len(self._kept) == 1 and now < oldest.ends:
                 return
-            position += 1
-            yield f"{name}.{position}", str(text).encode()
-        if not found:
-            yield None
-            await asyncio.sleep(POLL_SECONDS)
-
-
-def _drop(key: str) -> None:
-    global _bytes
-    kept = _kept.pop(key, None)
-    if kept is not None:
-        _bytes -= kept.bytes
-
-
-def _trim() -> None:
-    now = time.monotonic()
-    while _kept:
-        key, oldest = next(iter(_kept.items()))
-        if _bytes <= MOST_BYTES_HERE and now < oldest.ends:
-            return
-        if len(_kept) == 1 and now < oldest.ends:
-            return
-        _drop(key)
+            self.drop(key)

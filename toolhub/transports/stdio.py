@@ -17,6 +17,7 @@ from typing import BinaryIO
 from django.conf import settings
 
 from audit.types import Credential
+from toolhub.server.process import ServerRole
 from toolhub.transports.connection import TOO_BIG, Connection
 
 MOST_AT_ONCE = 60
@@ -32,7 +33,7 @@ def take_stdout() -> BinaryIO:
     return os.fdopen(kept, "wb", buffering=0)
 
 
-async def serve(credential: Credential, token: str, source: BinaryIO, sink: BinaryIO) -> None:
+async def serve(server: ServerRole, credential: Credential, token: str, source: BinaryIO, sink: BinaryIO) -> None:
     """Serve one client until its stream ends, or a signal comes, and what was running has answered."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
@@ -45,7 +46,7 @@ async def serve(credential: Credential, token: str, source: BinaryIO, sink: Bina
     async def close(code: int) -> None:
         ended.set()
 
-    connection = Connection(credential, token, "stdio", "", write, close)
+    connection = Connection(server, credential, token, "stdio", "", write, close)
     room = threading.Semaphore(MOST_AT_ONCE)
 
     def arrived(line: bytes | None) -> None:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from toolhub.transports.asgi import EVENTS, JSON, Headers, Send, respond
+from toolhub.transports.outgoing import OutgoingQueue
 from toolhub.transports.resume import StreamLog
 from toolhub.wire import jsonrpc, sse
 
@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 HEARTBEAT_SECONDS = 15.0
 MANY = 64
 """From this many waiting messages on, progress is dropped."""
-MOST_MESSAGES = 1024
-MOST_BYTES = 4_194_304
+MAX_MESSAGES = 1024
+MAX_BYTES = 4_194_304
 """A reader that lets more than this wait is disconnected as too slow."""
 RETRY_MS = 500
 """How long a client that was sent away waits before it comes back."""
@@ -35,17 +35,15 @@ class EventStream:
     """One response. `streaming`, `notify` and `close` are the outlet's; the rest is for the transport."""
 
     __slots__ = (
-        "_bytes",
         "_ending",
         "_headers",
         "_json",
         "_log",
         "_open",
-        "_queue",
+        "_out",
         "_send",
         "_sending_away",
         "_task",
-        "_wake",
         "connected",
         "on_slow",
         "streaming",
@@ -59,11 +57,9 @@ class EventStream:
         """Whether somebody still reads; what is queued after that goes to the log alone, if there is one."""
         self.on_slow: Callable[[], None] | None = None
         self._send, self._headers, self._json, self._log = send, headers, json, log
-        self._queue: deque[tuple[bytes, str | None]] = deque()
-        self._bytes = 0
+        self._out: OutgoingQueue[tuple[bytes, str | None]] = OutgoingQueue(MAX_MESSAGES, MAX_BYTES)
         self._ending = self._open = self._sending_away = False
         self._task: asyncio.Task[None] | None = None
-        self._wake: asyncio.Future[None] | None = None
 
     @property
     def committed(self) -> bool:
@@ -75,7 +71,7 @@ class EventStream:
     def notify(self, message: dict[str, Any]) -> None:
         if not self.streaming or self._ending or not (self.connected or self._log):
             return
-        if len(self._queue) >= MANY and message.get("method") == "notifications/progress":
+        if len(self._out) >= MANY and message.get("method") == "notifications/progress":
             return
         self._put(jsonrpc.encode(message))
 
@@ -84,7 +80,7 @@ class EventStream:
         if self.streaming and self.connected and not self._ending and self._log is not None and self._log.primes:
             self.commit()
             self._sending_away = True
-            self._rouse()
+            self._out.wake()
 
     # --- for the transport ---------------------------------------------------------------------------------------
 
@@ -97,14 +93,13 @@ class EventStream:
         """The client has gone; what is still to come is kept for its return, or dropped."""
         self.connected = False
         if self._log is None:
-            self._queue.clear()
-            self._bytes = 0
-        self._rouse()
+            self._out.clear()
+        self._out.wake()
 
     def end(self) -> None:
         """End the stream after what is queued, without an answer."""
         self._ending = True
-        self._rouse()
+        self._out.wake()
 
     def stop(self) -> None:
         """The reader of a stream that answers nothing has gone."""
@@ -138,37 +133,20 @@ class EventStream:
         await self.ended()
 
     def _put(self, data: bytes, event_id: str | None = None) -> None:
-        self._queue.append((data, event_id))
-        self._bytes += len(data)
+        in_bounds = self._out.put((data, event_id), len(data))
         self.commit()
-        if self.connected and (self._bytes > MOST_BYTES + len(data) or len(self._queue) > MOST_MESSAGES):
+        if self.connected and not in_bounds:
             log.info("An event stream was ended: its reader is too slow")
             self.leave()
             if self.on_slow is not None:
                 self.on_slow()
-        self._rouse()
 
     # --- the writing task ----------------------------------------------------------------------------------------
-
-    def _rouse(self) -> None:
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
 
     async def _write(self) -> None:
         try:
             await self._start()
-            while True:
-                while self._queue:
-                    data, event_id = self._queue.popleft()
-                    self._bytes -= len(data)
-                    await self._emit(data, event_id)
-                if self._sending_away:
-                    self.connected = False
-                if not self.connected:
-                    await self._shut()
-                if self._ending:
-                    break
-                await self._rest()
+            await self._out.run(self._emit, self._idle, self._beat, HEARTBEAT_SECONDS)
         except Exception:
             log.exception("An event stream failed")
             self.leave()
@@ -177,6 +155,13 @@ class EventStream:
                 await self._log.finish()
             await self._shut()
 
+    async def _idle(self) -> bool:
+        if self._sending_away:
+            self.connected = False
+        if not self.connected:
+            await self._shut()
+        return self._ending
+
     async def _start(self) -> None:
         if not self.connected and self._log is None:
             return
@@ -184,21 +169,20 @@ class EventStream:
         self._open = True
         if self._log is not None and self._log.primes:
             await self._body(sse.priming(await self._log.start(), RETRY_MS))
-        elif not self._queue:
+        elif not len(self._out):
             # Daphne holds the status and the headers back until there is something to follow them.
             await self._body(sse.comment())
 
-    async def _emit(self, data: bytes, event_id: str | None) -> None:
+    async def _emit(self, event: tuple[bytes, str | None]) -> None:
+        data, event_id = event
         if self._log is not None:
             event_id = await self._log.append(data)
         if self.connected:
             await self._body(sse.event(data, event_id))
 
-    async def _rest(self) -> None:
-        """Until there is something to do; meanwhile a comment now and then tells proxies that this lives."""
-        wake = self._wake = asyncio.get_running_loop().create_future()
-        await asyncio.wait((wake,), timeout=HEARTBEAT_SECONDS)
-        if not wake.done() and self.connected:
+    async def _beat(self) -> None:
+        """A comment now and then tells proxies that this lives."""
+        if self.connected:
             await self._body(sse.comment())
 
     async def _body(self, data: bytes) -> None:

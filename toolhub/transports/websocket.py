@@ -17,6 +17,7 @@ from django.conf import settings
 
 from toolhub.access import bearer
 from toolhub.access.bearer import BadToken
+from toolhub.server.process import ServerRole
 from toolhub.server.subscribers import TooManyListeners
 from toolhub.transports import guard
 from toolhub.transports.asgi import Receive, Scope, Send
@@ -32,14 +33,17 @@ IN_SUBPROTOCOL = "bearer."
 class McpWebsocketConsumer(AsyncConsumer):  # type: ignore[misc]
     """One socket. Channels' own loop is left out: its handlers would be awaited one message at a time."""
 
+    def __init__(self, server: ServerRole) -> None:
+        self.server = server
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
         try:
-            connection = await admit(scope, send)
+            connection = await admit(self.server, scope, send)
         except (Refused, BadToken, TooManyListeners) as refused:
             log.info("A WebSocket was rejected: %s", str(refused) or type(refused).__name__)
             client = scope.get("client")
-            guard.turned_away(client[0] if client else "", refused)
+            guard.turned_away(self.server, client[0] if client else "", refused)
             await send({"type": "websocket.close"})
             return
         try:
@@ -58,7 +62,7 @@ class McpWebsocketConsumer(AsyncConsumer):  # type: ignore[misc]
             await connection.left()
 
 
-async def admit(scope: Scope, send: Send) -> Connection:
+async def admit(server: ServerRole, scope: Scope, send: Send) -> Connection:
     """Accept the handshake; raises what refuses it."""
     headers = guard.read_headers(scope)
     guard.check(headers)
@@ -71,7 +75,7 @@ async def admit(scope: Scope, send: Send) -> Connection:
     token = tokens[0] if tokens else from_header(headers.get("authorization"))
     client = scope.get("client")
     address = client[0] if client else ""
-    credential = bearer.cached(token) or await bearer.authenticate(token, address)
+    credential = server.authenticator.cached(token) or await server.authenticator.authenticate(token, address)
 
     async def write(data: bytes) -> None:
         await send({"type": "websocket.send", "text": data.decode()})
@@ -79,7 +83,7 @@ async def admit(scope: Scope, send: Send) -> Connection:
     async def close(code: int) -> None:
         await send({"type": "websocket.close", "code": code})
 
-    connection = Connection(credential, token, "websocket", address, write, close)
+    connection = Connection(server, credential, token, "websocket", address, write, close)
     await send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL if offered else None})
     return connection
 

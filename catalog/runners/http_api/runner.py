@@ -15,6 +15,7 @@ from catalog.runners.http_api.resilience import TEMPORARY, Breaker, Slots, break
 from catalog.runners.http_api.response import Answers
 from catalog.runners.http_api.settings import IDEMPOTENT, Settings
 from toolhub import egress
+from toolhub.parts import parts
 
 __all__ = ["Settings", "prepare"]
 
@@ -86,6 +87,7 @@ class _Sender:
                 timeout=settings.timeout,
                 max_bytes=settings.max_response_bytes,
                 allowed=networks.allowed(),
+                pools=parts.find(egress.ConnectionPools),
             )
             counted = True
             if reply.status in TEMPORARY:

@@ -40,6 +40,7 @@ class Migration(migrations.Migration):
                 ('beat', models.DateTimeField(verbose_name='beat')),
                 ('peers', models.TextField(verbose_name='peers')),
                 ('left_out', models.PositiveIntegerField(default=0, verbose_name='left out')),
+                ('jobs', models.TextField(blank=True, default='', verbose_name='background jobs')),
                 ('orders', models.TextField(blank=True, default='', verbose_name='orders')),
             ],
             options={

@@ -11,8 +11,8 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from toolhub.access import bearer
+from toolhub.hub import Hub
 from toolhub.management import database
-from toolhub.server import process
 from toolhub.transports import stdio
 
 
@@ -29,19 +29,20 @@ class Command(BaseCommand):
         database.refuse_unapplied()
         sink = stdio.take_stdout()
         token = read_token(options["token_file"])
+        hub = Hub()
         try:
-            credential = bearer.authenticate_now(token)
+            credential = hub.server.authenticator.authenticate_now(token)
         except bearer.BadToken as bad:
             raise CommandError(
                 f"The token was rejected: {bad.reason}. Create one with `manage.py createtoken USER`."
             ) from None
 
         async def run() -> None:
-            await process.start()
+            await hub.start()
             try:
-                await stdio.serve(credential, token, os.fdopen(os.dup(0), "rb"), sink)
+                await stdio.serve(hub.server, credential, token, os.fdopen(os.dup(0), "rb"), sink)
             finally:
-                await process.stop(settings.STOP_SECONDS)
+                await hub.stop(settings.STOP_SECONDS)
 
         asyncio.run(run())
 

@@ -2,7 +2,7 @@
 
 They go through the one door like every other call, on record under the user they run as, with the name of who tried.
 `inflight` knows them, so a stop, a revocation and a cancellation end them as they end any other call. How the pages of
-other workers reach a run: `try_owner`.
+other workers reach a run: `remote`.
 
 How a tool that is tried in the admin reaches the person there: progress, log lines, and questions in the page.
 """
@@ -15,7 +15,7 @@ import json
 import logging
 import time
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -34,9 +34,9 @@ from catalog.errors import (
 from catalog.functions.channel import Question
 from catalog.functions.results import ToolResult
 from toolhub import __version__
-from toolhub.server import process, requests
 from toolhub.server.channels import require_capabilities
 from toolhub.server.peer import Peer
+from toolhub.server.requests import Entry, RequestsInFlight
 from toolhub.wire.errors import McpError
 
 CAPABILITIES: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}}
@@ -155,7 +155,7 @@ class Run:
     result: ToolResult | None = None
     size: int = 0
     error: BaseException | None = None
-    entry: requests.Entry | None = None
+    entry: Entry | None = None
     task: asyncio.Task[None] | None = None
 
     def versions(self) -> dict[str, int]:
@@ -193,77 +193,78 @@ class Run:
         return state
 
 
-_runs: OrderedDict[UUID, Run] = OrderedDict()
+class TryRuns:
+    """The calls that are tried in this process, and what came out of them lately."""
 
+    def __init__(self, requests: RequestsInFlight, ensure_started: Callable[[], Awaitable[None]]) -> None:
+        """`ensure_started` starts the process, where no request has done so yet."""
+        self._requests, self._ensure_started = requests, ensure_started
+        self._runs: OrderedDict[UUID, Run] = OrderedDict()
 
-async def start(wanted: Wanted) -> Run:
-    """Start the call; returns once it is on record and runs, or has ended already.
+    async def start(self, wanted: Wanted) -> Run:
+        """Start the call; returns once it is on record and runs, or has ended already.
 
-    Raises what the door refuses with (CatalogError: not theirs, limit reached, wrong arguments), and McpError while
-    the server stops or too much of the user is running.
-    """
-    if process.needs_start():
-        await process.start()
-    _forget_old()
-    run = Run(recorder.new_call_id(), wanted)
-    loop = asyncio.get_running_loop()
-    begun: asyncio.Future[None] = loop.create_future()
-    # A context of its own: the request's holds its database thread and who is signed in, and both end with it.
-    task = loop.create_task(_work(run, begun), name="try", context=contextvars.Context())
-    run.task = task
-    try:
-        run.entry = requests.adopt(Peer(wanted.caller(), "handshake", "", dict(CAPABILITIES)), task)
-    except BaseException:
-        task.cancel()
-        raise
-    _runs[run.id] = run
-    await asyncio.wait([task, begun], timeout=BEGIN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-    if isinstance(run.error, CatalogError) and not begun.done():
-        del _runs[run.id]
-        raise run.error
-    return run
+        Raises what the door refuses with (CatalogError: not theirs, limit reached, wrong arguments), and McpError while
+        the server stops or too much of the user is running.
+        """
+        await self._ensure_started()
+        self._forget_old()
+        run = Run(recorder.new_call_id(), wanted)
+        loop = asyncio.get_running_loop()
+        begun: asyncio.Future[None] = loop.create_future()
+        # A context of its own: the request's holds its database thread and who is signed in, and both end with it.
+        task = loop.create_task(self._work(run, begun), name="try", context=contextvars.Context())
+        run.task = task
+        try:
+            run.entry = self._requests.adopt(Peer(wanted.caller(), "handshake", "", dict(CAPABILITIES)), task)
+        except BaseException:
+            task.cancel()
+            raise
+        self._runs[run.id] = run
+        await asyncio.wait([task, begun], timeout=BEGIN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if isinstance(run.error, CatalogError) and not begun.done():
+            del self._runs[run.id]
+            raise run.error
+        return run
 
+    def find(self, run_id: UUID) -> Run | None:
+        """The run, when this worker has it."""
+        return self._runs.get(run_id)
 
-async def _work(run: Run, begun: asyncio.Future[None]) -> None:
-    async def announce(_: UUID) -> None:
-        if not begun.done():
-            begun.set_result(None)
+    async def _work(self, run: Run, begun: asyncio.Future[None]) -> None:
+        async def announce(_: UUID) -> None:
+            if not begun.done():
+                begun.set_result(None)
 
-    wanted = run.wanted
-    try:
-        run.result = await call_tool.call_tool(
-            wanted.caller(),
-            wanted.tool,
-            wanted.arguments,
-            run.channel,
-            call_id=run.id,
-            begun=announce,
-            detached=True,
-        )
-        run.size = sum(len(str(part)) for part in run.result.content) + len(str(run.result.structured or ""))
-    except (CatalogError, asyncio.CancelledError) as error:
-        run.error = error
-    except Exception as error:
-        log.exception("The try %s failed", run.id)
-        run.error = error
-    finally:
-        run.ended = time.monotonic()
-        if run.entry is not None:
-            requests.leave(run.entry)
+        wanted = run.wanted
+        try:
+            run.result = await call_tool.call_tool(
+                wanted.caller(),
+                wanted.tool,
+                wanted.arguments,
+                run.channel,
+                call_id=run.id,
+                begun=announce,
+                detached=True,
+            )
+            run.size = sum(len(str(part)) for part in run.result.content) + len(str(run.result.structured or ""))
+        except (CatalogError, asyncio.CancelledError) as error:
+            run.error = error
+        except Exception as error:
+            log.exception("The try %s failed", run.id)
+            run.error = error
+        finally:
+            run.ended = time.monotonic()
+            if run.entry is not None:
+                self._requests.leave(run.entry)
 
-
-def find(run_id: UUID) -> Run | None:
-    """The run, when this worker has it."""
-    return _runs.get(run_id)
-
-
-def _forget_old() -> None:
-    ended = [run for run in _runs.values() if run.ended is not None]
-    total = sum(run.size for run in ended)
-    for run in ended:
-        if time.monotonic() - (run.ended or 0.0) > KEPT_SECONDS or total > KEPT_BYTES:
-            total -= run.size
-            del _runs[run.id]
+    def _forget_old(self) -> None:
+        ended = [run for run in self._runs.values() if run.ended is not None]
+        total = sum(run.size for run in ended)
+        for run in ended:
+            if time.monotonic() - (run.ended or 0.0) > KEPT_SECONDS or total > KEPT_BYTES:
+                total -= run.size
+                del self._runs[run.id]
 
 
 def _sentence(run: Run) -> dict[str, str]:

@@ -1,24 +1,14 @@
 """Try it: run a tool from its page in the admin, as oneself or as another user, and look at what comes back.
 
 The call goes through the one door. A page without scripts works by reloading; with them it is told of every change.
-
-What the page of any worker wants of a try, done by the worker that has it.
-
-A page asks every second, and a result may be large: the asking worker keeps what it was told, says which versions it
-has, and is told only what changed since. Whether the person may have it at all, the owner says each time.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Any, cast
 from uuid import UUID
 
 from asgiref.sync import async_to_sync
-from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
@@ -30,7 +20,6 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from audit import recorder
 from audit.actions import log
 from audit.actions.model_signals import name_of
 from catalog.errors import CatalogError, InvalidArguments, LimitReached, UnknownTool
@@ -46,104 +35,14 @@ from toolhub.access.trying import MAY_TRY, MAY_TRY_AS
 from toolhub.pages.staff import page, staff_page
 from toolhub.pages.try_it import form as try_form
 from toolhub.pages.try_it import results
-from toolhub.pages.try_it import run as try_runs
 from toolhub.pages.try_it.form import Form, Question, Refused
-from toolhub.server import bus
+from toolhub.pages.try_it.remote import TryOwners
+from toolhub.pages.try_it.run import Run, TryRuns, Wanted
+from toolhub.parts import parts
 from toolhub.wire.errors import McpError
-
-ASK, REPLY = "try.ask", "try.reply"
-REPLY_SECONDS = max(5.0, 4 * settings.REDIS_SECONDS)
-"""How long another worker may take: the question and the answer both go through Redis."""
-KEPT_BYTES = 16 * 1024 * 1024
-"""Of what this worker was told by others; what was not asked about for longest goes first."""
-
-
-@dataclass(slots=True)
-class _Told:
-    """The parts of a state that may be large, as another worker told them last."""
-
-    versions: dict[str, int]
-    parts: dict[str, str]
-    """As JSON text."""
-
-
-_told: OrderedDict[UUID, _Told] = OrderedDict()
-_asking: dict[str, asyncio.Future[dict[str, Any]]] = {}
-
-
-async def at_owner(run_id: UUID, actor_id: int, what: str, **given: Any) -> dict[str, Any] | None:
-    """Have the worker that has the run do something: `state`, `cancel` (by) or `answer` (key, result as JSON text).
-
-    None when no worker has it (any more), or when it was tried by somebody else.
-    """
-    question = {"id": str(run_id), "actor": actor_id, "what": what, **given}
-    if try_runs.find(run_id) is not None or not settings.REDIS_URL:
-        run = _do(question)
-        return None if run is None else run.state()
-    number = recorder.new_call_id().hex
-    future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-    _asking[number] = future
-    have = _told.get(run_id)
-    versions = {} if have is None else have.versions
-    try:
-        await bus.publish(ASK, {**question, "have": versions, "reply": number, "to": bus.WORKER})
-        async with asyncio.timeout(REPLY_SECONDS):
-            return _whole(run_id, have, await future)
-    except TimeoutError:
-        _told.pop(run_id, None)
-        return None
-    finally:
-        del _asking[number]
-
-
-def _whole(run_id: UUID, have: _Told | None, reply: dict[str, Any]) -> dict[str, Any]:
-    """The state, from what came now and what came before."""
-    # Only what was said to be here is left out of a reply.
-    parts: dict[str, str] = {**(have.parts if have is not None else {}), **reply["parts"]}
-    _told[run_id] = _Told(reply["versions"], parts)
-    _told.move_to_end(run_id)
-    total = sum(len(part) for told in _told.values() for part in told.parts.values())
-    while total > KEPT_BYTES:
-        total -= sum(map(len, _told.popitem(last=False)[1].parts.values()))
-    return {**json.loads(reply["state"]), **{name: json.loads(text) for name, text in parts.items()}}
-
-
-def _do(question: dict[str, Any]) -> try_runs.Run | None:
-    run = try_runs.find(UUID(str(question["id"])))
-    if run is None or run.wanted.actor_id != question["actor"]:
-        return None
-    if question["what"] == "cancel" and run.entry is not None and run.ended is None:
-        run.entry.cancel(f"cancelled in the admin by {run.wanted.actor}")
-    elif question["what"] == "answer":
-        run.channel.answer(str(question["key"]), json.loads(question["result"]))
-    return run
-
-
-def _asked(payload: dict[str, Any]) -> None:
-    if payload.get("to") == bus.WORKER or (run := _do(payload)) is None:
-        return
-    state, versions, have = run.state(), run.versions(), payload.get("have") or {}
-    parts = {name: state.pop(name) for name in versions}
-    # As text: a number in it may be larger than the news can carry.
-    changed = {name: json.dumps(part) for name, part in parts.items() if have.get(name) != versions[name]}
-    reply = {"reply": payload["reply"], "state": json.dumps(state), "parts": changed, "versions": versions}
-    bus.tell(REPLY, reply, str(payload["to"]))
-
-
-def _replied(payload: dict[str, Any]) -> None:
-    future = _asking.get(str(payload.get("reply")))
-    if future is not None and not future.done():
-        future.set_result(payload)
-
-
-bus.on(ASK, _asked)
-bus.on(REPLY, _replied)
 
 POLICY = f"{ADMIN}; media-src 'self'"
 """The admin's, and sound: it comes from an address of ours."""
-
-_start = async_to_sync(try_runs.start)
-_at_owner = async_to_sync(at_owner)
 
 
 @staff_page("catalog.view_tool", MAY_TRY)
@@ -237,9 +136,9 @@ def _run(request: HttpRequest, tool: Tool, form: Form) -> HttpResponse:
     return redirect(f"{reverse('pages:try', args=[tool.pk])}?run={run.id}")
 
 
-def _started(request: HttpRequest, tool: Tool, form: Form) -> try_runs.Run:
+def _started(request: HttpRequest, tool: Tool, form: Form) -> Run:
     actor, user = form.actor, form.user()
-    wanted = try_runs.Wanted(
+    wanted = Wanted(
         actor_id=actor.pk,
         actor=actor.get_username(),
         user_id=user.pk,
@@ -252,7 +151,7 @@ def _started(request: HttpRequest, tool: Tool, form: Form) -> try_runs.Run:
     # What an administrator set in motion is on record even if the call is turned away.
     log.record("tried", "tool", name_of(tool), None, {"as": wanted.username})
     try:
-        return _start(wanted)
+        return async_to_sync(parts.get(TryRuns).start)(wanted)
     except UnknownTool:
         raise Refused(_hidden(tool, user)) from None
     except InvalidArguments as error:
@@ -290,9 +189,14 @@ def _hidden(tool: Tool, user: User) -> str:
     return _("%(user)s does not have access to this tool. The attempt was logged. Reason: %(rule)s") % said
 
 
+def _act(run: UUID, actor_id: int, what: str, **given: Any) -> dict[str, Any] | None:
+    owners = parts.find(TryOwners)  # a process that serves no clients has no tries
+    return None if owners is None else async_to_sync(owners.act)(run, actor_id, what, **given)
+
+
 def _known(request: HttpRequest, text: str) -> dict[str, Any] | None:
     try:
-        state = _at_owner(UUID(text), cast(User, request.user).pk, "state") if text else None
+        state = _act(UUID(text), cast(User, request.user).pk, "state") if text else None
     except ValueError:
         return None
     return state if state is None or _may_look(request, state) else None
@@ -303,7 +207,7 @@ def _state(request: HttpRequest, pk: int, run: UUID, what: str = "state", **give
 
     PermissionDenied for what ran as another user once this person may not do that any more.
     """
-    state: dict[str, Any] | None = _at_owner(run, cast(User, request.user).pk, what, **given)
+    state: dict[str, Any] | None = _act(run, cast(User, request.user).pk, what, **given)
     if state is None or state["tool_id"] != pk:
         raise Http404
     if not _may_look(request, state):

@@ -15,6 +15,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -29,8 +30,10 @@ from catalog import threads
 from catalog.functions import context
 from catalog.functions.context import Context
 from catalog.threads import Busy
-from toolhub.server import bus
+from toolhub.log_throttle import ThrottledWarning
+from toolhub.server.bus import Bus
 from toolhub.server.live import subscriptions
+from toolhub.server.live.subscriptions import PageSubscriptions
 
 BEHIND = timedelta(seconds=10)
 """How late a row may become visible: clocks of workers differ, and a row's time is older than its commit."""
@@ -124,166 +127,10 @@ LONGEST = 300
 """Characters of a message that a page shows."""
 
 
-def reported(running: Context, progress: float, total: float | None, message: str | None) -> None:
-    if not subscriptions.keys:
-        return
-    number = str(running.call_id)
-    if not (
-        subscriptions.wanted(subscriptions.calls_of(running.user_id))
-        or subscriptions.wanted(subscriptions.call(number))
-    ):
-        return
-    bus.tell(
-        PROGRESS,
-        {
-            "id": number,
-            "user": running.user_id,
-            "progress": progress,
-            "total": total,
-            "message": None if message is None else message[:LONGEST],
-        },
-    )
-
-
-def connect() -> None:
-    if reported not in context.onlookers:
-        context.onlookers.append(reported)
-
-
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
 AWAY = (DatabaseError, InterfaceError, Busy, OSError)
-
-
-_windows: set[Watcher] = set()
-_people: dict[int, Person] = {}
-_calls: dict[UUID, Call] = {}
-_looking: asyncio.Task[None] | None = None
-_wake: asyncio.Event | None = None
-_complained = False
-
-
-def watch_mine(watcher: Watcher) -> None:
-    """Tell this window whenever a call of its person begins or ends.
-
-    It is first told to look for itself (`id` is null): from then on nothing is missed.
-    """
-    person = _people.setdefault(watcher.user_id, Person())
-    if watcher not in person.watchers:
-        person.watchers.add(watcher)
-        subscriptions.hold(subscriptions.calls_of(watcher.user_id))
-    person.fresh.add(watcher)
-    _begin()
-
-
-def watch_one(watcher: Watcher, call_id: UUID) -> None:
-    """Tell this window how one call is now, and at each change until it has ended.
-
-    A call that is not there and one that the person may not see are answered alike, `error: "unknown"`, after a while.
-    """
-    call = _calls.setdefault(call_id, Call())
-    if watcher not in call.watchers:
-        call.watchers.add(watcher)
-        subscriptions.hold(subscriptions.call(call_id))
-    call.fresh.add(watcher)
-    call.asked = time.monotonic()
-    _begin()
-
-
-def forget(watcher: Watcher, call_id: UUID | None = None) -> None:
-    """The window is closed, or looks at this call no more."""
-    if call_id is None:
-        person = _people.get(watcher.user_id)
-        if person is not None and watcher in person.watchers:
-            subscriptions.release(subscriptions.calls_of(watcher.user_id))
-            person.watchers.discard(watcher)
-            person.fresh.discard(watcher)
-            if not person.watchers:
-                del _people[watcher.user_id]
-    for number in list(_calls) if call_id is None else [call_id]:
-        _drop(number, watcher)
-
-
-def opened(watcher: Watcher) -> None:
-    """There is such a window, until `closed`."""
-    _windows.add(watcher)
-
-
-def closed(watcher: Watcher) -> None:
-    forget(watcher)
-    _windows.discard(watcher)
-
-
-async def stop() -> None:
-    """The server stops: windows come back to the next one."""
-    global _looking
-    looking, _looking = _looking, None
-    for watcher in list(_windows):
-        watcher.close()
-    for known in (_windows, _people, _calls):
-        known.clear()
-    if looking is not None and looking.get_loop() is asyncio.get_running_loop():
-        looking.cancel()
-        await asyncio.wait([looking], timeout=5.0)
-
-
-# --- looking ---------------------------------------------------------------------------------------------------------
-
-
-def _begin() -> None:
-    global _looking, _wake
-    loop = asyncio.get_running_loop()
-    if _looking is None or _looking.done() or _looking.get_loop() is not loop:
-        _wake = asyncio.Event()
-        _looking = loop.create_task(_look_on(_wake), name="live calls")
-    if _wake is not None:
-        _wake.set()
-
-
-async def _look_on(wake: asyncio.Event) -> None:
-    """Look for as long as somebody does. A slow database is asked less often, never faster than it answers."""
-    while _people or _calls:
-        wake.clear()
-        started = time.monotonic()
-        await _look()
-        took = time.monotonic() - started
-        try:
-            async with asyncio.timeout(max(LOOK_SECONDS, 2 * took)):
-                await wake.wait()
-        except TimeoutError:
-            continue
-        # Somebody new: not at once for each of many, and soon enough for one.
-        await asyncio.sleep(0.05)
-
-
-async def _look() -> None:
-    global _complained
-    now = datetime.now(UTC)
-    people = {
-        user_id: (person.looked, [number for number, outcome in person.told.items() if outcome == outcomes.RUNNING])
-        for user_id, person in _people.items()
-    }
-    calls = list(_calls)
-    try:
-        mine, others = await threads.looking().run(lambda: _ask(people, calls, now), wait=30.0)
-    except AWAY as error:
-        if not _complained:
-            log.warning("Open pages cannot be kept up to date: %s", type(error).__name__)
-        _complained = True
-        return
-    except Exception:
-        # A look that fails must not end all that follow.
-        log.exception("Open pages could not be kept up to date")
-        return
-    _complained = False
-    for user_id, found in mine.items():
-        if (person := _people.get(user_id)) is not None:
-            person.tell(found, now)
-    for call_id in calls:
-        if (call := _calls.get(call_id)) is not None:
-            for watcher in call.tell(call_id, others.get(call_id)):
-                _drop(call_id, watcher)
 
 
 def _ask(
@@ -297,32 +144,170 @@ def _ask(
     return mine, {seen.id: seen for seen in live_calls.these(calls)}
 
 
-def _progressed(payload: dict[str, Any]) -> None:
-    call_id = UUID(str(payload.get("id")))
-    message = {
-        "id": str(call_id),
-        "outcome": None,
-        "progress": {name: payload.get(name) for name in ("progress", "total", "message")},
-        "url": f"/calls/{call_id}/",
-    }
-    person = _people.get(int(payload.get("user") or 0))
-    for watcher in list(person.watchers) if person is not None else ():
-        watcher.send({"topic": "calls", **message})
-    call = _calls.get(call_id)
-    # Whether they may see it, the record has said: nobody is told progress before that.
-    for watcher in call.watchers - call.fresh if call is not None else ():
-        watcher.send({"topic": "call", **message})
+class CallWindows:
+    """The open windows of this process that look at calls."""
 
+    def __init__(self, bus: Bus, pages: PageSubscriptions) -> None:
+        self._bus, self._pages = bus, pages
+        self._windows: set[Watcher] = set()
+        self._people: dict[int, Person] = {}
+        self._calls: dict[UUID, Call] = {}
+        self._looking: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
+        self._warning = ThrottledWarning(log)
+        bus.on(PROGRESS, self._progressed)
 
-def _drop(call_id: UUID, watcher: Watcher) -> None:
-    call = _calls.get(call_id)
-    if call is None or watcher not in call.watchers:
-        return
-    subscriptions.release(subscriptions.call(call_id))
-    call.watchers.discard(watcher)
-    call.fresh.discard(watcher)
-    if not call.watchers:
-        del _calls[call_id]
+    def start(self) -> None:
+        """Hear of the progress of running calls."""
+        context.onlookers.append(self.reported)
 
+    async def stop(self) -> None:
+        """The server stops: windows come back to the next one."""
+        looking, self._looking = self._looking, None
+        for watcher in list(self._windows):
+            watcher.close()
+        for known in (self._windows, self._people, self._calls):
+            known.clear()
+        if looking is not None:
+            looking.cancel()
+            await asyncio.wait([looking], timeout=5.0)
+        with suppress(ValueError):
+            context.onlookers.remove(self.reported)
 
-bus.on(PROGRESS, _progressed)
+    def watch_mine(self, watcher: Watcher) -> None:
+        """Tell this window whenever a call of its person begins or ends.
+
+        It is first told to look for itself (`id` is null): from then on nothing is missed.
+        """
+        person = self._people.setdefault(watcher.user_id, Person())
+        if watcher not in person.watchers:
+            person.watchers.add(watcher)
+            self._pages.hold(subscriptions.calls_of(watcher.user_id))
+        person.fresh.add(watcher)
+        self._begin()
+
+    def watch_one(self, watcher: Watcher, call_id: UUID) -> None:
+        """Tell this window how one call is now, and at each change until it has ended.
+
+        A call that is not there and one that the person may not see are answered alike after a
+        while: `error: "unknown"`.
+        """
+        call = self._calls.setdefault(call_id, Call())
+        if watcher not in call.watchers:
+            call.watchers.add(watcher)
+            self._pages.hold(subscriptions.call(call_id))
+        call.fresh.add(watcher)
+        call.asked = time.monotonic()
+        self._begin()
+
+    def forget(self, watcher: Watcher, call_id: UUID | None = None) -> None:
+        """The window is closed, or looks at this call no more."""
+        if call_id is None:
+            person = self._people.get(watcher.user_id)
+            if person is not None and watcher in person.watchers:
+                self._pages.release(subscriptions.calls_of(watcher.user_id))
+                person.watchers.discard(watcher)
+                person.fresh.discard(watcher)
+                if not person.watchers:
+                    del self._people[watcher.user_id]
+        for number in list(self._calls) if call_id is None else [call_id]:
+            self._drop(number, watcher)
+
+    def opened(self, watcher: Watcher) -> None:
+        """There is such a window, until `closed`."""
+        self._windows.add(watcher)
+
+    def closed(self, watcher: Watcher) -> None:
+        self.forget(watcher)
+        self._windows.discard(watcher)
+
+    def reported(self, running: Context, progress: float, total: float | None, message: str | None) -> None:
+        if not self._pages.keys:
+            return
+        number = str(running.call_id)
+        if not (
+            self._pages.wanted(subscriptions.calls_of(running.user_id))
+            or self._pages.wanted(subscriptions.call(number))
+        ):
+            return
+        self._bus.tell(
+            PROGRESS,
+            {
+                "id": number,
+                "user": running.user_id,
+                "progress": progress,
+                "total": total,
+                "message": None if message is None else message[:LONGEST],
+            },
+        )
+
+    def _begin(self) -> None:
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.get_running_loop().create_task(self._look_on(), name="live calls")
+        self._wake.set()
+
+    async def _look_on(self) -> None:
+        """Look for as long as somebody does. A slow database is asked less often, never faster than it answers."""
+        while self._people or self._calls:
+            self._wake.clear()
+            started = time.monotonic()
+            await self._look()
+            took = time.monotonic() - started
+            try:
+                async with asyncio.timeout(max(LOOK_SECONDS, 2 * took)):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+            # Somebody new: not at once for each of many, and soon enough for one.
+            await asyncio.sleep(0.05)
+
+    async def _look(self) -> None:
+        now = datetime.now(UTC)
+        people = {
+            user_id: (person.looked, [number for number, outcome in person.told.items() if outcome == outcomes.RUNNING])
+            for user_id, person in self._people.items()
+        }
+        calls = list(self._calls)
+        try:
+            mine, others = await threads.looking().run(lambda: _ask(people, calls, now), wait=30.0)
+        except AWAY as error:
+            self._warning.warn("Open pages cannot be kept up to date: %s", type(error).__name__)
+            return
+        except Exception:
+            # A look that fails must not end all that follow.
+            log.exception("Open pages could not be kept up to date")
+            return
+        self._warning.rearm()
+        for user_id, found in mine.items():
+            if (person := self._people.get(user_id)) is not None:
+                person.tell(found, now)
+        for call_id in calls:
+            if (call := self._calls.get(call_id)) is not None:
+                for watcher in call.tell(call_id, others.get(call_id)):
+                    self._drop(call_id, watcher)
+
+    def _progressed(self, payload: dict[str, Any]) -> None:
+        call_id = UUID(str(payload.get("id")))
+        message = {
+            "id": str(call_id),
+            "outcome": None,
+            "progress": {name: payload.get(name) for name in ("progress", "total", "message")},
+            "url": f"/calls/{call_id}/",
+        }
+        person = self._people.get(int(payload.get("user") or 0))
+        for watcher in list(person.watchers) if person is not None else ():
+            watcher.send({"topic": "calls", **message})
+        call = self._calls.get(call_id)
+        # Whether they may see it, the record has said: nobody is told progress before that.
+        for watcher in call.watchers - call.fresh if call is not None else ():
+            watcher.send({"topic": "call", **message})
+
+    def _drop(self, call_id: UUID, watcher: Watcher) -> None:
+        call = self._calls.get(call_id)
+        if call is None or watcher not in call.watchers:
+            return
+        self._pages.release(subscriptions.call(call_id))
+        call.watchers.discard(watcher)
+        call.fresh.discard(watcher)
+        if not call.watchers:
+            del self._calls[call_id]

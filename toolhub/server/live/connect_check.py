@@ -14,9 +14,10 @@ from collections import deque
 from typing import Any
 
 from audit.types import Credential
-from toolhub.server import bus
+from toolhub.server.bus import Bus
 from toolhub.server.live import subscriptions
 from toolhub.server.live.calls import Watcher
+from toolhub.server.live.subscriptions import PageSubscriptions
 from toolhub.server.peer import Peer
 from toolhub.wire.errors import HEADER_MISMATCH, UNSUPPORTED_VERSION, McpError
 
@@ -28,124 +29,119 @@ EVERY_SECONDS = 1.0
 """The same step of the same token is told at most so often, however fast its client is."""
 _REASONS = {UNSUPPORTED_VERSION: "revision", HEADER_MISMATCH: "headers"}
 
-_watchers: dict[str, set[Watcher]] = {}
-_recent: dict[str, deque[tuple[float, dict[str, Any]]]] = {}
-_noted: dict[tuple[str, ...], float] = {}
 
+class ConnectCheck:
+    """The pages of this process on which people connect clients, and what they were told lately."""
 
-def watch(watcher: Watcher, address: str) -> None:
-    """Tell this window what the clients of its person do, and of strangers at its own address that fail."""
-    for key in (subscriptions.connecting(watcher.user_id), subscriptions.address(address)):
-        found = _watchers.setdefault(key, set())
-        if watcher not in found:
-            found.add(watcher)
-            subscriptions.hold(key)
-    start = time.monotonic() - RECENT_SECONDS
-    for at, message in _recent.get(subscriptions.connecting(watcher.user_id), ()):
-        if at > start:
-            watcher.send(message)
+    def __init__(self, bus: Bus, pages: PageSubscriptions) -> None:
+        self._bus, self._pages = bus, pages
+        self._watchers: dict[str, set[Watcher]] = {}
+        self._recent: dict[str, deque[tuple[float, dict[str, Any]]]] = {}
+        self._noted: dict[tuple[str, ...], float] = {}
+        bus.on(STEP, self._told)
 
+    def watch(self, watcher: Watcher, address: str) -> None:
+        """Tell this window what the clients of its person do, and of strangers at its own address that fail."""
+        for key in (subscriptions.connecting(watcher.user_id), subscriptions.address(address)):
+            found = self._watchers.setdefault(key, set())
+            if watcher not in found:
+                found.add(watcher)
+                self._pages.hold(key)
+        start = time.monotonic() - RECENT_SECONDS
+        for at, message in self._recent.get(subscriptions.connecting(watcher.user_id), ()):
+            if at > start:
+                watcher.send(message)
 
-def forget(watcher: Watcher) -> None:
-    for key in [key for key, found in _watchers.items() if watcher in found]:
-        _watchers[key].discard(watcher)
-        subscriptions.release(key)
-        if not _watchers[key]:
-            del _watchers[key]
+    def forget(self, watcher: Watcher) -> None:
+        for key in [key for key, found in self._watchers.items() if watcher in found]:
+            self._watchers[key].discard(watcher)
+            self._pages.release(key)
+            if not self._watchers[key]:
+                del self._watchers[key]
 
+    def agreed(self, credential: Credential, revision: str, client_name: str, client_version: str) -> None:
+        """A session began."""
+        if self._follows(credential):
+            self._note(credential, client_name, client_version, "revision", revision=revision)
 
-def agreed(credential: Credential, revision: str, client_name: str, client_version: str) -> None:
-    """A session began."""
-    if _follows(credential):
-        _note(credential, client_name, client_version, "revision", revision=revision)
+    def answered(self, peer: Peer, method: str, result: dict[str, Any]) -> None:
+        """A request was answered with a result."""
+        caller = peer.caller
+        credential = caller.credential
+        if not self._follows(credential):
+            return
+        name, version = caller.client_name, caller.client_version
+        self._note(credential, name, version, "revision", revision=peer.revision)
+        if method == "tools/list":
+            more = "nextCursor" in result
+            self._note(credential, name, version, "tools", count=len(result.get("tools", ())), more=more)
+        elif method == "tools/call":
+            self._note(credential, name, version, "call", failed=bool(result.get("isError")))
 
+    def refused(self, peer: Peer, method: str, error: Exception) -> None:
+        """A request was answered with an error. Only what belongs to connecting counts: clients try this and that."""
+        caller = peer.caller
+        if not self._pages.keys or not self._follows(caller.credential):
+            return
+        if method == "tools/call":
+            self._note(caller.credential, caller.client_name, caller.client_version, "call", failed=True)
+        elif method in {"tools/list", "server/discover"} and isinstance(error, McpError):
+            self.not_understood(caller.credential, error, caller.client_name, caller.client_version)
 
-def answered(peer: Peer, method: str, result: dict[str, Any]) -> None:
-    """A request was answered with a result."""
-    caller = peer.caller
-    credential = caller.credential
-    if not _follows(credential):
-        return
-    name, version = caller.client_name, caller.client_version
-    _note(credential, name, version, "revision", revision=peer.revision)
-    if method == "tools/list":
-        more = "nextCursor" in result
-        _note(credential, name, version, "tools", count=len(result.get("tools", ())), more=more)
-    elif method == "tools/call":
-        _note(credential, name, version, "call", failed=bool(result.get("isError")))
+    def not_understood(
+        self, credential: Credential, error: McpError, client_name: str = "", client_version: str = ""
+    ) -> None:
+        """A message of a known token made no sense."""
+        if self._pages.keys and self._follows(credential):
+            reason = _REASONS.get(error.code, "request")
+            self._note(credential, client_name, client_version, "failed", reason=reason, said=error.message[:200])
 
+    def turned_away(self, address: str, reason: str, user_id: int | None = None, credential: str | None = None) -> None:
+        """A client was refused before it was known, or with a token that is known and no good."""
+        keys = [subscriptions.address(address)]
+        if user_id is not None:
+            keys = [subscriptions.connecting(user_id)]
+        if any(map(self._pages.wanted, keys)) and self._is_new(keys[0], "failed", reason):
+            message = {"topic": "connect", "step": "failed", "credential": credential, "client": "", "reason": reason}
+            self._bus.tell(STEP, {"keys": keys, "message": message})
 
-def refused(peer: Peer, method: str, error: Exception) -> None:
-    """A request was answered with an error. Only what belongs to connecting counts: clients try this and that."""
-    caller = peer.caller
-    if not subscriptions.keys or not _follows(caller.credential):
-        return
-    if method == "tools/call":
-        _note(caller.credential, caller.client_name, caller.client_version, "call", failed=True)
-    elif method in {"tools/list", "server/discover"} and isinstance(error, McpError):
-        not_understood(caller.credential, error, caller.client_name, caller.client_version)
+    def clear(self) -> None:
+        """Forget every page and what it was told."""
+        for known in (self._watchers, self._recent, self._noted):
+            known.clear()
 
+    def _follows(self, credential: Credential) -> bool:
+        return self._pages.wanted(subscriptions.connecting(credential.user_id))
 
-def not_understood(credential: Credential, error: McpError, client_name: str = "", client_version: str = "") -> None:
-    """A message of a known token made no sense."""
-    if subscriptions.keys and _follows(credential):
-        reason = _REASONS.get(error.code, "request")
-        _note(credential, client_name, client_version, "failed", reason=reason, said=error.message[:200])
+    def _note(self, credential: Credential, client_name: str, client_version: str, step: str, **more: Any) -> None:
+        if not self._is_new(credential.id, step, *map(str, more.values())):
+            return
+        message = {
+            "topic": "connect",
+            "step": step,
+            "credential": credential.id,
+            "token": credential.label,
+            "client": f"{client_name} {client_version}".strip()[:100],
+            **more,
+        }
+        self._bus.tell(STEP, {"keys": [subscriptions.connecting(credential.user_id)], "message": message})
 
+    def _is_new(self, *what: str) -> bool:
+        now = time.monotonic()
+        if now - self._noted.get(what, -EVERY_SECONDS) < EVERY_SECONDS:
+            return False
+        if len(self._noted) > 1000:
+            self._noted.clear()
+        self._noted[what] = now
+        return True
 
-def turned_away(address: str, reason: str, user_id: int | None = None, credential: str | None = None) -> None:
-    """A client was refused before it was known, or with a token that is known and no good."""
-    keys = [subscriptions.address(address)]
-    if user_id is not None:
-        keys = [subscriptions.connecting(user_id)]
-    if any(map(subscriptions.wanted, keys)) and _is_new(keys[0], "failed", reason):
-        message = {"topic": "connect", "step": "failed", "credential": credential, "client": "", "reason": reason}
-        bus.tell(STEP, {"keys": keys, "message": message})
-
-
-def _follows(credential: Credential) -> bool:
-    return subscriptions.wanted(subscriptions.connecting(credential.user_id))
-
-
-def _note(credential: Credential, client_name: str, client_version: str, step: str, **more: Any) -> None:
-    if not _is_new(credential.id, step, *map(str, more.values())):
-        return
-    message = {
-        "topic": "connect",
-        "step": step,
-        "credential": credential.id,
-        "token": credential.label,
-        "client": f"{client_name} {client_version}".strip()[:100],
-        **more,
-    }
-    bus.tell(STEP, {"keys": [subscriptions.connecting(credential.user_id)], "message": message})
-
-
-def _is_new(*what: str) -> bool:
-    now = time.monotonic()
-    if now - _noted.get(what, -EVERY_SECONDS) < EVERY_SECONDS:
-        return False
-    if len(_noted) > 1000:
-        _noted.clear()
-    _noted[what] = now
-    return True
-
-
-def _told(payload: dict[str, Any]) -> None:
-    now = time.monotonic()
-    for key in [key for key, steps in _recent.items() if now - steps[-1][0] > RECENT_SECONDS]:
-        del _recent[key]
-    message = dict(payload.get("message") or {})
-    for key in map(str, payload.get("keys") or ()):
-        if message.get("credential"):
-            _recent.setdefault(key, deque(maxlen=RECENT)).append((now, message))
-        for watcher in list(_watchers.get(key, ())):
-            watcher.send(message)
-
-
-def reset() -> None:
-    for known in (_watchers, _recent, _noted):
-        known.clear()
-
-
-bus.on(STEP, _told)
+    def _told(self, payload: dict[str, Any]) -> None:
+        now = time.monotonic()
+        for key in [key for key, steps in self._recent.items() if now - steps[-1][0] > RECENT_SECONDS]:
+            del self._recent[key]
+        message = dict(payload.get("message") or {})
+        for key in map(str, payload.get("keys") or ()):
+            if message.get("credential"):
+                self._recent.setdefault(key, deque(maxlen=RECENT)).append((now, message))
+            for watcher in list(self._watchers.get(key, ())):
+                watcher.send(message)

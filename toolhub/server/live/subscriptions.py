@@ -11,56 +11,13 @@ import asyncio
 import time
 from typing import Any
 
-from toolhub.server import bus
+from toolhub.server.bus import Bus
 
 INTEREST = "live.interest"
 SECONDS = 15.0
 AGAIN_SECONDS = 5.0
 SWEEP_SECONDS = 1.0
 MOST = 20_000
-
-keys: dict[str, float] = {}
-"""What is looked at, and until when (monotonic): empty when nobody looked at anything lately."""
-_held: dict[str, int] = {}
-_saying: asyncio.Task[None] | None = None
-_sweeping: tuple[asyncio.AbstractEventLoop, asyncio.TimerHandle] | None = None
-
-
-def wanted(key: str) -> bool:
-    end = keys.get(key)
-    return end is not None and end > time.monotonic()
-
-
-def hold(key: str) -> None:
-    """A page of this worker looks at this, until `release`. On the event loop."""
-    global _saying
-    _held[key] = _held.get(key, 0) + 1
-    bus.tell(INTEREST, {"keys": [key]})
-    loop = asyncio.get_running_loop()
-    if _saying is None or _saying.done() or _saying.get_loop() is not loop:
-        _saying = loop.create_task(_say_again(), name="live interest")
-
-
-def release(key: str) -> None:
-    """One page less; whoever else looked at it is told nothing, as it ends by itself."""
-    left = _held.get(key, 0) - 1
-    if left > 0:
-        _held[key] = left
-    else:
-        _held.pop(key, None)
-
-
-async def stop() -> None:
-    global _saying, _sweeping
-    saying, _saying = _saying, None
-    sweeping, _sweeping = _sweeping, None
-    if sweeping is not None:
-        sweeping[1].cancel()
-    _held.clear()
-    keys.clear()
-    if saying is not None and saying.get_loop() is asyncio.get_running_loop():
-        saying.cancel()
-        await asyncio.wait([saying], timeout=5.0)
 
 
 def calls_of(user_id: int) -> str:
@@ -79,34 +36,72 @@ def address(text: str) -> str:
     return f"address:{text}"
 
 
-async def _say_again() -> None:
-    while _held:
-        await asyncio.sleep(AGAIN_SECONDS)
-        if _held:
-            bus.tell(INTEREST, {"keys": sorted(_held)})
+class PageSubscriptions:
+    """What open pages of all workers look at, and what those of this one do."""
 
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self.keys: dict[str, float] = {}
+        """What is looked at, and until when (monotonic): empty when nobody looked at anything lately."""
+        self._held: dict[str, int] = {}
+        self._saying: asyncio.Task[None] | None = None
+        self._sweeping: asyncio.TimerHandle | None = None
+        bus.on(INTEREST, self._heard)
 
-def _heard(payload: dict[str, Any]) -> None:
-    end = time.monotonic() + SECONDS
-    for key in map(str, payload.get("keys") or ()):
-        if len(keys) < MOST or key in keys:
-            keys[key] = end
-    loop = asyncio.get_running_loop()
-    if keys and (_sweeping is None or _sweeping[0] is not loop):
-        _sweep(loop)
+    def wanted(self, key: str) -> bool:
+        end = self.keys.get(key)
+        return end is not None and end > time.monotonic()
 
+    def hold(self, key: str) -> None:
+        """A page of this worker looks at this, until `release`. On the event loop."""
+        self._held[key] = self._held.get(key, 0) + 1
+        self._bus.tell(INTEREST, {"keys": [key]})
+        loop = asyncio.get_running_loop()
+        if self._saying is None or self._saying.done():
+            self._saying = loop.create_task(self._say_again(), name="live interest")
 
-def _sweep(loop: asyncio.AbstractEventLoop) -> None:
-    """Forget what nobody looks at any more; again a second later while anything is left.
+    def release(self, key: str) -> None:
+        """One page less; whoever else looked at it is told nothing, as it ends by itself."""
+        left = self._held.get(key, 0) - 1
+        if left > 0:
+            self._held[key] = left
+        else:
+            self._held.pop(key, None)
 
-    By a timer: nobody says that the last page was closed, and going through all keys for each of them that is said
-    would let one person with many pages hold up everybody.
-    """
-    global _sweeping
-    now = time.monotonic()
-    for key in [key for key, end in keys.items() if end <= now]:
-        del keys[key]
-    _sweeping = (loop, loop.call_later(SWEEP_SECONDS, _sweep, loop)) if keys else None
+    async def stop(self) -> None:
+        """Forget what is looked at."""
+        saying, self._saying = self._saying, None
+        sweeping, self._sweeping = self._sweeping, None
+        if sweeping is not None:
+            sweeping.cancel()
+        self._held.clear()
+        self.keys.clear()
+        if saying is not None:
+            saying.cancel()
+            await asyncio.wait([saying], timeout=5.0)
 
+    async def _say_again(self) -> None:
+        while self._held:
+            await asyncio.sleep(AGAIN_SECONDS)
+            if self._held:
+                self._bus.tell(INTEREST, {"keys": sorted(self._held)})
 
-bus.on(INTEREST, _heard)
+    def _heard(self, payload: dict[str, Any]) -> None:
+        end = time.monotonic() + SECONDS
+        for key in map(str, payload.get("keys") or ()):
+            if len(self.keys) < MOST or key in self.keys:
+                self.keys[key] = end
+        if self.keys and self._sweeping is None:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Forget what nobody looks at any more; again a second later while anything is left.
+
+        By a timer: nobody says that the last page was closed, and going through all keys for each of them that is
+        said would let one person with many pages hold up everybody.
+        """
+        now = time.monotonic()
+        for key in [key for key, end in self.keys.items() if end <= now]:
+            del self.keys[key]
+        loop = asyncio.get_running_loop()
+        self._sweeping = loop.call_later(SWEEP_SECONDS, self._sweep) if self.keys else None

@@ -7,12 +7,13 @@ from typing import Any
 from catalog.calls import call_tool
 from toolhub.server.methods import params
 from toolhub.server.peer import Outlet, Peer
+from toolhub.server.process import ServerRole
 from toolhub.wire import jsonrpc
 
 MAX_VALUES = 100
 
 
-async def complete(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str, Any]:
+async def complete(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
     ref = params.mapping(request.params, "ref")
     match ref.get("type"):
         case "ref/prompt":

@@ -7,10 +7,9 @@ from typing import Any
 from audit.types import Credential
 from catalog.errors import TASKS_EXTENSION
 from toolhub import __version__
-from toolhub.server import sessions
-from toolhub.server.live import connect_check, subscriptions
 from toolhub.server.methods import params
 from toolhub.server.peer import Outlet, Peer, Session
+from toolhub.server.process import ServerRole
 from toolhub.wire import envelope, jsonrpc, shapes, versions
 
 SERVER_INFO = {"name": "toolhub", "title": "toolhub", "version": __version__}
@@ -30,7 +29,9 @@ _CAPABILITIES: dict[str, Any] = {
 }
 
 
-async def initialize(request: jsonrpc.Request, credential: Credential) -> tuple[Session, dict[str, Any]]:
+async def initialize(
+    request: jsonrpc.Request, credential: Credential, server: ServerRole
+) -> tuple[Session, dict[str, Any]]:
     """A new session and the InitializeResult, already in the shape of the negotiated revision. Raises McpError.
 
     Build the peer with `peer.handshake(session, credential, transport, address, connection)`.
@@ -40,19 +41,19 @@ async def initialize(request: jsonrpc.Request, credential: Credential) -> tuple[
     capabilities = envelope.check_capabilities(values.get("capabilities", {}))
     name, version = envelope.client_info(values.get("clientInfo"))
     revision = versions.negotiate(requested)
-    session = sessions.create(credential, revision, capabilities, name, version)
+    session = server.sessions.create(credential, revision, capabilities, name, version)
     result = {
         "protocolVersion": revision,
         "capabilities": _CAPABILITIES,
         "serverInfo": SERVER_INFO,
         "instructions": INSTRUCTIONS,
     }
-    if subscriptions.keys:
-        connect_check.agreed(credential, revision, name, version)
+    if server.pages.keys:
+        server.connect_check.agreed(credential, revision, name, version)
     return session, shapes.shape("initialize", revision, result)
 
 
-async def discover(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str, Any]:
+async def discover(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
     return {
         "supportedVersions": list(reversed(versions.ALL)),
         "capabilities": {**_CAPABILITIES, "extensions": {TASKS_EXTENSION: {}}},
@@ -61,5 +62,5 @@ async def discover(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict
     }
 
 
-async def ping(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str, Any]:
+async def ping(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
     return {}

@@ -7,14 +7,14 @@ from typing import Any
 from catalog.calls import call_tool
 from catalog.policy import visibility
 from toolhub.server import pagination
-from toolhub.server.channels import open_channel
 from toolhub.server.methods import params
 from toolhub.server.methods.tools import ttl_ms
 from toolhub.server.peer import Outlet, Peer
+from toolhub.server.process import ServerRole
 from toolhub.wire import jsonrpc
 
 
-async def listed(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str, Any]:
+async def listed(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
     credential = peer.caller.credential
     seen = visibility.for_credential(credential)
     items = [definition for definition, _ in seen.prompts.values()]
@@ -25,10 +25,10 @@ async def listed(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[s
     return result
 
 
-async def get(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str, Any]:
+async def get(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
     name = params.text(request.params, "name")
     arguments = params.texts(request.params, "arguments")
-    found = await call_tool.get_prompt(peer.caller, name, arguments, open_channel(request, peer, outlet))
+    found = await call_tool.get_prompt(peer.caller, name, arguments, server.channels.open(request, peer, outlet))
     result: dict[str, Any] = {"messages": found.messages}
     if found.description:
         result["description"] = found.description

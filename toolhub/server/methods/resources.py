@@ -8,17 +8,17 @@ from catalog.calls import call_tool
 from catalog.errors import UnknownResource
 from catalog.policy import visibility
 from toolhub.server import pagination, sessions, subscribers
-from toolhub.server.channels import open_channel
 from toolhub.server.methods import params
 from toolhub.server.methods.tools import ttl_ms
 from toolhub.server.peer import Outlet, Peer
+from toolhub.server.process import ServerRole
 from toolhub.wire import jsonrpc
 from toolhub.wire.errors import INTERNAL_ERROR, McpError
 
 MAX_URI = 8192
 
 
-async def listed(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str, Any]:
+async def listed(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
     credential = peer.caller.credential
     seen = visibility.for_credential(credential)
     items = [definition for definition, _ in seen.resources.values()]
@@ -29,7 +29,7 @@ async def listed(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[s
     return result
 
 
-async def templates(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str, Any]:
+async def templates(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
     credential = peer.caller.credential
     seen = visibility.for_credential(credential)
     items = [definition for definition, _ in seen.templates.values()]
@@ -40,28 +40,28 @@ async def templates(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dic
     return result
 
 
-async def read(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str, Any]:
+async def read(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
     uri = _uri(request)
-    found = await call_tool.read_resource(peer.caller, uri, open_channel(request, peer, outlet))
+    found = await call_tool.read_resource(peer.caller, uri, server.channels.open(request, peer, outlet))
     return {"contents": found.contents}
 
 
-async def subscribe(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str, Any]:
+async def subscribe(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
     uri = _uri(request)
     if not subscribers.readable(visibility.for_credential(peer.caller.credential), uri):
         raise UnknownResource(uri)
     if peer.session is not None:
         try:
-            await sessions.subscribe(peer.session, uri)
+            await server.sessions.subscribe(peer.session, uri)
         except sessions.TooManySubscriptions:
             raise McpError(INTERNAL_ERROR, f"At most {sessions.MAX_SUBSCRIPTIONS} subscriptions per session") from None
     return {}
 
 
-async def unsubscribe(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str, Any]:
+async def unsubscribe(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
     uri = _uri(request)
     if peer.session is not None:
-        await sessions.unsubscribe(peer.session, uri)
+        await server.sessions.unsubscribe(peer.session, uri)
     return {}
 
 

@@ -10,6 +10,7 @@ from catalog.policy import visibility
 from toolhub.server import subscribers
 from toolhub.server.methods import params, tasks
 from toolhub.server.peer import Outlet, Peer
+from toolhub.server.process import ServerRole
 from toolhub.wire import jsonrpc
 from toolhub.wire.errors import INTERNAL_ERROR, INVALID_REQUEST, McpError
 
@@ -18,7 +19,7 @@ MAX_TASKS = 100
 _FLAGS = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
 
 
-async def listen(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str, Any]:
+async def listen(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
     """Acknowledge, then notify until the client leaves or cancels, access is revoked, or the server stops.
 
     The last two end it with a result: the client then knows that the stream did not just break.
@@ -36,7 +37,7 @@ async def listen(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[s
             ended.set_result(reason)
 
     try:
-        listener = subscribers.attach(
+        listener = server.subscribers.attach(
             peer, outlet.notify, close, kinds=kinds, uris=frozenset(uris), task_ids=frozenset(task_ids), tag=request.id
         )
     except subscribers.TooManyListeners:

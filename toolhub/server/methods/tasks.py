@@ -13,10 +13,11 @@ from catalog.calls import tasks as store
 from catalog.errors import TASKS_EXTENSION, MissingCapability
 from catalog.policy import visibility
 from catalog.policy.definitions import ToolDefinition
-from toolhub.server import bus, task_runner
+from toolhub.server import task_runner
 from toolhub.server.channels import CallChannel, ModernChannel
 from toolhub.server.methods import params
 from toolhub.server.peer import Outlet, Peer
+from toolhub.server.process import ServerRole
 from toolhub.wire import jsonrpc
 from toolhub.wire.errors import INVALID_PARAMS, McpError
 
@@ -37,10 +38,15 @@ def runs_as_task(name: str, peer: Peer, channel: CallChannel) -> ToolDefinition 
 
 
 async def create(
-    definition: ToolDefinition, arguments: dict[str, Any], request: jsonrpc.Request, peer: Peer, outlet: Outlet
+    definition: ToolDefinition,
+    arguments: dict[str, Any],
+    request: jsonrpc.Request,
+    peer: Peer,
+    outlet: Outlet,
+    server: ServerRole,
 ) -> dict[str, Any]:
     """Start the call; answers once its record and its row are committed. Refusals come out as for any other call."""
-    state = await task_runner.start_run(definition.name, arguments, request, peer, outlet)
+    state = await server.tasks.start_run(definition.name, arguments, request, peer, outlet)
     return {"resultType": "task", **task_runner.brief(state)}
 
 
@@ -48,7 +54,7 @@ async def owned(task_id: str, peer: Peer) -> bool:
     return await store.get(peer.caller.credential.user_id, task_id) is not None
 
 
-async def get(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str, Any]:
+async def get(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
     user_id, task_id = _named(request, peer)
     state = await store.get(user_id, task_id)
     if state is None:
@@ -56,7 +62,7 @@ async def get(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str,
     return task_runner.detailed(state)
 
 
-async def update(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str, Any]:
+async def update(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
     """Take answers; keys that are not asked for (any more) are ignored."""
     user_id, task_id = _named(request, peer)
     responses = params.mapping(request.params, "inputResponses")
@@ -65,19 +71,19 @@ async def update(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[s
     state = await store.answer(user_id, task_id, responses)
     if state is None:
         raise _unknown()
-    await bus.publish(task_runner.ANSWERED, {"id": task_id}, state.worker)
-    task_runner.changed(task_id)
+    await server.bus.publish(task_runner.ANSWERED, {"id": task_id}, state.worker)
+    server.tasks.changed(task_id)
     return {}
 
 
-async def cancel(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str, Any]:
+async def cancel(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
     """Note the wish and tell the worker that runs it; one that has ended stays as it is."""
     user_id, task_id = _named(request, peer)
     state = await store.request_cancel(user_id, task_id)
     if state is None:
         raise _unknown()
     if state.is_open:
-        await bus.publish(task_runner.CANCEL, {"id": task_id}, state.worker)
+        await server.bus.publish(task_runner.CANCEL, {"id": task_id}, state.worker)
     return {}
 
 

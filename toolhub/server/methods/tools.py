@@ -10,16 +10,16 @@ from catalog.errors import TASKS_EXTENSION, CatalogError
 from catalog.policy import visibility
 from catalog.policy.rules import Visible
 from toolhub.server import errors, pagination
-from toolhub.server.channels import open_channel
 from toolhub.server.methods import params, tasks
 from toolhub.server.peer import Outlet, Peer
+from toolhub.server.process import ServerRole
 from toolhub.wire import jsonrpc
 
 LIST_TTL_MS = 5000
 """A client that caches its list sees a withdrawn tool for no longer than this, like everything else revoked."""
 
 
-async def listed(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str, Any]:
+async def listed(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
     credential = peer.caller.credential
     seen = visibility.for_credential(credential)
     items = [definition for definition, _ in seen.tools.values()]
@@ -30,7 +30,7 @@ async def listed(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[s
     return result
 
 
-async def call(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str, Any]:
+async def call(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
     values = request.params
     name = values.get("name")
     if type(name) is not str:
@@ -38,12 +38,12 @@ async def call(request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> dict[str
     arguments = values.get("arguments")
     if type(arguments) is not dict:
         arguments = params.mapping(values, "arguments")
-    channel = open_channel(request, peer, outlet)
+    channel = server.channels.open(request, peer, outlet)
     try:
         if peer.era == "modern" and TASKS_EXTENSION in peer.capabilities.get("extensions", ()):
             definition = tasks.runs_as_task(name, peer, channel)
             if definition is not None:
-                return await tasks.create(definition, arguments, request, peer, outlet)
+                return await tasks.create(definition, arguments, request, peer, outlet, server)
         return errors.tool_result(await call_tool.call_tool(peer.caller, name, arguments, channel))
     except CatalogError as error:
         return errors.tool_refusal(error, peer)

@@ -1,0 +1,29 @@
+"""Warnings that are logged at most once in a while, however often there is a reason for them."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+INTERVAL_SECONDS = 60.0
+
+
+class ThrottledWarning:
+    """A warning of one object: an outage must not fill the log with what every request meets."""
+
+    __slots__ = ("_again_at", "_logger", "_seconds")
+
+    def __init__(self, logger: logging.Logger, seconds: float = INTERVAL_SECONDS) -> None:
+        self._logger, self._seconds = logger, seconds
+        self._again_at = float("-inf")
+
+    def warn(self, message: str, *args: object) -> None:
+        """Log the warning, unless one was logged less than `seconds` ago. From any thread."""
+        now = time.monotonic()
+        if now >= self._again_at:
+            self._again_at = now + self._seconds
+            self._logger.warning(message, *args)
+
+    def rearm(self) -> None:
+        """Log the next warning at once: what was wrong went well in between."""
+        self._again_at = float("-inf")
