@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import tomllib
@@ -97,3 +98,18 @@ def test_runners_touch_no_table():
         if re.search(r"^\s*(from|import) django\.db", path.read_text(encoding="utf-8"), re.MULTILINE)
     ]
     assert importing == []
+
+
+def test_no_module_of_toolhub_keeps_what_a_process_remembers():
+    """That belongs to the parts of a `Hub`; and no import has an effect, except where Django asks for it."""
+    asked_for = {"toolhub/access/admin.py", "toolhub/asgi.py"}
+    found = []
+    for path in sources("toolhub"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        name = path.relative_to(ROOT).as_posix()
+        found += [f"{name}: global" for node in ast.walk(tree) if isinstance(node, ast.Global)]
+        called = [node for node in tree.body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
+        if called and name not in asked_for:
+            found.append(f"{name}: {ast.unparse(called[0])}")
+        found += [f"{name}: reset()" for node in tree.body if getattr(node, "name", "") == "reset"]
+    assert not found

@@ -17,12 +17,14 @@ class ThrottledWarning:
         self._logger, self._seconds = logger, seconds
         self._again_at = float("-inf")
 
-    def warn(self, message: str, *args: object) -> None:
-        """Log the warning, unless one was logged less than `seconds` ago. From any thread."""
+    def warn(self, message: str, *args: object) -> bool:
+        """Log the warning, unless one was logged less than `seconds` ago; return whether it was. From any thread."""
         now = time.monotonic()
-        if now >= self._again_at:
-            self._again_at = now + self._seconds
-            self._logger.warning(message, *args)
+        if now < self._again_at:
+            return False
+        self._again_at = now + self._seconds
+        self._logger.warning(message, *args)
+        return True
 
     def rearm(self) -> None:
         """Log the next warning at once: what was wrong went well in between."""

@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import sys
-import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from threading import Condition, Thread
@@ -25,12 +24,12 @@ from audit.format.timestamps import from_ms
 from audit.models import Call
 from audit.redaction.redactor import label
 from audit.writing.entries import Entry
+from toolhub.log_throttle import ThrottledWarning
 
 logger = logging.getLogger(__name__)
 
 WAITING = 20_000
 """Rows that may wait to be written."""
-COMPLAINTS_EVERY = 60.0
 _OF_THE_CHAIN = {"writer", "link", "end_link", "body_state"}
 _encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), default=str).encode
 
@@ -47,7 +46,7 @@ class Shipper:
         self._writing = False
         self._dropped = 0
         self._failure = ""
-        self._complained = -COMPLAINTS_EVERY
+        self._warning = ThrottledWarning(logger)
 
     def put(self, rows: Iterable[Mapping[str, Any] | Entry]) -> None:
         """Take over finished calls: entries of the writer, or rows. Returns at once and never raises."""
@@ -99,13 +98,9 @@ class Shipper:
             os.close(descriptor)
 
     def _complain(self) -> None:
-        now = time.monotonic()
-        if now - self._complained < COMPLAINTS_EVERY:
-            return
-        self._complained = now
         why = self._failure or "more calls end than can be written"
-        logger.warning("the call log %s misses %d calls: %s", self.target, self._dropped, why)
-        self._dropped, self._failure = 0, ""
+        if self._warning.warn("the call log %s misses %d calls: %s", self.target, self._dropped, why):
+            self._dropped, self._failure = 0, ""
 
 
 def _whole(rows: list[Mapping[str, Any] | Entry]) -> Iterator[Mapping[str, Any]]:

@@ -17,9 +17,10 @@ from django.core.cache.backends.base import DEFAULT_TIMEOUT
 from django.core.cache.backends.redis import RedisCache
 from redis.exceptions import RedisError
 
+from toolhub.log_throttle import ThrottledWarning
+
 logger = logging.getLogger("toolhub.limits")
 OPEN_SECONDS = 5.0
-COMPLAIN_SECONDS = 60.0
 KEEP_SECONDS = 3600
 
 
@@ -29,7 +30,7 @@ class Breaker:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._until = 0.0
-        self._complained = float("-inf")
+        self._warning = ThrottledWarning(logger)
 
     def allows(self) -> bool:
         if not self._until:
@@ -48,16 +49,10 @@ class Breaker:
 
     def fails(self, error: Exception) -> None:
         with self._lock:
-            now = time.monotonic()
-            self._until = now + OPEN_SECONDS
-            complain, self._complained = (
-                (True, now) if now - self._complained >= COMPLAIN_SECONDS else (False, self._complained)
-            )
-        if complain:
-            logger.warning(
-                "Redis does not answer (%s): every process counts limits for itself until it does.",
-                type(error).__name__,
-            )
+            self._until = time.monotonic() + OPEN_SECONDS
+        self._warning.warn(
+            "Redis does not answer (%s): every process counts limits for itself until it does.", type(error).__name__
+        )
 
 
 breaker = Breaker()
