@@ -62,7 +62,7 @@ _ENGLISH_SUBJECTS: Final = {
     "call": "call %s",
     "action": "action %s",
     "checkpoint": "checkpoint %s",
-    "outside": "checkpoint %s kept outside",
+    "outside": "external checkpoint %s",
     "link": "link %s",
 }
 """Subjects as `verifycalls` names them."""
