@@ -124,7 +124,7 @@ def test_what_a_model_cannot_tell_apart_is_named_and_the_rest_is_not() -> None:
     ]
     found = lint.twins(rows)
     assert [(one, other) for one, other, _ in found] == [("get_order", "get_orders"), ("get_order", "list_purchases")]
-    assert "spelt" in found[0][2]
+    assert "names are almost the same" in found[0][2]
     assert lint.twins_of(tool("get_orders", GOOD), rows[2:3]) == [
         "The description is almost the same as that of list_purchases. Say when to use which tool."
     ]

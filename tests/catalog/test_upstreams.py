@@ -186,7 +186,7 @@ def test_an_administrator_tests_lists_and_imports_in_the_browser_and_it_is_on_re
     verbs = set(Action.objects.filter(kind="upstream").values_list("verb", flat=True))
     assert {"created", "tested", "discovered", "imported from"} <= verbs
     listed = client.get(reverse("admin:catalog_upstream_changelist")).content.decode()
-    assert "well" in listed
+    assert "healthy" in listed
     assert client.get(reverse("admin:catalog_upstream_change", args=[made.pk])).status_code == 200
 
 
@@ -289,7 +289,7 @@ def test_tools_of_an_upstream_that_is_switched_off_are_nobodys_and_its_secrets_a
     Secret.objects.create(name="other_key", value="x")
     made.headers = {"X-Api-Key": {"secret": "other_key"}}
     made.save()
-    assert "upstream other" in resolve.uses()["other_key"]
+    assert "upstream server other" in resolve.uses()["other_key"]
     made.enabled = False
     made.save()
     assert "other_ask" not in factories.load().tools

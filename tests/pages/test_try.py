@@ -143,7 +143,7 @@ def test_what_the_user_may_not_use_is_turned_away_with_the_rule_and_on_record(hu
     refused = root.try_tool(hub.seeded["try_everything"], "charlie")
     assert refused["refused"]
     assert refused["message"].startswith("charlie does not have access to this tool. The attempt was logged.")
-    assert refused["message"].endswith("The reason: No grant allows it.")
+    assert refused["message"].endswith("Reason: No grant allows it.")
     last = hub.call(try_seed.records)[-1]
     assert (last["username"], last["outcome"], last["transport"]) == ("charlie", "refused", "admin")
     assert last["credential"] == "tried from the admin by root"

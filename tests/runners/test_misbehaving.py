@@ -36,7 +36,7 @@ BAD: list[tuple[str, dict[str, Any], dict[str, Any], float, str, str]] = [
     ("returns NaN", {"function": "bad_end"}, {"how": "nan"}, LONGER, "tool_error", "cannot be written as JSON"),
     ("returns a cycle", {"function": "bad_end"}, {"how": "cycle"}, LONGER, "tool_error", "cannot be written as JSON"),
     ("returns too much", {"function": "bad_end"}, {"how": "huge"}, LONGER, "tool_error", "more than the 1000000 bytes"),
-    ("prints a gigabyte", {"program": GIGABYTE}, {}, LONGER, "tool_error", "cut off after 100000 bytes"),
+    ("prints a gigabyte", {"program": GIGABYTE}, {}, LONGER, "tool_error", "truncated after 100000 bytes"),
     ("is a deaf program", {"program": DEAF}, {}, DEADLINE, "timeout", "did not finish within 3 s"),
 ]
 
