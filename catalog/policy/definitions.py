@@ -26,7 +26,7 @@ _ENGLISH: Final = {
     "rule.quarantined": "quarantined: its definition changed",
     "rule.own_result": "the caller's own result",
     GRANT: "Grant {number}: {effect} {target} to {whom}",
-    LIMIT: "Rate limit {number}: {rate} on {target} for {whom}",
+    LIMIT: "Limit {number}: {rate} on {target} for {whom}",
 }
 _WHOM: Final = {
     "user": "user {}",

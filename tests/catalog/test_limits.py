@@ -54,7 +54,7 @@ def test_the_call_beyond_the_limit_is_refused_with_the_limit_and_the_seconds(ali
     assert shop.admitted(alice, 3) == 3
     with pytest.raises(limits.LimitReached) as caught:
         limits.take(shop.snapshot, shop.tool(), factories.credential(alice))
-    assert caught.value.rule.english == f"Rate limit {limit.pk}: 3/d on tool calculate_sum for each user"
+    assert caught.value.rule.english == f"Limit {limit.pk}: 3/d on tool calculate_sum for each user"
     assert 1 <= caught.value.seconds <= 86_400
 
 
