@@ -13,10 +13,34 @@ class CatalogConfig(AppConfig):
     def ready(self) -> None:
         from audit.actions.model_signals import watch
         from catalog import checks, models, signals  # noqa: F401 - registers the system checks
+        from catalog.calls.prepared import PreparedTools
+        from catalog.calls.running import RunningCalls
+        from catalog.functions.context import Onlookers
         from catalog.policy import revision, snapshot
+        from catalog.policy.limit_cache import RedisHealth
+        from catalog.processes.launch import ChildProcesses
+        from catalog.runners.upstream_mcp.news import UpstreamNews
+        from catalog.runners.upstream_mcp.pool import UpstreamPools
         from catalog.secrets import resolve
+        from catalog.threads import ThreadPools
         from catalog.upstreams import discovery
+        from catalog.upstreams.schedule import UpstreamSchedule
+        from toolhub.parts import parts
 
+        for part in (
+            snapshot.SnapshotStore(),
+            resolve.SecretStore([discovery.secret_uses]),
+            PreparedTools(),
+            RunningCalls(),
+            Onlookers(),
+            ThreadPools(),
+            RedisHealth(),
+            ChildProcesses(),
+            UpstreamNews(),
+            UpstreamPools(),
+            UpstreamSchedule(),
+        ):
+            parts.put(part)
         post_migrate.connect(revision.after_migrate, sender=self, dispatch_uid="catalog.policy.revision")
         for model in revision.watched():
             for signal in (post_save, post_delete, m2m_changed):
@@ -35,4 +59,3 @@ class CatalogConfig(AppConfig):
         watch(models.Secret, secrets=("value",))
         watch(models.PersonalSecret, secrets=("value",))
         signals.changed.connect(resolve.forget, dispatch_uid="catalog.secrets.resolve")
-        resolve.also_used_by(discovery.secret_uses)

@@ -8,10 +8,8 @@ threads are daemons, so that one that never returns does not keep the process fr
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -20,6 +18,8 @@ from django.conf import settings
 from django.db import connections
 
 from catalog.errors import ToolError
+from catalog.slots import Slots
+from toolhub.parts import parts
 
 WAIT_SECONDS = 5.0
 T = TypeVar("T")
@@ -32,19 +32,20 @@ class Busy(ToolError):
 
 
 class Pool:
+    """So many threads of one name, started when they are first needed."""
+
     def __init__(self, name: str, size: int) -> None:
         self.name, self.size = name, size
-        self._lock = threading.Lock()
-        self._taken = 0
+        self._slots = Slots(size, Busy)
+        self._starting = threading.Lock()
         self._started = 0
         self._jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
 
     async def run(self, call: Callable[[], T], wait: float | None = None) -> T:
         """The result of `call()`. A cancelled awaiter leaves at once; the slot is free when the thread is done."""
         loop = asyncio.get_running_loop()
-        if not self._take():
-            await self._wait_for_slot(loop, WAIT_SECONDS if wait is None else wait)
+        if not self._slots.take():
+            await self._slots.wait(WAIT_SECONDS if wait is None else wait)
         answer: asyncio.Future[T] = loop.create_future()
 
         def job() -> None:
@@ -56,64 +57,28 @@ class Pool:
                 error = RuntimeError("StopIteration") if isinstance(raised, StopIteration) else raised
             finally:
                 connections.close_all()
-                self._give()
+                self._slots.give()
             try:
                 loop.call_soon_threadsafe(_settle, answer, result, error)
             except RuntimeError:
                 log.debug("a tool thread ended after its event loop was closed")
 
+        self._start_thread()
         self._jobs.put(job)
         return await answer
 
     @property
     def taken(self) -> int:
-        return self._taken
+        return self._slots.taken
 
-    def _take(self) -> bool:
-        with self._lock:
-            if self._taken >= self.size:
-                return False
-            self._taken += 1
-            if self._taken <= self._started:
-                return True
+    def _start_thread(self) -> None:
+        """Start another thread unless there are as many as slots in use."""
+        with self._starting:
+            if self._started >= self._slots.taken:
+                return
             self._started += 1
             number = self._started
         threading.Thread(target=self._work, name=f"{self.name}-{number}", daemon=True).start()
-        return True
-
-    def _give(self) -> None:
-        """Hand the slot to whoever waits longest, or free it."""
-        with self._lock:
-            while self._waiting:
-                loop, waiter = self._waiting.popleft()
-                try:
-                    loop.call_soon_threadsafe(self._hand_over, waiter)
-                except RuntimeError:
-                    continue
-                return
-            self._taken -= 1
-
-    def _hand_over(self, waiter: asyncio.Future[None]) -> None:
-        if waiter.done():
-            self._give()
-        else:
-            waiter.set_result(None)
-
-    async def _wait_for_slot(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
-        waiter: asyncio.Future[None] = loop.create_future()
-        with self._lock:
-            self._waiting.append((loop, waiter))
-        timer = loop.call_later(seconds, _settle, waiter, None, Busy())
-        try:
-            await waiter
-        except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-                self._give()
-            raise
-        finally:
-            timer.cancel()
-            with self._lock, contextlib.suppress(ValueError):
-                self._waiting.remove((loop, waiter))
 
     def _work(self) -> None:
         while True:
@@ -129,8 +94,22 @@ def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | Non
         future.set_exception(error)
 
 
-_pools: dict[str, Pool] = {}
-_making = threading.Lock()
+class ThreadPools:
+    """The pools of a process, by name."""
+
+    def __init__(self) -> None:
+        self._pools: dict[str, Pool] = {}
+        self._making = threading.Lock()
+
+    def pool(self, name: str, size: int) -> Pool:
+        """Return the pool of that name and size, made when it is first asked for."""
+        pool = self._pools.get(name)
+        if pool is None or pool.size != size:
+            with self._making:
+                pool = self._pools.get(name)
+                if pool is None or pool.size != size:
+                    pool = self._pools[name] = Pool(name, size)
+        return pool
 
 
 def tools() -> Pool:
@@ -159,10 +138,4 @@ def checking() -> Pool:
 
 
 def _pool(name: str, size: int) -> Pool:
-    pool = _pools.get(name)
-    if pool is None or pool.size != size:
-        with _making:
-            pool = _pools.get(name)
-            if pool is None or pool.size != size:
-                pool = _pools[name] = Pool(name, size)
-    return pool
+    return parts.get(ThreadPools).pool(name, size)

@@ -15,16 +15,17 @@ import time
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
 from audit import outcomes
 from audit.redaction import redactor
 from audit.types import Reason
 from catalog.calls import recording
 from catalog.calls.recording import Begun, Ending
+from catalog.calls.running import RunningCalls
 from catalog.errors import InternalFailure, InvalidArguments, NeedsInput, ProtocolError, ToolError
 from catalog.functions.context import Context
 from catalog.functions.results import Produced, failure
+from toolhub.parts import parts
 
 log = logging.getLogger(__name__)
 
@@ -98,8 +99,6 @@ def cancelled(reason: str) -> Outcome:
     return Outcome(outcomes.CANCELLED, None, error, "", reason or "cancelled")
 
 
-tasks: dict[UUID, asyncio.Task[object]] = {}
-"""What runs in this process, by the id of its call: where a cancellation that names a call finds it."""
 TIME_IS_UP = "the deadline"
 AGAIN_SECONDS = 1.0
 """A function that swallows its cancellation is cancelled again this often."""
@@ -148,7 +147,8 @@ class Deadline:
 
 async def perform(begun: Begun, clock: Deadline, context: Context, work: Awaitable[Produced]) -> Outcome:
     """Await `work`. Every way it can end becomes an Outcome."""
-    tasks[begun.id] = clock.task
+    running = parts.get(RunningCalls)
+    running.add(begun.id, clock.task)
     try:
         produced = await work
     except BaseException as error:  # noqa: BLE001 - the boundary between a tool and the hub; after_exception logs
@@ -161,7 +161,7 @@ async def perform(begun: Begun, clock: Deadline, context: Context, work: Awaitab
         reason = str(error.args[0]) if isinstance(error, asyncio.CancelledError) and error.args else ""
         return cancelled("" if reason == TIME_IS_UP else reason)
     finally:
-        tasks.pop(begun.id, None)
+        running.remove(begun.id)
     if clock.close():
         return cancelled("")
     if clock.fired:

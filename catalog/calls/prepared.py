@@ -19,8 +19,10 @@ from catalog.runners import loading, registry, secret_refs
 from catalog.runners.loading import Run
 from catalog.schemas import defaults, errors, validator
 from catalog.schemas.errors import SchemaProblem
+from toolhub.parts import parts
 
 log = logging.getLogger(__name__)
+MAX_PREPARED = 20_000
 
 
 async def catalogue_now() -> Snapshot:
@@ -128,11 +130,22 @@ def _asks_before_task(tool: ToolDefinition) -> bool:
         return False
 
 
-_gates: dict[int, Gate] = {}
+class PreparedTools:
+    """The gates of the tools that were called in this process, each for as long as its definition is in force."""
+
+    def __init__(self) -> None:
+        self._gates: dict[int, Gate] = {}
+
+    def of(self, tool: ToolDefinition) -> Gate:
+        """Return the gate of this definition, made when it is first called."""
+        gate = self._gates.get(tool.id)
+        if gate is None or gate.tool is not tool:
+            gate = self._gates[tool.id] = Gate(tool)
+            if len(self._gates) > MAX_PREPARED:
+                del self._gates[next(iter(self._gates))]
+        return gate
 
 
 def gate_of(tool: ToolDefinition) -> Gate:
-    gate = _gates.get(tool.id)
-    if gate is None or gate.tool is not tool:
-        gate = _gates[tool.id] = Gate(tool)
-    return gate
+    """See `PreparedTools.of`."""
+    return parts.get(PreparedTools).of(tool)

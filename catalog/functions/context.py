@@ -37,6 +37,7 @@ from catalog.functions.elicitation import (
     Sampled,
 )
 from catalog.functions.results import clean_text, plain
+from toolhub.parts import parts
 from toolhub.wire.versions import MODERN
 
 PROGRESS_SECONDS = 0.05
@@ -44,8 +45,21 @@ INVALID_PARAMS = -32602
 NO_SECRETS: Mapping[str, str] = {}
 T = TypeVar("T")
 
-onlookers: list[Callable[[Context, float, float | None, str | None], None]] = []
-"""Told of every progress report that is sent to a client: for pages that show running calls. They must not wait."""
+
+class Onlookers:
+    """Who hears of every progress report to a client: pages that show running calls. They must not wait."""
+
+    def __init__(self) -> None:
+        self.listeners: list[Callable[[Context, float, float | None, str | None], None]] = []
+
+    def add(self, listener: Callable[[Context, float, float | None, str | None], None]) -> None:
+        """Tell `listener` from now on; harmless when it is told already."""
+        if listener not in self.listeners:
+            self.listeners.append(listener)
+
+    def remove(self, listener: Callable[[Context, float, float | None, str | None], None]) -> None:
+        """Undo `add`."""
+        self.listeners.remove(listener)
 
 
 class Clock(Protocol):
@@ -149,9 +163,10 @@ class Context:
             await self._report(*held)
 
     async def _report(self, progress: float, total: float | None, message: str | None) -> None:
-        if onlookers:
+        onlookers = parts.find(Onlookers)  # None in the process of an isolated function
+        if onlookers is not None and onlookers.listeners:
             said = redactor.veil(tuple(self.secrets.values()), message) if message and self.secrets else message
-            for onlooker in onlookers:
+            for onlooker in onlookers.listeners:
                 onlooker(self, progress, total, said)
         await self.channel.progress(progress, total, message)
 

@@ -7,8 +7,6 @@ minute that every process counts for itself.
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,60 +15,52 @@ from django.core.cache.backends.base import DEFAULT_TIMEOUT
 from django.core.cache.backends.redis import RedisCache
 from redis.exceptions import RedisError
 
+from catalog.circuit_breaker import CircuitBreaker, CircuitOpen
 from toolhub.log_throttle import ThrottledWarning
+from toolhub.parts import parts
 
 logger = logging.getLogger("toolhub.limits")
 OPEN_SECONDS = 5.0
 KEEP_SECONDS = 3600
 
 
-class Breaker:
-    """Closed: ask. Open: do not ask before the time has come, and then only with one thread."""
+class RedisHealth:
+    """What this process knows of the Redis that limits count in."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._until = 0.0
+        self.breaker = CircuitBreaker()
         self._warning = ThrottledWarning(logger)
 
-    def allows(self) -> bool:
-        if not self._until:
-            return True
-        with self._lock:
-            now = time.monotonic()
-            if now < self._until:
-                return False
-            self._until = now + OPEN_SECONDS
-            return True
-
     def works(self) -> None:
-        if self._until:
-            self._until = 0.0
+        if self.breaker.succeeded():
             logger.warning("Redis answers again: limits are counted for all processes together.")
 
     def fails(self, error: Exception) -> None:
-        with self._lock:
-            self._until = time.monotonic() + OPEN_SECONDS
+        self.breaker.failed(1, OPEN_SECONDS)
         self._warning.warn(
             "Redis does not answer (%s): every process counts limits for itself until it does.", type(error).__name__
         )
-
-
-breaker = Breaker()
 
 
 class LimitCache(RedisCache):
     """`add`, `incr` and `get`, which is all that django-ratelimit uses, with the way out."""
 
     def _ask(self, question: Callable[[], Any], otherwise: Callable[[Any], Any]) -> Any:
-        if breaker.allows():
-            try:
-                answer = question()
-            except (RedisError, OSError) as error:
-                breaker.fails(error)
-            else:
-                breaker.works()
-                return answer
-        return otherwise(caches["local"])
+        health = parts.get(RedisHealth)
+        try:
+            probe = health.breaker.enter()
+        except CircuitOpen:
+            return otherwise(caches["local"])
+        try:
+            answer = question()
+        except (RedisError, OSError) as error:
+            health.fails(error)
+            return otherwise(caches["local"])
+        except BaseException:
+            health.breaker.gave_up(probe)
+            raise
+        health.works()
+        return answer
 
     def add(self, key: Any, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> bool:
         return bool(

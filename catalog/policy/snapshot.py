@@ -11,7 +11,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -23,6 +23,7 @@ from django.db import DatabaseError, InterfaceError, close_old_connections, conn
 from catalog.policy import revision
 from catalog.policy.definitions import Snapshot
 from catalog.policy.loader import Loader
+from toolhub.parts import parts
 
 logger = logging.getLogger("toolhub.catalog")
 POLL_SECONDS = 1.0
@@ -45,147 +46,173 @@ class _Poll:
         return self.task is not None and not self.task.done() and not self.loop.is_closed()
 
 
-_snapshot: Snapshot | None = None
-_loader = Loader()
-_drafts = count(1)
-_lock = threading.Lock()
-_poll: _Poll | None = None
-_starting: asyncio.Lock | None = None
-_listeners: list[Callable[[Snapshot], object]] = []
-_executor = ThreadPoolExecutor(1, "catalogue")
-_complained = -COMPLAIN_SECONDS
+class SnapshotStore:
+    """The snapshot of a process, the poll that replaces it, and who hears of it."""
+
+    def __init__(self) -> None:
+        self._snapshot: Snapshot | None = None
+        self._loader = Loader()
+        self._drafts = count(1)
+        self._lock = threading.Lock()
+        self._poll: _Poll | None = None
+        self._listeners: list[Callable[[Snapshot], object]] = []
+        self._executor = ThreadPoolExecutor(1, "catalogue")
+        self._complained = -COMPLAIN_SECONDS
+
+    def current(self) -> Snapshot:
+        """Return the snapshot in force. Raises NotLoaded before the first load."""
+        if self._snapshot is None:
+            raise NotLoaded("The catalogue is not loaded yet.")
+        return self._snapshot
+
+    def refresh(self) -> Snapshot:
+        """Read the catalogue now, in this thread, and put it in place.
+
+        What is read inside an open transaction may never be committed: nothing of it is kept for the next reading, and
+        its revision is a number that no committed one equals.
+        """
+        with self._lock:
+            if connection.in_atomic_block:
+                fresh = replace(Loader().load(), revision=-next(self._drafts))
+            else:
+                fresh = self._loader.load()
+            self._snapshot = fresh
+        self._call_on_loop(self._tell_listeners)
+        return fresh
+
+    def latest(self) -> Snapshot:
+        """Return a snapshot as new as the database, for pages: in this thread, and cheap when nothing changed."""
+        if self._snapshot is None or revision.current() != self._snapshot.revision:
+            return self.refresh()
+        return self._snapshot
+
+    def listen(self, callback: Callable[[Snapshot], object]) -> Callable[[], None]:
+        """Call back on the loop thread after each new snapshot; return a function that ends it."""
+        self._listeners.append(callback)
+
+        def forget() -> None:
+            with suppress(ValueError):
+                self._listeners.remove(callback)
+
+        return forget
+
+    def hurry(self) -> None:
+        """Poll now. From any thread."""
+        poll = self._poll
+        if poll is not None:
+            self._call_on_loop(poll.wake.set)
+
+    async def ensure(self) -> Snapshot:
+        """Return the snapshot, loaded if need be, with the poll running on this loop."""
+        loop = asyncio.get_running_loop()
+        poll = self._poll
+        if poll is not None and poll.loop is loop and self._snapshot is not None and poll.alive():
+            return self._snapshot
+        return await self._start(loop)
+
+    async def reload(self) -> Snapshot:
+        """Read the revision now and return a snapshot that is at least as new."""
+        await asyncio.get_running_loop().run_in_executor(self._executor, self._refresh_if_changed)
+        return self.current()
+
+    async def stop(self) -> None:
+        """End the poll of this loop and close the connection of its thread."""
+        poll, self._poll = self._poll, None
+        if poll is not None and poll.alive() and poll.task is not None and poll.loop is asyncio.get_running_loop():
+            poll.task.cancel()
+            with suppress(asyncio.CancelledError):
+                await poll.task
+        await asyncio.get_running_loop().run_in_executor(self._executor, connections.close_all)
+
+    async def _start(self, loop: asyncio.AbstractEventLoop) -> Snapshot:
+        poll = self._poll
+        if poll is None or poll.loop is not loop or not poll.alive():
+            poll = self._poll = _Poll(loop)
+            poll.task = loop.create_task(self._run(poll), name="catalogue revision poll")
+        # A loop that starts late (or anew) must not trust what another one read long ago.
+        await loop.run_in_executor(self._executor, self._refresh_if_changed)
+        return self.current()
+
+    async def _run(self, poll: _Poll) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(POLL_SECONDS):
+                    await poll.wake.wait()
+            poll.wake.clear()
+            try:
+                await poll.loop.run_in_executor(self._executor, self._refresh_if_changed)
+            except (DatabaseError, InterfaceError, OSError) as error:
+                self._complain(f"{type(error).__name__} while reading it")
+            except Exception as error:  # noqa: BLE001 - one bad row must not end the poll
+                self._complain(f"{type(error).__name__}: {error}")
+
+    def _refresh_if_changed(self) -> None:
+        close_old_connections()
+        try:
+            if self._snapshot is None or revision.current() != self._snapshot.revision:
+                self.refresh()
+        finally:
+            close_old_connections()
+
+    def _complain(self, problem: str) -> None:
+        if time.monotonic() - self._complained >= COMPLAIN_SECONDS:
+            self._complained = time.monotonic()
+            logger.warning("The catalogue cannot be read (%s); what was read last stays in force.", problem)
+
+    def _call_on_loop(self, function: Callable[[], object]) -> None:
+        poll = self._poll
+        if poll is not None:
+            # Closing a loop between a check and the call is a race; asking forgiveness is not.
+            with suppress(RuntimeError):
+                poll.loop.call_soon_threadsafe(function)
+
+    def _tell_listeners(self) -> None:
+        if self._snapshot is None:
+            return
+        for callback in list(self._listeners):
+            callback(self._snapshot)
 
 
 def current() -> Snapshot:
-    if _snapshot is None:
-        raise NotLoaded("The catalogue is not loaded yet.")
-    return _snapshot
+    """See `SnapshotStore.current`."""
+    return parts.get(SnapshotStore).current()
 
 
 def refresh() -> Snapshot:
-    """Read the catalogue now, in this thread, and put it in place.
-
-    What is read inside an open transaction may never be committed: nothing of it is kept for the next reading, and
-    its revision is a number that no committed one equals.
-    """
-    global _snapshot
-    with _lock:
-        if connection.in_atomic_block:
-            fresh = replace(Loader().load(), revision=-next(_drafts))
-        else:
-            fresh = _loader.load()
-        _snapshot = fresh
-    _call_on_loop(_tell_listeners)
-    return fresh
+    """See `SnapshotStore.refresh`."""
+    return parts.get(SnapshotStore).refresh()
 
 
 def latest() -> Snapshot:
-    """As new as the database, for pages: in this thread, and cheap when nothing changed."""
-    if _snapshot is None or revision.current() != _snapshot.revision:
-        return refresh()
-    return _snapshot
+    """See `SnapshotStore.latest`."""
+    return parts.get(SnapshotStore).latest()
 
 
 def listen(callback: Callable[[Snapshot], object]) -> Callable[[], None]:
-    """Call back on the loop thread after each new snapshot; the answer takes the callback away again."""
-    _listeners.append(callback)
-
-    def forget() -> None:
-        with suppress(ValueError):
-            _listeners.remove(callback)
-
-    return forget
+    """See `SnapshotStore.listen`."""
+    return parts.get(SnapshotStore).listen(callback)
 
 
 def hurry() -> None:
-    """Poll now. From any thread."""
-    poll = _poll
-    if poll is not None:
-        _call_on_loop(poll.wake.set)
+    """See `SnapshotStore.hurry`."""
+    parts.get(SnapshotStore).hurry()
 
 
 def on_changed(**kwargs: Any) -> None:
-    """Handler of `catalog.signals.changed`."""
+    """Poll now: handler of `catalog.signals.changed`."""
     hurry()
 
 
-async def ensure() -> Snapshot:
-    """The snapshot, loaded if need be, with the poll running on this loop."""
-    loop = asyncio.get_running_loop()
-    poll = _poll
-    if poll is not None and poll.loop is loop and _snapshot is not None and poll.alive():
-        return _snapshot
-    return await _start(loop)
+def ensure() -> Coroutine[Any, Any, Snapshot]:
+    """See `SnapshotStore.ensure`."""
+    return parts.get(SnapshotStore).ensure()
 
 
-async def reload() -> Snapshot:
-    """Read the revision now and return a snapshot that is at least as new."""
-    await asyncio.get_running_loop().run_in_executor(_executor, _refresh_if_changed)
-    return current()
+def reload() -> Coroutine[Any, Any, Snapshot]:
+    """See `SnapshotStore.reload`."""
+    return parts.get(SnapshotStore).reload()
 
 
-async def stop() -> None:
-    """End the poll of this loop and close the connection of its thread."""
-    global _poll
-    poll, _poll = _poll, None
-    if poll is not None and poll.alive() and poll.task is not None and poll.loop is asyncio.get_running_loop():
-        poll.task.cancel()
-        with suppress(asyncio.CancelledError):
-            await poll.task
-    await asyncio.get_running_loop().run_in_executor(_executor, connections.close_all)
-
-
-async def _start(loop: asyncio.AbstractEventLoop) -> Snapshot:
-    global _poll
-    poll = _poll
-    if poll is None or poll.loop is not loop or not poll.alive():
-        poll = _poll = _Poll(loop)
-        poll.task = loop.create_task(_run(poll), name="catalogue revision poll")
-    # A loop that starts late (or anew) must not trust what another one read long ago.
-    await loop.run_in_executor(_executor, _refresh_if_changed)
-    return current()
-
-
-async def _run(poll: _Poll) -> None:
-    while True:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(POLL_SECONDS):
-                await poll.wake.wait()
-        poll.wake.clear()
-        try:
-            await poll.loop.run_in_executor(_executor, _refresh_if_changed)
-        except (DatabaseError, InterfaceError, OSError) as error:
-            _complain(f"{type(error).__name__} while reading it")
-        except Exception as error:  # noqa: BLE001 - one bad row must not end the poll
-            _complain(f"{type(error).__name__}: {error}")
-
-
-def _refresh_if_changed() -> None:
-    close_old_connections()
-    try:
-        if _snapshot is None or revision.current() != _snapshot.revision:
-            refresh()
-    finally:
-        close_old_connections()
-
-
-def _complain(problem: str) -> None:
-    global _complained
-    if time.monotonic() - _complained >= COMPLAIN_SECONDS:
-        _complained = time.monotonic()
-        logger.warning("The catalogue cannot be read (%s); what was read last stays in force.", problem)
-
-
-def _call_on_loop(function: Callable[[], object]) -> None:
-    poll = _poll
-    if poll is not None:
-        # Closing a loop between a check and the call is a race; asking forgiveness is not.
-        with suppress(RuntimeError):
-            poll.loop.call_soon_threadsafe(function)
-
-
-def _tell_listeners() -> None:
-    if _snapshot is None:
-        return
-    for callback in list(_listeners):
-        callback(_snapshot)
+def stop() -> Coroutine[Any, Any, None]:
+    """See `SnapshotStore.stop`."""
+    return parts.get(SnapshotStore).stop()

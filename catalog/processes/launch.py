@@ -22,6 +22,7 @@ from typing import Any
 from django.conf import settings
 
 from catalog.errors import ToolError
+from toolhub.parts import parts
 
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 CHUNK = 65_536
@@ -87,17 +88,43 @@ class Busy(ToolError):
         super().__init__("Too many programs are already running for tools. Try again in a minute.")
 
 
+class ChildProcesses:
+    """The programs that run for calls of this process, of which there may be TOOL_PROCESSES."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self._ending: set[asyncio.Future[Report]] = set()
+
+    def take(self) -> bool:
+        """Count one more; False when there are as many as there may be."""
+        if self.taken >= settings.TOOL_PROCESSES:
+            return False
+        self.taken += 1
+        return True
+
+    def give(self) -> None:
+        self.taken -= 1
+
+    def keep(self, ended: asyncio.Future[Report]) -> None:
+        """Give the place back when the program has ended, whoever still waits for it then."""
+        self._ending.add(ended)
+        ended.add_done_callback(self._finished)
+
+    def _finished(self, ended: asyncio.Future[Report]) -> None:
+        self.give()
+        self._ending.discard(ended)
+        if not ended.cancelled():
+            ended.exception()
+
+
 class Child:
     """A program that runs; `report` once it has ended."""
 
-    def __init__(self, process: asyncio.subprocess.Process, order: Order, order_fd: int, counted: bool) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, order: Order, order_fd: int) -> None:
         self.process, self._order, self._order_fd = process, order, order_fd
         self.stdin, self.stdout, self.stderr = process.stdin, process.stdout, process.stderr
         self._stopped = False
-        self._ended = asyncio.ensure_future(self._wait())
-        if counted:
-            self._ended.add_done_callback(_finished)
-            _running.add(self._ended)
+        self.ended = asyncio.ensure_future(self._wait())
 
     def stop(self, *, at_once: bool = False) -> None:
         self._stopped = True
@@ -105,7 +132,7 @@ class Child:
             self.process.send_signal(signal.SIGINT if at_once else signal.SIGTERM)
 
     async def report(self) -> Report:
-        return await asyncio.shield(self._ended)
+        return await asyncio.shield(self.ended)
 
     async def _wait(self) -> Report:
         try:
@@ -122,21 +149,9 @@ class Child:
         return Report("lost", None)
 
 
-_running: set[asyncio.Future[Report]] = set()
-_taken = 0
-
-
-def _finished(ended: asyncio.Future[Report]) -> None:
-    global _taken
-    _taken -= 1
-    _running.discard(ended)
-    if not ended.cancelled():
-        ended.exception()
-
-
 def running() -> int:
-    """How many programs run for tools in this process."""
-    return _taken
+    """Return how many programs run for tools in this process."""
+    return parts.get(ChildProcesses).taken
 
 
 @asynccontextmanager
@@ -147,17 +162,19 @@ async def launched(
 
     One that is not `counted` among the programs of calls has bounds of its own.
     """
-    global _taken
-    if counted and _taken >= settings.TOOL_PROCESSES:
+    children = parts.get(ChildProcesses)
+    if counted and not children.take():
         _discard(order)
         raise Busy
-    _taken += counted
     try:
-        child = await _start(order, stdin, most_line, counted)
+        child = await _start(order, stdin, most_line)
     except BaseException:
-        _taken -= counted
+        if counted:
+            children.give()
         _discard(order)
         raise
+    if counted:
+        children.keep(child.ended)
     try:
         yield child
     except BaseException:
@@ -184,7 +201,7 @@ def let_go(child: Child) -> None:
             pipe.close()
 
 
-async def _start(order: Order, stdin: int | None, most_line: int, counted: bool) -> Child:
+async def _start(order: Order, stdin: int | None, most_line: int) -> Child:
     text = json.dumps(
         {
             "program": order.program,
@@ -222,7 +239,7 @@ async def _start(order: Order, stdin: int | None, most_line: int, counted: bool)
     except BaseException:
         os.close(order_fd)
         raise
-    return Child(process, order, order_fd, counted)
+    return Child(process, order, order_fd)
 
 
 async def read(stream: asyncio.StreamReader | None, most: int) -> tuple[bytes, bool]:

@@ -1,28 +1,19 @@
-"""The private networks that tools may reach, read from the settings once."""
+"""The private networks that tools may reach, by the settings."""
 
 from __future__ import annotations
 
-from typing import Any
+from functools import lru_cache
 
 from django.conf import settings
-from django.core.signals import setting_changed
 
 from toolhub import egress
 
-_allowed: egress.Allowed | None = None
-
 
 def allowed() -> egress.Allowed:
-    global _allowed
-    if _allowed is None:
-        _allowed = egress.parse_allowed(settings.ALLOW_PRIVATE_NETWORKS)
-    return _allowed
+    """Return the networks of TOOLHUB_ALLOW_PRIVATE_NETWORKS."""
+    return _parsed(tuple(settings.ALLOW_PRIVATE_NETWORKS))
 
 
-def _forget(*, setting: str, **_: Any) -> None:
-    global _allowed
-    if setting == "ALLOW_PRIVATE_NETWORKS":
-        _allowed = None
-
-
-setting_changed.connect(_forget, dispatch_uid="catalog.runners.networks")
+@lru_cache(maxsize=4)
+def _parsed(entries: tuple[str, ...]) -> egress.Allowed:
+    return egress.parse_allowed(entries)

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,7 @@ from catalog.models import PersonalSecret, Secret, Tool
 from catalog.policy import snapshot
 from catalog.policy.definitions import ToolDefinition
 from catalog.runners import registry, secret_refs
+from toolhub.parts import parts
 
 log = logging.getLogger(__name__)
 EMPTY: Mapping[str, str] = {}
@@ -60,15 +61,46 @@ class _Read:
     reading: dict[int, asyncio.Lock] = field(default_factory=dict)
 
 
-_read = _Read(0, -1, None)
-_version = 0
-_names: OrderedDict[str, frozenset[str]] = OrderedDict()
+Uses = Callable[[], Iterable[tuple[str, str]]]
+
+
+class SecretStore:
+    """The secrets that a process has read, and who else than tools refers to secrets.
+
+    `other_uses` yield (name of a secret, what uses it in words).
+    """
+
+    def __init__(self, other_uses: Sequence[Uses] = ()) -> None:
+        self.other_uses = tuple(other_uses)
+        self._version = 0
+        self._read = _Read(0, -1, None)
+        self._names: OrderedDict[str, frozenset[str]] = OrderedDict()
+
+    def forget(self) -> None:
+        """Have the next reader ask the database again: something changed."""
+        self._version += 1
+
+    def current(self, loop: asyncio.AbstractEventLoop) -> _Read:
+        """Return what was read at this revision of the catalogue, for this loop."""
+        revision = snapshot.current().revision
+        read = self._read
+        if read.revision != revision or read.version != self._version or read.loop is not loop:
+            read = self._read = _Read(revision, self._version, loop)
+        return read
+
+    def names_of(self, tool: ToolDefinition) -> frozenset[str]:
+        """Return the names of the secrets that a tool's settings refer to."""
+        found = self._names.get(tool.hash)
+        if found is None:
+            found = self._names[tool.hash] = names_in(tool.runner, tool.settings)
+            if len(self._names) > NAMES_KEPT:
+                self._names.popitem(last=False)
+        return found
 
 
 def forget(**kwargs: Any) -> None:
-    """Something changed: whoever asks next reads again. Handler of `catalog.signals.changed`."""
-    global _version
-    _version += 1
+    """See `SecretStore.forget`: handler of `catalog.signals.changed`."""
+    parts.get(SecretStore).forget()
 
 
 async def resolve(names: Iterable[str], caller: Caller) -> Mapping[str, str]:
@@ -77,7 +109,7 @@ async def resolve(names: Iterable[str], caller: Caller) -> Mapping[str, str]:
     Reads the database only the first time at a catalogue revision. Raises MissingSecret, RecordUnavailable.
     """
     user_id = caller.credential.user_id
-    read = _current(asyncio.get_running_loop())
+    read = parts.get(SecretStore).current(asyncio.get_running_loop())
     if read.kinds is None or user_id not in read.personal:
         try:
             await _fill(read, user_id)
@@ -95,13 +127,8 @@ def resolve_now(names: Iterable[str], user_id: int | None = None) -> Mapping[str
 
 
 def names_of(tool: ToolDefinition) -> frozenset[str]:
-    """The names of the secrets that a tool's settings refer to."""
-    found = _names.get(tool.hash)
-    if found is None:
-        found = _names[tool.hash] = names_in(tool.runner, tool.settings)
-        if len(_names) > NAMES_KEPT:
-            _names.popitem(last=False)
-    return found
+    """See `SecretStore.names_of`."""
+    return parts.get(SecretStore).names_of(tool)
 
 
 def names_in(runner: str, data: Any) -> frozenset[str]:
@@ -112,15 +139,6 @@ def names_in(runner: str, data: Any) -> frozenset[str]:
         return frozenset()
 
 
-_places: list[Callable[[], Iterable[tuple[str, str]]]] = []
-
-
-def also_used_by(place: Callable[[], Iterable[tuple[str, str]]]) -> None:
-    """`place()` yields (name of a secret, what uses it in words): for what refers to secrets and is no tool."""
-    if place not in _places:
-        _places.append(place)
-
-
 def uses() -> dict[str, list[str]]:
     """What uses each secret, in words for a page; reads the catalogue."""
     found: dict[str, list[str]] = {}
@@ -129,18 +147,10 @@ def uses() -> dict[str, list[str]]:
     ):
         for secret in names_in(runner, data):
             found.setdefault(secret, []).append(gettext("tool %s") % name)
-    for place in _places:
-        for secret, what in place():
+    for other_uses in parts.get(SecretStore).other_uses:
+        for secret, what in other_uses():
             found.setdefault(secret, []).append(what)
     return found
-
-
-def _current(loop: asyncio.AbstractEventLoop) -> _Read:
-    global _read
-    revision = snapshot.current().revision
-    if _read.revision != revision or _read.version != _version or _read.loop is not loop:
-        _read = _Read(revision, _version, loop)
-    return _read
 
 
 async def _fill(read: _Read, user_id: int) -> None:

@@ -21,6 +21,7 @@ from catalog.models import Upstream
 from catalog.runners.upstream_mcp import news, pool
 from catalog.runners.upstream_mcp.failures import UpstreamError
 from catalog.upstreams import discovery
+from toolhub.parts import parts
 
 LOOK_SECONDS = 2.0
 AT_ONCE = 8
@@ -140,32 +141,41 @@ def _turn(hurried: set[int], health: Mapping[int, str]) -> None:
         close_old_connections()
 
 
-_watch: _Watch | None = None
+class UpstreamSchedule:
+    """The chore of this process, which belongs to one event loop at a time."""
 
+    def __init__(self) -> None:
+        self._watch: _Watch | None = None
 
-def _changed(number: int) -> None:
-    """Called on the loop of the connection, which is the one of the chore."""
-    if _watch is not None and _watch.loop is asyncio.get_running_loop():
-        _watch.hurry(number)
+    def start(self) -> None:
+        """Compare upstreams from now on, on the running loop; harmless when called again."""
+        if self._watch is None or self._watch.loop is not asyncio.get_running_loop() or self._watch.task.done():
+            self._watch = _Watch()
+            parts.get(news.UpstreamNews).listen(self._changed, self._told)
 
+    async def stop(self) -> None:
+        """End the chore of this loop, and close the connections that calls left open."""
+        watch, self._watch = self._watch, None
+        parts.get(news.UpstreamNews).forget(self._changed, self._told)
+        if watch is not None and watch.loop is asyncio.get_running_loop():
+            await watch.stop()
+        await pool.close()
 
-def _told(number: int, problem: str) -> None:
-    if _watch is not None and _watch.loop is asyncio.get_running_loop():
-        _watch.health[number] = problem
+    def _changed(self, number: int) -> None:
+        """Called on the loop of the connection, which is the one of the chore."""
+        if self._watch is not None and self._watch.loop is asyncio.get_running_loop():
+            self._watch.hurry(number)
+
+    def _told(self, number: int, problem: str) -> None:
+        if self._watch is not None and self._watch.loop is asyncio.get_running_loop():
+            self._watch.health[number] = problem
 
 
 def start() -> None:
-    global _watch
-    if _watch is None or _watch.loop is not asyncio.get_running_loop() or _watch.task.done():
-        _watch = _Watch()
-        news.listen(_changed)
-        news.listen_to_health(_told)
+    """See `UpstreamSchedule.start`."""
+    parts.get(UpstreamSchedule).start()
 
 
 async def stop() -> None:
-    """End the chore of this loop, and close the connections that calls left open."""
-    global _watch
-    watch, _watch = _watch, None
-    if watch is not None and watch.loop is asyncio.get_running_loop():
-        await watch.stop()
-    await pool.close()
+    """See `UpstreamSchedule.stop`."""
+    await parts.get(UpstreamSchedule).stop()

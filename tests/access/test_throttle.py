@@ -10,6 +10,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from catalog.policy import limit_cache
+from tests.process import with_part
 from toolhub import env
 from toolhub.access import throttle
 
@@ -39,7 +40,7 @@ def test_looking_counts_nothing_and_each_key_has_its_own_count() -> None:
 
 def test_while_redis_is_away_this_process_counts(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     # Its own: for five seconds the one of the process would keep every other test away from its Redis.
-    monkeypatch.setattr(limit_cache, "breaker", limit_cache.Breaker())
+    with_part(monkeypatch, limit_cache.RedisHealth())
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         nobody = f"redis://127.0.0.1:{taken.getsockname()[1]}/0"

@@ -16,6 +16,7 @@ from catalog.functions.context import Context
 from catalog.runners import loading
 from catalog.runners.http_api import resilience
 from tests.catalog.door import Recording
+from tests.process import with_part
 
 
 class Api:
@@ -67,15 +68,14 @@ class Api:
 
 
 @pytest.fixture
-async def api(settings: Any) -> AsyncIterator[Api]:
+async def api(settings: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Api]:
     settings.ALLOW_PRIVATE_NETWORKS = ["127.0.0.0/8"]
-    resilience.forget()
+    with_part(monkeypatch, resilience.HostBreakers())
     made = Api()
     server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
     made.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     yield made
     server.close()
-    resilience.forget()
 
 
 def context(**secrets: str) -> Context:

@@ -537,7 +537,7 @@ async def test_a_host_that_keeps_failing_is_left_alone_and_then_tried_by_one_cal
         with pytest.raises(ToolError, match=r"127.0.0.1 failed 3 times in a row .* Try again in 3\d\d\d s"):
             await ask(settings | {"url": f"{api.url}{path}"})
     assert len(api.seen) == 3
-    guard = resilience.breaker(f"{api.url}", "127.0.0.1")
+    guard = resilience.breaker(api.url)
     assert guard.is_open
     guard.opened_until = time.monotonic()
     probe = asyncio.ensure_future(ask(settings | {"url": f"{api.url}/hold", "timeout": 30}))
@@ -568,9 +568,9 @@ async def test_calls_beyond_the_cap_wait_and_are_then_told_that_the_tool_is_busy
         await run({}, context())
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
-    slots = resilience.Slots(1, 60)
+    slots = resilience.slots(1)
     assert slots.take() and not slots.take()
-    waiting, leaving = asyncio.ensure_future(slots.wait()), asyncio.ensure_future(slots.wait())
+    waiting, leaving = asyncio.ensure_future(slots.wait(60)), asyncio.ensure_future(slots.wait(60))
     await asyncio.sleep(0)
     leaving.cancel()
     slots.give()

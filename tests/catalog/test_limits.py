@@ -18,6 +18,8 @@ from catalog.policy import limit_cache, limits
 from catalog.policy.definitions import ToolDefinition
 from tests import factories
 from tests.conftest import missing
+from tests.process import with_part
+from toolhub.parts import parts
 
 pytestmark = pytest.mark.django_db
 
@@ -152,7 +154,7 @@ def test_in_redis_too_two_hundred_tries_at_once_admit_exactly_twenty(
     except RedisAway as error:
         missing("redis", f"no server at {address}: {error}")
     # Not the one of the process, which an earlier test may have left open for seconds.
-    monkeypatch.setattr(limit_cache, "breaker", limit_cache.Breaker())
+    with_part(monkeypatch, limit_cache.RedisHealth())
     limit_cache_settings = {
         "BACKEND": "catalog.policy.limit_cache.LimitCache",
         "LOCATION": address,
@@ -206,7 +208,7 @@ class TestWithoutRedis:
 
         for name in ("add", "incr", "get"):
             monkeypatch.setattr(RedisCache, name, fail(name))
-        monkeypatch.setattr(limit_cache, "breaker", limit_cache.Breaker())
+        with_part(monkeypatch, limit_cache.RedisHealth())
         settings.CACHES = {
             **settings.CACHES,
             "limits": {"BACKEND": "catalog.policy.limit_cache.LimitCache", "LOCATION": "redis://127.0.0.1:1/0"},
@@ -231,6 +233,6 @@ class TestWithoutRedis:
         shop = Shop()
         assert shop.admitted(alice, 1) == 1
         monkeypatch.setattr(RedisCache, "add", lambda *args, **kwargs: True)
-        monkeypatch.setattr(limit_cache.breaker, "_until", 1e-9)
+        parts.get(limit_cache.RedisHealth).breaker.opened_until = 1e-9
         assert shop.admitted(alice, 1) == 1
         assert any("Redis answers again" in record.message for record in caplog.records)

@@ -11,8 +11,9 @@ import time
 from typing import Any
 from uuid import UUID
 
-from catalog.calls import execution
+from catalog.calls.running import RunningCalls
 from catalog.errors import ACCESS_REVOKED, CANCELLED_BY_CLIENT, SERVER_STOPPING
+from toolhub.parts import parts
 from toolhub.server import bus
 from toolhub.server.bus import Bus
 from toolhub.server.peer import Peer
@@ -194,7 +195,7 @@ class RequestsInFlight:
 
     def cancel_here(self, call_id: UUID, reason: str) -> bool:
         """The same for a call of this worker, on its event loop; whether it was running here."""
-        task = execution.tasks.get(call_id)
+        task = parts.get(RunningCalls).find(call_id)
         if task is None:
             return False
         # By way of its request, when there is one: the client is then answered that it was cancelled, and why.

@@ -7,11 +7,12 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from catalog.circuit_breaker import CircuitBreaker
 from catalog.errors import ToolError
 from catalog.functions.context import Context
 from catalog.runners import networks
 from catalog.runners.http_api.request import Builder, Request
-from catalog.runners.http_api.resilience import TEMPORARY, Breaker, Slots, breaker, pause
+from catalog.runners.http_api.resilience import TEMPORARY, breaker, enter, pause, slots
 from catalog.runners.http_api.response import Answers
 from catalog.runners.http_api.settings import IDEMPOTENT, Settings
 from toolhub import egress
@@ -22,7 +23,7 @@ __all__ = ["Settings", "prepare"]
 
 def prepare(settings: Settings) -> Callable[[dict[str, Any], Context], Awaitable[Any]]:
     builder, answers = Builder(settings), Answers(settings)
-    slots = Slots(settings.max_concurrent, settings.wait_seconds)
+    places = slots(settings.max_concurrent)
     sender = _Sender(settings)
 
     async def run(arguments: dict[str, Any], context: Context) -> Any:
@@ -30,12 +31,12 @@ def prepare(settings: Settings) -> Callable[[dict[str, Any], Context], Awaitable
             request = builder.build(arguments, context.secrets)
         except egress.EgressError as error:
             raise _failed(error) from None
-        if not slots.take():
-            await slots.wait()
+        if not places.take():
+            await places.wait(settings.wait_seconds)
         try:
             reply = await sender.send(request, context.deadline)
         finally:
-            slots.give()
+            places.give()
         return await answers.content(reply, request.url)
 
     return run
@@ -60,7 +61,7 @@ class _Sender:
         """The answer, whatever its status, after as many attempts as there may be."""
         for attempt in range(self._attempts):
             last = attempt == self._attempts - 1
-            guard = breaker(self._origin, self._host)
+            guard = breaker(self._origin)
             reply, failure = await self._attempt(request, deadline, guard)
             if reply is not None and (last or reply.status not in TEMPORARY):
                 return reply
@@ -73,10 +74,12 @@ class _Sender:
             return reply
         raise ToolError(f"The request failed: {failure}.")
 
-    async def _attempt(self, request: Request, deadline: float, guard: Breaker) -> tuple[egress.Reply | None, str]:
+    async def _attempt(
+        self, request: Request, deadline: float, guard: CircuitBreaker
+    ) -> tuple[egress.Reply | None, str]:
         """One request: its answer, or what kept the connection from being made."""
         settings = self._settings
-        probe = guard.enter()
+        probe = enter(guard, self._host)
         counted = False
         try:
             reply = await egress.fetch(

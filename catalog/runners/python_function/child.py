@@ -69,7 +69,10 @@ async def _call(request: dict[str, Any], send: Any) -> dict[str, Any]:
     from catalog.functions.content import BLOCKS, Result, Structured
     from catalog.functions.context import Context
     from catalog.functions.invoke import invoke
+    from catalog.threads import ThreadPools
+    from toolhub.parts import parts
 
+    parts.put(ThreadPools())
     importlib.import_module(request["module"])
     function = registry.known("tool", request["function"])
     caller = _caller(request["caller"])

@@ -13,6 +13,7 @@ from catalog.runners.upstream_mcp import news
 from catalog.runners.upstream_mcp.connection import Connection, key_of
 from catalog.runners.upstream_mcp.failures import UpstreamError
 from catalog.runners.upstream_mcp.link import NOBODY, Asks, Link
+from toolhub.parts import parts
 
 PER_KEY = 4
 """Calls of one user to one upstream that run side by side; the others wait."""
@@ -153,22 +154,34 @@ class Pool:
             del self._places[key]
 
 
-_pools: dict[asyncio.AbstractEventLoop, Pool] = {}
+class UpstreamPools:
+    """The pool of each event loop of this process."""
+
+    def __init__(self) -> None:
+        self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
+
+    def here(self) -> Pool:
+        """Return the pool of the running loop."""
+        loop = asyncio.get_running_loop()
+        pool = self._pools.get(loop)
+        if pool is None:
+            for ended in [other for other in self._pools if other.is_closed()]:
+                del self._pools[ended]
+            pool = self._pools[loop] = Pool()
+        return pool
+
+    async def close(self) -> None:
+        """Close what the running loop has open."""
+        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            await pool.close()
 
 
 def here() -> Pool:
-    """The pool of the running loop."""
-    loop = asyncio.get_running_loop()
-    pool = _pools.get(loop)
-    if pool is None:
-        for ended in [other for other in _pools if other.is_closed()]:
-            del _pools[ended]
-        pool = _pools[loop] = Pool()
-    return pool
+    """See `UpstreamPools.here`."""
+    return parts.get(UpstreamPools).here()
 
 
 async def close() -> None:
-    """Close what this loop has open."""
-    pool = _pools.pop(asyncio.get_running_loop(), None)
-    if pool is not None:
-        await pool.close()
+    """See `UpstreamPools.close`."""
+    await parts.get(UpstreamPools).close()

@@ -27,10 +27,10 @@ from audit.queries import live_calls
 from audit.queries.live_calls import Seen
 from audit.queries.search import id_at
 from catalog import threads
-from catalog.functions import context
-from catalog.functions.context import Context
+from catalog.functions.context import Context, Onlookers
 from catalog.threads import Busy
 from toolhub.log_throttle import ThrottledWarning
+from toolhub.parts import parts
 from toolhub.server.bus import Bus
 from toolhub.server.live import subscriptions
 from toolhub.server.live.subscriptions import PageSubscriptions
@@ -159,7 +159,7 @@ class CallWindows:
 
     def start(self) -> None:
         """Hear of the progress of running calls."""
-        context.onlookers.append(self.reported)
+        parts.get(Onlookers).add(self.reported)
 
     async def stop(self) -> None:
         """The server stops: windows come back to the next one."""
@@ -172,7 +172,7 @@ class CallWindows:
             looking.cancel()
             await asyncio.wait([looking], timeout=5.0)
         with suppress(ValueError):
-            context.onlookers.remove(self.reported)
+            parts.get(Onlookers).remove(self.reported)
 
     def watch_mine(self, watcher: Watcher) -> None:
         """Tell this window whenever a call of its person begins or ends.

@@ -1,0 +1,73 @@
+"""A bounded number of slots, for which callers wait in their event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable
+
+
+class Slots:
+    """`size` slots and who waits for one, first come, first served.
+
+    `take` and `wait` are for event loops, `give` for any thread. `busy` makes the error of who waited in vain.
+    """
+
+    def __init__(self, size: int, busy: Callable[[], Exception]) -> None:
+        self.size, self.taken = size, 0
+        self._busy = busy
+        self._lock = threading.Lock()
+        self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
+
+    def take(self) -> bool:
+        """Take a slot if there is one; otherwise await `wait`."""
+        with self._lock:
+            if self.taken >= self.size:
+                return False
+            self.taken += 1
+            return True
+
+    async def wait(self, seconds: float) -> None:
+        """Take the next slot that is given back. Raises what `busy` makes when there is none in time."""
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
+        with self._lock:
+            if self.taken < self.size:  # given back since `take` was asked
+                self.taken += 1
+                return
+            self._waiting.append((loop, turn))
+        timer = loop.call_later(seconds, self._too_late, turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                self.give()
+            raise
+        finally:
+            timer.cancel()
+            with self._lock, contextlib.suppress(ValueError):
+                self._waiting.remove((loop, turn))
+
+    def give(self) -> None:
+        """Hand the slot to whoever waits longest, or free it."""
+        with self._lock:
+            while self._waiting:
+                loop, turn = self._waiting.popleft()
+                try:
+                    loop.call_soon_threadsafe(self._hand_over, turn)
+                except RuntimeError:
+                    continue  # its loop is closed
+                return
+            self.taken -= 1
+
+    def _hand_over(self, turn: asyncio.Future[None]) -> None:
+        if turn.done():
+            self.give()
+        else:
+            turn.set_result(None)
+
+    def _too_late(self, turn: asyncio.Future[None]) -> None:
+        if not turn.done():
+            turn.set_exception(self._busy())
