@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from catalog.examples import upstream
+from catalog.examples import catalogue
 from catalog.models import Tool, Upstream
 from catalog.processes import allowed, launch
 
@@ -18,18 +18,18 @@ def test_it_is_on_only_where_npx_is_listed_and_there(
 ) -> None:
     settings.COMMANDS = ["npx"] if listed else []
     monkeypatch.setattr(allowed, "programs", lambda: {"npx": "/usr/bin/npx"} if listed and there else {})
-    upstream.load()
+    catalogue.load()
     made = Upstream.objects.get(name="everything")
     assert made.enabled is (listed and there)
     assert not Tool.objects.filter(origin=made.origin).exists() and launch.running() == 0
-    standing = upstream.standing()
+    standing = catalogue.upstream_state()
     assert standing is not None and standing[0] == made.pk
     assert (standing[1] == "") is made.enabled and ("comes with Node" in standing[1]) is not made.enabled
     made.enabled, made.prefix = False, "mine"
     made.save()
-    upstream.load()  # a later run changes nothing that a person decided
+    catalogue.load()  # a later run changes nothing that a person decided
     assert Upstream.objects.values_list("enabled", "prefix").get(name="everything") == (False, "mine")
-    standing = upstream.standing()
+    standing = catalogue.upstream_state()
     assert standing is not None and (standing[1] == "It is switched off.") is (listed and there)
     made.delete()
-    assert upstream.standing() is None
+    assert catalogue.upstream_state() is None

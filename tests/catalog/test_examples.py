@@ -13,7 +13,7 @@ import pytest
 from catalog import workspace
 from catalog.calls import call_tool
 from catalog.errors import ToolError, UnknownTool
-from catalog.examples import apis, catalogue
+from catalog.examples import catalogue
 from catalog.functions import registry
 from catalog.models import Grant, Limit, Prompt, Resource, Tool, Toolset
 from tests.catalog.door import Recording, call, caller, in_database, text
@@ -249,7 +249,7 @@ def test_a_setting_is_added_once_and_a_log_entry_every_time(folder: Path) -> Non
 @pytest.mark.django_db(transaction=True)
 async def test_the_example_catalogue_is_made_once_and_works_for_its_user(folder: Path, alice: Any, bob: Any) -> None:
     await in_database(catalogue.load, "alice")
-    assert await Tool.objects.acount() == len(catalogue.TOOLS) + 3 + len(apis.TOOLS)
+    assert await Tool.objects.acount() == len(catalogue.read()["tools"]) == 16
     assert text(await call(alice, "calculate_sum", {"a": 1, "b": 2})) == "3"
     arguments = {"path": catalogue.SAMPLE_PATH, "column": "revenue", "operation": "average"}
     average = await call(alice, "analyze_csv", arguments)
@@ -293,8 +293,7 @@ def test_loading_again_brings_nothing_back_that_an_administrator_took_away(alice
 
 
 def test_every_parameter_of_every_example_is_described_and_bounded() -> None:
-    rows = [registry.tool_row(name) for name in catalogue.TOOLS]
-    for row in (*rows, *apis.TOOLS):
+    for row in catalogue.read()["tools"]:
         assert len(row["description"]) > 60 and None not in (row["read_only"], row["idempotent"], row["open_world"])
         assert row["input_schema"]["additionalProperties"] is False
         for parameter in row["input_schema"]["properties"].values():

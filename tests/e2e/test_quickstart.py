@@ -12,7 +12,6 @@ import httpx2
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from catalog.examples import upstream
 from catalog.processes import allowed
 from tests.clients.installed import npx_cache
 from tests.conftest import missing
@@ -20,6 +19,8 @@ from tests.e2e import proofs
 from tests.e2e.pages import Forms, Pages
 from tests.serving import Hub
 
+NPX, EVERYTHING = "npx", "@modelcontextprotocol/server-everything@2026.8.31"
+"""What starts the example upstream, as catalog/examples/catalogue.yaml has it."""
 ELSEWHERE = """
 import runpy, sys
 from catalog.processes import allowed
@@ -112,10 +113,10 @@ async def test_without_node_everything_else_works_and_it_says_what_is_missing(tm
 
 
 async def test_with_node_the_official_server_is_imported_granted_and_really_called() -> None:
-    if shutil.which(upstream.PROGRAM, path=allowed.PATH) is None:
-        missing("node", f"no {upstream.PROGRAM} on {allowed.PATH}")
+    if shutil.which(NPX, path=allowed.PATH) is None:
+        missing("node", f"no {NPX} on {allowed.PATH}")
     hub = Quickstart()
-    shutil.copytree(npx_cache(upstream.PACKAGE), hub.folder / "data" / "npm", symlinks=True)
+    shutil.copytree(npx_cache(EVERYTHING), hub.folder / "data" / "npm", symlinks=True)
     with hub:
         tools = "/admin" + hub.said(r"Example upstream +list its tools at \S+/admin(\S+)")
         pages = await hub.sign_in()

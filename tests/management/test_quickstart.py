@@ -46,8 +46,13 @@ def test_the_first_run_makes_accounts_and_a_token_and_a_later_run_keeps_them(tmp
     names = {path.name for path in (tmp_path / "hub").iterdir()}
     assert {"secret-key", "record-key", "toolhub.sqlite3"} <= names
     placed = {"TOOLHUB_DATA_DIR": str(tmp_path / "hub"), "TOOLHUB_PUBLIC_URL": "http://localhost:8123"}
+    assert "- name: calculate_sum" in manage("exporttools", **placed).stdout
+    away = "from catalog.models import Tool, Toolset; Tool.objects.all().delete(); Toolset.objects.all().delete()"
+    assert manage("shell", "-c", away, **placed).returncode == 0
     second = manage("quickstart", "--json", "--no-serve", **placed)
     assert second.returncode == 0, second.stderr
+    left = manage("exporttools", **placed).stdout
+    assert "secrets:" in left and "tools:" not in left.replace("Tools", "") and "toolsets:" not in left
     again = json.loads(second.stdout.splitlines()[0])
     assert again == {**facts, "admin_password": None, "token": None}
     token = manage("createtoken", "demo", "--name", "more", **placed)

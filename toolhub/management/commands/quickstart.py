@@ -15,8 +15,9 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import transaction
 
-from catalog.examples import catalogue, upstream
+from catalog.examples import catalogue
 from toolhub.access.models import AccessToken
 
 
@@ -42,8 +43,10 @@ class Command(BaseCommand):
         settings.DATA_DIR.mkdir(parents=True, exist_ok=True, mode=0o700)
         call_command("migrate", interactive=False, verbosity=0)
         password = first_admin()
-        user, token = first_user()
-        catalogue.load()
+        with transaction.atomic():  # a first run that fails in between is a first run again
+            user, token = first_user()
+            if token is not None:
+                catalogue.load(user)
         facts = {
             "url": settings.PUBLIC_URL,
             "admin_url": f"{settings.PUBLIC_URL}/admin/",
@@ -108,10 +111,10 @@ def first_user() -> tuple[str, str | None]:
 
 def example_upstream() -> list[str]:
     """Whether the example of another MCP server can be used, and where."""
-    standing = upstream.standing()
-    if standing is None:
+    state = catalogue.upstream_state()
+    if state is None:
         return []
-    number, problem = standing
+    number, problem = state
     place = f"{settings.PUBLIC_URL}/admin/catalog/upstream/{number}/tools/"
     return [f"  Example upstream       {f'not available: {problem} See' if problem else 'list its tools at'} {place}"]
 
