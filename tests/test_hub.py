@@ -9,7 +9,7 @@ import pytest
 
 from audit.types import Credential
 from catalog import signals as catalog_signals
-from catalog.functions import context
+from catalog.functions.context import Onlookers
 from tests.waiting import eventually
 from toolhub.access import signals
 from toolhub.access.bearer import Authenticator
@@ -23,7 +23,7 @@ ALICE = Credential(1, "alice", "token:1", "laptop", None, None)
 
 def heard_by() -> tuple[int, int, int]:
     """How many listen to the signals that a hub connects."""
-    return len(signals.revoked.receivers), len(catalog_signals.changed.receivers), len(context.onlookers)
+    return len(signals.revoked.receivers), len(catalog_signals.changed.receivers), len(parts.get(Onlookers).listeners)
 
 
 @pytest.mark.django_db(transaction=True)
