@@ -18,6 +18,7 @@ class CatalogConfig(AppConfig):
         from catalog.functions.context import Onlookers
         from catalog.policy import revision, snapshot
         from catalog.policy.limit_cache import RedisHealth
+        from catalog.policy.limits import LimitThreads
         from catalog.processes.launch import ChildProcesses
         from catalog.runners.upstream_mcp.news import UpstreamNews
         from catalog.runners.upstream_mcp.pool import UpstreamPools
@@ -35,6 +36,7 @@ class CatalogConfig(AppConfig):
             Onlookers(),
             ThreadPools(),
             RedisHealth(),
+            LimitThreads(),
             ChildProcesses(),
             UpstreamNews(),
             UpstreamPools(),

@@ -113,3 +113,14 @@ def test_no_module_of_toolhub_keeps_what_a_process_remembers():
             found.append(f"{name}: {ast.unparse(called[0])}")
         found += [f"{name}: reset()" for node in tree.body if getattr(node, "name", "") == "reset"]
     assert not found
+
+
+def test_no_function_of_audit_or_catalog_rebinds_a_name_of_its_module():
+    """State belongs to the parts that `audit.apps` and `catalog.apps` put in place."""
+    found = [
+        path.relative_to(ROOT).as_posix()
+        for path in sources("audit", "catalog")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Global)
+    ]
+    assert not found

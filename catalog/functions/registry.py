@@ -34,6 +34,7 @@ Complete = Mapping[str, Callable[..., Any] | Sequence[str]]
 """For an argument or variable: the values to suggest, or a function (value, earlier arguments) -> values."""
 
 _registered: dict[tuple[Kind, str], Function] = {}
+"""Filled by the decorators when a module is imported, once, as Django fills its registries of models and tags."""
 _loaded: dict[str, str] = {}
 """Modules that were imported, with the reason why one could not be."""
 _lock = threading.RLock()

@@ -23,8 +23,14 @@ from redis.exceptions import RedisError
 from audit.types import Credential, Reason
 from catalog.policy import snapshot
 from catalog.policy.definitions import LIMIT_REACHED, LimitRule, Rule, Snapshot, ToolDefinition
+from toolhub.parts import parts
 
-_executor = ThreadPoolExecutor(4, "limits")
+
+class LimitThreads:
+    """The threads in which a process asks Redis whether a limit is reached."""
+
+    def __init__(self) -> None:
+        self.executor = ThreadPoolExecutor(4, "limits")
 
 
 class LimitReached(Exception):
@@ -73,7 +79,7 @@ async def atake(snapshot: Snapshot, definition: ToolDefinition, credential: Cred
         return
     applying = _applying(snapshot, rules, credential)
     if settings.REDIS_URL and applying:
-        await asyncio.get_running_loop().run_in_executor(_executor, _take, applying)
+        await asyncio.get_running_loop().run_in_executor(parts.get(LimitThreads).executor, _take, applying)
     else:
         _take(applying)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -23,11 +22,11 @@ from django.db import DatabaseError, InterfaceError, close_old_connections, conn
 from catalog.policy import revision
 from catalog.policy.definitions import Snapshot
 from catalog.policy.loader import Loader
+from toolhub.log_throttle import ThrottledWarning
 from toolhub.parts import parts
 
 logger = logging.getLogger("toolhub.catalog")
 POLL_SECONDS = 1.0
-COMPLAIN_SECONDS = 60.0
 
 
 class NotLoaded(RuntimeError):
@@ -57,7 +56,7 @@ class SnapshotStore:
         self._poll: _Poll | None = None
         self._listeners: list[Callable[[Snapshot], object]] = []
         self._executor = ThreadPoolExecutor(1, "catalogue")
-        self._complained = -COMPLAIN_SECONDS
+        self._warning = ThrottledWarning(logger)
 
     def current(self) -> Snapshot:
         """Return the snapshot in force. Raises NotLoaded before the first load."""
@@ -155,9 +154,7 @@ class SnapshotStore:
             close_old_connections()
 
     def _complain(self, problem: str) -> None:
-        if time.monotonic() - self._complained >= COMPLAIN_SECONDS:
-            self._complained = time.monotonic()
-            logger.warning("The catalogue cannot be read (%s); what was read last stays in force.", problem)
+        self._warning.warn("The catalogue cannot be read (%s); what was read last stays in force.", problem)
 
     def _call_on_loop(self, function: Callable[[], object]) -> None:
         poll = self._poll

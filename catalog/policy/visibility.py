@@ -21,6 +21,7 @@ KEPT = 20_000
 """People remembered at once; beyond it the memory starts afresh."""
 
 _memo: dict[tuple[int, frozenset[int] | None], tuple[Snapshot, str, float, Visible]] = {}
+"""A bounded cache of what follows from snapshot, person and time alone: it belongs to no part of the process."""
 _FOREVER = float("inf")
 
 

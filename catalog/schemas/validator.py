@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 
 _lock = threading.Lock()
 _compiled: OrderedDict[str, Check] = OrderedDict()
+"""A bounded cache of what follows from its key alone: it belongs to no part of the process."""
 
 
 class Check:
