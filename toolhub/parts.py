@@ -6,7 +6,7 @@ them out when it stops; this instance is the only state that a module of this pr
 
 from __future__ import annotations
 
-from typing import TypeVar, cast
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -19,7 +19,7 @@ class Parts:
     """Parts of this process, one of each type."""
 
     def __init__(self) -> None:
-        self._parts: dict[type, object] = {}
+        self._parts: dict[type, Any] = {}
 
     def put(self, part: object, kind: type | None = None) -> None:
         """Hold `part` under `kind` (its own type when None), in place of what was held there."""
@@ -27,14 +27,15 @@ class Parts:
 
     def get(self, kind: type[T]) -> T:
         """Return the part of this type. Raises NotStarted when this process has none."""
-        found = self._parts.get(kind)
+        found: T | None = self._parts.get(kind)
         if found is None:
             raise NotStarted(f"{kind.__module__}.{kind.__qualname__} was not started in this process")
-        return cast(T, found)
+        return found
 
     def find(self, kind: type[T]) -> T | None:
         """Return the part of this type, or None."""
-        return cast("T | None", self._parts.get(kind))
+        found: T | None = self._parts.get(kind)
+        return found
 
     def remove(self, kind: type) -> None:
         """Forget the part of this type, if there is one."""
