@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterable
 
 from audit import maintenance, recorder
@@ -17,8 +16,6 @@ from toolhub.parts import parts
 from toolhub.server.process import ServerRole
 from toolhub.transports.live import LiveSockets
 from toolhub.transports.resume import StreamLogs
-
-log = logging.getLogger(__name__)
 
 RECORD_SECONDS = 10.0
 """How long a stop waits for the audit log to be written."""

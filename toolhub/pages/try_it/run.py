@@ -1,8 +1,8 @@
 """Calls that somebody tries in the admin: each a task of the process that got the POST, which no page holds.
 
 They go through the one door like every other call, on record under the user they run as, with the name of who tried.
-`inflight` knows them, so a stop, a revocation and a cancellation end them as they end any other call. How the pages of
-other workers reach a run: `remote`.
+`RequestsInFlight` knows them, so a stop, a revocation and a cancellation end them as they end any other call. How the
+pages of other workers reach a run: `remote`.
 
 How a tool that is tried in the admin reaches the person there: progress, log lines, and questions in the page.
 """

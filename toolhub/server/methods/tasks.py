@@ -1,7 +1,7 @@
 """The tasks extension (2026-07-28): `tasks/get`, `tasks/update`, `tasks/cancel`, and when a call becomes a task.
 
 Another user's task reads as unknown, and a client that did not opt in is told so before anything else. How a task runs
-is in `task_runs`; its row, which every worker can read, in `catalog.calls.tasks`.
+is in `task_runner`; its row, which every worker can read, in `catalog.calls.tasks`.
 """
 
 from __future__ import annotations
