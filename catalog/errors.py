@@ -29,6 +29,13 @@ CANCELLED_BY_CLIENT = "notifications/cancelled"
 CLIENT_GONE = "the client closed the stream"
 SERVER_STOPPING = "the server is stopping"
 ACCESS_REVOKED = "access was revoked"
+CANCEL_CODES = {
+    CANCELLED_BY_CLIENT: "cancelled.by_client",
+    CLIENT_GONE: "cancelled.client_gone",
+    SERVER_STOPPING: "cancelled.server_stopping",
+    ACCESS_REVOKED: "cancelled.access_revoked",
+}
+"""What the log keeps beside these, for pages."""
 
 TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
 

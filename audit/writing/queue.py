@@ -19,7 +19,7 @@ from typing import Any
 
 from audit import outcomes
 from audit.format import timestamps
-from audit.types import Begun, CannotRecord, Ending, RecordBusy
+from audit.types import Begun, CannotRecord, Ending, Reason, RecordBusy
 from audit.writing.entries import BEGIN, FINISH, GIVEN_UP, REFUSAL, SETTLED, SPOOLED, WAITING, Entry
 from audit.writing.spool import Spool, SpoolFailed
 
@@ -127,7 +127,11 @@ class EntryQueue:
     def _end_unrun(self, entry: Entry, why: str) -> None:
         end = Entry(FINISH, entry.id, None, None, timestamps.now_ms(), time.monotonic())
         outcome = outcomes.CANCELLED if why else outcomes.REFUSED
-        end.ending = Ending(outcome, detail=why or "nothing ran: the record did not answer in time")
+        end.ending = Ending(
+            outcome,
+            detail=why or "nothing ran: the record did not answer in time",
+            detail_reason=Reason("run.client_left" if why else "run.not_logged").text,
+        )
         end.duration = 0
         self.put_end(end)
 

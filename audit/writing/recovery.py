@@ -15,7 +15,7 @@ from uuid import UUID
 
 from audit import outcomes
 from audit.format import chain, timestamps
-from audit.types import Ending
+from audit.types import Ending, Reason
 from audit.writing import leases, spool, sql
 from audit.writing.entries import FINISH, Entry
 
@@ -79,7 +79,8 @@ def _close(writer: Writer, number: int) -> int:
     count = 0
     while rows := store.fetch(sql.RUNNING_OF, (number,)):
         now = timestamps.now_ms()
-        ending = Ending(outcomes.UNKNOWN, detail="its process ended without recording how the call ended")
+        detail, reason = "its process ended without recording how the call ended", Reason("run.process_ended").text
+        ending = Ending(outcomes.UNKNOWN, detail=detail, detail_reason=reason)
         entries = [Entry(FINISH, as_uuid(row[0]), None, ending, now, 0.0) for row in rows]
         for entry in entries:
             entry.link = chain.CLOSED

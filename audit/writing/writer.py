@@ -16,7 +16,7 @@ from threading import Thread
 from audit import outcomes
 from audit.format import timestamps, uuid7
 from audit.format.chain import Chain
-from audit.types import Ending
+from audit.types import Ending, Reason
 from audit.writing import leases, sql
 from audit.writing.entries import FINISH, GIVEN_UP, PING, SETTLED, WAITING, Entry, rows
 from audit.writing.queue import EntryQueue, wake
@@ -322,7 +322,8 @@ class Writer:
         self.queue.open.clear()
         for begun in left:
             end = Entry(FINISH, begun.id, begun.intent, None, timestamps.now_ms(), 0.0)
-            end.ending = Ending(outcomes.UNKNOWN, detail="the server stopped while it ran")
+            reason = Reason("run.server_stopped").text
+            end.ending = Ending(outcomes.UNKNOWN, detail="the server stopped while it ran", detail_reason=reason)
             end.duration = int((time.monotonic() - begun.started) * 1_000_000)
             self.commit([end])
         store.execute(sql.END_WRITER, (store.moment(timestamps.now_ms()), links.writer))

@@ -214,5 +214,7 @@ async def _announce(call: Begun, begun: Callable[[UUID], Awaitable[None]]) -> No
         raise
     except Exception as error:
         log.exception("call %s could not be announced", call.id)
-        await recording.finish(call, Ending(outcomes.TOOL_ERROR, type(error).__name__, "it could not be started"))
+        detail, said = "it could not be started", Reason("run.not_started").text
+        ending = Ending(outcomes.TOOL_ERROR, type(error).__name__, detail, detail_reason=said)
+        await recording.finish(call, ending)
         raise InternalFailure(call.id) from None

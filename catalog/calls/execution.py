@@ -22,7 +22,7 @@ from audit.types import Reason
 from catalog.calls import recording
 from catalog.calls.recording import Begun, Ending
 from catalog.calls.running import RunningCalls
-from catalog.errors import InternalFailure, InvalidArguments, NeedsInput, ProtocolError, ToolError
+from catalog.errors import CANCEL_CODES, InternalFailure, InvalidArguments, NeedsInput, ProtocolError, ToolError
 from catalog.functions.context import Context
 from catalog.functions.results import Produced, failure
 from toolhub.parts import parts
@@ -96,7 +96,8 @@ def timed_out(begun: Begun, seconds: float) -> Outcome:
 
 def cancelled(reason: str) -> Outcome:
     error = asyncio.CancelledError(reason) if reason else asyncio.CancelledError()
-    return Outcome(outcomes.CANCELLED, None, error, "", reason or "cancelled")
+    code = CANCEL_CODES.get(reason)
+    return Outcome(outcomes.CANCELLED, None, error, "", reason or "cancelled", Reason(code) if code else None)
 
 
 TIME_IS_UP = "the deadline"

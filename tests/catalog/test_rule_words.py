@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from django.utils import translation
 
 from audit import hooks
 from audit.types import Reason
+from catalog.errors import CANCEL_CODES
 from catalog.models import Grant, Limit
 from catalog.policy import messages
 from catalog.policy import rules as policy
@@ -101,3 +104,14 @@ def test_a_reason_that_somebody_edited_is_left_to_its_english_sentence() -> None
 def test_what_and_whom_of_a_grant_are_told_as_in_its_sentence(alice: User) -> None:
     for grant in (rule for rule in rules(alice) if isinstance(rule, Grant)):
         assert str(grant) == f"Grant {grant.pk}: {grant.effect} {messages.what(grant)} to {messages.whom(grant)}"
+
+
+def test_every_reason_that_the_code_gives_is_said_in_both_languages() -> None:
+    root = Path(__file__).parents[2]
+    code = re.compile(r'"((?:rule|unknown|run|cancelled)\.[a-z_]+)"')
+    found = {text for folder in ("audit", "catalog") for path in (root / folder).rglob("*.py")
+             for text in code.findall(path.read_text())}  # fmt: skip
+    assert found >= {*CANCEL_CODES.values(), "run.process_ended", "run.client_left", "unknown.tool"}
+    params = {"number": 1, "effect": "allow", "kind": "tool", "name": "a", "by": "everyone", "whom": "", "rate": "3/m"}
+    for text in found:
+        assert messages.translate_reason(Reason(text, {**params, "seconds": 3, "keys": "a", "names": "b"})), text

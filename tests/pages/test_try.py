@@ -218,7 +218,7 @@ def test_an_account_that_is_switched_off_ends_what_runs_in_its_name(hub: Hub, ro
     state = root.try_tool(hub.seeded["try_steps"], go_on=tmp_path / "never")
     try:
         hub.call(try_seed.switch_off, username="alice")
-        assert "access was revoked" in root.outcome(state)["outcome"]
+        assert "Access was revoked" in root.outcome(state)["outcome"]
     finally:
         hub.call(try_seed.switch_on, username="alice")
     assert record(hub, state["id"])["outcome"] == "cancelled"

@@ -22,7 +22,8 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from audit.actions import log
 from audit.actions.model_signals import name_of
-from catalog.errors import CatalogError, InvalidArguments, LimitReached, UnknownTool
+from audit.types import Reason
+from catalog.errors import CANCEL_CODES, CatalogError, InvalidArguments, LimitReached, UnknownTool
 from catalog.models import Tool
 from catalog.policy import messages, rules, snapshot, visibility
 from catalog.policy.definitions import LIMIT, Rule
@@ -245,7 +246,7 @@ def _context(
         "parts": results.parts(result["content"]) if result else [],
         "more": max(0, len(result["content"]) - results.SHOWN) if result else 0,
         "structured": "" if not result or result["structured"] is None else results.pretty(result["structured"]),
-        "error": error and {"kind": error["kind"], "text": invisible.show(error["text"])},
+        "error": error and {"kind": error["kind"], "text": invisible.show(_why(error))},
         "log": [(level, invisible.show(text)) for level, text in state["log"]],
         "questions": [
             (questions or {}).get(key) or Question(key, method, params)
@@ -253,6 +254,11 @@ def _context(
         ],
         "record": _record_link(request, UUID(state["id"]), own=state["own"]),
     }
+
+
+def _why(error: dict[str, str]) -> str:
+    code = CANCEL_CODES.get(error["text"]) if error["kind"] == "cancelled" else None
+    return messages.translate_reason(Reason(code)) if code is not None else error["text"]
 
 
 def _record_link(request: HttpRequest, call_id: UUID | None, *, own: bool = False) -> str:
