@@ -143,7 +143,7 @@ def test_a_tool_is_made_with_the_table_of_parameters_then_changed_and_reverted(h
     page.wait_for_selector("text=was changed successfully")
     assert list(hub.call(editor_seed.tool, name="convert_units")["input_schema"]["properties"]) == ["value"]
     page.click("text=Compare versions")
-    page.wait_for_selector("#tool-compare del:has-text('\"metre\"')")
+    page.wait_for_selector("#tool-compare .gone:has-text('\"metre\"')")
     page.click("text=Revert to the version")
     page.wait_for_selector("#tool-look pre:has-text('\"metre\"')")
     page.click("button:has-text('Revert')")

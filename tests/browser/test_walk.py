@@ -284,7 +284,7 @@ def reverted(root: Window, tool: str) -> None:
     hand.click("text=Save and continue editing")
     page.wait_for_selector("text=was changed successfully")
     hand.click("text=Compare versions")
-    page.wait_for_selector("#tool-compare ins:has-text('A mistake.')")
+    page.wait_for_selector("#tool-compare :is(ins, .new):has-text('A mistake.')")
     hand.click("text=Revert to the version")
     page.wait_for_selector("#tool-look:not([hidden]) h3")
     hand.click("button:has-text('Revert')")

@@ -146,7 +146,7 @@ def test_what_the_user_may_not_use_is_turned_away_with_the_rule_and_on_record(hu
     assert refused["message"].endswith("Reason: No grant allows it.")
     last = hub.call(try_seed.records)[-1]
     assert (last["username"], last["outcome"], last["transport"]) == ("charlie", "refused", "admin")
-    assert last["credential"] == "tried from the admin by root"
+    assert last["credential"] == "tried in the admin by root"
     assert root.try_tool(hub.seeded["add"], "nobody-of-this-name", a=1)["errors"].keys() == {"user"}
 
 
@@ -189,7 +189,7 @@ def test_progress_shows_while_it_runs_and_the_record_names_the_user_and_who_trie
     assert "alice went on" in root.outcome(state)["outcome"]
     kept = record(hub, state["id"])
     assert (kept["username"], kept["outcome"], kept["transport"]) == ("alice", "ok", "admin")
-    assert (kept["credential"], kept["client_name"]) == ("tried from the admin by root", "toolhub admin")
+    assert (kept["credential"], kept["client_name"]) == ("tried in the admin by root", "toolhub admin")
     tried = hub.call(try_seed.actions, kind="tool", verb="tried")
     assert any(each["actor"] == "root" and json.loads(each["after"]) == {"as": "alice"} for each in tried)
 

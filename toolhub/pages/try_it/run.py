@@ -135,7 +135,7 @@ class Wanted:
             username=self.username,
             # Both accounts must stay active for as long as it runs.
             id=f"admin:{self.actor_id}" if own else f"admin:{self.actor_id}:{self.user_id}",
-            label=f"tried from the admin by {self.actor}",
+            label=f"tried in the admin by {self.actor}",
             toolset_ids=None,
             expires_at=None,
         )
