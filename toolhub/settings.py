@@ -66,11 +66,11 @@ SILENCED_SYSTEM_CHECKS = [
 # --- applications --------------------------------------------------------------------------------------------------
 INSTALLED_APPS = [
     "daphne",
-    "toolhub.admin_site.Config",
+    "unfold.apps.BasicAppConfig",
     "unfold.contrib.filters",
     "unfold.contrib.forms",
     "unfold.contrib.simple_history",
-    "django.contrib.admin",
+    "toolhub.admin_site.Config",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from django.contrib import admin
 from django.contrib.admin.utils import quote
 from django.db import models
 from django.db.models.deletion import CASCADE, DO_NOTHING, SET_DEFAULT, SET_NULL, get_candidate_relations_to_delete
@@ -27,15 +28,15 @@ _DEEP = 4
 _STAYS = (DO_NOTHING, SET_NULL, SET_DEFAULT)
 
 
-class BoundedDeletion:
-    """For a ModelAdmin."""
+class BoundedDeletion(admin.ModelAdmin):  # type: ignore[type-arg]
+    """A ModelAdmin whose question before a deletion takes a bounded time."""
 
     def get_deleted_objects(self, objs: Iterable[Any], request: HttpRequest) -> tuple[Any, Any, Any, Any]:
         """(nested list of texts, {kind: number}, kinds that this person may not delete, what stands against it)"""
         rows = list(objs)
         if not rows:
             return [], {}, set(), []
-        question = _Question(self.admin_site, request)  # type: ignore[attr-defined]
+        question = _Question(self.admin_site, request)
         question.count(type(rows[0]), len(rows), rows[0])
         named: list[Any] = [question.name(row) for row in rows[:SHOWN]]
         if len(rows) > SHOWN:
@@ -45,7 +46,7 @@ class BoundedDeletion:
 
     def render_delete_form(self, request: HttpRequest, context: dict[str, Any]) -> Any:
         # The question is asked in the language of the page, about the row as the page calls it.
-        return super().render_delete_form(request, {**context, "object": _Named(context["object"])})  # type: ignore[misc]
+        return super().render_delete_form(request, {**context, "object": _Named(context["object"])})
 
 
 class _Named:

@@ -86,7 +86,7 @@ class ActionAdmin(ReadOnlyAdmin):
     ) -> HttpResponse:
         action = self.get_object(request, object_id)
         if action is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[no-any-return]
+            return super().change_view(request, object_id, form_url, extra_context)  # which says so, and redirects
         if not self.has_view_permission(request, action):
             raise PermissionDenied
         context = {

@@ -19,13 +19,13 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy
-from unfold.admin import ModelAdmin
 from unfold.contrib.filters.admin import DropdownFilter, TextFilter
 from unfold.decorators import display
 from unfold.views import ChangeList
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from audit import local_time
+from audit.admin_base import ModelAdmin
 from audit.queries.search import PAGE, Page, page
 from toolhub import invisible
 
@@ -114,7 +114,7 @@ class KeysetChangeList(ChangeList):  # type: ignore[misc]
         self.paginator = Paginator(self.page.rows, PAGE)
 
 
-class ReadOnlyAdmin(ModelAdmin):  # type: ignore[misc]
+class ReadOnlyAdmin(ModelAdmin):
     """What every page of the record has in common."""
 
     actions = None

@@ -110,7 +110,7 @@ class CallAdmin(ReadOnlyAdmin):
     ) -> HttpResponse:
         call = self.get_object(request, object_id)
         if call is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[no-any-return]
+            return super().change_view(request, object_id, form_url, extra_context)  # which says so, and redirects
         if not self.has_view_permission(request, call):
             raise PermissionDenied
         log.record("viewed", "call", str(call.pk))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.conf import settings
 from django.contrib import admin, messages
@@ -14,9 +14,9 @@ from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
-from unfold.admin import ModelAdmin
 from unfold.decorators import display
 
+from audit.admin_base import ModelAdmin
 from catalog import lint
 from catalog.admin.editor.runner_forms import kind_name
 from catalog.admin.editor.views import Editor
@@ -40,10 +40,10 @@ from catalog.policy import visibility
 class OfferAdmin(HistoryAdmin):
     """Tools, resources and prompts alike."""
 
-    inlines: tuple[Any, ...] = (GrantInline,)
+    inlines: ClassVar[tuple[Any, ...]] = (GrantInline,)
     autocomplete_fields = ("toolsets",)
-    readonly_fields: tuple[str, ...] = ("who_sees", "advice")
-    list_filter: tuple[Any, ...] = ("enabled", "toolsets")
+    readonly_fields: ClassVar[tuple[str, ...]] = ("who_sees", "advice")
+    list_filter: ClassVar[tuple[Any, ...]] = ("enabled", "toolsets")
     actions = ("switch_on", "switch_off")
     warn_unsaved_form = True
     compressed_fields = True
@@ -262,8 +262,10 @@ class GrantAdmin(HistoryAdmin):
     list_before_template = "admin/catalog/grant_links.html"
     list_select_related = ("tool", "toolset", "resource", "prompt", "user", "group")
     list_per_page = 18
-    search_fields: tuple[str, ...] = ("tool__name", "toolset__name", "resource__uri", "prompt__name")
-    search_fields += ("user__username", "group__name", "note")
+    search_fields = (
+        *("tool__name", "toolset__name", "resource__uri", "prompt__name"),
+        *("user__username", "group__name", "note"),
+    )
     search_help_text = _("Tool, toolset, resource, prompt, user or note")
     autocomplete_fields = ("tool", "toolset", "resource", "prompt", "user", "group")
     fieldsets = (
@@ -343,7 +345,7 @@ class LimitAdmin(HistoryAdmin):
         return row.get_scope_display()
 
 
-class RunningAdmin(ModelAdmin):  # type: ignore[misc]
+class RunningAdmin(ModelAdmin):
     """To look at and to delete; what a call returned is in the record, under its own permission."""
 
     list_per_page = 20
@@ -361,7 +363,7 @@ class TaskAdmin(RunningAdmin):
     list_filter = ("status",)
     list_select_related = ("user",)
     search_fields = ("id", "tool", "user__username")
-    fields: tuple[str, ...] = (
+    fields: ClassVar[tuple[str, ...]] = (
         "id",
         "tool",
         "user",

@@ -8,9 +8,9 @@ from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from simple_history.admin import SimpleHistoryAdmin
-from unfold.admin import ModelAdmin
 
 from audit.actions.cascade import BoundedDeletion
+from audit.admin_base import ModelAdmin
 
 
 class HistoryAdmin(BoundedDeletion, SimpleHistoryAdmin, ModelAdmin):  # type: ignore[misc]

@@ -48,13 +48,11 @@ class QuarantineFilter(admin.SimpleListFilter):
         return queryset
 
 
-class Quarantine:
-    """For the page of tools."""
-
-    admin_site: Any
+class Quarantine(admin.ModelAdmin):  # type: ignore[type-arg]
+    """A ModelAdmin with a page that reviews a changed definition."""
 
     def get_urls(self) -> list[URLPattern]:
-        urls: list[URLPattern] = super().get_urls()  # type: ignore[misc]
+        urls: list[URLPattern] = super().get_urls()
         review = self.admin_site.admin_view(self.review)
         return [path("<int:pk>/review/", review, name="catalog_tool_review"), *urls]
 

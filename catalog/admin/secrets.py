@@ -13,11 +13,11 @@ from django.utils.decorators import method_decorator
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.debug import sensitive_post_parameters
-from unfold.admin import ModelAdmin
 from unfold.decorators import display
 from unfold.widgets import UnfoldAdminTextareaWidget
 
 from audit.actions.cascade import BoundedDeletion
+from audit.admin_base import ModelAdmin
 from catalog.encryption import NoKeys
 from catalog.models import Secret
 from catalog.secrets import resolve
@@ -82,7 +82,7 @@ def some(words: list[str], shown: int = 50) -> str:
 
 
 @admin.register(Secret)
-class SecretAdmin(BoundedDeletion, ModelAdmin):  # type: ignore[misc]
+class SecretAdmin(BoundedDeletion, ModelAdmin):
     form = SecretForm
     list_filter = ("kind",)
     search_fields = ("name", "description")

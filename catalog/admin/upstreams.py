@@ -18,10 +18,10 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
-from unfold.admin import ModelAdmin
 from unfold.decorators import display
 
 from audit.actions.cascade import BoundedDeletion
+from audit.admin_base import ModelAdmin
 from catalog.admin.forms import CatalogueForm
 from catalog.models import Tool, Upstream
 from catalog.models import validators as check
@@ -37,7 +37,7 @@ class UpstreamForm(CatalogueForm):
 
 
 @admin.register(Upstream)
-class UpstreamAdmin(BoundedDeletion, ModelAdmin):  # type: ignore[misc]
+class UpstreamAdmin(BoundedDeletion, ModelAdmin):
     form = UpstreamForm
     list_per_page = 25
     list_display = ("name", "transport", "where", "health", "last_seen", "waiting", "enabled")

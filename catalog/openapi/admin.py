@@ -13,9 +13,9 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
-from unfold.admin import ModelAdmin
 
 from audit.actions.cascade import BoundedDeletion
+from audit.admin_base import ModelAdmin
 from catalog.models import ImportedDocument, Tool
 from catalog.openapi import importing
 from catalog.openapi.forms import ChoicesForm, SourceForm
@@ -27,13 +27,15 @@ SHOWN = 50
 
 
 @admin.register(ImportedDocument)
-class ImportedDocumentAdmin(BoundedDeletion, ModelAdmin):  # type: ignore[misc]
+class ImportedDocumentAdmin(BoundedDeletion, ModelAdmin):
     list_per_page = 25
     list_display = ("name", "title", "document_version", "source", "tool_count", "imported_at", "imported_by")
     search_fields = ("name", "title", "source")
     list_select_related = ("imported_by",)
-    fields: tuple[str, ...] = ("name", "title", "document_version", "source", "sha256", "choices", "tool_count")
-    fields += ("imported_at", "imported_by")
+    fields = (
+        *("name", "title", "document_version", "source", "sha256", "choices", "tool_count"),
+        *("imported_at", "imported_by"),
+    )
     readonly_fields = fields
     change_form_template = "admin/catalog/importeddocument_change.html"
 

@@ -8,9 +8,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from django.contrib.auth.models import Permission, User
+from django.contrib import admin
+from django.contrib.auth.models import Group, Permission, User
 from django.utils import timezone
 
+from audit.admin_base import ModelAdmin
 from tests import factories
 from toolhub.access.models import AccessToken, digest_of
 
@@ -233,3 +235,24 @@ def test_the_history_of_a_person_is_what_the_record_has_of_them(
     answer = browser(viewer).get(f"{TOKENS}{token.pk}/history/")
     assert answer.status_code == 200 and "doesn’t have a change history" in answer.content.decode()
     assert f"{TOKENS}{token.pk}/history/" not in browser(viewer).get(f"{TOKENS}{token.pk}/change/").content.decode()
+
+
+def test_every_page_of_the_admin_has_our_base_those_of_django_s_models_too() -> None:
+    registered = admin.site._registry
+    assert {User, Group, Permission} <= set(registered)
+    assert [model for model, page in registered.items() if not isinstance(page, ModelAdmin)] == []
+
+
+@pytest.mark.parametrize("value", ["abc", "9" * 30, "-1", "9" * 5000, "", "1,2"])
+def test_an_address_that_no_row_can_have_is_no_error_of_ours(root: User, browser: Browser, value: str) -> None:
+    client = browser(root)
+    for path, name in (
+        ("catalog/grant/add", "user"),
+        ("catalog/grant/add", "tool"),
+        ("auth/user/add", "groups"),
+        ("catalog/tool/add", "toolsets"),
+        ("catalog/tool", "toolsets__id__exact"),
+        ("auth/user", "groups__id__exact"),
+        ("auth/user", "is_active__exact"),
+    ):
+        assert client.get(f"/admin/{path}/", {name: value}).status_code in (200, 302), (path, name)

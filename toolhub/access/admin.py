@@ -17,12 +17,12 @@ from django.utils import timezone
 from django.utils.cache import add_never_cache_headers
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import gettext_noop, ngettext
-from unfold.admin import ModelAdmin
 from unfold.decorators import action, display
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 from unfold.widgets import UnfoldAdminIntegerFieldWidget
 
 from audit.actions.cascade import BoundedDeletion
+from audit.admin_base import ModelAdmin
 from toolhub.access import hooks, i18n
 from toolhub.access.models import DEFAULT_DAYS, MAX_DAYS, AccessToken
 
@@ -36,18 +36,22 @@ admin.site.unregister(User)
 admin.site.unregister(Group)
 
 
-class PermissionsInWords:
-    """For a ModelAdmin whose form has a box of permissions."""
+class PermissionsField(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]
+    def label_from_instance(self, obj: Any) -> str:
+        return i18n.said(obj)
 
-    def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        field = super().formfield_for_manytomany(db_field, request, **kwargs)  # type: ignore[misc]
-        if field is not None and db_field.related_model is Permission:
-            field.label_from_instance = i18n.said
-        return field
+
+class PermissionsInWords(admin.ModelAdmin):  # type: ignore[type-arg]
+    """A ModelAdmin whose form has a box of permissions."""
+
+    def formfield_for_manytomany(self, db_field: Any, request: Any = None, **kwargs: Any) -> Any:
+        if db_field.related_model is Permission:
+            kwargs["form_class"] = PermissionsField
+        return super().formfield_for_manytomany(db_field, request, **kwargs)
 
 
 @admin.register(User)
-class UserAdmin(PermissionsInWords, BoundedDeletion, DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg, misc]
+class UserAdmin(PermissionsInWords, BoundedDeletion, DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]
     form = UserChangeForm
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
@@ -71,7 +75,7 @@ class UserAdmin(PermissionsInWords, BoundedDeletion, DjangoUserAdmin, ModelAdmin
 
 
 @admin.register(Group)
-class GroupAdmin(PermissionsInWords, BoundedDeletion, DjangoGroupAdmin, ModelAdmin):  # type: ignore[misc]
+class GroupAdmin(PermissionsInWords, BoundedDeletion, DjangoGroupAdmin, ModelAdmin):
     list_per_page = 25
     autocomplete_fields = ("permissions",)
     filter_horizontal = ()
@@ -81,7 +85,7 @@ class GroupAdmin(PermissionsInWords, BoundedDeletion, DjangoGroupAdmin, ModelAdm
 
 
 @admin.register(Permission)
-class PermissionAdmin(ModelAdmin):  # type: ignore[misc]
+class PermissionAdmin(ModelAdmin):
     """Only what the boxes above search: Django's two lists side by side are wider than the window."""
 
     search_fields = ("name", "codename", "content_type__app_label")
@@ -162,7 +166,7 @@ class UsableFilter(admin.SimpleListFilter):
 
 
 @admin.register(AccessToken)
-class AccessTokenAdmin(ModelAdmin):  # type: ignore[misc]
+class AccessTokenAdmin(ModelAdmin):
     list_display = ("name", "user", "begins", "state", "created", "expires", "last_used")
     list_filter = (UsableFilter,)
     list_select_related = ("user",)

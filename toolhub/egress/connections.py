@@ -25,7 +25,7 @@ from .errors import DeniedAddress, Unreachable
 MAX_POOLS: Final = 128
 MAX_CONNECTIONS: Final = 32
 """Per host, so that one slow host never keeps the others waiting."""
-KEEP_ALIVE: Final = 5.0
+KEEP_ALIVE_SECONDS: Final = 5.0
 
 log = logging.getLogger(__name__)
 
@@ -97,6 +97,23 @@ def default_ssl_context() -> ssl.SSLContext:
     return httpx2.create_ssl_context(trust_env=False)
 
 
+def new_pool(
+    allowed: Allowed,
+    resolver: Resolver,
+    ssl_context: ssl.SSLContext | None,
+    max_connections: int = MAX_CONNECTIONS,
+    keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
+) -> httpcore2.AsyncConnectionPool:
+    """Return a pool whose connections go to addresses that were judged. Every request that leaves has one of these."""
+    return httpcore2.AsyncConnectionPool(
+        ssl_context=ssl_context or default_ssl_context(),
+        max_connections=max_connections,
+        max_keepalive_connections=max_connections // 4,
+        keepalive_expiry=keep_alive_seconds,
+        network_backend=CheckedBackend(allowed, resolver),
+    )
+
+
 class ConnectionPools:
     """The open connections of one event loop: a pool per host and per list of allowed networks; no cookies, no logins.
 
@@ -132,13 +149,7 @@ class ConnectionPools:
                     del self._pools[old]
                     await idle.aclose()
                     break
-        pool = self._pools[key] = httpcore2.AsyncConnectionPool(
-            ssl_context=ssl_context or default_ssl_context(),
-            max_connections=MAX_CONNECTIONS,
-            max_keepalive_connections=MAX_CONNECTIONS // 4,
-            keepalive_expiry=KEEP_ALIVE,
-            network_backend=CheckedBackend(allowed, resolver),
-        )
+        pool = self._pools[key] = new_pool(allowed, resolver, ssl_context)
         return pool
 
     async def close(self) -> None:

@@ -10,17 +10,16 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator, Mapping
 
-import httpcore2
 import httpx2
 from django.utils.translation import gettext_noop as _
 
 from .addresses import Allowed
-from .connections import CheckedBackend, Resolver, default_ssl_context, resolve
+from .connections import Resolver, default_ssl_context, new_pool, resolve
 from .errors import DeniedAddress, EgressError, TooLarge
 from .urls import parse_url
 
 MAX_CONNECTIONS = 16
-KEEP_ALIVE = 15.0
+KEEP_ALIVE_SECONDS = 15.0
 
 
 class EgressRefused(httpx2.TransportError):
@@ -54,14 +53,8 @@ class _Capped(httpx2.AsyncByteStream):
 class CheckedTransport(httpx2.AsyncHTTPTransport):
     def __init__(self, allowed: Allowed, resolver: Resolver, context: ssl.SSLContext, max_bytes: int) -> None:
         super().__init__(verify=context, trust_env=False)
-        # The one part of its pool that we replace: what opens connections.
-        self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=context,
-            max_connections=MAX_CONNECTIONS,
-            max_keepalive_connections=MAX_CONNECTIONS // 4,
-            keepalive_expiry=KEEP_ALIVE,
-            network_backend=CheckedBackend(allowed, resolver),
-        )
+        # A pool of its own, not that of `fetch`: it ends with this client, which belongs to one user and one token.
+        self._pool = new_pool(allowed, resolver, context, MAX_CONNECTIONS, KEEP_ALIVE_SECONDS)
         self._max_bytes = max_bytes
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:

@@ -26,6 +26,7 @@ from unfold.widgets import UnfoldAdminTextInputWidget, UnfoldBooleanWidget
 from catalog import quarantine
 from catalog.admin.editor import preview, runner_forms, texts
 from catalog.admin.editor import versions as editor_versions
+from catalog.admin.history import HistoryAdmin
 from catalog.models import Tool
 from catalog.models.base import check_name
 from catalog.models.fields import JSONTextField
@@ -79,16 +80,15 @@ def duplicate(original: Tool, name: str, *, toolsets: bool = False) -> Tool:
     return copy
 
 
-class Editor:
-    """For the page of tools."""
+class Editor(HistoryAdmin):
+    """The pages of the tool editor."""
 
-    admin_site: Any
     change_form_template = "admin/catalog/tool/change_form.html"
     object_history_form_template = "admin/catalog/tool/revert.html"
     object_history_list_template = "admin/catalog/tool/history_list.html"
 
     def get_urls(self) -> list[URLPattern]:
-        urls: list[URLPattern] = super().get_urls()  # type: ignore[misc]
+        urls: list[URLPattern] = super().get_urls()
         own = (
             ("look/", self.look, "look_new"),
             ("function/", self.function, "function"),
@@ -103,16 +103,16 @@ class Editor:
 
     def render_change_form(self, request: HttpRequest, context: Any, *args: Any, obj: Any = None, **kwargs: Any) -> Any:
         context["tool_editor"] = self._editor(request, obj)
-        return super().render_change_form(request, context, *args, obj=obj, **kwargs)  # type: ignore[misc]
+        return super().render_change_form(request, context, *args, obj=obj, **kwargs)
 
     def render_history_view(self, request: HttpRequest, template: str, context: Any, **kwargs: Any) -> Any:
         if "adminform" in context:
             context["tool_editor"] = self._editor(request, context["original"])
-        return super().render_history_view(request, template, context, **kwargs)  # type: ignore[misc]
+        return super().render_history_view(request, template, context, **kwargs)
 
     def set_history_delta_changes(self, request: HttpRequest, historical_records: Any, **kwargs: Any) -> None:
         """The list of versions says which schema changed; how it changed is on the page that compares."""
-        super().set_history_delta_changes(request, historical_records, **kwargs)  # type: ignore[misc]
+        super().set_history_delta_changes(request, historical_records, **kwargs)
         for record in historical_records:
             for change in getattr(record, "history_delta_changes", ()):
                 if change["field"] in JSON_LABELS:
@@ -135,12 +135,12 @@ class Editor:
 
     def _may_edit(self, request: HttpRequest, obj: Tool | None) -> bool:
         if obj is None:
-            return bool(self.has_add_permission(request))  # type: ignore[attr-defined]
-        return bool(self.has_change_permission(request, obj))  # type: ignore[attr-defined]
+            return bool(self.has_add_permission(request))
+        return bool(self.has_change_permission(request, obj))
 
     def _tool(self, request: HttpRequest, pk: int) -> Tool:
         """For whoever may look at tools. PermissionDenied, or Http404."""
-        if not self.has_view_or_change_permission(request):  # type: ignore[attr-defined]
+        if not self.has_view_or_change_permission(request):
             raise PermissionDenied
         tool: Tool | None = Tool.objects.filter(pk=pk).first()
         if tool is None:
@@ -157,9 +157,7 @@ class Editor:
         if not may:
             raise PermissionDenied
         tool = self._tool(request, pk) if pk is not None else None
-        form = self.get_form(request, tool, change=tool is not None)(  # type: ignore[attr-defined]
-            request.POST, instance=tool
-        )
+        form = self.get_form(request, tool, change=tool is not None)(request.POST, instance=tool)
         found = preview.at(form)
         context = {"look": found, "summary": preview.summary(found)}
         html = render_to_string("admin/catalog/tool/look.html", context, request)
@@ -180,14 +178,14 @@ class Editor:
 
     def duplicate(self, request: HttpRequest, pk: int) -> HttpResponse:
         tool = self._tool(request, pk)
-        if not self.has_add_permission(request):  # type: ignore[attr-defined]
+        if not self.has_add_permission(request):
             raise PermissionDenied
         # A copy would not be compared with the source any more: what changed there could pass unseen.
         form = DuplicateForm(request.POST if request.method == "POST" and not tool.origin else None)
         if form.is_valid():
             copy = duplicate(tool, form.cleaned_data["name"], toolsets=form.cleaned_data["toolsets"])
             words = gettext("%(copy)s is a copy of %(tool)s. It is off and has no grants of its own.")
-            self.message_user(request, words % {"copy": copy, "tool": tool})  # type: ignore[attr-defined]
+            self.message_user(request, words % {"copy": copy, "tool": tool})
             return redirect("admin:catalog_tool_change", copy.pk)
         title = gettext("Duplicate %(tool)s") % {"tool": tool}
         return self._page(request, "duplicate", title, tool=tool, form=form, origin=quarantine.source(tool))
@@ -209,7 +207,7 @@ class Editor:
             "older": older,
             "newer": newer,
             "changes": editor_versions.changes(older, newer) if older and newer else [],
-            "may_revert": self.has_change_permission(request, tool),  # type: ignore[attr-defined]
+            "may_revert": self.has_change_permission(request, tool),
         }
         title = gettext("Versions of %(tool)s") % {"tool": tool}
         return self._page(request, "compare", title, **context)
