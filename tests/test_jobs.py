@@ -1,4 +1,4 @@
-"""The scheduler: due jobs run one after the other, a failing or hanging one is told apart from the others."""
+"""The scheduler: each job runs when it is due, and one that fails, hangs or takes long holds up no other."""
 
 from __future__ import annotations
 
@@ -10,31 +10,59 @@ from tests.waiting import until
 from toolhub.jobs import Job, Scheduler
 
 
-def test_jobs_run_again_and_again_and_never_side_by_side():
-    running, worst, counts = 0, 0, {"a": 0, "b": 0}
+def test_a_job_runs_again_and_again_and_never_twice_at_a_time():
+    running, worst, count = 0, 0, 0
     lock = threading.Lock()
 
-    def work(name: str) -> None:
-        nonlocal running, worst
+    def work() -> None:
+        nonlocal running, worst, count
         with lock:
             running += 1
             worst = max(worst, running)
-        counts[name] += 1
         threading.Event().wait(0.002)
         with lock:
             running -= 1
+            count += 1
 
-    scheduler = Scheduler([Job("a", 0.001, lambda: work("a")), Job("b", 0.001, lambda: work("b"))])
+    scheduler = Scheduler([Job("a", 0.001, work)])
     scheduler.start()
     scheduler.start()
     scheduler.run_now("a")
-    until(lambda: min(counts.values()) >= 3, 10, "three runs of both")
-    assert scheduler.stop(10)
+    until(lambda: count >= 5, what="five runs")
+    assert scheduler.stop(60)
     assert worst == 1
-    after = dict(counts)
-    assert [status.next_due for status in scheduler.status()] == [None, None]
+    after = count
+    assert [status.next_due for status in scheduler.status()] == [None]
     threading.Event().wait(0.02)
-    assert counts == after
+    assert count == after
+
+
+def test_a_long_job_holds_up_no_other():
+    go, counts = threading.Event(), [0]
+
+    def long() -> None:
+        go.wait(60)
+
+    def often() -> None:
+        counts[0] += 1
+
+    scheduler = Scheduler([Job("long", 0.001, long), Job("often", 0.001, often)])
+    scheduler.start()
+    until(lambda: scheduler.status()[0].running, what="the long job to run")
+    before = counts[0]
+    until(lambda: counts[0] >= before + 3, what="the other job to go on")
+    go.set()
+    assert scheduler.stop(60)
+
+
+def test_what_goes_on_failing_in_the_same_way_is_logged_once(caplog: pytest.LogCaptureFixture):
+    def fail() -> None:
+        raise ValueError("no disk")
+
+    scheduler = Scheduler([Job("bad", 3600.0, fail)])
+    for _ in range(3):
+        scheduler.run_now("bad")
+    assert caplog.text.count("The background job bad failed") == 1
 
 
 def test_a_job_that_fails_is_reported_and_keeps_nothing_else_from_running(caplog: pytest.LogCaptureFixture):

@@ -84,6 +84,7 @@ def background_jobs() -> list[Job]:
     """Return all jobs that run in the background of every serving process."""
     return [
         *maintenance.jobs(),
+        *schedule.jobs(),
         Job("Remove expired tasks", CLEANING_SECONDS, _remove_expired_tasks),
         Job("Remove expired results", CLEANING_SECONDS, _remove_expired_results),
     ]

@@ -1,4 +1,4 @@
-"""Named background jobs of a process, run one after the other in one thread."""
+"""Named background jobs of a process, each in a thread of its own: a long one holds up no other."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from django.db import connections
+from django.db import close_old_connections, connections
 
 log = logging.getLogger(__name__)
 
 MAX_ERROR_CHARACTERS = 300
+CLOSE_AFTER_SECONDS = 30.0
+"""A job that rests for so long gives its database connection back meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +48,13 @@ class JobStatus:
 class _Entry:
     """A job and how its runs went."""
 
-    __slots__ = ("due", "due_at", "duration", "ended", "error", "job", "running", "started")
+    __slots__ = ("due", "due_at", "duration", "ended", "error", "job", "running", "started", "turn")
 
     def __init__(self, job: Job) -> None:
         self.job = job
         self.schedule()
+        self.turn = threading.Lock()
+        """Held while the job runs, so that `run_now` never overlaps with the thread."""
         self.running = False
         self.started: datetime | None = None
         self.ended: datetime | None = None
@@ -64,48 +68,48 @@ class _Entry:
 
 
 class Scheduler:
-    """One thread that runs each job when it is due, never two at a time. A job that fails is due again as usual."""
+    """Runs each job when it is due, never twice at a time. A job that fails is due again as usual."""
 
     def __init__(self, jobs: Iterable[Job]) -> None:
         self._entries = {job.name: _Entry(job) for job in jobs}
         self._changed = threading.Condition()
-        self._turn = threading.Lock()
-        """Held while a job runs, so that `run_now` overlaps with nothing."""
-        self._thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
         self._stopping = False
 
     def start(self) -> None:
         """Run jobs from now on, each for the first time after its interval; harmless when called again."""
         with self._changed:
-            if self._thread is not None or not self._entries:
+            if self._threads:
                 return
             self._stopping = False
             for entry in self._entries.values():
                 entry.schedule()
-            # A daemon: a job that hangs, with the database for example, must not keep the process from ending.
-            self._thread = threading.Thread(target=self._work, name="scheduler", daemon=True)
-            self._thread.start()
+                # Daemons: a job that hangs, with the database for example, must not keep the process from ending.
+                name = f"job-{entry.job.name.lower().replace(' ', '-')}"
+                self._threads.append(threading.Thread(target=self._work, args=(entry,), name=name, daemon=True))
+            for thread in self._threads:
+                thread.start()
 
     def stop(self, timeout: float) -> bool:
-        """Start no more jobs and wait for the one that runs. False when it still runs after `timeout` seconds."""
+        """Start no more jobs and wait for those that run. False when one still runs after `timeout` seconds."""
         with self._changed:
-            thread, self._stopping = self._thread, True
+            threads, self._stopping = self._threads, True
             self._changed.notify_all()
-        if thread is None:
-            return True
-        thread.join(timeout)
-        if thread.is_alive():
+        deadline = time.monotonic() + timeout
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        if any(thread.is_alive() for thread in threads):
             return False
-        self._thread = None
+        self._threads = []
         return True
 
     def run_now(self, name: str) -> None:
-        """Run one job in this thread, after the one that runs now. Raises KeyError for an unknown name."""
+        """Run one job in this thread, after its run under way. Raises KeyError for an unknown name."""
         self._run(self._entries[name])
 
     def status(self) -> list[JobStatus]:
         """How each job is doing, in the order in which they were given. From any thread."""
-        scheduled = self._thread is not None and not self._stopping
+        scheduled = bool(self._threads) and not self._stopping
         return [
             JobStatus(
                 name=entry.job.name,
@@ -120,30 +124,33 @@ class Scheduler:
             for entry in self._entries.values()
         ]
 
-    def _work(self) -> None:
-        while True:
-            with self._changed:
-                if self._stopping:
-                    return
-                entry = min(self._entries.values(), key=lambda entry: entry.due)
-                wait = entry.due - time.monotonic()
-                if wait > 0:
-                    self._changed.wait(wait)
-                    continue
-            try:
+    def _work(self, entry: _Entry) -> None:
+        try:
+            while True:
+                with self._changed:
+                    while not self._stopping and (wait := entry.due - time.monotonic()) > 0:
+                        self._changed.wait(wait)
+                    if self._stopping:
+                        return
                 self._run(entry)
-            finally:
-                connections.close_all()
+                if entry.job.every_seconds >= CLOSE_AFTER_SECONDS:
+                    connections.close_all()
+                else:
+                    close_old_connections()
+        finally:
+            connections.close_all()
 
     def _run(self, entry: _Entry) -> None:
-        with self._turn:
+        with entry.turn:
             started = time.monotonic()
             entry.started, entry.running = datetime.now(UTC), True
             try:
                 entry.job.run()
             except Exception as error:
-                log.exception("The background job %s failed", entry.job.name)
-                entry.error = f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARACTERS]
+                text = f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARACTERS]
+                if text != entry.error:  # what goes on failing in the same way was logged
+                    log.exception("The background job %s failed", entry.job.name)
+                entry.error = text
             else:
                 entry.error = ""
             finally:

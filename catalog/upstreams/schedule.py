@@ -1,19 +1,18 @@
-"""Definitions of upstreams are compared on a schedule, and at once when an upstream says that its list changed.
+"""Definitions of upstreams are compared on a schedule, and within seconds when one says that its list changed.
 
-One process at a time does it for one upstream: whoever moves `next_refresh` on with a conditional update. It runs on a
-thread with an event loop of its own, so that no answer of an upstream can hold up a call.
+One process at a time does it for one upstream: the one that moves `next_refresh` on with a conditional update. It runs
+as a background job, on an event loop of its own, so that no answer of an upstream can hold up a call.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from datetime import datetime, timedelta
 
-from django.db import DatabaseError, InterfaceError, close_old_connections, connections
+from django.db import DatabaseError, InterfaceError, close_old_connections
 from django.db.models import Q
 from django.utils import timezone
 
@@ -21,6 +20,8 @@ from catalog.models import Upstream
 from catalog.runners.upstream_mcp import news, pool
 from catalog.runners.upstream_mcp.failures import UpstreamError
 from catalog.upstreams import discovery
+from toolhub.jobs import Job
+from toolhub.log_throttle import ThrottledWarning
 from toolhub.parts import parts
 
 LOOK_SECONDS = 2.0
@@ -82,47 +83,6 @@ def _reach(upstream: Upstream) -> discovery.Way | UpstreamError:
         return error
 
 
-class _Watch:
-    """The chore of one event loop."""
-
-    def __init__(self) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.executor = ThreadPoolExecutor(1, "upstreams")
-        self.hurried: set[int] = set()
-        self.health: dict[int, str] = {}
-        """What calls learned since it was written down last."""
-        self.wake = asyncio.Event()
-        self.task = self.loop.create_task(self._run(), name="comparing upstreams")
-
-    def hurry(self, number: int) -> None:
-        self.hurried.add(number)
-        self.wake.set()
-
-    async def _run(self) -> None:
-        while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
-                    await self.wake.wait()
-            self.wake.clear()
-            hurried, self.hurried = self.hurried, set()
-            health, self.health = self.health, {}
-            try:
-                await self.loop.run_in_executor(self.executor, _turn, hurried, health)
-            except (DatabaseError, InterfaceError) as error:
-                log.warning("Upstreams cannot be compared now: %s", type(error).__name__)
-            except Exception:
-                log.exception("Comparing upstreams failed")
-            if hurried:
-                await asyncio.sleep(LOOK_SECONDS)  # however often an upstream says that something changed
-
-    async def stop(self) -> None:
-        self.task.cancel()
-        with suppress(asyncio.CancelledError):
-            await self.task
-        await self.loop.run_in_executor(self.executor, connections.close_all)
-        self.executor.shutdown(wait=False)
-
-
 def keep(health: Mapping[int, str]) -> None:
     """Write down what is new of the health that calls found."""
     for number, problem in health.items():
@@ -130,45 +90,51 @@ def keep(health: Mapping[int, str]) -> None:
         rows.update(last_error=problem[:1000], **({} if problem else {"last_seen": timezone.now()}))
 
 
-def _turn(hurried: set[int], health: Mapping[int, str]) -> None:
-    close_old_connections()
-    try:
-        keep(health)
-        for number in hurried:
-            hasten(number)
-        run_due()
-    finally:
-        close_old_connections()
-
-
 class UpstreamSchedule:
-    """The chore of this process, which belongs to one event loop at a time."""
+    """What connections of this process tell about upstream servers, and the background job that acts on it."""
 
     def __init__(self) -> None:
-        self._watch: _Watch | None = None
+        self._lock = threading.Lock()
+        self._hurried: set[int] = set()
+        self._health: dict[int, str] = {}
+        """What calls learned since it was written down last."""
+        self._warning = ThrottledWarning(log)
 
     def start(self) -> None:
-        """Compare upstreams from now on, on the running loop; harmless when called again."""
-        if self._watch is None or self._watch.loop is not asyncio.get_running_loop() or self._watch.task.done():
-            self._watch = _Watch()
-            parts.get(news.UpstreamNews).listen(self._changed, self._told)
+        """Listen to the connections of this process; harmless when called again."""
+        parts.get(news.UpstreamNews).listen(self._changed, self._told)
 
     async def stop(self) -> None:
-        """End the chore of this loop, and close the connections that calls left open."""
-        watch, self._watch = self._watch, None
+        """Listen no more, and close the connections that calls of this loop left open."""
         parts.get(news.UpstreamNews).forget(self._changed, self._told)
-        if watch is not None and watch.loop is asyncio.get_running_loop():
-            await watch.stop()
         await pool.close()
 
+    def run(self) -> None:
+        """Write down what was learned and compare what is due, in this thread. A database that is away is logged."""
+        with self._lock:
+            hurried, self._hurried = self._hurried, set()
+            health, self._health = self._health, {}
+        try:
+            close_old_connections()
+            keep(health)
+            for number in hurried:
+                hasten(number)
+            run_due()
+        except (DatabaseError, InterfaceError) as error:
+            self._warning.warn("Upstream servers cannot be compared now: %s", type(error).__name__)
+
     def _changed(self, number: int) -> None:
-        """Called on the loop of the connection, which is the one of the chore."""
-        if self._watch is not None and self._watch.loop is asyncio.get_running_loop():
-            self._watch.hurry(number)
+        with self._lock:
+            self._hurried.add(number)
 
     def _told(self, number: int, problem: str) -> None:
-        if self._watch is not None and self._watch.loop is asyncio.get_running_loop():
-            self._watch.health[number] = problem
+        with self._lock:
+            self._health[number] = problem
+
+
+def jobs() -> list[Job]:
+    """Return the background job of this application."""
+    return [Job("Compare upstream servers", LOOK_SECONDS, parts.get(UpstreamSchedule).run)]
 
 
 def start() -> None:

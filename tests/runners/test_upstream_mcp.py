@@ -31,6 +31,7 @@ from tests.catalog import door
 from tests.clients.installed import npm_packages
 from tests.runners.upstream import Upstream, tool
 from tests.waiting import eventually, until
+from toolhub.jobs import Scheduler
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -176,9 +177,11 @@ async def test_the_health_in_the_admin_follows_what_calls_find(alice: User) -> N
         imported(row(upstream.url, refresh_seconds=3600), alice)
         Row.objects.update(next_refresh=timezone.now() + timedelta(hours=1))
 
+    scheduler = Scheduler(schedule.jobs())
     try:
         await door.in_database(prepare)
         schedule.start()
+        scheduler.start()
         assert not (await door.call(alice, "other_whoami")).is_error
         await sync_to_async(upstream.stop)()
 
@@ -194,6 +197,7 @@ async def test_the_health_in_the_admin_follows_what_calls_find(alice: User) -> N
 
         await eventually(well, 60)
     finally:
+        await sync_to_async(scheduler.stop)(60)
         await schedule.stop()
         upstream.stop()
 
@@ -380,7 +384,9 @@ async def test_an_upstream_that_says_its_list_changed_is_compared_at_once(either
 
     await door.in_database(prepare)
     before = either.tools["whoami"]
+    scheduler = Scheduler(schedule.jobs())
     schedule.start()
+    scheduler.start()
     try:
         either.tools["whoami"] = tool("whoami", "Say which session this is, and more.")
 
@@ -392,6 +398,7 @@ async def test_an_upstream_that_says_its_list_changed_is_compared_at_once(either
         await eventually(quarantined, 60)
     finally:
         either.tools["whoami"] = before
+        await sync_to_async(scheduler.stop)(60)
         await schedule.stop()
 
 
