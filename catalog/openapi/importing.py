@@ -94,6 +94,12 @@ def fetch(url: str) -> bytes:
         )
     except egress.EgressError as error:
         raise CannotImport(_("The document cannot be fetched: %(why)s.") % {"why": error.in_words}) from None
+    if 300 <= reply.status < 400:
+        moved = _(
+            "The document cannot be fetched: the address answers with a redirect (status %(status)d). Enter the "
+            "address that it redirects to."
+        )
+        raise CannotImport(moved % {"status": reply.status})
     if reply.status != 200:
         raise CannotImport(
             _("The address answered with HTTP status %(status)d. Check the address.") % {"status": reply.status}

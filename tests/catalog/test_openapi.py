@@ -348,7 +348,7 @@ def test_the_preview_keeps_the_selection_and_imports_what_was_chosen(browser: Cl
     bad = browser.post(
         preview(row), {**form, "server": "http://user@shop.example"}, headers={"accept-language": "zh-hans"}
     )
-    assert "toolhub 已阻止向此地址发送请求：URL 中不能包含用户名或密码。" in bad.content.decode()
+    assert "已阻止向此地址发送请求：URL 中不能包含用户名或密码。" in bad.content.decode()
 
     none = browser.post(preview(row), {**form, "operation": []})
     assert "Choose at least one operation." in none.content.decode() and Tool.objects.count() == 1

@@ -36,9 +36,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
         ("bad base64", "not valid base64"),
         ("bad mime", "MIME type"),
         ("bad uri", "not a URI"),
-        ("other image", "it calls image/png, and the bytes are image/jpeg"),
-        ("page", "it calls image/jpeg, and the bytes are not"),
-        ("other audio", "and the bytes are image/png"),
+        ("other image", "labelled image/png, but the bytes are image/jpeg"),
+        ("page", "labelled image/jpeg, but the bytes are not"),
+        ("other audio", "but the bytes are image/png"),
     ],
 )
 async def test_what_cannot_be_sent_is_an_error_that_says_why(alice: Any, which: str, says: str) -> None:

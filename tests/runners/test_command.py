@@ -228,7 +228,7 @@ async def test_a_status_that_is_not_accepted_is_an_error_with_what_the_program_s
     source = "import sys; print('half'); print('\\x1b[31mno such\\x07 thing', file=sys.stderr); sys.exit(3)"
     result = await produced("command", {"program": python, "arguments": ["-c", source]}, {})
     assert result.is_error
-    assert texts(result) == ["The program exited with status 3. It said: no such\\x07 thing", "half\n"]
+    assert texts(result) == ["The program exited with status 3. Its output: no such\\x07 thing", "half\n"]
     options = {"program": python, "arguments": ["-c", source], "accept_status": [0, 3]}
     result = await produced("command", options, {})
     assert not result.is_error and texts(result) == ["half\n"]

@@ -32,7 +32,7 @@ def isolated(function: str, **more: Any) -> dict[str, Any]:
     ("how", "limits", "says"),
     [
         ("exit", {}, "ended its process (status 3)"),
-        ("at once", {}, "ended by itself with status 4"),
+        ("at once", {}, "exited with status 4"),
         ("crash", {}, "crashed (SIGSEGV)"),
         ("memory", {}, "exceeded its memory limit"),
         ("fork bomb", {}, "more than 16 processes"),

@@ -217,7 +217,7 @@ def test_why_a_tool_cannot_run_here_is_said_in_the_language_at_hand(settings: An
 
 def test_around_what_re2_says_of_a_pattern_stands_a_sentence_in_the_language_at_hand() -> None:
     with override("zh-hans"):
-        with pytest.raises(ValueError, match=r"^模式 \(a 无法使用（.+）$"):
+        with pytest.raises(ValueError, match=r"^正则表达式 \(a 无法使用（.+）$"):
             patterns.searcher("(a")
         with pytest.raises(ValueError, match="最多 1000 个字符"):
             patterns.searcher("a" * 1001)
