@@ -11,6 +11,7 @@ listening                 calls, 64 at a time, while ten people hold 500 streams
                           2026-07-28, half GET streams of 2025-11-25; against the same server while nobody listens
 postgres                  the record in PostgreSQL (`--database`, an empty one) against SQLite, 64 at a time
 memory                    what the process holds before and after `--calls` calls
+versions                  calls, 64 at a time, of this checkout and of the one in `--against`, in alternating pairs
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import statistics
 import subprocess
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 from tests.bench import servers
@@ -31,7 +33,7 @@ META = {
     "io.modelcontextprotocol/clientCapabilities": {},
 }
 STREAMS = 500
-WORKLOADS = ("call-1", "call-8", "call-64", "websocket", "list", "api", "listening", "memory", "postgres")
+WORKLOADS = ("call-1", "call-8", "call-64", "websocket", "list", "api", "listening", "memory", "postgres", "versions")
 
 
 def spec(running: servers.Running, method: str, name: str = "", *, expect: str, path: str = "/mcp") -> dict[str, Any]:
@@ -205,6 +207,25 @@ def memory(total: int) -> dict[str, Any]:
     return {"before_mb": round(before, 1), "after_mb": round(after, 1), "calls": total}
 
 
+def versions(rounds: int, seconds: float, against: Path) -> dict[str, Any]:
+    """Ratios of calls per second, this checkout to the other: the median of the pairs, and all of them."""
+    with servers.hub() as here, servers.hub(root=against) as there:
+        both = {"here": here, "there": there}
+        pairs = []
+        for number in range(rounds):
+            order = ("here", "there") if number % 2 == 0 else ("there", "here")
+            rates = {
+                name: load(both[name], spec(both[name], "tools/call", "add", expect='"3"'), 64, seconds)["per_second"]
+                for name in order
+            }
+            pairs.append(rates["here"] / rates["there"])
+            sys.stdout.write(f"  {rates['here']:>9.0f}/s here {rates['there']:>9.0f}/s there  {pairs[-1]:>5.2f}\n")
+            sys.stdout.flush()
+    median = statistics.median(pairs)
+    sys.stdout.write(f"  median of {rounds} pairs: {median:.3f}\n")
+    return {"median": median, "pairs": pairs}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
@@ -216,6 +237,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--calls", type=int, default=50_000, help="for `memory`")
     parser.add_argument("--database", default="", help="for `postgres`: an empty database, postgresql://...")
+    parser.add_argument("--against", type=Path, metavar="DIR", help="for `versions`: a checkout of another version")
     parser.add_argument("--json", help="write all results to this file")
     options = parser.parse_args()
     results: dict[str, Any] = {}
@@ -238,6 +260,11 @@ def main() -> None:
         elif name == "postgres":
             results[name] = postgres(options.rounds, options.seconds, options.database)
             show("tools/call, 64 at a time, by database", results[name], "SQLite")
+        elif name == "versions":
+            if options.against is None:
+                parser.error("versions needs --against DIR")
+            sys.stdout.write("\ntools/call, 64 at a time, this checkout and the other in turn\n")
+            results[name] = versions(options.rounds, options.seconds, options.against.resolve())
         elif name == "memory":
             results[name] = memory(options.calls)
         else:

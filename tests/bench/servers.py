@@ -61,11 +61,17 @@ class Running:
 
 @contextmanager
 def process(
-    command: list[str], port: int, *, env: dict[str, str] | None = None, path: str = "", token: str = ""
+    command: list[str],
+    port: int,
+    *,
+    env: dict[str, str] | None = None,
+    path: str = "",
+    token: str = "",
+    root: Path = ROOT,
 ) -> Iterator[Running]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (8192, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     started = subprocess.Popen(
-        command, cwd=ROOT, env={**os.environ, **(env or {})}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command, cwd=root, env={**os.environ, **(env or {})}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
         wait_for(port, started, path)
@@ -88,8 +94,9 @@ def hub(
     workers: int = 1,
     api: str = "",
     listeners: int = 0,
+    root: Path = ROOT,
 ) -> Iterator[Running]:
-    """toolhub as an operator runs it: token, policy, validation, durable record, chain."""
+    """toolhub as an operator runs it: token, policy, validation, durable log, hash chain. `root` is its checkout."""
     port = free_port()
     data = tempfile.mkdtemp(prefix="toolhub-bench-")
     env = {
@@ -104,14 +111,14 @@ def hub(
     environment = {**os.environ, **env}
     run = [sys.executable, "manage.py"]
     try:
-        subprocess.run([*run, "migrate", "--verbosity", "0"], cwd=ROOT, env=environment, check=True)
+        subprocess.run([*run, "migrate", "--verbosity", "0"], cwd=root, env=environment, check=True)
         fill = [sys.executable, "-m", "tests.bench.catalogue", "--tools", str(tools), "--visible", str(visible)]
         fill += ["--api", api, "--listeners", str(listeners)]
         token = subprocess.run(
-            fill, cwd=ROOT, env=environment, check=True, capture_output=True, text=True
+            fill, cwd=root, env=environment, check=True, capture_output=True, text=True
         ).stdout.strip()
         command = [*run, "serve", "--port", str(port), "--workers", str(workers)]
-        with process(command, port, env=env, path="/readyz", token=token) as running:
+        with process(command, port, env=env, path="/readyz", token=token, root=root) as running:
             yield running
     finally:
         shutil.rmtree(data, ignore_errors=True)
