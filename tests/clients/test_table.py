@@ -13,7 +13,7 @@ README = Path(__file__).resolve().parents[2] / "README.md"
 def test_the_readme_says_which_clients_are_run() -> None:
     section = README.read_text(encoding="utf-8").split("## Connect a client")[1].split("\n## ")[0]
     said = [line for line in section.splitlines() if line.startswith("| ")]
-    table = said[said.index("| client | version run | transports and revisions run |") + 1 :]
+    table = said[said.index("| client | version | transports and protocol versions |") + 1 :]
     assert table == [client.row() for client in CLIENTS]
 
 

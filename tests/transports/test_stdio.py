@@ -150,7 +150,7 @@ def test_a_signal_ends_the_command_and_its_calls_are_on_record(hub: Hub, tmp_pat
     assert hub.call(outcomes)[-1] == ["wait", "stdio", "cancelled"]
 
 
-@pytest.mark.parametrize("token,says", [("", "TOOLHUB_TOKEN"), ("thp_" + "x" * 43, "refused")])
+@pytest.mark.parametrize("token,says", [("", "TOOLHUB_TOKEN"), ("thp_" + "x" * 43, "rejected")])
 def test_without_a_good_token_the_command_says_so_and_ends(hub: Hub, token: str, says: str) -> None:
     with Stdio(hub, TOOLHUB_TOKEN=token) as client:
         out, _ = client.process.communicate(timeout=120)
