@@ -51,7 +51,7 @@ def _the_language_ends_with_the_test() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _the_record_ends_with_the_test(request: pytest.FixtureRequest, _django_db_marker: None) -> Iterator[None]:
     """Set up after the fixture that empties the tables, so that it is taken down before it."""
-    from tests.recording import end_the_record
+    from tests.audit_log import end_the_record
 
     if "_django_db_helper" in request.fixturenames:
         request.getfixturevalue("_django_db_helper")

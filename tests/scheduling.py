@@ -49,7 +49,7 @@ LONGEST_FIRST = (
 )
 """Files that take ten seconds and more, as `pytest --durations=0` measured them on two cores."""
 
-PATIENT = ("tests/browser/", "tests/clients/", "tests/conformance/", "tests/e2e/", "tests/runners/")
+PATIENT = ("tests/browser/", "tests/clients/", "tests/conformance/", "tests/e2e/", "tests/runners/", "tests/upgrade/")
 PATIENT_SECONDS = 900
 """These start servers and browsers, and install packages where none of them is in the cache yet."""
 

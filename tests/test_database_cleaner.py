@@ -22,8 +22,8 @@ from audit.auditors import NAME
 from audit.models import Link
 from catalog.policy import revision
 from tests import factories
+from tests.audit_log import end_the_record
 from tests.database_cleaner import Baseline, cleaning
-from tests.recording import end_the_record
 from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[1]

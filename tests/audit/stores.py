@@ -143,7 +143,7 @@ class RecordStore:
 @contextlib.contextmanager
 def pointed_at(url: str) -> Iterator[None]:
     """Django's default connection is that database, for every thread that connects from now on."""
-    from tests.recording import end_the_record
+    from tests.audit_log import end_the_record
     from toolhub import env
 
     kept, before = connections.settings["default"], connections["default"]

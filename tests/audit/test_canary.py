@@ -38,8 +38,8 @@ from catalog.functions import Context, tool
 from catalog.functions.content import ToolError
 from tests import factories
 from tests.audit.stores import Cluster
-from tests.catalog.door import Recording, in_database
-from tests.recording import another_audit_log
+from tests.audit_log import another_audit_log
+from tests.catalog.pipeline import Recording, in_database
 from tests.serving import ROOT
 from tests.waiting import eventually, until
 

@@ -20,7 +20,7 @@ from audit.integrity import scheduled, verify
 from audit.models import Action, Call, Verification
 from audit.queries.search import Question
 from tests.audit.rows import NOON, call, save
-from tests.recording import end_background_work
+from tests.audit_log import end_background_work
 
 pytestmark = pytest.mark.django_db
 FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", '=HYPERLINK("http://x")']

@@ -15,7 +15,7 @@ from audit.types import Caller, Credential
 from catalog.functions.context import Context
 from catalog.runners import loading
 from catalog.runners.http_api import resilience
-from tests.catalog.door import Recording
+from tests.catalog.pipeline import Recording
 from tests.process import with_part
 
 

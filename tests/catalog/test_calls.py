@@ -34,7 +34,7 @@ from catalog.policy import snapshot
 from catalog.schemas.errors import SchemaProblem
 from tests import factories
 from tests.catalog import tools
-from tests.catalog.door import (
+from tests.catalog.pipeline import (
     MODERN,
     Recording,
     call,

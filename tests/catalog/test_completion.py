@@ -11,7 +11,7 @@ from catalog.errors import InvalidArguments, UnknownPrompt, UnknownResource
 from catalog.functions import registry
 from tests import factories
 from tests.catalog import offers  # noqa: F401 - registers the functions
-from tests.catalog.door import caller, in_database
+from tests.catalog.pipeline import caller, in_database
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LETTER = {"type": "ref/prompt", "name": "offer_letter"}

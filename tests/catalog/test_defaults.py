@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from catalog.functions import registry
 from catalog.schemas.defaults import compile_fill
 from tests import factories
-from tests.catalog.door import call, in_database, text
+from tests.catalog.pipeline import call, in_database, text
 
 SEEN: list[dict[str, Any]] = []
 

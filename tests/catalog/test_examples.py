@@ -16,7 +16,7 @@ from catalog.errors import ToolError, UnknownTool
 from catalog.examples import catalogue
 from catalog.functions import registry
 from catalog.models import Grant, Limit, Prompt, Resource, Tool, Toolset
-from tests.catalog.door import Recording, call, caller, in_database, text
+from tests.catalog.pipeline import Recording, call, caller, in_database, text
 from tests.factories import grant
 
 

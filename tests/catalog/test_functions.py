@@ -20,7 +20,7 @@ from catalog.functions.context import Context, SyncContext
 from catalog.functions.elicitation import Elicit
 from catalog.functions.signatures import derive, derive_arguments
 from tests.catalog import tools
-from tests.catalog.door import MODERN, Recording, call, in_database, on_record, publish, text, the_record
+from tests.catalog.pipeline import MODERN, Recording, call, in_database, on_record, publish, text, the_record
 
 ACCEPT = {"action": "accept", "content": {"name": "Ada"}}
 

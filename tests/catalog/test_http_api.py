@@ -19,9 +19,9 @@ from catalog.runners import loading, registry
 from catalog.runners.http_api import resilience
 from catalog.runners.http_api.json_path import parse_path, select
 from tests import factories
-from tests.catalog.door import call, in_database, text, the_record
 from tests.catalog.local_api import Api, ask, context
 from tests.catalog.local_api import api as api
+from tests.catalog.pipeline import call, in_database, text, the_record
 
 # --- refusals --------------------------------------------------------------------------------------------------------
 

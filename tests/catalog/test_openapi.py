@@ -22,8 +22,8 @@ from catalog.openapi import security
 from catalog.openapi.document import MAX_BYTES, BadDocument, parse
 from catalog.openapi.proposals import Choices, Proposal, proposals
 from tests import factories
-from tests.catalog.door import call, in_database
 from tests.catalog.local_api import Api, api
+from tests.catalog.pipeline import call, in_database
 
 __all__ = ["api"]
 CHINESE = r"[\u4e00-\u9fff]"

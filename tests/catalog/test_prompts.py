@@ -13,7 +13,7 @@ from catalog.errors import InvalidArguments, NeedsInput, ProtocolError, UnknownP
 from catalog.functions import registry
 from tests import factories
 from tests.catalog import offers
-from tests.catalog.door import MODERN, Recording, caller, in_database, on_record, the_record
+from tests.catalog.pipeline import MODERN, Recording, caller, in_database, on_record, the_record
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ASKED = [

@@ -8,7 +8,7 @@ import pytest
 
 from catalog.runners import loading, registry
 from tests.catalog import tools  # noqa: F401 - registers the functions
-from tests.catalog.door import call, in_database, publish, text
+from tests.catalog.pipeline import call, in_database, publish, text
 
 
 @pytest.mark.parametrize(

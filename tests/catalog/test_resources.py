@@ -14,7 +14,7 @@ from catalog.errors import CLIENT_GONE, ProtocolError, UnknownResource
 from catalog.functions import registry
 from tests import factories
 from tests.catalog import offers
-from tests.catalog.door import Recording, caller, in_database, on_record, the_record
+from tests.catalog.pipeline import Recording, caller, in_database, on_record, the_record
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)

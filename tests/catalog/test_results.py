@@ -20,7 +20,7 @@ from catalog.errors import UnknownResource
 from catalog.functions.results import BadResult, clean_name, clean_text, produce, size_of
 from catalog.functions.sanitise import harmless, note
 from tests.catalog import tools
-from tests.catalog.door import Recording, call, caller, in_database, on_record, publish, text, the_record
+from tests.catalog.pipeline import Recording, call, caller, in_database, on_record, publish, text, the_record
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)

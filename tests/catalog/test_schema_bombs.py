@@ -18,7 +18,7 @@ from django.core.exceptions import ValidationError
 from catalog.models import Tool
 from catalog.schemas import validator
 from tests import factories
-from tests.catalog import door
+from tests.catalog import pipeline
 from tests.catalog.test_schemas import doubling, prop
 from tests.client import HttpClient, RpcError
 from tests.serving import Hub
@@ -203,7 +203,7 @@ async def test_a_check_that_takes_long_leaves_the_event_loop_to_others(alice: Us
         row = factories.make_tool("wide", function="swallow", input_schema=BOMBS[7][1], fill_defaults=False)
         factories.grant(alice, row)
 
-    await door.in_database(publish)
+    await pipeline.in_database(publish)
     turns = 0
 
     async def count() -> None:
@@ -214,6 +214,6 @@ async def test_a_check_that_takes_long_leaves_the_event_loop_to_others(alice: Us
 
     counting = asyncio.create_task(count())
     with pytest.raises(Exception, match="in time"):
-        await door.call(alice, "wide", {"a": ["x" * 50] * 3_000})
+        await pipeline.call(alice, "wide", {"a": ["x" * 50] * 3_000})
     counting.cancel()
     assert turns > 50

@@ -29,9 +29,9 @@ from catalog.models import PersonalSecret, Secret, Tool
 from catalog.policy import snapshot
 from catalog.secrets import resolve
 from tests import factories
-from tests.catalog.door import call, caller, in_database, on_record, text
 from tests.catalog.local_api import Api
 from tests.catalog.local_api import api as api
+from tests.catalog.pipeline import call, caller, in_database, on_record, text
 from toolhub import env
 
 CANARY = "kv-canary/7 Q+zz9=plum"

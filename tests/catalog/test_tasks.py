@@ -15,7 +15,7 @@ from audit import recorder
 from audit.recorder import Ending, Intent
 from catalog.calls import tasks
 from catalog.models import Task
-from tests.catalog.door import caller
+from tests.catalog.pipeline import caller
 
 pytestmark = pytest.mark.django_db(transaction=True)
 QUESTION = {"method": "elicitation/create", "params": {}}

@@ -16,7 +16,7 @@ from catalog.functions.context import Context
 from catalog.functions.results import Produced, produce
 from catalog.processes import launch
 from catalog.runners import loading
-from tests.catalog.door import Recording
+from tests.catalog.pipeline import Recording
 from tests.waiting import eventually
 
 CALLER = Caller(Credential(7, "alice", "token:7", "laptop", frozenset({3}), None), "http", "2025-11-25", "192.0.2.7")

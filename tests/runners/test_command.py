@@ -22,7 +22,7 @@ from catalog.errors import ToolError
 from catalog.functions.results import failure
 from catalog.runners import loading, registry
 from tests import factories
-from tests.catalog.door import call, in_database, text, the_record
+from tests.catalog.pipeline import call, in_database, text, the_record
 from tests.conftest import missing
 from tests.runners.payloads import DASHED, IMPOSSIBLE, LITERAL
 from tests.runners.running import MARK, cancelled, marked, nothing_left, produced, run, script, texts

@@ -27,7 +27,7 @@ from catalog.policy import snapshot
 from catalog.runners.upstream_mcp import pool
 from catalog.upstreams import discovery, schedule
 from tests import factories
-from tests.catalog import door
+from tests.catalog import pipeline
 from tests.clients.installed import npm_packages
 from tests.runners.upstream import Upstream, tool
 from tests.waiting import eventually, until
@@ -123,7 +123,7 @@ def imported(made: Row, *users: Any) -> list[str]:
 
 
 async def publish(made: Any, *users: Any) -> list[str]:
-    return await door.in_database(imported, made, *users)
+    return await pipeline.in_database(imported, made, *users)
 
 
 # --- refusals --------------------------------------------------------------------------------------------------------
@@ -133,17 +133,17 @@ async def test_a_private_address_is_refused_unless_the_upstream_lists_it(legacy:
     made = await sync_to_async(row)(legacy.url)
     await publish(made, alice)
     made.allowed_networks = ["127.0.0.0/8:1"]
-    await door.in_database(made.save)
+    await pipeline.in_database(made.save)
     before = len(legacy.ledger)
-    result = await door.call(alice, "other_whoami")
+    result = await pipeline.call(alice, "other_whoami")
     sentence = "The upstream server other cannot be reached: toolhub blocks requests to this address."
-    assert result.is_error and door.text(result) == sentence
+    assert result.is_error and pipeline.text(result) == sentence
     assert len(legacy.ledger) == before
-    call = (await door.on_record())[-1]
+    call = (await pipeline.on_record())[-1]
     assert call.outcome == "tool_error" and "not a public address" in call.detail
     made.allowed_networks = [f"127.0.0.1/32:{legacy.port}"]
-    await door.in_database(made.save)
-    assert not (await door.call(alice, "other_whoami")).is_error
+    await pipeline.in_database(made.save)
+    assert not (await pipeline.call(alice, "other_whoami")).is_error
 
 
 async def test_an_upstream_that_is_gone_is_a_clear_error_and_is_connected_to_anew_when_it_is_back(alice: User) -> None:
@@ -151,15 +151,15 @@ async def test_an_upstream_that_is_gone_is_a_clear_error_and_is_connected_to_ane
     upstream.start()
     try:
         await publish(await sync_to_async(row)(upstream.url), alice)
-        assert not (await door.call(alice, "other_whoami")).is_error
+        assert not (await pipeline.call(alice, "other_whoami")).is_error
         await sync_to_async(upstream.stop)()
         for _ in range(2):
-            gone = await door.call(alice, "other_whoami")
-            assert gone.is_error and "upstream server other" in door.text(gone)
+            gone = await pipeline.call(alice, "other_whoami")
+            assert gone.is_error and "upstream server other" in pipeline.text(gone)
         await sync_to_async(upstream.start)()
 
         async def back() -> bool:
-            return not (await door.call(alice, "other_whoami")).is_error
+            return not (await pipeline.call(alice, "other_whoami")).is_error
 
         await eventually(back, 60)
     finally:
@@ -179,21 +179,21 @@ async def test_the_health_in_the_admin_follows_what_calls_find(alice: User) -> N
 
     scheduler = Scheduler(schedule.jobs())
     try:
-        await door.in_database(prepare)
+        await pipeline.in_database(prepare)
         schedule.start()
         scheduler.start()
-        assert not (await door.call(alice, "other_whoami")).is_error
+        assert not (await pipeline.call(alice, "other_whoami")).is_error
         await sync_to_async(upstream.stop)()
 
         async def in_trouble() -> bool:
-            assert (await door.call(alice, "other_whoami")).is_error
+            assert (await pipeline.call(alice, "other_whoami")).is_error
             return "upstream server other" in await health()
 
         await eventually(in_trouble, 60)
         await sync_to_async(upstream.start)()
 
         async def well() -> bool:
-            return not (await door.call(alice, "other_whoami")).is_error and await health() == ""
+            return not (await pipeline.call(alice, "other_whoami")).is_error and await health() == ""
 
         await eventually(well, 60)
     finally:
@@ -204,26 +204,26 @@ async def test_the_health_in_the_admin_follows_what_calls_find(alice: User) -> N
 
 async def test_errors_of_the_upstream_are_errors_of_the_tool_in_plain_text(either: Upstream, alice: User) -> None:
     await publish(await sync_to_async(row)(either.url), alice)
-    failed = await door.call(alice, "other_fail")
+    failed = await pipeline.call(alice, "other_fail")
     assert failed.is_error
-    assert "answered with an error: no such luck" in door.text(failed)
-    assert "\x1b" not in door.text(failed)
-    misfit = await door.call(alice, "other_misfit")
-    assert misfit.is_error and "output schema" in door.text(misfit)
-    assert [call.outcome for call in await door.on_record()] == ["tool_error", "tool_error"]
+    assert "answered with an error: no such luck" in pipeline.text(failed)
+    assert "\x1b" not in pipeline.text(failed)
+    misfit = await pipeline.call(alice, "other_misfit")
+    assert misfit.is_error and "output schema" in pipeline.text(misfit)
+    assert [call.outcome for call in await pipeline.on_record()] == ["tool_error", "tool_error"]
 
 
 async def test_a_cancelled_call_is_cancelled_upstream(either: Upstream, alice: User) -> None:
     await publish(await sync_to_async(row)(either.url), alice)
     either.waiting.clear()
     either.cancelled.clear()
-    running = asyncio.create_task(door.call(alice, "other_wait"))
+    running = asyncio.create_task(pipeline.call(alice, "other_wait"))
     await eventually(either.waiting.is_set, 60)
     running.cancel(CANCELLED_BY_CLIENT)
     with pytest.raises(asyncio.CancelledError):
         await running
     await eventually(either.cancelled.is_set, 60)
-    assert (await door.the_record()).outcome == "cancelled"
+    assert (await pipeline.the_record()).outcome == "cancelled"
 
 
 # --- whose connection, whose credentials -----------------------------------------------------------------------------
@@ -237,9 +237,9 @@ async def test_connections_are_never_shared_between_users_or_credentials_and_are
 
     async def session(user: User, **fields: Any) -> str:
         result = await call_tool.call_tool(
-            door.caller(user, **fields), "other_whoami", {}, door.Recording(capabilities={})
+            pipeline.caller(user, **fields), "other_whoami", {}, pipeline.Recording(capabilities={})
         )
-        found: str = json.loads(door.text(result))["session"]
+        found: str = json.loads(pipeline.text(result))["session"]
         assert found
         return found
 
@@ -270,12 +270,12 @@ async def test_secrets_reach_the_upstream_in_the_headers_of_their_own_user_only(
         made.full_clean()
         made.save()
 
-    await door.in_database(prepare)
+    await pipeline.in_database(prepare)
     start = len(legacy.ledger)
-    results = await asyncio.gather(*(door.call(user, "other_whoami") for user in (alice, bob) * 10))
+    results = await asyncio.gather(*(pipeline.call(user, "other_whoami") for user in (alice, bob) * 10))
     assert not any(result.is_error for result in results)
     # What the upstream tells about the secret is masked on its way back.
-    assert all("key-of-" not in door.text(result) for result in results)
+    assert all("key-of-" not in pipeline.text(result) for result in results)
     by_session: dict[str, set[str]] = {}
     for entry in legacy.ledger[start:]:
         if session := entry["headers"].get("mcp-session-id"):
@@ -293,16 +293,16 @@ async def test_the_question_of_an_upstream_reaches_the_client_in_both_eras_on_bo
     await publish(await sync_to_async(row)(either.url), alice)
     answer = {"action": "accept", "content": {"name": "Ada"}}
     key = "elicitation_1" if either.legacy else "name"
-    result = await door.call(alice, "other_ask", channel=door.Recording(answers={key: answer}))
-    assert door.text(result).startswith("accept: Ada")
-    modern = door.Recording(modern=True)
+    result = await pipeline.call(alice, "other_ask", channel=pipeline.Recording(answers={key: answer}))
+    assert pipeline.text(result).startswith("accept: Ada")
+    modern = pipeline.Recording(modern=True)
     with pytest.raises(NeedsInput) as needed:
-        await door.call(alice, "other_ask", channel=modern, revision=door.MODERN)
+        await pipeline.call(alice, "other_ask", channel=modern, revision=pipeline.MODERN)
     method, params = needed.value.requests[key]
     assert method == "elicitation/create" and params["message"] == "Your name?"
     modern.answers[key] = answer
-    result = await door.call(alice, "other_ask", channel=modern, revision=door.MODERN)
-    assert door.text(result).startswith("accept: Ada")
+    result = await pipeline.call(alice, "other_ask", channel=modern, revision=pipeline.MODERN)
+    assert pipeline.text(result).startswith("accept: Ada")
 
 
 async def _use_everything(user: User, prefix: str) -> None:
@@ -310,12 +310,12 @@ async def _use_everything(user: User, prefix: str) -> None:
     roots: dict[str, Any] = {f"roots_{number}": {"roots": []} for number in range(1, 5)}
 
     async def call(name: str, arguments: Any = None, channel: Any = None) -> Any:
-        channel = channel or door.Recording()
+        channel = channel or pipeline.Recording()
         channel.answers |= roots
-        return await door.call(user, f"{prefix}_{name}", arguments or {}, channel)
+        return await pipeline.call(user, f"{prefix}_{name}", arguments or {}, channel)
 
-    assert "hello" in door.text(await call("echo", {"message": "hello"}))
-    assert "5" in door.text(await call("get-sum", {"a": 2, "b": 3}))
+    assert "hello" in pipeline.text(await call("echo", {"message": "hello"}))
+    assert "5" in pipeline.text(await call("get-sum", {"a": 2, "b": 3}))
     image = await call("get-tiny-image")
     assert any(block["type"] == "image" and block["mimeType"] == "image/png" for block in image.content)
     structured = await call("get-structured-content", {"location": "New York"})
@@ -326,19 +326,19 @@ async def _use_everything(user: User, prefix: str) -> None:
     assert any(block["type"] == "resource" for block in resource.content)
     annotated = await call("get-annotated-message", {"messageType": "error"})
     assert annotated.content[0]["annotations"]["priority"] == 1
-    channel = door.Recording()
+    channel = pipeline.Recording()
     await call("trigger-long-running-operation", {"duration": 0.3, "steps": 3}, channel)
     assert channel.reports and channel.reports[-1][0] == 3
-    asked = door.Recording(answers={"elicitation_1": {"action": "decline"}})
+    asked = pipeline.Recording(answers={"elicitation_1": {"action": "decline"}})
     assert not (await call("trigger-elicitation-request", {}, asked)).is_error
     questions = {key: question for one in asked.asked for key, question in one.items()}
     assert questions["elicitation_1"][1]["requestedSchema"]["properties"]
     sample = {"role": "assistant", "content": {"type": "text", "text": "42 it is"}, "model": "test"}
     sampled = await call(
-        "trigger-sampling-request", {"prompt": "x", "maxTokens": 10}, door.Recording(answers={"sampling_1": sample})
+        "trigger-sampling-request", {"prompt": "x", "maxTokens": 10}, pipeline.Recording(answers={"sampling_1": sample})
     )
     assert "42 it is" in json.dumps(sampled.content)
-    assert {call.outcome for call in await door.on_record()} == {"ok"}
+    assert {call.outcome for call in await pipeline.on_record()} == {"ok"}
 
 
 async def test_the_everything_server_works_over_stdio(everything: tuple[str, str], alice: User, settings: Any) -> None:
@@ -347,12 +347,14 @@ async def test_the_everything_server_works_over_stdio(everything: tuple[str, str
     made = await sync_to_async(row)(transport="stdio", command=node, args=[script, "stdio"], prefix="every")
     await publish(made, alice)
     await _use_everything(alice, "every")
-    environment = door.text(await door.call(alice, "every_get-env", channel=door.Recording(capabilities={})))
+    environment = pipeline.text(
+        await pipeline.call(alice, "every_get-env", channel=pipeline.Recording(capabilities={}))
+    )
     assert "TOOLHUB" not in environment and "DJANGO" not in environment
     settings.COMMANDS = ()
     await pool.close()
-    refused = await door.call(alice, "every_echo", {"message": "hello"}, door.Recording(capabilities={}))
-    assert refused.is_error and "TOOLHUB_COMMANDS" in door.text(refused)
+    refused = await pipeline.call(alice, "every_echo", {"message": "hello"}, pipeline.Recording(capabilities={}))
+    assert refused.is_error and "TOOLHUB_COMMANDS" in pipeline.text(refused)
 
 
 async def test_the_everything_server_works_over_streamable_http(
@@ -370,8 +372,8 @@ async def test_the_everything_server_works_over_sse(everything: tuple[str, str],
     with _everything(everything, "sse", tmp_path) as url:
         made = await sync_to_async(row)(f"{url}/sse", prefix="every", transport="sse")
         await publish(made, alice)
-        answer = await door.call(alice, "every_echo", {"message": "hello"}, door.Recording(capabilities={}))
-        assert "hello" in door.text(answer)
+        answer = await pipeline.call(alice, "every_echo", {"message": "hello"}, pipeline.Recording(capabilities={}))
+        assert "hello" in pipeline.text(answer)
         await pool.close()
 
 
@@ -382,7 +384,7 @@ async def test_an_upstream_that_says_its_list_changed_is_compared_at_once(either
         Row.objects.update(next_refresh=timezone.now() + timedelta(hours=1))
         return made
 
-    await door.in_database(prepare)
+    await pipeline.in_database(prepare)
     before = either.tools["whoami"]
     scheduler = Scheduler(schedule.jobs())
     schedule.start()
@@ -392,7 +394,7 @@ async def test_an_upstream_that_says_its_list_changed_is_compared_at_once(either
 
         async def quarantined() -> bool:
             # Again: a subscription of its own may begin just after the first call.
-            assert not (await door.call(alice, "other_announce")).is_error
+            assert not (await pipeline.call(alice, "other_announce")).is_error
             return await Tool.objects.filter(name="other_whoami", quarantined_since__isnull=False).aexists()
 
         await eventually(quarantined, 60)

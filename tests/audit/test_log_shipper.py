@@ -16,7 +16,7 @@ from audit.export import log_shipper
 from audit.models import Call
 from audit.writing.entries import Entry
 from tests.audit import attempting
-from tests.recording import another_audit_log
+from tests.audit_log import another_audit_log
 
 
 class Log:
