@@ -101,7 +101,7 @@ def cancelled(reason: str) -> Outcome:
 
 TIME_IS_UP = "the deadline"
 AGAIN_SECONDS = 1.0
-"""Interval at which a function that swallows its cancellation is cancelled again."""
+"""Interval, in seconds, at which a function that swallows its cancellation is cancelled again."""
 
 
 class Deadline:
@@ -170,7 +170,7 @@ async def perform(begun: Begun, clock: Deadline, context: Context, work: Awaitab
 
 
 FUNCTION_SECONDS = 30.0
-"""Maximum duration of a function behind a prompt or a resource."""
+"""Maximum duration, in seconds, of a function behind a prompt or a resource."""
 INTERNAL_ERROR = -32603
 _redactor = redactor.redactor(None)
 

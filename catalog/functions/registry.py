@@ -8,7 +8,7 @@
         return f"Hello, {name}!"
 
 The function runs only through a row of the catalogue that names it. An `async def` function runs on the server's event
-loop and must not block it; any other runs in a thread of a bounded pool, where it can be told to stop
+loop and must not block it; any other runs in a thread of a bounded pool, where it can be asked to stop
 (`ctx.cancelled`) but not be made to.
 """
 

@@ -73,7 +73,7 @@ def take(snapshot: Snapshot, definition: ToolDefinition, credential: Credential)
 
 
 async def atake(snapshot: Snapshot, definition: ToolDefinition, credential: Credential) -> None:
-    """`take` for the event loop: on a thread when the counters are in Redis, directly when they are in memory."""
+    """Run `take` from an event loop: on a thread when the counters are in Redis, directly when they are in memory."""
     rules = snapshot.limits_by_tool.get(definition.id)
     if not rules:
         return
