@@ -48,7 +48,7 @@ class CatalogConfig(AppConfig):
             for signal in (post_save, post_delete, m2m_changed):
                 signal.connect(signals.on_change, sender=model, dispatch_uid=f"catalog.{model._meta.label}")
         signals.changed.connect(snapshot.on_changed, dispatch_uid="catalog.policy.snapshot")
-        # What quarantine writes is put on record by catalog.quarantine, with the difference.
+        # Changes made by quarantine are logged by catalog.quarantine, with the difference.
         quarantine = ("pinned", "approved", "proposed", "rejected", "quarantined_since")
         watch(models.Tool, ignore=("version", *quarantine), many=("toolsets",))
         for offer in (models.Resource, models.Prompt):

@@ -10,7 +10,7 @@ _ascii = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", "
 
 
 def dumps(value: Any) -> str:
-    """Compact text in the order given. A lone surrogate, which no database stores, stays an escape."""
+    """Return compact text in the order given; a lone surrogate, which no database stores, stays an escape."""
     text = _compact(value)
     try:
         text.encode("utf-8")
@@ -35,7 +35,10 @@ def _no_constant(name: str) -> Any:
 
 
 def loads(text: str) -> Any:
-    """Strict: duplicate names, NaN and absurd nesting or numbers are a ValueError with a sentence."""
+    """Parse JSON strictly.
+
+    Raises ValueError with a sentence for duplicate names, NaN and absurd nesting or numbers.
+    """
     try:
         return json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
     except RecursionError:

@@ -95,7 +95,7 @@ def commands_are_harmless_programs(app_configs: Any, **kwargs: Any) -> list[Chec
 
 @register(Tags.database)
 def tools_have_a_runner_that_is_on(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
-    """Django runs this where a command checks databases, such as migrate and serve."""
+    """Check the runners of tools; Django runs this where a command checks databases, such as migrate and serve."""
     off = {
         kind: hint
         for kind, runner in runners.runners().items()

@@ -1,4 +1,4 @@
-"""Circuit breaker: leaves what keeps failing alone for a while, then has one caller try for all."""
+"""Circuit breaker: pauses requests to a failing service, then lets one caller probe it for all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 
 class CircuitOpen(Exception):
-    """The protected service is left alone for `seconds` more; 0 while another caller tries it."""
+    """An error for a paused service; `seconds` remain, 0 while another caller probes it."""
 
     def __init__(self, failures: int, seconds: float) -> None:
         super().__init__(f"failed {failures} times in a row")
@@ -15,14 +15,14 @@ class CircuitOpen(Exception):
 
 
 class CircuitBreaker:
-    """Closed while the service answers, open after too many failures in a row. For any thread."""
+    """A circuit breaker: closed while the service answers, open after too many failures in a row. Thread-safe."""
 
     __slots__ = ("_lock", "_probing", "failures", "opened_until")
 
     def __init__(self) -> None:
         self.failures = 0
         self.opened_until = 0.0
-        """By the monotonic clock; 0.0 while it is closed."""
+        """On the monotonic clock; 0.0 while the circuit is closed."""
         self._probing = False
         self._lock = threading.Lock()
 
@@ -31,7 +31,7 @@ class CircuitBreaker:
         return self.opened_until > 0
 
     def enter(self) -> bool:
-        """Return whether this caller is the one that tries. Raises CircuitOpen while the service is left alone."""
+        """Return whether this caller is the probe. Raises CircuitOpen while the service is paused."""
         if not self.opened_until:
             return False
         with self._lock:
@@ -51,7 +51,7 @@ class CircuitBreaker:
             return was_open
 
     def failed(self, after: int, seconds: float) -> None:
-        """Count a failure; open for `seconds` when they are `after` in a row (0: never)."""
+        """Count a failure; open the circuit for `seconds` after `after` failures in a row (0: never)."""
         with self._lock:
             self.failures += 1
             self._probing = False
@@ -59,6 +59,6 @@ class CircuitBreaker:
                 self.opened_until = time.monotonic() + seconds
 
     def gave_up(self, probe: bool) -> None:
-        """Let another caller try when this one, which did, ended without learning anything about the service."""
+        """Let another caller probe when this probe ended without learning anything about the service."""
         if probe:
             self._probing = False

@@ -1,6 +1,7 @@
-"""Values at rest: encrypted with the first of TOOLHUB_ENCRYPTION_KEYS, readable with any of them.
+"""Encryption of values at rest: with the first of TOOLHUB_ENCRYPTION_KEYS, readable with any of them.
 
-What is encrypted names the row it belongs to, so that a value moved to another row in the database is not taken there.
+An encrypted value names the row it belongs to, so that a value moved to another row in the database is rejected
+there.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ HINT = (
 
 
 class CannotDecrypt(Exception):
-    """No key of ours made this value, or it was made for something else."""
+    """An error for a value that none of our keys made, or that was made for another row."""
 
 
 class NoKeys(Exception):
-    """There is no usable key; the message says what is wrong with the setting."""
+    """An error for missing or unusable keys; the message says what is wrong with the setting."""
 
 
 @lru_cache(maxsize=4)
@@ -39,17 +40,17 @@ def _keys(texts: tuple[str, ...]) -> MultiFernet:
 
 
 def keys() -> MultiFernet:
-    """Raises NoKeys."""
+    """Return the keys. Raises NoKeys."""
     return _keys(tuple(settings.ENCRYPTION_KEYS))
 
 
 def encrypt(value: str, owner: str) -> str:
-    """`value` for the column of the row that `owner` names."""
+    """Return `value` encrypted for the column of the row that `owner` names."""
     return keys().encrypt(json.dumps([owner, value]).encode()).decode("ascii")
 
 
 def decrypt(stored: str, owner: str) -> str:
-    """The value again. Raises CannotDecrypt, also when the value was encrypted for another row."""
+    """Return the decrypted value. Raises CannotDecrypt, also when the value was encrypted for another row."""
     try:
         whose, value = json.loads(keys().decrypt(stored.encode()))
     except (InvalidToken, ValueError, TypeError):

@@ -1,19 +1,19 @@
-"""What the door answers instead of a result. Each has exactly one form on the wire, chosen above this floor.
+"""Errors that the call pipeline raises instead of a result. The layers above give each exactly one form on the wire.
 
     CatalogError
-    ├── UnknownTool, UnknownPrompt, UnknownResource    not there, or not the caller's: the same answer for both
-    ├── InvalidArguments                               the arguments do not fit the schema
+    ├── UnknownTool, UnknownPrompt, UnknownResource    missing, or no access for the caller: the same answer for both
+    ├── InvalidArguments                               the arguments do not match the schema
     ├── LimitReached                                   which limit, and how many seconds to wait
-    ├── MissingCapability                              the client did not declare what the tool needs
-    ├── RecordUnavailable                              nothing runs that cannot be recorded
+    ├── MissingCapability                              the client did not declare a capability that the tool needs
+    ├── RecordUnavailable                              nothing runs that cannot be logged
     ├── ProtocolError                                  a function wants this JSON-RPC error; ToolError is usual
-    └── InternalFailure                                our own fault; details are in the log, under the call's id
-    ToolError                                          a function says what went wrong, in words for the model
+    └── InternalFailure                                a fault of the hub; details are in the log, under the call's id
+    ToolError                                          a function reports what went wrong, in words for the model
     ├── ClientLacks                                    the client cannot be asked for this
     └── ClientRefused                                  the client answered with an error
     NeedsInput (BaseException)                         the call pauses until the client sends answers
 
-A tool that fails or runs out of time is not an exception here: it is a `ToolResult` with `is_error`.
+A tool that fails or times out is not an exception here: it is a `ToolResult` with `is_error`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from uuid import UUID
 
 from audit.types import Reason
 
-# Why a running call was cancelled: pass one of these (or a sentence) to `task.cancel(reason)`; the record keeps it.
+# Reasons for the cancellation of a running call: pass one (or a sentence) to `task.cancel(reason)`; it is logged.
 CANCELLED_BY_CLIENT = "notifications/cancelled"
 CLIENT_GONE = "the client closed the stream"
 SERVER_STOPPING = "the server is stopping"
@@ -35,13 +35,13 @@ CANCEL_CODES = {
     SERVER_STOPPING: "cancelled.server_stopping",
     ACCESS_REVOKED: "cancelled.access_revoked",
 }
-"""What the log keeps beside these, for pages."""
+"""The codes that the log keeps beside these reasons, for pages."""
 
 TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
 
 
 class CatalogError(Exception):
-    """The base of what the door raises."""
+    """The base class of the errors that the call pipeline raises."""
 
 
 class UnknownTool(CatalogError):
@@ -63,7 +63,10 @@ class UnknownResource(CatalogError):
 
 
 class InvalidArguments(CatalogError):
-    """`message` names the field and what was expected; so does `reason`, for pages, if the schema was not met."""
+    """Invalid arguments.
+
+    `message` names the field and what was expected; so does `reason`, for pages, if the schema was not met.
+    """
 
     def __init__(self, message: str, call_id: UUID | None = None, reason: Reason | None = None) -> None:
         super().__init__(message)
@@ -71,7 +74,7 @@ class InvalidArguments(CatalogError):
 
 
 class LimitReached(CatalogError):
-    """`label` is the limit in English; `reason` names it for pages."""
+    """A rate limit that is reached: `label` is the limit in English; `reason` names it for pages."""
 
     def __init__(self, label: str, seconds: int, call_id: UUID | None = None, reason: Reason | None = None) -> None:
         super().__init__(f"Limit reached: {label}. Try again in {seconds} s.")
@@ -79,7 +82,7 @@ class LimitReached(CatalogError):
 
 
 class MissingCapability(CatalogError):
-    """`required` has the shape of client capabilities: {"sampling": {}}."""
+    """A missing client capability: `required` has the shape of client capabilities: {"sampling": {}}."""
 
     def __init__(self, required: dict[str, Any], call_id: UUID | None = None) -> None:
         super().__init__(f"This needs a client that declares: {', '.join(capability_names(required))}.")
@@ -93,7 +96,7 @@ class RecordUnavailable(CatalogError):
 
 
 class ProtocolError(CatalogError):
-    """Raised by a function: the call ends with this JSON-RPC error instead of a result."""
+    """An error raised by a function: the call ends with this JSON-RPC error instead of a result."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
@@ -107,9 +110,9 @@ class InternalFailure(CatalogError):
 
 
 class ToolError(Exception):
-    """Raised by a function: the call ends with `isError` and this sentence, which the model reads.
+    """An error raised by a function: the call ends with `isError` and this sentence, which the model reads.
 
-    `on_record` is what the record keeps instead, where it may know more than the caller.
+    `on_record` is the text for the audit log instead, which may contain more than the caller may know.
     """
 
     def __init__(self, *words: Any, on_record: str = "") -> None:
@@ -130,7 +133,7 @@ class ClientRefused(ToolError):
 
 
 class NeedsInput(BaseException):
-    """The function needs answers that are not there yet: {key: (method, params)}.
+    """A request of a function for answers that have not arrived yet: {key: (method, params)}.
 
     It is a BaseException, so that the `except Exception` of a function does not swallow it.
     """
@@ -147,7 +150,10 @@ class NeedsInput(BaseException):
 
 
 def capability_names(required: Mapping[str, Any]) -> list[str]:
-    """['sampling', 'io.modelcontextprotocol/tasks'] for {"sampling": {}, "extensions": {"io...tasks": {}}}."""
+    """Return the names of required capabilities.
+
+    ['sampling', 'io.modelcontextprotocol/tasks'] for {"sampling": {}, "extensions": {"io...tasks": {}}}.
+    """
     extensions = required.get("extensions")
     names = [name for name in required if name != "extensions"]
     return [*names, *(extensions if isinstance(extensions, dict) else {})]

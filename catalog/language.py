@@ -1,4 +1,4 @@
-"""What clients get, the record keeps and logs say is English, whatever language the page behind it is in."""
+"""English for clients, the audit log and log lines, whatever the language of the page behind them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def in_english(work: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """A coroutine function all of whose sentences are English."""
+    """Return a coroutine function that produces all its sentences in English."""
 
     @wraps(work)
     async def english(*args: P.args, **named: P.kwargs) -> T:

@@ -1,7 +1,7 @@
-"""Advice on definitions that are valid and could be better: what makes models choose a tool well and call it rightly.
+"""Suggestions for valid definitions: how to help models choose a tool well and call it correctly.
 
-It reads plain attributes and asks nothing; what a runner adds comes with the runner. Nothing here refuses; every
-sentence says why, in the language of who asks.
+It reads plain attributes and runs no queries; a runner adds its own suggestions. Nothing here rejects; every
+sentence gives its reason, in the language of the reader.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LONG = 1_500
 LONGEST_NAME = 64
 LISTED = 8
 ALIKE = 0.8
-"""Share of words that two descriptions have in common from which on a model cannot tell them apart."""
+"""Minimum share of common words from which on a model cannot tell two descriptions apart."""
 FIELD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
 _WORDS = {
     "reads": """get list read search find fetch show count check lookup describe view analyze calculate""",
@@ -52,7 +52,7 @@ DEFAULT = re.compile(r"\b(by default|defaults? to|default is|default:|default va
 
 
 def tool(row: Any) -> list[str]:
-    """A row of the catalogue, or anything with its attributes."""
+    """Return the suggestions for a row of the catalogue, or for anything with its attributes."""
     advice = [*_name(row.name), *_description(row)]
     schema = row.input_schema if isinstance(row.input_schema, dict) else {}
     properties = schema.get("properties")
@@ -68,7 +68,7 @@ def tool(row: Any) -> list[str]:
 
 
 def words_of(name: str) -> list[str]:
-    """The words of a name in snake_case, kebab-case, dots or camelCase."""
+    """Return the words of a name in snake_case, kebab-case, dots or camelCase."""
     return (
         re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).replace("-", "_").replace(".", "_").lower().strip("_").split("_")
     )
@@ -138,7 +138,7 @@ def _parameters(properties: dict[str, dict[str, Any]], schema: dict[str, Any]) -
 
 
 def _listed(names: list[str]) -> dict[str, str]:
-    """For a sentence about `names`: the first few of them."""
+    """Return the parameters of a sentence about `names`: the first few of them."""
     few = ", ".join(names[:LISTED])
     if len(names) > LISTED:
         few = _("%(names)s and %(number)d more") % {"names": few, "number": len(names) - LISTED}
@@ -189,8 +189,10 @@ def _annotations(row: Any, effect: Effect | None) -> Iterator[str]:
 
 
 def twins(rows: Iterable[tuple[str, str]]) -> list[tuple[str, str, str]]:
-    """(one, other, why) of all tools, given as (name, description), that a model can hardly tell apart. For commands:
-    in English."""
+    """Return (one, other, why) of all pairs of tools that a model can hardly tell apart, in English, for commands.
+
+    The tools are given as (name, description).
+    """
     listed = sorted(set(rows))
     names: dict[str, list[str]] = {}
     sets: dict[str, frozenset[str]] = {}
@@ -205,7 +207,7 @@ def twins(rows: Iterable[tuple[str, str]]) -> list[tuple[str, str, str]]:
     for group in names.values():
         for pair in combinations(group, 2):
             found[pair] = "their names are almost the same"
-    # Phrases that very many share say nothing; the others are few enough to look at pair by pair.
+    # Phrases that very many tools share carry no information; the other groups are small enough to compare in pairs.
     for group in at.values():
         for pair in combinations(sorted(set(group))[:30], 2):
             if pair not in found and _alike(sets[pair[0]], sets[pair[1]]):
@@ -214,7 +216,7 @@ def twins(rows: Iterable[tuple[str, str]]) -> list[tuple[str, str, str]]:
 
 
 def twins_of(row: Any, others: Iterable[tuple[str, str]]) -> list[str]:
-    """Sentences about one tool; `others` may hold itself."""
+    """Return sentences about one tool; `others` may contain the tool itself."""
     name, words = row.name, frozenset(re.findall(r"\w+", row.description.lower()))
     spelt = "".join(words_of(name)).rstrip("s")
     advice = []

@@ -1,10 +1,11 @@
-"""A definition that came from elsewhere (an upstream, a document) is served as it was approved, or not at all.
+"""Quarantine: an imported definition (from an upstream or a document) is served as approved, or not at all.
 
 The source's side of a definition is a dict in the shape of tools/list: name (as the source calls it), title,
-description, inputSchema, outputSchema, annotations; an importer that also makes the runner's settings adds `settings`.
-`Tool.pinned` is its hash as approved and `Tool.approved` its text, both untouched when an administrator edits the tool
-by hand. A definition with another hash is kept in `Tool.proposed` ("null": the source has it no more) and the tool is
-out of every list until somebody with the permission `catalog.review_tool` has looked at the difference.
+description, inputSchema, outputSchema, annotations; an importer that also makes the runner's settings adds
+`settings`. `Tool.pinned` is its hash as approved and `Tool.approved` its text, both untouched when an administrator
+edits the tool by hand. A definition with another hash is kept in `Tool.proposed` ("null": the source no longer has
+it) and the tool is hidden from every list until a user with the permission `catalog.review_tool` has reviewed the
+difference.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from toolhub.invisible import show
 
 PERMISSION = "catalog.review_tool"
 MEMBERS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "settings")
-"""What is pinned, in the order in which a review shows it."""
+"""The pinned members, in the order in which a review shows them."""
 HINTS = {
     "readOnlyHint": "read_only",
     "destructiveHint": "destructive",
@@ -42,11 +43,11 @@ Definition = Mapping[str, Any]
 
 
 class Stale(Exception):
-    """What is to be decided on is not what the reviewer saw."""
+    """An error for a decision on another definition than the one that the reviewer saw."""
 
 
 def source(tool: Tool) -> str:
-    """Name what the tool was imported from, in the language of the page; empty for a tool that was made here."""
+    """Return the name of the tool's source, in the language of the page; empty for a tool that was made here."""
     kind, _colon, key = tool.origin.partition(":")
     if kind == "upstream" and (name := Upstream.objects.filter(pk=key).values_list("name", flat=True).first()):
         return gettext("the upstream server %(name)s") % {"name": name}
@@ -56,12 +57,12 @@ def source(tool: Tool) -> str:
 
 
 def source_side(definition: Definition) -> dict[str, Any]:
-    """Only what is pinned, without members that say nothing."""
+    """Return only the pinned members, without empty ones."""
     return {key: definition[key] for key in MEMBERS if definition.get(key) not in (None, "", {})}
 
 
 def pin(definition: Definition | None) -> str:
-    """The hash of a source's definition; the order of members does not count."""
+    """Return the hash of a source's definition; the order of members does not count."""
     if definition is None:
         return GONE
     text = json.dumps(source_side(definition), sort_keys=True, ensure_ascii=True, allow_nan=False)
@@ -69,15 +70,15 @@ def pin(definition: Definition | None) -> str:
 
 
 def adopt(tool: Tool, definition: Definition) -> None:
-    """Fill a new tool from a definition that somebody chose to import, and pin it. The caller saves it."""
+    """Fill a new tool from a definition that was chosen for import, and pin it. The caller saves it."""
     fill(tool, source_side(definition))
     _pin(tool, definition)
 
 
 def fill(tool: Tool, definition: Definition, before: Definition | None = None) -> list[str]:
-    """Take over everything but the name; where `before` is given, only what still is as it was there.
+    """Copy everything but the name to the tool; where `before` is given, only members that still have its value.
 
-    Returns the members that were left alone, because an administrator had edited them by hand.
+    Returns the members that were not changed, because an administrator had edited them by hand.
     """
     kept = []
     for member in MEMBERS[1:]:
@@ -89,7 +90,7 @@ def fill(tool: Tool, definition: Definition, before: Definition | None = None) -
 
 
 def propose(tool: Tool, definition: Definition | None) -> bool:
-    """The source has this definition now (None: it has the tool no more). Whether that changed anything here.
+    """Process the source's current definition (None: it no longer has the tool); return whether anything changed here.
 
     Nothing happens when it is the approved one; otherwise the tool is quarantined with this proposal.
     """
@@ -113,7 +114,10 @@ def propose(tool: Tool, definition: Definition | None) -> bool:
 
 
 def proposal(tool: Tool) -> dict[str, Any] | None:
-    """What waits for review; None when the source has the tool no more (and when nothing waits)."""
+    """Return the proposal that waits for review.
+
+    None when the source no longer has the tool (and when nothing waits).
+    """
     found: dict[str, Any] | None = loads(tool.proposed) if tool.proposed else None
     return found
 
@@ -124,14 +128,14 @@ def approved(tool: Tool) -> dict[str, Any]:
 
 
 def seen(tool: Tool) -> str:
-    """What a reviewer's form carries, so that only what was looked at can be approved."""
+    """Return the fingerprint for a reviewer's form, so that only the reviewed definition can be approved."""
     return hashlib.sha256(f"{tool.pinned}:{tool.proposed}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def approve(tool: Tool, by: str, looked_at: str = "") -> list[str]:
-    """Serve the proposed definition. For one that is gone: switch the tool off. On record as done by `by`.
+    """Serve the proposed definition, or switch the tool off when its source no longer has it. Logged as done by `by`.
 
-    What an administrator edited by hand stays as edited; the names of those members are returned. Raises Stale when
+    Members that an administrator edited by hand stay as edited; their names are returned. Raises Stale when
     the proposal is another one than `looked_at` (see `seen`), ValidationError when the definition breaks a rule.
     """
     with transaction.atomic():
@@ -153,7 +157,10 @@ def approve(tool: Tool, by: str, looked_at: str = "") -> list[str]:
 
 
 def reject(tool: Tool, by: str, looked_at: str = "") -> None:
-    """The proposal is refused: the tool stays in quarantine until its source comes with another definition."""
+    """Reject the proposal: the tool stays in quarantine until its source sends another definition.
+
+    Logged as done by `by`. Raises Stale when the proposal is another one than `looked_at` (see `seen`).
+    """
     with transaction.atomic():
         row = _reviewed(tool, looked_at)
         before, after = _sides(row)
@@ -163,7 +170,7 @@ def reject(tool: Tool, by: str, looked_at: str = "") -> None:
 
 
 def difference(tool: Tool) -> list[tuple[str, str, str]]:
-    """(member, approved, proposed) of every member that differs, as text in which nothing is invisible."""
+    """Return (member, approved, proposed) of every member that differs, as text without invisible characters."""
     before, after = approved(tool), proposal(tool) or {}
     if not tool.proposed:
         return []
@@ -175,7 +182,7 @@ def difference(tool: Tool) -> list[tuple[str, str, str]]:
 
 
 def edited(tool: Tool) -> list[tuple[str, str]]:
-    """(member, text) of what an administrator wrote in the place of the source's words."""
+    """Return (member, text) of every member in which an administrator replaced the source's text."""
     before = approved(tool)
     return [
         (member, _text(_own(tool, member)))
@@ -208,7 +215,7 @@ def _save(row: Tool, tool: Tool) -> None:
 
 
 def _sides(row: Tool) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What differs, for the record."""
+    """Return the differing members, approved and proposed, for the audit log."""
     before, after = approved(row), proposal(row)
     if after is None:
         return {"pinned": row.pinned}, {"gone": True}
@@ -232,7 +239,7 @@ def _default(member: str) -> Any:
 
 
 def _own(tool: Tool, member: str) -> Any:
-    """The tool's own value in the shape of a definition."""
+    """Return the tool's own value in the shape of a definition."""
     if member == "annotations":
         hints = {hint: getattr(tool, column) for hint, column in HINTS.items() if getattr(tool, column) is not None}
         return {**({"title": tool.annotation_title} if tool.annotation_title else {}), **hints}

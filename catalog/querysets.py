@@ -1,4 +1,4 @@
-"""Many rows at once: changes that send no signal are on record all the same, and wake the snapshot."""
+"""Bulk changes: changes that send no signal are logged all the same, and refresh the snapshot."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from catalog.signals import announce
 
 
 class CatalogueQuerySet(RecordsBulkChanges):
-    """The database itself bumps the revision (see catalog.policy.revision); this tells the running process at once."""
+    """A queryset that reports bulk changes to the running process at once.
+
+    The database itself raises the revision (see catalog.policy.revision).
+    """
 
     def update(self, **kwargs: Any) -> int:
         rows = super().update(**kwargs)
@@ -30,7 +33,7 @@ class CatalogueQuerySet(RecordsBulkChanges):
 
 
 def counted_by_origin(tools: QuerySet[Any], scheme: str) -> Coalesce:
-    """To annotate what tools come from: how many of these have the origin `scheme` and the row's key."""
+    """Return an annotation for sources of tools: the number of `tools` with the origin `scheme` and the row's key."""
     origin = Concat(Value(scheme), Cast(OuterRef("pk"), CharField()))
     numbers = tools.filter(origin=origin).order_by().values("origin").annotate(number=Count("pk"))
     return Coalesce(Subquery(numbers.values("number")), 0)

@@ -1,4 +1,4 @@
-"""News of the catalogue: `changed` is sent after the commit of anything that decides what people see."""
+"""Signals of the catalogue: `changed` is sent after the commit of anything that decides what people see."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def announce(using: str | None = None) -> None:
 
 
 def on_change(sender: type[Any], using: str | None = None, **kwargs: Any) -> None:
-    """Handler of post_save, post_delete and m2m_changed for every model that the snapshot reads."""
+    """Announce a change: handler of post_save, post_delete and m2m_changed for every model that the snapshot reads."""
     if kwargs.get("raw"):
         return
     action = kwargs.get("action", "")

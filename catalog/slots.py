@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 
 class Slots:
-    """`size` slots and who waits for one, first come, first served.
+    """A pool of `size` slots with a queue of waiting callers, first come, first served.
 
-    `take` and `wait` are for event loops, `give` for any thread. `busy` makes the error of who waited in vain.
+    `take` and `wait` are for event loops, `give` for any thread. `busy` makes the error for a caller that waited in
+    vain.
     """
 
     def __init__(self, size: int, busy: Callable[[], Exception]) -> None:
@@ -22,7 +23,7 @@ class Slots:
         self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
 
     def take(self) -> bool:
-        """Take a slot if there is one; otherwise await `wait`."""
+        """Take a slot if there is one and return True; otherwise return False: await `wait`."""
         with self._lock:
             if self.taken >= self.size:
                 return False
@@ -30,11 +31,14 @@ class Slots:
             return True
 
     async def wait(self, seconds: float) -> None:
-        """Take the next slot that is given back. Raises what `busy` makes when there is none in time."""
+        """Take the next slot that is given back.
+
+        Raises the error made by `busy` when there is none within `seconds`.
+        """
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
         with self._lock:
-            if self.taken < self.size:  # given back since `take` was asked
+            if self.taken < self.size:  # given back since `take` was called
                 self.taken += 1
                 return
             self._waiting.append((loop, turn))
@@ -51,7 +55,7 @@ class Slots:
                 self._waiting.remove((loop, turn))
 
     def give(self) -> None:
-        """Hand the slot to whoever waits longest, or free it."""
+        """Hand the slot to the caller that has waited longest, or free it."""
         with self._lock:
             while self._waiting:
                 loop, turn = self._waiting.popleft()

@@ -1,7 +1,7 @@
 """A bounded pool of threads for functions that are not async.
 
 A thread cannot be killed: a function that ignores `ctx.cancelled` goes on after its call has ended and keeps its slot
-until it returns. When every slot is taken, a new call waits a moment and is then told that the hub is busy. The
+until it returns. When every slot is taken, a new call waits briefly and then gets the error that the hub is busy. The
 threads are daemons, so that one that never returns does not keep the process from stopping.
 """
 
@@ -32,7 +32,7 @@ class Busy(ToolError):
 
 
 class Pool:
-    """So many threads of one name, started when they are first needed."""
+    """A pool of threads of one name, started when they are first needed."""
 
     def __init__(self, name: str, size: int) -> None:
         self.name, self.size = name, size
@@ -42,7 +42,10 @@ class Pool:
         self._jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
 
     async def run(self, call: Callable[[], T], wait: float | None = None) -> T:
-        """The result of `call()`. A cancelled awaiter leaves at once; the slot is free when the thread is done."""
+        """Return the result of `call()`, run in a thread.
+
+        A cancelled awaiter returns at once; the slot is free when the thread is done.
+        """
         loop = asyncio.get_running_loop()
         if not self._slots.take():
             await self._slots.wait(WAIT_SECONDS if wait is None else wait)
@@ -113,27 +116,30 @@ class ThreadPools:
 
 
 def tools() -> Pool:
-    """The threads that run functions of tools, prompts and resources."""
+    """Return the threads that run functions of tools, prompts and resources."""
     return _pool("tool", settings.TOOL_THREADS)
 
 
 def store() -> Pool:
-    """The threads that read and write tasks and stored results; apart from the tools', which may all be busy."""
+    """Return the threads that read and write tasks and stored results.
+
+    They are separate from the tools' threads, which may all be busy.
+    """
     return _pool("store", 4)
 
 
 def looking() -> Pool:
-    """The threads that look things up for pages which are kept up to date while they are open."""
+    """Return the threads that run queries for pages which are kept up to date while they are open."""
     return _pool("look", 2)
 
 
 def presence() -> Pool:
-    """The thread that says who is connected."""
+    """Return the thread that records which clients are connected."""
     return _pool("presence", 1)
 
 
 def checking() -> Pool:
-    """The thread for checks against a schema that may take long."""
+    """Return the thread for checks against a schema that may take long."""
     return _pool("check", 1)
 
 

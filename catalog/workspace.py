@@ -1,5 +1,7 @@
-"""The one folder that file tools may touch. Every step of a path is opened relative to the one before, and no link is
-followed, so that nothing that is swapped in meanwhile leads out of it.
+"""The workspace: the one folder that file tools may touch.
+
+Every step of a path is opened relative to the one before, and no link is followed, so that nothing that is swapped in
+meanwhile leads out of it.
 """
 
 from __future__ import annotations
@@ -39,14 +41,14 @@ class Entry:
 
 
 def root() -> Path:
-    """The folder, made if it is not there."""
+    """Return the folder, created if it is missing."""
     folder = Path(settings.WORKSPACE_DIR)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder
 
 
 def parts(path: str) -> list[str]:
-    """The steps of a path below the workspace; refuses what could lead anywhere else."""
+    """Return the steps of a path below the workspace. Raises ToolError for a path that could lead anywhere else."""
     if "\0" in path or len(path) > 1000:
         raise ToolError("The path is too long or contains a NUL character.")
     if path.startswith(("/", "~")) or "\\" in path or (len(path) > 1 and path[1] == ":"):
@@ -60,7 +62,7 @@ def parts(path: str) -> list[str]:
 
 
 def read(path: str, max_bytes: int = MAX_READ_BYTES) -> bytes:
-    """The whole file, if it is at most `max_bytes` long."""
+    """Return the whole file, if it is at most `max_bytes` long."""
     with _file(path, os.O_RDONLY) as descriptor:
         size = os.fstat(descriptor).st_size
         if size > max_bytes:
@@ -74,7 +76,7 @@ def read(path: str, max_bytes: int = MAX_READ_BYTES) -> bytes:
 
 
 def write(path: str, data: bytes, *, append: bool = False) -> int:
-    """Replace the file, or add to its end; its folders are made. The size it has then."""
+    """Replace the file, or append to it, and create its folders; return its new size."""
     if len(data) > MAX_WRITE_BYTES:
         raise ToolError(f"{len(data)} bytes are more than the {MAX_WRITE_BYTES} that can be written at once.")
     steps = _file_steps(path)
@@ -93,7 +95,7 @@ def write(path: str, data: bytes, *, append: bool = False) -> int:
         # Written beside and moved into place: a reader sees the old file or the new one.
         draft = f".{name[:100]}.{secrets.token_hex(8)}"
         try:
-            with _explained(path):  # the folder may be swapped for another or taken away, the disk may be full
+            with _explained(path):  # the folder may be swapped for another or removed, the disk may be full
                 descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE, 0o600, dir_fd=folder)
                 try:
                     _write_all(descriptor, data)
@@ -109,7 +111,7 @@ def write(path: str, data: bytes, *, append: bool = False) -> int:
 
 @contextmanager
 def opened(path: str) -> Iterator[int]:
-    """A descriptor of an ordinary file, to read from: for a program that gets it as its input."""
+    """Open an ordinary file and yield its descriptor: for a program that reads it as its input."""
     with _file(path, os.O_RDONLY) as descriptor:
         os.set_blocking(descriptor, True)
         yield descriptor
@@ -117,13 +119,13 @@ def opened(path: str) -> Iterator[int]:
 
 @contextmanager
 def opened_folder(path: str = "") -> Iterator[int]:
-    """A descriptor of a folder: for a program that runs in it."""
+    """Open a folder and yield its descriptor: for a program that runs in it."""
     with _folder(parts(path), path or ".") as descriptor:
         yield descriptor
 
 
 def delete(path: str) -> None:
-    """Remove one file; folders and links are refused."""
+    """Remove one file; folders and links are rejected."""
     steps = _file_steps(path)
     with _folder(steps[:-1], path) as folder:
         if not _refuse_irregular(steps[-1], folder, path):
@@ -133,7 +135,7 @@ def delete(path: str) -> None:
 
 
 def entries(path: str = "", *, recursive: bool = False) -> tuple[list[Entry], bool]:
-    """What a folder holds, sorted by path, and whether there is more than fits."""
+    """Return the entries of a folder, sorted by path, and whether there are more than fit."""
     steps = parts(path)
     found: list[Entry] = []
     with _folder(steps, path or ".") as folder:
@@ -143,7 +145,7 @@ def entries(path: str = "", *, recursive: bool = False) -> tuple[list[Entry], bo
 
 def _collect(folder: int, prefix: str, recursive: bool, found: list[Entry], depth: int) -> bool:
     with os.scandir(folder) as scanned:
-        # No more than can be shown is held: a folder may have millions.
+        # No more entries are held than can be shown: a folder may have millions.
         inside = heapq.nsmallest(MAX_ENTRIES + 1 - len(found), scanned, key=lambda entry: entry.name)
     for entry in inside:
         if len(found) >= MAX_ENTRIES:
@@ -161,7 +163,7 @@ def _collect(folder: int, prefix: str, recursive: bool, found: list[Entry], dept
             try:
                 inner = os.open(entry.name, _FOLDER, dir_fd=folder)
             except OSError:
-                continue  # swapped or taken away meanwhile
+                continue  # swapped or removed meanwhile
             try:
                 if not _collect(inner, path, True, found, depth + 1):
                     return False
@@ -191,7 +193,7 @@ def _opened(name: str, flags: int, folder: int, path: str) -> Iterator[int]:
 
 @contextmanager
 def _folder(steps: list[str], path: str, *, make: bool = False) -> Iterator[int]:
-    """A descriptor of the folder that `steps` lead to."""
+    """Open the folder that `steps` lead to and yield its descriptor."""
     descriptor = os.open(root(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for step in steps:
@@ -215,7 +217,7 @@ def _file_steps(path: str) -> list[str]:
 
 
 def _refuse_irregular(name: str, folder: int, path: str) -> bool:
-    """Whether there is such a file; anything but an ordinary one is refused."""
+    """Return whether there is such a file. Raises ToolError unless it is an ordinary one."""
     try:
         facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -229,7 +231,7 @@ def _refuse_irregular(name: str, folder: int, path: str) -> bool:
 
 @contextmanager
 def _explained(path: str) -> Iterator[None]:
-    """What the system says, as a sentence without the place of the workspace in it."""
+    """Turn errors of the system into sentences that do not reveal the place of the workspace."""
     try:
         yield
     except FileNotFoundError:
@@ -237,7 +239,7 @@ def _explained(path: str) -> Iterator[None]:
     except (NotADirectoryError, IsADirectoryError):
         raise ToolError(f"{_shown(path)}: a folder and a file are mixed up, or a link stands in the way.") from None
     except OSError as error:
-        # ELOOP is what O_NOFOLLOW says about a link, ENXIO what O_NONBLOCK says about a FIFO nobody reads.
+        # O_NOFOLLOW fails with ELOOP for a link, O_NONBLOCK with ENXIO for a FIFO without a reader.
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG):
             raise ToolError(f"{_shown(path)} cannot be used: {os.strerror(error.errno)}.") from error
         raise ToolError(f"{_shown(path)} cannot be opened: links and special files are not allowed.") from error

@@ -1,8 +1,8 @@
-"""The door: the only way to run a tool, get a prompt or read a resource, for every transport and for the admin.
+"""The call pipeline: the only way to run a tool, get a prompt or read a resource, for every transport and the admin.
 
-The order of every call: decide (policy), limits, arguments against the schema, begin on record (durable), run,
-validate and sanitise the result, finish on record (durable), answer. A refusal is on record too. Prompts and resources
-go the same way in `catalog.calls.prompts` and `catalog.calls.resources`.
+The order of every call: decide (policy), check rate limits, check the arguments against the schema, log the start
+(durable), run, validate and sanitise the result, log the end (durable), answer. Denied and rejected calls are logged
+too. Prompts and resources go the same way in `catalog.calls.prompts` and `catalog.calls.resources`.
 """
 
 from __future__ import annotations
@@ -55,12 +55,13 @@ async def call_tool(
     begun: Callable[[UUID], Awaitable[None]] | None = None,
     detached: bool = False,
 ) -> ToolResult:
-    """Run a tool on record.
+    """Run a tool and log the call.
 
-    `begun` is awaited once the intent is durable and before anything runs: a task's row is committed there.
-    `detached` says that the call runs as a task: without it a tool that must run as one raises MissingCapability.
-    Raises UnknownTool, MissingCapability, LimitReached, InvalidArguments, RecordUnavailable, NeedsInput, ProtocolError,
-    InternalFailure. Cancel the awaiting task with a reason (`task.cancel(errors.CLIENT_GONE)`): the record keeps it.
+    `begun` is awaited once the start is durable and before anything runs: a task's row is committed there. `detached`
+    says that the call runs as a task: without it a tool that must run as one raises MissingCapability. Raises
+    UnknownTool, MissingCapability, LimitReached, InvalidArguments, RecordUnavailable, NeedsInput, ProtocolError,
+    InternalFailure. Cancel the awaiting task with a reason (`task.cancel(errors.CLIENT_GONE)`): the audit log keeps
+    the reason.
     """
     catalogue = await catalogue_now()
     seen = visibility.for_credential(caller.credential).tools.get(name)
@@ -107,7 +108,7 @@ async def call_tool(
 
 
 def asks_before_task(definition: ToolDefinition) -> bool:
-    """Whether the tool asks its questions before it becomes a task.
+    """Return whether the tool asks its questions before it becomes a task.
 
     Such a tool is called without `detached` while the request carries no answers (it ends in NeedsInput), and with
     `detached` once it does.
@@ -123,7 +124,7 @@ async def _call_with_secrets(
     call_id: UUID | None,
     begun: Callable[[UUID], Awaitable[None]] | None,
 ) -> ToolResult:
-    """A tool that uses secrets: they are there before the call begins, and are masked wherever they would show."""
+    """Call a tool that uses secrets: load them before the call begins, and mask them wherever they would appear."""
     missing = None
     found = NO_SECRETS
     try:
@@ -150,7 +151,7 @@ async def _run(
     hidden: list[str],
     found: Mapping[str, str],
 ) -> ToolResult:
-    """Everything between the two writes, and the second one."""
+    """Run the tool between the two log entries, then write the second one."""
     clock = Deadline(gate.tool.timeout)
     context = Context(call.intent.caller, channel, gate.tool.name, call.id, clock, found)
     outcome = await perform(call, clock, context, gate.work(arguments, context))
@@ -160,7 +161,7 @@ async def _run(
 
 
 async def _end(call: Begun, gate: Gate, outcome: Outcome, hidden: list[str]) -> ToolResult:
-    """The second write, and the answer."""
+    """Log the end of the call and return the answer."""
     produced = outcome.produced
     ending = outcome.ending(hidden)
     if produced is None:
@@ -177,7 +178,7 @@ async def _end(call: Begun, gate: Gate, outcome: Outcome, hidden: list[str]) -> 
 
 
 def _missing(gate: Gate, channel: Channel, detached: bool) -> dict[str, Any]:
-    """What the client would have to declare, in the shape of client capabilities."""
+    """Return the capabilities that the client would have to declare, in the shape of client capabilities."""
     declared = channel.capabilities
     missing: dict[str, Any] = {name: {} for name in gate.tool.requires_capabilities if name not in declared}
     if gate.tool.task_support == "required" and not detached:
@@ -191,14 +192,14 @@ def _missing(gate: Gate, channel: Channel, detached: bool) -> dict[str, Any]:
 async def _refuse_unseen(
     caller: Caller, name: str, arguments: Any, channel: Channel, tool: ToolDefinition | None
 ) -> None:
-    """Put on record what the caller must not learn: whether the tool exists."""
+    """Log a denied call; the caller must not learn whether the tool exists."""
     if tool is None:
         text = recording.unknown_arguments(arguments)
         what = recording.intent(caller, recording.TOOL, name, text, channel.request_id)
         reason = Reason("unknown.tool")
         await recording.refuse(what, outcomes.UNKNOWN_TOOL, "there is no such tool", reason=reason)
         return
-    # Its schema says which of the arguments are secret, also to those who may not know that it exists.
+    # The schema marks the secret arguments, also for callers who may not know that the tool exists.
     text = gate_of(tool).bounded_text(arguments)
     rule = visibility.decide(caller.credential, tool).rule
     what = recording.intent(caller, recording.TOOL, name, text, channel.request_id, tool, rule)

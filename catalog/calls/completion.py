@@ -1,4 +1,4 @@
-"""Suggestions for the arguments of prompts and the variables of resource templates that are the caller's."""
+"""Suggestions for arguments of prompts and variables of resource templates that the caller may use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from catalog.policy import visibility
 log = logging.getLogger(__name__)
 
 MAX_VALUES = 100
-"""The protocol's own bound."""
+"""The protocol's own limit."""
 SECONDS = 5.0
 Source = Callable[..., Any] | Sequence[str]
 
@@ -31,7 +31,7 @@ Source = Callable[..., Any] | Sequence[str]
 async def complete(
     caller: Caller, ref: dict[str, Any], argument: dict[str, Any], context: dict[str, Any]
 ) -> tuple[list[str], int | None, bool]:
-    """(values, total, has more) for an argument of a prompt or a variable of a resource template that is the caller's.
+    """Return (values, total, has more) for an argument of a prompt or a variable of a template that the caller may use.
 
     Raises UnknownPrompt, UnknownResource, InvalidArguments.
     """
@@ -76,7 +76,7 @@ def _of_function(kind: Kind, function: str | None, name: str) -> Source:
 
 
 async def _values(source: Source, typed: str, earlier: dict[str, Any]) -> list[str]:
-    """Everything that fits what was typed: what begins with it first, then what contains it."""
+    """Return all values that match the typed text: first those that begin with it, then those that contain it."""
     if not callable(source):
         wanted = typed.casefold()
         found = [str(value) for value in source]

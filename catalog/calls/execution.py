@@ -1,10 +1,9 @@
-"""One run under its deadline: in the caller's own task, without a task, a timeout context or a thread of its own.
+"""One run under its deadline, in the caller's own task: no extra task, timeout context or thread.
 
-How a run can end, from the exception it ended with: the outcome on record and what the caller hears.
+Maps the exception that ended a run to the logged outcome and to the answer for the caller.
 
-What prompts and resources share: the second write, and the answer to a run that failed.
-
-Neither has an `isError`: what a function says in a ToolError becomes the message of a JSON-RPC error.
+Also holds the code that prompts and resources share: the second log entry, and the answer to a failed run.
+Neither has an `isError`: the message of a ToolError becomes the message of a JSON-RPC error.
 """
 
 from __future__ import annotations
@@ -34,21 +33,21 @@ log = logging.getLogger(__name__)
 class Outcome:
     name: str
     produced: Produced | None = None
-    """What to answer, unless `error` is raised."""
+    """The answer, unless `error` is raised."""
     error: BaseException | None = None
     error_class: str = ""
     detail: str = ""
     reason: Reason | None = None
-    """What `detail` says, unless the tool or the client said it."""
+    """The coded form of `detail`, unless `detail` came from the tool or the client."""
 
     def ending(self, secrets: list[str]) -> Ending:
-        """How it ended for the log, without its result and without secrets."""
+        """Return how the run ended for the log, without its result and without secrets."""
         detail, reason = recording.masked(self.detail, secrets), recording.masked_reason(self.reason, secrets)
         return Ending(self.name, self.error_class, detail, detail_reason=reason)
 
 
 def after_exception(error: BaseException, begun: Begun) -> Outcome:
-    """The outcome of a run that raised `error` by itself: neither its deadline nor a cancellation from outside."""
+    """Return the outcome of a run that raised `error` by itself: no deadline, and no cancellation from outside."""
     what = begun.intent.name
     match error:
         case NeedsInput():
@@ -80,7 +79,7 @@ def after_exception(error: BaseException, begun: Begun) -> Outcome:
 
 
 def internal(begun: Begun, error_class: str) -> Outcome:
-    """Our own fault, already logged."""
+    """Return the outcome of a fault of the hub itself, which is in the application log already."""
     detail, reason = "an error of the hub itself", Reason("run.internal")
     return Outcome(outcomes.TOOL_ERROR, None, InternalFailure(begun.id), error_class, detail, reason)
 
@@ -102,11 +101,11 @@ def cancelled(reason: str) -> Outcome:
 
 TIME_IS_UP = "the deadline"
 AGAIN_SECONDS = 1.0
-"""A function that swallows its cancellation is cancelled again this often."""
+"""Interval, in seconds, at which a function that swallows its cancellation is cancelled again."""
 
 
 class Deadline:
-    """Cancels the current task when the time is up. It stands still while a person is asked."""
+    """A timer that cancels the current task when the time is up, and is paused while a person is asked."""
 
     __slots__ = ("_before", "_handle", "_left", "_loop", "_paused", "deadline", "fired", "seconds", "task")
 
@@ -139,7 +138,7 @@ class Deadline:
             self._handle = self._loop.call_later(self._left, self._fire)
 
     def close(self) -> bool:
-        """Stop the clock. Whether somebody else cancelled the task meanwhile."""
+        """Stop the clock; return whether the task was also cancelled from elsewhere."""
         self._handle.cancel()
         for _ in range(self.fired):
             self.task.uncancel()
@@ -147,7 +146,7 @@ class Deadline:
 
 
 async def perform(begun: Begun, clock: Deadline, context: Context, work: Awaitable[Produced]) -> Outcome:
-    """Await `work`. Every way it can end becomes an Outcome."""
+    """Await `work` and turn every way it can end into an Outcome."""
     running = parts.get(RunningCalls)
     running.add(begun.id, clock.task)
     try:
@@ -171,13 +170,13 @@ async def perform(begun: Begun, clock: Deadline, context: Context, work: Awaitab
 
 
 FUNCTION_SECONDS = 30.0
-"""How long a function behind a prompt or a resource may take."""
+"""Maximum duration, in seconds, of a function behind a prompt or a resource."""
 INTERNAL_ERROR = -32603
 _redactor = redactor.redactor(None)
 
 
 async def answer(call: Begun, outcome: Outcome, member: str) -> list[dict[str, Any]]:
-    """Record how it ended; the messages or contents, or the error that the caller gets."""
+    """Log how the call ended; return its messages or contents, or raise the error for the caller."""
     ending = outcome.ending([])
     produced = outcome.produced
     if produced is None:

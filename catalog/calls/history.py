@@ -1,4 +1,4 @@
-"""What an offer was at a moment in the past, out of its history: the record shows it beside a call."""
+"""The definition of a tool, prompt or resource at an earlier time, out of its history: shown beside a logged call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from catalog.policy import loader
 from catalog.policy.definitions import EMPTY, Item
 
 VERSIONS = 20
-"""So many versions before the call are compared with the recorded hash."""
+"""Maximum number of versions before the call that are compared with the logged hash."""
 _KINDS: dict[str, tuple[Any, Callable[[dict[str, Any], frozenset[int]], Item]]] = {
     recording.TOOL: (Tool, loader.tool),
     recording.PROMPT: (Prompt, loader.prompt),
@@ -23,9 +23,9 @@ _KINDS: dict[str, tuple[Any, Callable[[dict[str, Any], frozenset[int]], Item]]] 
 
 
 def definition_at(method: str, target_id: int, digest: str, moment: datetime) -> Definition | None:
-    """What clients were shown, and only that: settings of runners are for those who keep the catalogue.
+    """Return the definition that clients were shown, without runner settings, which are for administrators only.
 
-    The version whose hash was recorded, or else the newest one before the call; None when history knows neither.
+    This is the version whose hash was logged, or else the newest one before the call; None when history has neither.
     """
     if method not in _KINDS:
         return None
@@ -46,7 +46,7 @@ def definition_at(method: str, target_id: int, digest: str, moment: datetime) ->
 
 
 def _versions(model: Any, target_id: int, moment: datetime) -> Iterator[dict[str, Any]]:
-    """The newest first, and alone at first: it nearly always is the one."""
+    """Yield the versions, newest first; the newest is queried alone, since it nearly always matches."""
     rows = model.history.filter(id=target_id, history_date__lte=moment).exclude(history_type="-")
     columns = [field.attname for field in model.history.model._meta.concrete_fields]
     rows = rows.order_by("-history_date", "-history_id").values(*columns, "history_user__username")
@@ -55,7 +55,7 @@ def _versions(model: Any, target_id: int, moment: datetime) -> Iterator[dict[str
 
 
 def _hashes(item: Item, row: dict[str, Any]) -> set[str]:
-    """What the record may have called it: a tool of another server is also known by how that server is reached."""
+    """Return the hashes that the log may have for it: a tool of an upstream is also hashed with its connection."""
     found = {item.hash}
     if row.get("runner") == loader.UPSTREAM:
         upstream = Upstream.objects.filter(name=str(row["settings"].get("upstream"))).first()

@@ -1,4 +1,4 @@
-"""A tool that uses secrets must not hand them on: they are hidden in what its caller gets, in every spelling."""
+"""Masking of secrets in results: a tool that uses secrets must not pass them on, in any spelling."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BINARY = ("data", "blob")
 
 
 class Veiled:
-    """A channel to the client through which no secret passes."""
+    """A channel to the client that masks every secret."""
 
     __slots__ = ("_channel", "_values")
 
@@ -48,7 +48,7 @@ class Veiled:
 
 
 def veil(produced: Produced, secrets: Mapping[str, str]) -> None:
-    """Hide the values in a result that is about to be measured, recorded and sent."""
+    """Mask the values in a result that is about to be measured, logged and sent."""
     values = tuple(secrets.values())
     for block in produced.content:
         inner = block.get("resource", block)
@@ -67,7 +67,7 @@ def veil(produced: Produced, secrets: Mapping[str, str]) -> None:
 
 
 def veil_outcome(outcome: Outcome, secrets: Mapping[str, str]) -> None:
-    """Hide the values in the sentences of a run that failed."""
+    """Mask the values in the messages of a failed run."""
     if outcome.name == outcomes.OK:
         return
     if outcome.produced is not None:
@@ -92,7 +92,7 @@ def _inner(values: Sequence[str], name: str, inner: Any) -> Any:
 
 
 def _plain(values: Sequence[str], value: Any) -> Any:
-    """The same JSON value without them, in names of members too."""
+    """Return the same JSON value with the secrets masked, also in member names."""
     if isinstance(value, str):
         return redactor.veil(values, value)
     if isinstance(value, dict):

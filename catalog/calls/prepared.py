@@ -1,4 +1,4 @@
-"""What the door keeps ready for each tool: the compiled check of its arguments, its redactors, what runs."""
+"""Tools compiled for calling: argument validator, redactors, runner."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def catalogue_now() -> Snapshot:
 
 
 class Gate:
-    """One tool, ready to be called."""
+    """One tool compiled for calling."""
 
     __slots__ = (
         "_check",
@@ -65,7 +65,7 @@ class Gate:
         self.demanding = bool(tool.requires_capabilities) or tool.task_support == "required"
 
     async def problem(self, arguments: Any) -> SchemaProblem | None:
-        """What is wrong with the arguments: the field and what was expected."""
+        """Return the problem of the arguments: the field and what was expected; None when they are valid."""
         limit = self.tool.max_argument_bytes
         size = size_of(arguments, limit)
         if size > limit:
@@ -73,11 +73,11 @@ class Gate:
         return await validator.problem(self._check, arguments, size)
 
     def bounded_text(self, arguments: Any, hidden: list[str] | None = None) -> str:
-        """The arguments of an attempt that is turned away, for the record."""
+        """Return the arguments of a rejected call for the audit log."""
         return recording.unknown_arguments(arguments, self._redactor, hidden)
 
     async def work(self, arguments: dict[str, Any], context: Context) -> Produced:
-        """Run the tool and make its result one that can be sent."""
+        """Run the tool and turn its result into one that can be sent."""
         value = await self.run(arguments, context)
         if context._held is not None:
             await context.flush()
@@ -98,7 +98,7 @@ class Gate:
 
 
 def _runner(tool: ToolDefinition) -> tuple[Run, frozenset[str]]:
-    """What runs, and the names of the secrets that it needs for it."""
+    """Return the run function and the names of the secrets that it needs."""
     try:
         settings = registry.parse_settings(tool.runner, tool.settings)
         return loading.prepare_parsed(tool.runner, settings), secret_refs.names(settings)
@@ -112,7 +112,7 @@ def _runner(tool: ToolDefinition) -> tuple[Run, frozenset[str]]:
 
 
 def _filling(run: Run, fill: defaults.Fill) -> Run:
-    """Only a tool whose schema has defaults pays for them."""
+    """Wrap `run` so that defaults are filled in; only tools whose schema has defaults pay for this."""
 
     def filled(arguments: dict[str, Any], context: Context) -> Awaitable[Any]:
         return run(fill(arguments), context)
@@ -131,13 +131,13 @@ def _asks_before_task(tool: ToolDefinition) -> bool:
 
 
 class PreparedTools:
-    """The gates of the tools that were called in this process, each for as long as its definition is in force."""
+    """The prepared tools of this process, each kept as long as its definition is in force."""
 
     def __init__(self) -> None:
         self._gates: dict[int, Gate] = {}
 
     def of(self, tool: ToolDefinition) -> Gate:
-        """Return the gate of this definition, made when it is first called."""
+        """Return the prepared tool of this definition; it is made on the first call."""
         gate = self._gates.get(tool.id)
         if gate is None or gate.tool is not tool:
             gate = self._gates[tool.id] = Gate(tool)
@@ -147,5 +147,5 @@ class PreparedTools:
 
 
 def gate_of(tool: ToolDefinition) -> Gate:
-    """See `PreparedTools.of`."""
+    """Return the prepared tool of this definition, see `PreparedTools.of`."""
     return parts.get(PreparedTools).of(tool)

@@ -1,4 +1,7 @@
-"""The door for prompts: decide, check the arguments, record, fill the template or call the function, record, answer."""
+"""The call pipeline for prompts.
+
+The order: decide, check the arguments, log, fill the template or call the function, log, answer.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ _redactor = redactor.redactor(None)
 
 @in_english
 async def get_prompt(caller: Caller, name: str, arguments: dict[str, Any], channel: Channel) -> PromptResult:
-    """Raises UnknownPrompt, InvalidArguments, RecordUnavailable, NeedsInput, ProtocolError, InternalFailure."""
+    """Get a prompt and log the call.
+
+    Raises UnknownPrompt, InvalidArguments, RecordUnavailable, NeedsInput, ProtocolError, InternalFailure.
+    """
     catalogue = await catalogue_now()
     text = recording.unknown_arguments(arguments)
     seen = visibility.for_credential(caller.credential).prompts.get(name)
@@ -89,7 +95,7 @@ async def _make(prompt: PromptDefinition, arguments: dict[str, str], context: Co
 
 
 def _filled(message: dict[str, Any], values: dict[str, str]) -> dict[str, Any]:
-    """A template message with every text in it filled; what a value holds is never filled again."""
+    """Return a template message with every text in it filled; placeholders inside values are never filled."""
 
     def inner(value: Any) -> Any:
         if isinstance(value, str):
@@ -102,7 +108,7 @@ def _filled(message: dict[str, Any], values: dict[str, str]) -> dict[str, Any]:
 
 
 def _messages(value: Any) -> list[dict[str, Any]]:
-    """What a function may return: text, a block, a message, or a list of them."""
+    """Return the messages for a function's return value: text, a block, a message, or a list of them."""
     found = []
     for item in value if isinstance(value, list | tuple) else [value]:
         if isinstance(item, (str, *BLOCKS)):

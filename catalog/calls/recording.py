@@ -1,4 +1,4 @@
-"""The record as the door writes it: what is kept of a result, and one error when it cannot be written."""
+"""Log entries of the call pipeline: the kept part of a result, and one error for when the log cannot be written."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from catalog.policy.definitions import Item, Rule
 log = logging.getLogger(__name__)
 
 KEPT_CHARACTERS = 65_536
-"""How much of a result the record keeps; its full length and SHA-256 always are."""
+"""Number of characters of a result that the log keeps; the full length and SHA-256 are always kept."""
 HEAVY_CHARACTERS = 262_144
-"""Above this a result is written and hashed off the event loop."""
+"""Size above which a result is written and hashed off the event loop."""
 
 TOOL, PROMPT, RESOURCE = "tools/call", "prompts/get", "resources/read"
 _unknown = redaction.redactor(None)
@@ -46,14 +46,17 @@ def intent(
 
 
 def unknown_arguments(arguments: Any, redactor: redaction.Redactor = _unknown, hidden: list[str] | None = None) -> str:
-    """The arguments of an attempt that was turned away; too large ones are not kept."""
+    """Return the arguments of a rejected call as redacted text; arguments that are too large are not kept."""
     if size_of(arguments, KEPT_CHARACTERS) > KEPT_CHARACTERS:
         return redaction.canonical({"$redacted": "too large to record"})
     return redactor.text(arguments, hidden)
 
 
 def masked(detail: str, secrets: list[str]) -> str:
-    """`detail` without secrets, at a bounded length; masked before it is cut, since half a secret is not found."""
+    """Return `detail` without secrets, at a bounded length.
+
+    It is masked before it is cut, since half a secret is not found.
+    """
     return redaction.detail(detail[:20_000], secrets)[:2000] if detail else ""
 
 
@@ -65,7 +68,7 @@ async def begin(what: Intent, call_id: UUID | None) -> Begun:
 
 
 def masked_reason(reason: Reason | None, secrets: Sequence[str]) -> str:
-    """The text of a reason without secrets; empty for none."""
+    """Return the text of a reason without secrets; empty for none."""
     if reason is None:
         return ""
 
@@ -85,7 +88,7 @@ async def refuse(
     secrets: Sequence[str] = (),
     reason: Reason | None = None,
 ) -> UUID:
-    # Masked before it is cut: half a secret would not be found any more.
+    # Masked before it is cut: half a secret would no longer be found.
     detail = redaction.detail(detail[:20_000], secrets)[:2000]
     ending = Ending(outcome, error_class, detail, detail_reason=masked_reason(reason, secrets))
     try:
@@ -95,7 +98,10 @@ async def refuse(
 
 
 async def finish(begun: Begun, ending: Ending) -> None:
-    """Durable when this returns. The write is queued before anything is awaited: a cancelled caller loses nothing."""
+    """Log the end of a call; it is durable when this returns.
+
+    The write is queued before anything is awaited, so a cancelled caller loses nothing.
+    """
     try:
         await recorder.finish(begun, ending)
     except asyncio.CancelledError:
@@ -117,7 +123,7 @@ def keep(ending: Ending, redactor: redaction.Redactor, result: dict[str, Any], s
 async def finish_with(
     begun: Begun, ending: Ending, redactor: redaction.Redactor, result: dict[str, Any], secrets: list[str], size: int
 ) -> None:
-    """`keep`, then `finish`: whatever happens in between, the call gets its end."""
+    """Run `keep`, then `finish`: the end of the call is logged whatever happens in between."""
     if size <= HEAVY_CHARACTERS:
         keep(ending, redactor, result, secrets)
         return await finish(begun, ending)

@@ -1,4 +1,7 @@
-"""The door for resources: decide, record, read the row, call the function or fetch a stored result, record, answer."""
+"""The call pipeline for resources.
+
+The order: decide, log, read the row, call the function or fetch a stored result, log, answer.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ Make = Callable[[Context], Coroutine[Any, Any, Produced]]
 
 @in_english
 async def read_resource(caller: Caller, uri: str, channel: Channel) -> ResourceResult:
-    """Raises UnknownResource, InvalidArguments, RecordUnavailable, NeedsInput, ProtocolError, InternalFailure."""
+    """Read a resource and log the call.
+
+    Raises UnknownResource, InvalidArguments, RecordUnavailable, NeedsInput, ProtocolError, InternalFailure.
+    """
     catalogue = await catalogue_now()
     name = redactor.detail(uri[:1000])
     if uri.startswith(stored_results.PREFIX):
@@ -68,7 +74,7 @@ async def _read(what: Intent, channel: Channel, make: Make) -> ResourceResult:
 
 
 def _visible(caller: Caller, uri: str) -> tuple[ResourceDefinition, Rule, dict[str, str]] | None:
-    """The resource or the first template that answers this address, the rule, the template's values."""
+    """Return the resource or first template that matches this address, the rule and the template's values, or None."""
     offered = visibility.for_credential(caller.credential)
     found = offered.resources.get(uri)
     if found is not None:
@@ -81,7 +87,7 @@ def _visible(caller: Caller, uri: str) -> tuple[ResourceDefinition, Rule, dict[s
 
 
 def _anywhere(catalogue: Snapshot, uri: str) -> ResourceDefinition | None:
-    """The same among everything there is: only the record learns of it."""
+    """Return the matching resource or template of the whole catalogue, visible or not: for the audit log only."""
     found = catalogue.resources.get(uri)
     if found is None:
         found = next((item for item in catalogue.templates if parsed(item.uri).match(uri) is not None), None)

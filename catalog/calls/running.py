@@ -1,4 +1,4 @@
-"""Calls whose tool runs in this process: where a cancellation that names a call finds it."""
+"""Calls that run in this process, for cancellations that name a call."""
 
 from __future__ import annotations
 

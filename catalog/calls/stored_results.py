@@ -1,4 +1,4 @@
-"""Results kept behind an address because they were too large to send: one user's, for an hour."""
+"""Results that were too large to send, kept behind an address: readable by one user, for an hour."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Stored:
     is_text: bool
 
     def content(self) -> dict[str, Any]:
-        """As an entry of `contents`."""
+        """Return it as an entry of `contents`."""
         found: dict[str, Any] = {"uri": self.uri, "mimeType": self.mime_type}
         if self.is_text:
             return found | {"text": self.body.decode("utf-8", "replace")}
@@ -42,7 +42,7 @@ async def put(
     call_id: UUID | None = None,
     seconds: float = KEEP_SECONDS,
 ) -> str:
-    """Keep `body` for this user; its address."""
+    """Store `body` for this user; return its address."""
 
     def write() -> str:
         row = StoredResult.objects.create(
@@ -61,7 +61,7 @@ async def put(
 
 
 async def get(user_id: int, uri: str) -> Stored | None:
-    """None when there is no such result, when it is another user's, and when it has expired."""
+    """Return the stored result; None when there is none, when it belongs to another user, and when it has expired."""
     try:
         number = UUID(uri.removeprefix(PREFIX))
     except ValueError:
@@ -77,5 +77,5 @@ async def get(user_id: int, uri: str) -> Stored | None:
 
 
 def remove_expired() -> int:
-    """Delete what has expired, in this thread; return how many rows went."""
+    """Delete expired results, in this thread; return the number of deleted rows."""
     return StoredResult.objects.filter(expires_at__lte=timezone.now()).delete()[0]

@@ -1,7 +1,7 @@
-"""The rows of calls that run on without their connection. Every change is one conditional UPDATE: its row count says
-whether it happened, whichever process comes first.
+"""Rows of calls that continue without their connection.
 
-A task is the recorded call with the same id. A task ends once; what comes later changes nothing.
+Every change is one conditional UPDATE: its row count says whether it happened, whichever process comes first.
+A task is the logged call with the same id. A task ends once; later changes have no effect.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ DEFAULT_TTL_MS = 3_600_000
 MAX_TTL_MS = 86_400_000
 INTERNAL_ERROR = -32603
 GRACE = timedelta(seconds=10)
-"""Between the end of a call on record and the end of its task lie two writes of a living worker."""
+"""Allowance for the two writes of a living worker between the logged end of a call and the end of its task."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One task as it stands."""
+    """The current state of one task."""
 
     id: UUID
     user_id: int
@@ -43,7 +43,7 @@ class State:
     result: dict[str, Any] | None
     error: dict[str, Any] | None
     input_requests: dict[str, Any]
-    """{key: {"method", "params"}}: what is still asked."""
+    """The open questions: {key: {"method", "params"}}."""
     input_responses: dict[str, Any]
     cancel_requested: bool
     worker: str
@@ -59,7 +59,7 @@ class State:
 async def create(
     task_id: UUID, user_id: int, credential_id: str, tool: str, worker: str, ttl_ms: int | None = None
 ) -> State:
-    """A new working task. It can be read for `ttl_ms` (an hour by default, a day at most), and until it has ended."""
+    """Create a working task, readable for `ttl_ms` (default: an hour, at most a day) and until it has ended."""
     ttl = min(max(ttl_ms or DEFAULT_TTL_MS, 1000), MAX_TTL_MS)
 
     def write() -> State:
@@ -78,7 +78,7 @@ async def create(
 
 
 async def get(user_id: int, task_id: str | UUID) -> State | None:
-    """None when there is no such task, when it is another user's, and when it has expired."""
+    """Return a task; None when there is none, when it belongs to another user, and when it has expired."""
     number = _number(task_id)
     if number is None:
         return None
@@ -93,39 +93,40 @@ async def get(user_id: int, task_id: str | UUID) -> State | None:
 
 
 async def complete(task_id: UUID, result: dict[str, Any]) -> bool:
-    """It ended with a result, `isError` included."""
+    """End the task with a result, `isError` included; return whether it was still open."""
     return await _end(task_id, COMPLETED, result=result)
 
 
 async def fail(task_id: UUID, error: dict[str, Any], message: str = "") -> bool:
-    """It ended with a JSON-RPC error: {"code", "message"}."""
+    """End the task with a JSON-RPC error: {"code", "message"}; return whether it was still open."""
     return await _end(task_id, FAILED, error=error, status_message=message or str(error.get("message", "")))
 
 
 async def cancelled(task_id: UUID, message: str = "") -> bool:
-    """It ended because somebody cancelled it."""
+    """End the task as cancelled; return whether it was still open."""
     return await _end(task_id, CANCELLED, status_message=message)
 
 
 async def say(task_id: UUID, message: str) -> bool:
-    """What it is doing, for whoever asks."""
+    """Set the status message that describes the task's current work; return whether the row changed."""
     return await _update(Q(id=task_id, status__in=OPEN), status_message=message[:1000])
 
 
 async def ask(task_id: UUID, requests: Mapping[str, Any]) -> bool:
-    """It waits for answers to `requests`: {key: {"method", "params"}}."""
+    """Set the task to waiting for answers to `requests`: {key: {"method", "params"}}."""
     return await _update(Q(id=task_id, status__in=OPEN), status=INPUT_REQUIRED, input_requests=dict(requests))
 
 
 async def resume(task_id: UUID) -> bool:
-    """It has what it waited for (or no longer waits), and works again."""
+    """Set the task to working again, once it has its answers or no longer waits for them."""
     return await _update(Q(id=task_id, status=INPUT_REQUIRED), status=WORKING, input_requests={}, input_responses={})
 
 
 async def answer(user_id: int, task_id: str | UUID, responses: Mapping[str, Any]) -> State | None:
-    """Take the answers to what is still asked; unknown keys are ignored. None for a task that is not this user's.
+    """Store the answers to open questions; return the state, or None for a task that does not belong to this user.
 
-    With the last answer the task works again. Two updates at once both count: each is applied to what the other left.
+    Unknown keys are ignored. With the last answer the task works again. Two concurrent updates both count: each is
+    applied to the state that the other one stored.
     """
     number = _number(task_id)
     if number is None:
@@ -151,14 +152,14 @@ async def answer(user_id: int, task_id: str | UUID, responses: Mapping[str, Any]
 
     def write() -> None:
         while not merge():
-            pass  # somebody else's answer came first: apply this one to what is there now
+            pass  # a concurrent answer came first: apply this one to the new state
 
     await _run(write)
     return await get(user_id, number)
 
 
 async def responses(task_id: UUID) -> dict[str, Any]:
-    """The answers that have come in since it last asked."""
+    """Return the answers that have arrived since the task last asked."""
 
     def read() -> dict[str, Any]:
         found: Any = Task.objects.filter(id=task_id).values_list("input_responses", flat=True).first()
@@ -168,7 +169,10 @@ async def responses(task_id: UUID) -> dict[str, Any]:
 
 
 async def request_cancel(user_id: int, task_id: str | UUID) -> State | None:
-    """Note that it is to stop. None for a task that is not this user's; one that has ended stays as it is."""
+    """Request the cancellation of a task; a task that has ended is not changed.
+
+    Returns None for a task that does not belong to this user.
+    """
     number = _number(task_id)
     if number is None:
         return None
@@ -177,7 +181,10 @@ async def request_cancel(user_id: int, task_id: str | UUID) -> State | None:
 
 
 async def to_cancel(worker: str) -> list[UUID]:
-    """Tasks of this worker that somebody wants to stop: what a worker asks now and then, lest news were lost."""
+    """Return the tasks of this worker that are to be cancelled.
+
+    A worker polls this now and then, in case a notification was lost.
+    """
 
     def read() -> list[UUID]:
         found = Task.objects.filter(worker=worker, status__in=OPEN, cancel_requested=True)
@@ -187,7 +194,10 @@ async def to_cancel(worker: str) -> list[UUID]:
 
 
 async def end_abandoned() -> int:
-    """A chore: fail the open tasks whose recorded call has ended without them, as when their worker died."""
+    """Fail the open tasks whose logged call has ended without them, as when their worker died.
+
+    Part of the periodic maintenance.
+    """
 
     def write() -> int:
         before = timezone.now() - GRACE
@@ -206,7 +216,10 @@ async def end_abandoned() -> int:
 
 
 def remove_expired() -> int:
-    """Delete what has expired, in this thread; return how many rows went. An open task stays until it has ended."""
+    """Delete expired tasks, in this thread; return the number of deleted rows.
+
+    An open task stays until it has ended.
+    """
     return Task.objects.exclude(status__in=OPEN).filter(expires_at__lte=timezone.now()).delete()[0]
 
 
@@ -236,7 +249,7 @@ def _number(task_id: str | UUID) -> UUID | None:
 
 
 def _state(row: Any) -> State:
-    """`row` is a Task; its JSON columns are typed as the text they are stored as."""
+    """Return the state of a Task row; its JSON columns are typed as the text they are stored as."""
     return State(
         id=row.id,
         user_id=row.user_id,

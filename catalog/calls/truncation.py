@@ -1,4 +1,7 @@
-"""Results too large to send: kept for an hour behind an address that the answer names, or cut off visibly."""
+"""Truncation of results that are too large to send.
+
+They are kept for an hour behind an address that the answer names, or cut off visibly.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ PREVIEW_CHARACTERS = 2000
 
 
 async def fit(produced: Produced, tool: ToolDefinition, context: Context) -> Produced:
-    """`produced` within the tool's cap: its largest parts are moved out until the rest fits."""
+    """Fit `produced` within the tool's limit: move its largest parts out until the rest fits."""
     limit = tool.max_result_bytes
     is_error = produced.is_error
     content = list(produced.content)
@@ -29,8 +32,8 @@ async def fit(produced: Produced, tool: ToolDefinition, context: Context) -> Pro
     if structured is not None:
         text = dump(structured)
         if size + length(text) > limit:
-            # The text block that repeats the structured result goes with it. A program that was promised structured
-            # content must not take what is left for it.
+            # The text block that repeats the structured result goes with it. A program that expects structured
+            # content must not mistake the remaining blocks for it.
             content = [block for block in content if block.get("text") != text]
             notes += await _move(context, tool, {"type": "text", "text": text}, "application/json", limit)
             structured, is_error = None, is_error or tool.output_schema is not None
@@ -48,7 +51,7 @@ async def fit(produced: Produced, tool: ToolDefinition, context: Context) -> Pro
 async def _move(
     context: Context, tool: ToolDefinition, block: dict[str, Any], mime_type: str, limit: int
 ) -> list[dict[str, Any]]:
-    """What stands in the answer for a block that is too large."""
+    """Return the content blocks that replace a block that is too large."""
     inner = block["resource"] if block["type"] == "resource" else block
     text: str | None = inner.get("text")
     encoded = inner.get("data") or inner.get("blob") or ""

@@ -1,4 +1,4 @@
-"""How running work reaches its client: the protocol that the MCP server implements, and one that reaches nobody."""
+"""Channels from a running call to its client: the protocol that the MCP server implements, and a null channel."""
 
 from __future__ import annotations
 
@@ -12,34 +12,38 @@ Question = tuple[str, dict[str, Any]]
 
 
 class Channel(Protocol):
-    """One per request in flight."""
+    """The channel of one request in flight."""
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """What the client declared, as on the wire."""
+        """Return the capabilities that the client declared, as on the wire."""
 
     @property
     def request_id(self) -> str:
-        """The JSON-RPC id as text, for the record."""
+        """Return the JSON-RPC id as text, for the audit log."""
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None: ...
 
     async def log(self, level: str, data: Any, logger: str | None) -> None: ...
 
     async def ask(self, requests: Mapping[str, Question]) -> dict[str, dict[str, Any]]:
-        """Ask the client; {key: result}.
+        """Ask the client; return {key: result}.
 
-        In the handshake era this sends the requests and waits. From 2026-07-28 on it returns the answers that came
-        with this request, or raises NeedsInput with the requests that have none. Raises ClientLacks before anything
-        is sent when the client did not declare a capability, ClientRefused when it answers with an error.
+        With the stateful transport (up to 2025-11-25) this sends the requests and waits. From 2026-07-28 on it
+        returns the answers that came with this request, or raises NeedsInput with the unanswered requests. Raises
+        ClientLacks before anything is sent when the client did not declare a capability, ClientRefused when it
+        answers with an error.
         """
 
     def close_stream(self) -> None:
-        """End the response stream early; the client comes back for the result (handshake era; else nothing)."""
+        """End the response stream early; the client comes back for the result.
+
+        Stateful transport only, else no effect.
+        """
 
 
 class NullChannel:
-    """Reaches nobody: progress and log lines vanish, and no client can be asked."""
+    """A channel without a client: progress and log lines are dropped, and questions are not possible."""
 
     capabilities: Mapping[str, Any] = {}
 

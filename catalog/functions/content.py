@@ -1,4 +1,4 @@
-"""What a function may return: content blocks, structured data, messages of a prompt.
+"""Return values of functions: content blocks, structured data, messages of a prompt.
 
 A function may also return plain values: text becomes a text block, a list with blocks in it becomes those blocks, and
 anything else (numbers, dicts, dataclasses, pydantic models) becomes JSON text, plus structured content where the tool
@@ -118,7 +118,7 @@ class Structured:
 
 @dataclass(slots=True)
 class Result:
-    """Everything at once, for a function that wants to say `is_error` together with content, or set `_meta`."""
+    """A complete result, for a function that sets `is_error` together with content, or sets `_meta`."""
 
     content: list[Any] = field(default_factory=list)
     structured: Any = None
@@ -141,10 +141,10 @@ class Message:
 
 
 def User(content: str | Content) -> Message:
-    """A message of a prompt in the user's voice."""
+    """Return a message of a prompt in the user's voice."""
     return Message(content)
 
 
 def Assistant(content: str | Content) -> Message:
-    """A message of a prompt in the assistant's voice."""
+    """Return a message of a prompt in the assistant's voice."""
     return Message(content, "assistant")

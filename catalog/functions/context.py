@@ -1,4 +1,4 @@
-"""What a function is handed besides its arguments: who calls, until when, and how to reach the client.
+"""The context of a call: the caller, the deadline, and the way to reach the client.
 
 Asking the client (`elicit`, `elicit_url`, `sample`, `roots`, `ask_all`) is written once for every protocol revision.
 Up to 2025-11-25 the function waits while the client answers. From 2026-07-28 on the first question ends the call with
@@ -47,13 +47,13 @@ T = TypeVar("T")
 
 
 class Onlookers:
-    """Who hears of every progress report to a client: pages that show running calls. They must not wait."""
+    """The listeners to every progress report, such as pages that show running calls. They must not block."""
 
     def __init__(self) -> None:
         self.listeners: list[Callable[[Context, float, float | None, str | None], None]] = []
 
     def add(self, listener: Callable[[Context, float, float | None, str | None], None]) -> None:
-        """Tell `listener` from now on; harmless when it is told already."""
+        """Add `listener` for all further reports; no effect when it was added already."""
         if listener not in self.listeners:
             self.listeners.append(listener)
 
@@ -73,7 +73,7 @@ class Clock(Protocol):
 
 
 class Context:
-    """For `async def` functions; a function that is not async declares `SyncContext` instead."""
+    """The context for `async def` functions; a function that is not async declares `SyncContext` instead."""
 
     __slots__ = (
         "_asked",
@@ -118,29 +118,35 @@ class Context:
 
     @property
     def deadline(self) -> float:
-        """When the call ends at the latest, on the clock of `time.monotonic()`."""
+        """Return the latest end of the call, on the clock of `time.monotonic()`."""
         return self._clock.deadline if self._clock is not None else float("inf")
 
     @property
     def cancelled(self) -> threading.Event:
-        """Set when the call was cancelled or ran out of time: a function in a thread looks at it now and then."""
+        """Return the event that is set when the call is cancelled or times out.
+
+        A function in a thread checks it regularly.
+        """
         if self._cancelled is None:
             self._cancelled = threading.Event()
         return self._cancelled
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """What the client declared it can do."""
+        """Return the capabilities that the client declared."""
         return self.channel.capabilities
 
     def opted(self, name: str) -> bool:
-        """Whether the client declared the capability or the extension `name`."""
+        """Return whether the client declared the capability or the extension `name`."""
         extensions = self.channel.capabilities.get("extensions")
         return name in self.channel.capabilities or (isinstance(extensions, Mapping) and name in extensions)
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report progress. A value that does not increase is dropped, and at most 20 reports a second are sent: the
-        first and the last always are."""
+        """Report progress.
+
+        A value that does not increase is dropped, and at most 20 reports a second are sent: the first and the last
+        always are.
+        """
         before = self._last_progress
         if before is not None and progress <= before:
             return
@@ -184,7 +190,7 @@ class Context:
         return answer
 
     async def elicit_url(self, message: str, url: str, *, key: str | None = None) -> Elicited:
-        """Ask the person to open an address. `accept` says that they agreed, not that they are done there."""
+        """Ask the person to open an address. `accept` means that they agreed, not that they have finished there."""
         answer = await self._ask(ElicitUrl(message, url), key)
         assert isinstance(answer, Elicited)  # noqa: S101
         return answer
@@ -204,13 +210,16 @@ class Context:
         return answer
 
     async def roots(self, *, key: str | None = None) -> list[Root]:
-        """The folders or addresses that the client works in."""
+        """Return the folders or addresses that the client works in."""
         answer = await self._ask(Roots(), key)
         assert isinstance(answer, list)  # noqa: S101
         return answer
 
     async def ask_all(self, **questions: Ask) -> dict[str, Answer]:
-        """Several questions at once: `await ctx.ask_all(name=Elicit(...), folders=Roots())` -> {"name": ..., ...}."""
+        """Ask several questions at once.
+
+        `await ctx.ask_all(name=Elicit(...), folders=Roots())` returns {"name": ..., ...}.
+        """
         handshake = self.caller.revision not in MODERN
         requests = {key: question.request(self.capabilities, handshake) for key, question in questions.items()}
         results = await self.ask(requests)
@@ -219,7 +228,7 @@ class Context:
             try:
                 answers[key] = question.parse(results.get(key))
             except BadAnswer as problem:
-                # Up to 2025-11-25 the request that is answered here was fine: it was the client's reply that was not.
+                # Up to 2025-11-25 the request that is answered here was fine: the client's reply was not.
                 if handshake:
                     raise ToolError(f"The client's answer to '{key}' does not match the request: {problem}.") from None
                 raise ProtocolError(
@@ -228,9 +237,9 @@ class Context:
         return answers
 
     async def ask(self, requests: Mapping[str, Question]) -> dict[str, dict[str, Any]]:
-        """For runners that pass on what others ask: requests and answers as they are on the wire, by key.
+        """Ask the client in wire format, for runners that pass on questions of others: {key: request} to {key: result}.
 
-        The deadline stands still meanwhile.
+        The deadline is paused meanwhile.
         """
         if self._clock is not None:
             self._clock.pause()
@@ -253,7 +262,7 @@ class Context:
 
 
 class SyncContext:
-    """`Context` for a function that runs in a thread: the same names, without `await`."""
+    """A `Context` for a function that runs in a thread: the same names, without `await`."""
 
     __slots__ = ("_context", "_loop", "_waiting")
 
@@ -262,7 +271,7 @@ class SyncContext:
         self._waiting: concurrent.futures.Future[Any] | None = None
 
     def __getattr__(self, name: str) -> Any:
-        """Everything that is not awaited is the context's own: username, deadline, cancelled, capabilities, opted."""
+        """Return a context attribute that needs no `await`: username, deadline, cancelled, capabilities, opted."""
         return getattr(self._context, name)
 
     def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
@@ -290,7 +299,7 @@ class SyncContext:
         self._loop.call_soon_threadsafe(self._context.close_stream)
 
     def release(self) -> None:
-        """The call is over: whatever the thread waits for ends now."""
+        """Release the thread after the call is over: anything that it waits for is cancelled."""
         self._context.cancelled.set()
         waiting = self._waiting
         if waiting is not None:

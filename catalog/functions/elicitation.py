@@ -1,4 +1,4 @@
-"""What a function can ask the client for, and how its answer is read: elicitation (form, URL), sampling, roots."""
+"""Questions to the client, and the parsing of its answers: elicitation (form, URL), sampling, roots."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ FORM_TYPES = frozenset({"string", "number", "integer", "boolean", "array"})
 
 
 class BadAnswer(ValueError):
-    """The client's answer is not what was asked for; the message says why."""
+    """An answer of the client that does not match the question; the message says why."""
 
 
 @dataclass(slots=True)
 class Elicited:
-    """What the person did: accept (with `content`), decline or cancel."""
+    """The response of the person: accept (with `content`), decline or cancel."""
 
     action: str
     content: dict[str, Any] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Elicited:
 
 @dataclass(slots=True)
 class Sampled:
-    """What the client's model answered."""
+    """The completion by the client's model."""
 
     role: str
     content: list[dict[str, Any]]
@@ -99,7 +99,7 @@ class Elicit:
 
 @dataclass(slots=True)
 class ElicitUrl:
-    """An address for the person to open, for what must not pass through the client (keys, consent)."""
+    """An address for the person to open, for data that must not pass through the client (keys, consent)."""
 
     message: str
     url: str
@@ -119,7 +119,7 @@ class ElicitUrl:
 
 @dataclass(slots=True)
 class Sample:
-    """A completion by the client's own model. `options` are further members of sampling/createMessage."""
+    """A request for a completion by the client's own model. `options` are further members of sampling/createMessage."""
 
     messages: str | Sequence[Message | str | Mapping[str, Any]]
     max_tokens: int = 1000
@@ -154,7 +154,7 @@ class Sample:
 
 @dataclass(slots=True)
 class Roots:
-    """The folders or addresses that the client works in."""
+    """A request for the folders or addresses that the client works in."""
 
     kind = "roots"
 

@@ -1,4 +1,4 @@
-"""Calls a registered function: on the loop, or in a thread when it is not async. Knows nothing of the record."""
+"""Calling of registered functions: on the event loop, or in a thread when not async. Independent of the audit log."""
 
 from __future__ import annotations
 

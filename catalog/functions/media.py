@@ -1,4 +1,4 @@
-"""What bytes are, by how they begin: what a sender calls them is a claim."""
+"""Media types detected from the first bytes; a type that the sender names is only a claim."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _SAME = {
 }
 
 KINDS = frozenset({*(kind for _, kind in _AT_START), *_RIFF.values(), *_FORM.values(), *_BRANDS.values(), *_SAME})
-"""Types whose bytes can be told."""
+"""The types that can be detected from the bytes."""
 
 
 def kind_of(data: bytes) -> str:
-    """The MIME type of an image or of audio; "" for anything else."""
+    """Return the MIME type of an image or of audio; "" for anything else."""
     head = bytes(data[:16])
     for start, kind in _AT_START:
         if head.startswith(start):
@@ -63,7 +63,7 @@ def kind_of(data: bytes) -> str:
 
 
 def _frame(head: bytes) -> str:
-    """MPEG audio without a tag in front: eleven set bits, then a layer and a rate that exist."""
+    """Return the type of MPEG audio without a leading tag: eleven set bits, then a layer and a rate that exist."""
     if len(head) < 4 or head[0] != 0xFF or head[1] & 0xE0 != 0xE0:
         return ""
     version, layer = head[1] >> 3 & 3, head[1] >> 1 & 3
@@ -74,6 +74,6 @@ def _frame(head: bytes) -> str:
 
 
 def fits(data: bytes, claimed: str) -> bool:
-    """Whether the bytes are what `claimed`, an image or audio type, says."""
+    """Return whether the bytes have the `claimed` type, an image or audio type."""
     claimed = claimed.partition(";")[0].strip().lower()
     return kind_of(data) == _SAME.get(claimed, claimed)

@@ -8,7 +8,7 @@
         return f"Hello, {name}!"
 
 The function runs only through a row of the catalogue that names it. An `async def` function runs on the server's event
-loop and must not block it; any other runs in a thread of a bounded pool, where it can be told to stop
+loop and must not block it; any other runs in a thread of a bounded pool, where it can be asked to stop
 (`ctx.cancelled`) but not be made to.
 """
 
@@ -36,7 +36,7 @@ Complete = Mapping[str, Callable[..., Any] | Sequence[str]]
 _registered: dict[tuple[Kind, str], Function] = {}
 """Filled by the decorators when a module is imported, once, as Django fills its registries of models and tags."""
 _loaded: dict[str, str] = {}
-"""Modules that were imported, with the reason why one could not be."""
+"""The modules that were tried, each with the reason why it could not be imported, if any."""
 _lock = threading.RLock()
 
 
@@ -58,8 +58,11 @@ def tool(
     requires_capabilities: Sequence[str] = (),
     asks_before_task: bool = False,
 ) -> Callable[[F], F]:
-    """Register a function as a tool. What is not given is derived: the schemas from the type hints, the description
-    from the docstring. `asks_before_task`: a tool that can run as a task puts its questions before it becomes one."""
+    """Register a function as a tool.
+
+    Values that are not given are derived: the schemas from the type hints, the description from the docstring.
+    `asks_before_task`: a tool that can run as a task puts its questions before it becomes one.
+    """
 
     def register(call: F) -> F:
         function = derive("tool", name or call.__name__, call, input_schema)
@@ -151,13 +154,13 @@ def load() -> None:
 
 
 def problems() -> dict[str, str]:
-    """{module: why it could not be imported}."""
+    """Return {module: why it could not be imported}."""
     load()
     return {module: why for module, why in _loaded.items() if why and module in settings.TOOL_MODULES}
 
 
 def lookup(kind: Kind, name: str) -> Function:
-    """The registered function; LookupError when there is none."""
+    """Return the registered function. Raises LookupError when there is none."""
     function = _registered.get((kind, name))
     if function is None:
         load()
@@ -168,18 +171,18 @@ def lookup(kind: Kind, name: str) -> Function:
 
 
 def known(kind: Kind, name: str) -> Function:
-    """As `lookup`, among the modules that are imported already."""
+    """Return the function as `lookup` does, but only from modules that are imported already."""
     return _registered[kind, name]
 
 
 def registered(kind: Kind) -> dict[str, Function]:
-    """All functions of a kind, by name."""
+    """Return all functions of a kind, by name."""
     load()
     return {name: function for (of, name), function in sorted(_registered.items()) if of == kind}
 
 
 def tool_row(name: str) -> dict[str, Any]:
-    """The columns of a catalogue row for a registered tool, as its decorator and signature give them."""
+    """Return the columns of a catalogue row for a registered tool, as its decorator and signature give them."""
     function = lookup("tool", name)
     return {
         "name": name,
@@ -194,7 +197,7 @@ def tool_row(name: str) -> dict[str, Any]:
 
 
 def prompt_row(name: str) -> dict[str, Any]:
-    """The columns of a catalogue row for a registered prompt."""
+    """Return the columns of a catalogue row for a registered prompt."""
     function = lookup("prompt", name)
     return {
         "name": name,
@@ -206,7 +209,7 @@ def prompt_row(name: str) -> dict[str, Any]:
 
 
 def resource_row(name: str) -> dict[str, Any]:
-    """The columns of a catalogue row for a registered resource or resource template."""
+    """Return the columns of a catalogue row for a registered resource or resource template."""
     function = lookup("resource", name)
     return {
         "name": name,

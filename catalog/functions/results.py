@@ -1,7 +1,7 @@
-"""What the door answers, and how a function's return value becomes it: content blocks that are safe to send.
+"""Results of calls, and the conversion of a function's return value to content blocks that are safe to send.
 
-Everything leaves here as plain JSON data in the shape of the newest protocol revision: text without lone surrogates,
-base64 that decodes, names without control characters.
+All output is plain JSON data in the shape of the newest protocol revision: text without lone surrogates, base64 that
+decodes, names without control characters.
 """
 
 from __future__ import annotations
@@ -57,22 +57,22 @@ class ResourceResult:
 
 @dataclass(slots=True)
 class Produced:
-    """A result before it is measured against the cap and recorded."""
+    """A result before it is measured against the limit and logged."""
 
     content: list[dict[str, Any]]
     structured: Any | None = None
     is_error: bool = False
     meta: dict[str, Any] | None = None
     size: int = 0
-    """About how many bytes it takes on the wire."""
+    """Approximate size on the wire, in bytes."""
 
 
 class BadResult(ToolError):
-    """What a tool returned cannot be sent. The sentence goes to the caller, so it holds nothing of the value."""
+    """A return value that cannot be sent. The message goes to the caller, so it contains nothing of the value."""
 
 
 def produce(value: Any, structured: bool = False) -> Produced:
-    """The result for what a function returned; `structured` when its tool has an output schema."""
+    """Return the result for a function's return value; `structured` when its tool has an output schema."""
     if type(value) is str and not structured:
         return _text(value)
     if isinstance(value, Produced):
@@ -101,7 +101,7 @@ def produce(value: Any, structured: bool = False) -> Produced:
 
 
 def failure(sentence: str, meta: dict[str, Any] | None = None) -> Produced:
-    """A result with `isError` and a sentence for the model."""
+    """Return a result with `isError` and a message for the model."""
     produced = _text(sentence)
     produced.is_error, produced.meta = True, meta
     return produced
@@ -115,7 +115,7 @@ def _text(text: str) -> Produced:
 
 
 def _noted(content: list[dict[str, Any]], structured: Any) -> Produced:
-    """A result with something in it that must not be sent as it is, with a note that says how much that was."""
+    """Return a sanitised result with a note that says how many places were changed."""
     total = 0
 
     def clean(value: Any) -> Any:
@@ -132,19 +132,19 @@ def _noted(content: list[dict[str, Any]], structured: Any) -> Produced:
     in_data, total = total, 0
     content = [clean(block) for block in content]
     if total or in_data:
-        # The text repeats the data, mostly: what is counted is what was changed, not how often it is shown.
+        # The text mostly repeats the data: the note counts the changes once, not each time they are shown.
         content.append({"type": "text", "text": note(max(total, in_data))})
     size = sum(size_of_block(item) for item in content) + (length(dump(structured)) if structured is not None else 0)
     return Produced(content, structured, size=size)
 
 
 def length(text: str) -> int:
-    """In bytes as UTF-8."""
+    """Return the length in bytes as UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def clean_text(text: str) -> str:
-    """`text` as it can be sent as UTF-8: a lone surrogate becomes U+FFFD."""
+    """Return `text` in a form that can be sent as UTF-8: a lone surrogate becomes U+FFFD."""
     if text.isascii():
         return text
     try:
@@ -155,12 +155,15 @@ def clean_text(text: str) -> str:
 
 
 def clean_name(text: str) -> str:
-    """A name, title or address on one line, without control characters."""
+    """Return a name, title or address on one line, without control characters."""
     return CONTROL.sub("", clean_text(text))[:2000]
 
 
 def plain(value: Any) -> tuple[Any, str]:
-    """(the value as plain JSON data, its text). Raises BadResult for what JSON cannot hold: cycles, NaN, objects."""
+    """Return (the value as plain JSON data, its text).
+
+    Raises BadResult for values that JSON cannot hold: cycles, NaN, objects.
+    """
     try:
         try:
             text = dump(value)
@@ -208,12 +211,12 @@ def _harmful(item: dict[str, Any]) -> bool:
 
 
 def _harmful_json(text: str) -> bool:
-    """Whether strings in this JSON text may hold what must not be sent: control characters are escaped in it."""
+    """Return whether strings in this JSON text may need sanitising: control characters are escaped in it."""
     return "\\u00" in text or "\x7f" in text or not is_harmless(text)
 
 
 def block(item: Any) -> dict[str, Any]:
-    """One content block, from a helper, from text or from a dict in the shape of the protocol."""
+    """Return one content block, from a helper, from text or from a dict in the shape of the protocol."""
     if isinstance(item, str):
         return {"type": "text", "text": clean_text(item)}
     if isinstance(item, Text) and item.annotations is None:
@@ -241,7 +244,7 @@ def block(item: Any) -> dict[str, Any]:
 
 
 def resource_content(value: Any) -> dict[str, Any]:
-    """{uri, mimeType?, text | blob} for `contents` of resources/read and for an embedded resource."""
+    """Return {uri, mimeType?, text | blob} for `contents` of resources/read and for an embedded resource."""
     if not isinstance(value, dict):
         raise BadResult("The tool returned a resource without content.")
     made: dict[str, Any] = {"uri": uri(value.get("uri"))}
@@ -263,7 +266,7 @@ def uri(value: Any) -> str:
 
 
 def _base64(value: Any) -> str:
-    """`value`, which must be base64 text that decodes."""
+    """Return `value`. Raises BadResult unless it is base64 text that decodes."""
     if not isinstance(value, str):
         raise BadResult("The tool returned binary content that is not base64.")
     try:
@@ -274,7 +277,7 @@ def _base64(value: Any) -> str:
 
 
 def _hold_to_type(made: dict[str, Any]) -> None:
-    """The bytes must be what the MIME type says, as far as that can be seen in them."""
+    """Raise BadResult unless the bytes have the declared MIME type, as far as it can be detected from them."""
     data = base64.b64decode(made["data"][:64])
     found, claimed = media.kind_of(data), made["mimeType"].partition(";")[0].strip().lower()
     if (found or claimed in media.KINDS) and not media.fits(data, claimed):
@@ -290,13 +293,16 @@ def _mime_type(value: Any, family: str) -> str:
 
 
 def size_of_block(item: dict[str, Any]) -> int:
-    """About how many bytes a block takes."""
+    """Return the approximate size of a block in bytes."""
     inner = item["resource"] if item["type"] == "resource" else item
     return length(inner.get("text") or inner.get("data") or inner.get("blob") or "") + 64
 
 
 def size_of(value: Any, limit: int) -> int:
-    """About how many bytes `value` takes as JSON; stops counting above `limit`, so huge values cost little."""
+    """Return the approximate size of `value` as JSON, in bytes.
+
+    Counting stops above `limit`, so huge values cost little.
+    """
     total, stack = 0, [value]
     while stack:
         item = stack.pop()

@@ -1,7 +1,7 @@
-"""Text of tools as it can be shown: without what moves a terminal's cursor, hides words or turns their order around.
+"""Sanitising of tool text: without terminal escapes, hidden words and characters that reverse the reading order.
 
-Escape sequences of terminals are taken out. Other control characters, Unicode tags, which spell sentences that nobody
-sees, and bidirectional controls are written as escapes. Pure; plain text costs one search.
+Escape sequences of terminals are removed. Other control characters, Unicode tags, which can spell invisible
+sentences, and bidirectional controls are written as escapes. Pure; plain text costs one search.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 
 from toolhub.invisible import MISLEADING, SELECTORS
 
-# Line feed, tab and carriage return stay.
+# Line feed, tab and carriage return are allowed.
 _ASCII = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _FLAGS = "|".join(
     "\U000e0067\U000e0062" + "".join(chr(0xE0000 + ord(letter)) for letter in region) + "\U000e007f"
@@ -31,7 +31,7 @@ def is_harmless(text: str) -> bool:
 
 
 def harmless(text: str) -> tuple[str, int]:
-    """(`text` made harmless, how many places were changed)."""
+    """Return (sanitised `text`, number of changed places)."""
     if is_harmless(text):
         return text, 0
     text, changed = _SEQUENCE.subn("", text)

@@ -1,4 +1,4 @@
-"""What a function's signature says: JSON Schema of its arguments and result, and how to hand arguments over."""
+"""Function signatures: the JSON Schema of arguments and result, and the conversion of arguments to parameters."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ class Function:
     """The name of the parameter that takes the context."""
     parameters: frozenset[str]
     takes_any: bool
-    """It has a **parameter."""
+    """Whether the function has a **parameter."""
     defaults: dict[str, Any]
-    """What a parameter whose default is a pydantic Field gets when it is not given."""
+    """The values for parameters whose default is a pydantic Field, when they are not given."""
     convert: dict[str, Callable[[Any], Any]]
     input_schema: dict[str, Any]
     output_schema: dict[str, Any] | None
     title: str = ""
     description: str = ""
     options: dict[str, Any] = field(default_factory=dict)
-    """Of a tool: the columns of its row that the decorator sets."""
+    """For a tool: the columns of its row that the decorator sets."""
     asks_before_task: bool = False
     arguments: list[dict[str, Any]] = field(default_factory=list)
     uri: str = ""
@@ -55,7 +55,7 @@ class Function:
         return f"{self.call.__module__}.{self.call.__qualname__}"
 
     def bind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """`arguments`, already checked against the schema, as keyword arguments for the function."""
+        """Return `arguments`, already checked against the schema, as keyword arguments for the function."""
         given = dict(arguments)
         if not self.takes_any and not given.keys() <= self.parameters:
             given = {name: value for name, value in given.items() if name in self.parameters}
@@ -71,14 +71,17 @@ class Function:
 
 
 class _Untitled(GenerateJsonSchema):
-    """Without the titles that repeat the names."""
+    """A schema generator that omits the titles that repeat the names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
 
 def derive(kind: Kind, name: str, call: Callable[..., Any], input_schema: dict[str, Any] | None) -> Function:
-    """Everything that the signature and the docstring of `call` say."""
+    """Return the function with everything derived from the signature and the docstring of `call`.
+
+    Raises TypeError when the signature cannot be used for a tool, prompt or resource.
+    """
     try:
         hints = typing.get_type_hints(call, include_extras=True)
     except NameError as error:
@@ -126,7 +129,7 @@ def derive(kind: Kind, name: str, call: Callable[..., Any], input_schema: dict[s
 
 
 def derive_arguments(function: Function) -> list[dict[str, Any]]:
-    """The arguments of a prompt: name, title, description, required, enum."""
+    """Return the arguments of a prompt: name, title, description, required, enum."""
     required = set(function.input_schema.get("required", ()))
     found = []
     for name, schema in function.input_schema.get("properties", {}).items():
@@ -147,7 +150,7 @@ def _object_schema(name: str, fields: dict[str, Any], takes_any: bool) -> dict[s
 
 
 def _output_schema(hint: Any) -> dict[str, Any] | None:
-    """The schema of a result that is a pydantic model, a dataclass or a TypedDict."""
+    """Return the schema of a result that is a pydantic model, a dataclass or a TypedDict; None for other results."""
     if not isinstance(hint, type) or hint.__module__ == "catalog.functions.content":
         return None
     if not (issubclass(hint, BaseModel) or dataclasses.is_dataclass(hint) or typing.is_typeddict(hint)):
@@ -158,7 +161,7 @@ def _output_schema(hint: Any) -> dict[str, Any] | None:
 
 
 def _converter(hint: Any) -> Callable[[Any], Any] | None:
-    """None when JSON data fits the hint as it is, so that the quick path hands it over untouched."""
+    """Return the converter for a hint; None when JSON data fits the hint unchanged and can be passed on directly."""
     bare = typing.get_args(hint)[0] if typing.get_origin(hint) is typing.Annotated else hint
     if bare is int:
         return _whole
@@ -179,5 +182,5 @@ def _plain(hint: Any) -> bool:
 
 
 def _whole(value: Any) -> Any:
-    """5.0 is an integer in JSON Schema; a function that says `int` gets 5."""
+    """Convert a float to int: 5.0 is an integer in JSON Schema, so a function with an `int` parameter gets 5."""
     return int(value) if isinstance(value, float) else value

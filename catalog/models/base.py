@@ -1,4 +1,4 @@
-"""What every row of the catalogue shares: a version for the snapshot, bounds for names, history."""
+"""Common parts of catalogue rows: a version for the snapshot, limits for names, history."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check_named(value: str) -> None:
 
 
 class Offer(models.Model):
-    """Something a person may be granted: a tool, a resource or a prompt."""
+    """An item that can be granted: a tool, a resource or a prompt."""
 
     title = models.CharField(
         _("title"), max_length=200, blank=True, help_text=_("Shown to people instead of the name.")

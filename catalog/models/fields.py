@@ -1,4 +1,4 @@
-"""JSON kept as canonical text, so that key order and numbers survive on SQLite and PostgreSQL alike."""
+"""JSON fields stored as canonical text, so that key order and numbers survive on SQLite and PostgreSQL alike."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from catalog.canonical import dumps, loads
 
 
 class JSONFormField(forms.CharField):
-    """Shows JSON indented, in its own order; a syntax error names line and column."""
+    """A form field that shows JSON indented, in its own order; a syntax error names line and column."""
 
     widget: type[forms.Widget] = forms.Textarea
-    # Not "invalid": a form puts its own message in the place of a validator's that has the same code.
+    # Not "invalid": a form replaces the message of a validator that has the same code with its own.
     default_error_messages = {"not_json": _("This is not valid JSON: %(problem)s.")}
 
     def __init__(self, **kwargs: Any) -> None:
@@ -58,11 +58,11 @@ class JSONFormField(forms.CharField):
             raise ValidationError(self.error_messages["required"], code="required")
 
     def run_validators(self, value: Any) -> None:
-        """CharField's length rules mean text."""
+        """Skip CharField's length rules, which are meant for text."""
 
 
 class NamesFormField(JSONFormField):
-    """A list of names, written as people do: with commas or spaces between them. A JSON list is taken as well."""
+    """A form field for a list of names, separated by commas or spaces; a JSON list is accepted too."""
 
     widget = forms.TextInput
 
@@ -92,14 +92,14 @@ class JSONTextField(_Text):
         _pyi_private_get_type: Any
 
     def from_db_value(self, value: str | None, expression: Any, connection: Any) -> Any:
-        """None, too, for what is nested too deeply to be read: one such row must not stop the others."""
+        """Return the parsed value, or None when it is nested too deeply: one such row must not stop the others."""
         try:
             return None if value is None else json.loads(value)
         except RecursionError:
             return None
 
     def to_python(self, value: Any) -> Any:
-        """Text is JSON (fixtures carry it so, see `value_to_string`): no column of ours holds a bare string."""
+        """Parse text as JSON (fixtures contain it so, see `value_to_string`): no column of ours holds a bare string."""
         if not isinstance(value, str):
             return value
         try:
@@ -125,7 +125,7 @@ class JSONTextField(_Text):
 
 
 def check_kinds(row: models.Model) -> None:
-    """For `clean`: Django validates no empty value of an optional field, and {} is not the same as []."""
+    """Check the types of empty values, for `clean`: Django does not validate them, and {} is not the same as []."""
     for field in row._meta.concrete_fields:
         if isinstance(field, JSONTextField) and field.has_default():
             kind = type(field.get_default())

@@ -11,7 +11,7 @@ from catalog.querysets import CatalogueQuerySet
 
 
 class ImportedDocument(models.Model):
-    """What was imported, from where, when, by whom, and with which choices. Its tools say so in `Tool.origin`."""
+    """An import: its document, source, time, user and choices. Its tools refer to it in `Tool.origin`."""
 
     name = models.CharField(_("name"), max_length=200, unique=True, help_text=_("Exports refer to it by this name."))
     title = models.CharField(_("title"), max_length=200)
@@ -40,7 +40,7 @@ class ImportedDocument(models.Model):
         related_name="catalog_imports",
     )
     pending = models.TextField(_("pending"), blank=True, default="", editable=False)
-    """The document that is being looked at and was not imported yet."""
+    """The document that is under review and was not imported yet."""
     pending_source = models.CharField(_("pending source"), max_length=2000, blank=True, default="", editable=False)
 
     objects = CatalogueQuerySet.as_manager()
@@ -55,5 +55,5 @@ class ImportedDocument(models.Model):
 
     @property
     def origin(self) -> str:
-        """What `Tool.origin` says of the tools made from it."""
+        """Return the value of `Tool.origin` for the tools made from it."""
         return f"openapi:{self.pk}"

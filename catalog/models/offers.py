@@ -1,4 +1,4 @@
-"""Resources and prompts: the other two things a catalogue offers."""
+"""Resources and prompts: the other two kinds of items in a catalogue."""
 
 from __future__ import annotations
 

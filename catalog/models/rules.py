@@ -1,4 +1,4 @@
-"""Who may see and call what (Grant), and how often (Limit)."""
+"""Access (Grant) and rate limits (Limit)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from catalog.querysets import CatalogueQuerySet
 
 
 def exactly_one(*fields: str) -> Q:
-    """Of these nullable columns exactly one is set."""
+    """Return the condition that exactly one of these nullable columns is set."""
     condition = Q()
     for chosen in fields:
         condition |= Q(**{f"{field}__isnull": field != chosen for field in fields})
@@ -112,7 +112,7 @@ class Grant(models.Model):
         return f"Grant {self.pk or '(new)'}: {self.effect} {self.target} to {self.subject}"
 
     def standing(self, at: datetime, environment: str) -> str:
-        """What it says at this moment there: "in force", "later", "over", or "elsewhere" (in other environments)."""
+        """Return the state at this time: "in force", "later", "over", or "elsewhere" (only in other environments)."""
         if self.ends is not None and self.ends <= at:
             return "over"
         if self.starts is not None and self.starts > at:

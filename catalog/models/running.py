@@ -1,4 +1,4 @@
-"""What outlives a connection: tasks, and results too large to send."""
+"""State that outlives a connection: tasks, and results too large to send."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from catalog.models.fields import JSONTextField
 
 
 class Task(models.Model):
-    """A call that runs on without its connection. The id is the call's id; only its user can see it."""
+    """A call that continues without its connection. The id is the call's id; only its user can see it."""
 
     class Status(models.TextChoices):
         WORKING = "working", _("working")

@@ -59,7 +59,7 @@ class Secret(models.Model):
         return f"shared {self.name}"
 
     def enter(self, value: str) -> None:
-        """Encrypt `value` as this secret's; save it afterwards."""
+        """Encrypt `value` as this secret's value; the caller saves it."""
         self.value = encryption.encrypt(value, self.owner) if value else ""
 
     def clean(self) -> None:
@@ -69,7 +69,7 @@ class Secret(models.Model):
 
 
 class PersonalSecret(models.Model):
-    """What one user entered for a personal secret."""
+    """The value that one user entered for a personal secret."""
 
     secret = models.ForeignKey(Secret, models.CASCADE, verbose_name=_("secret"), related_name="entered")
     user = models.ForeignKey(

@@ -1,4 +1,4 @@
-"""Tools and the sets they are kept in."""
+"""Tools and toolsets."""
 
 from __future__ import annotations
 
@@ -143,22 +143,22 @@ class Tool(Offer):
         help_text=_('Client capabilities that the tool requires, such as ["sampling"] or ["elicitation"].'),
     )
 
-    # Where it comes from, and what of it was approved: written by catalog.quarantine only, never by a form.
+    # The source of the tool, and its approved definition: written by catalog.quarantine only, never by a form.
     origin = models.CharField(_("origin"), max_length=64, blank=True, default="", editable=False, db_index=True)
-    """Such as upstream:3 or openapi:7; empty for what was made here."""
+    """For example upstream:3 or openapi:7; empty for tools that were made here."""
     pinned = models.CharField(_("pinned"), max_length=64, blank=True, default="", editable=False)
     """The hash of the source's definition as approved."""
     approved = models.TextField(_("approved"), blank=True, default="", editable=False)
     """That definition as JSON."""
     proposed = models.TextField(_("proposed"), blank=True, default="", editable=False)
-    """JSON of the changed definition that waits for review; "null": its source has it no more."""
+    """JSON of the changed definition that waits for review; "null": its source no longer has it."""
     rejected = models.CharField(_("rejected"), max_length=64, blank=True, default="", editable=False)
-    """The hash of a proposal that was refused: it is not put forward again."""
+    """The hash of a rejected proposal: it is not proposed again."""
     quarantined_since = models.DateTimeField(_("quarantined since"), null=True, blank=True, editable=False)
 
     history = HistoricalRecords(
         m2m_fields=[toolsets],
-        # Going back in history must not lift a quarantine.
+        # Restoring an older version must not lift a quarantine.
         excluded_fields=["version", "origin", "pinned", "approved", "proposed", "rejected", "quarantined_since"],
     )
 
@@ -193,7 +193,7 @@ class Tool(Offer):
             raise ValidationError({"destructive": _("A read-only tool cannot be destructive. Change one of the two.")})
 
     def save(self, *args: Any, **options: Any) -> None:
-        """PermissionDenied where the person at hand may not save a tool with this runner."""
+        """Save the tool. Raises PermissionDenied when the signed-in user may not save a tool with this runner."""
         if not check.may_use(self.runner):
             raise PermissionDenied(check.permission_refusal(self.runner))
         super().save(*args, **options)

@@ -1,4 +1,4 @@
-"""Other MCP servers whose tools the catalogue offers."""
+"""Other MCP servers whose tools are in the catalogue."""
 
 from __future__ import annotations
 
@@ -139,9 +139,9 @@ class Upstream(models.Model):
     revision = models.CharField(_("protocol version"), max_length=20, blank=True, default="", editable=False)
     server = models.CharField(_("server"), max_length=200, blank=True, default="", editable=False)
     new_tools = JSONTextField(_("new tools"), default=list, blank=True, editable=False)
-    """Names that were listed last and are not imported."""
+    """Names of the last listing that are not imported."""
     next_refresh = models.DateTimeField(_("next refresh"), null=True, blank=True, editable=False, db_index=True)
-    """Also the lease: whoever moves it on does the work."""
+    """Also the lease: the process that postpones it does the work."""
 
     objects = CatalogueQuerySet.as_manager()
 
@@ -157,7 +157,7 @@ class Upstream(models.Model):
         return self.name
 
     def save(self, *args: Any, **options: Any) -> None:
-        """PermissionDenied where the person at hand may not save what runs programs."""
+        """Save the row. Raises PermissionDenied when the signed-in user may not save a server that runs programs."""
         if self.transport == self.Transport.STDIO and not check.may_use("command"):
             raise PermissionDenied(check.permission_refusal("command"))
         super().save(*args, **options)
@@ -167,12 +167,12 @@ class Upstream(models.Model):
         return f"upstream:{self.pk}"
 
     def reached_by(self) -> dict[str, Any]:
-        """What `catalog.runners.upstream_mcp.connection.parse` reads."""
+        """Return the input of `catalog.runners.upstream_mcp.connection.parse`."""
         found = {name: getattr(self, name) for name in self.REACHED_BY}
         return {"upstream": self.pk or 0, "name": self.name, **found}
 
     def connection(self) -> reaching.Connection:
-        """ValueError with a sentence when it cannot be one."""
+        """Return the parsed connection. Raises ValueError with a sentence when the values are not valid."""
         return reaching.parse(self.reached_by())
 
     def clean(self) -> None:

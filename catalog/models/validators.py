@@ -1,7 +1,4 @@
-"""Rules for what a tool, a resource or a prompt says about itself.
-
-Rules for grants and limits.
-"""
+"""Validation rules for tools, resources and prompts, and for grants and limits."""
 
 from __future__ import annotations
 
@@ -62,7 +59,7 @@ def capabilities(value: Any) -> None:
 
 
 def runner_settings(kind: str, data: Any) -> dict[str, str]:
-    """What is wrong, by field; empty when the runner accepts its settings."""
+    """Return the problems by field; empty when the runner accepts its settings."""
     if not isinstance(data, dict):
         return {"settings": str(_("Settings must be a JSON object."))}
     try:
@@ -75,20 +72,22 @@ def runner_settings(kind: str, data: Any) -> dict[str, str]:
 
 
 def not_ready(kind: str, data: Any) -> str | None:
-    """Why a tool with these valid settings could not run on this installation."""
+    """Return why a tool with these valid settings could not run on this installation; None when it could."""
     return registry.not_ready(kind, data)
 
 
 def may_use(kind: str) -> bool:
-    """Whether the person signed in to the request at hand may save tools with this runner. Outside of a request, as in
-    a command, whoever runs it may."""
+    """Return whether the signed-in user of the current request may save tools with this runner.
+
+    Outside of a request, as in a command, the answer is always yes.
+    """
     described = registry.runners().get(kind)
     user = actor.signed_in() if described is not None and described.permission else None
     return user is None or described is None or bool(user.has_perm(described.permission))
 
 
 def permission_refusal(kind: str) -> Words:
-    """The sentence for a person who `may_use` refuses."""
+    """Return the sentence for a person for whom `may_use` returns False."""
     return registry.runner(kind).permission_refusal
 
 
@@ -103,7 +102,7 @@ def uri(value: str) -> None:
 
 
 def variables(template: str) -> list[str]:
-    """The names between braces, in order."""
+    """Return the names between braces, in order."""
     return re.findall(r"\{([^{}]*)\}", template)
 
 
@@ -145,7 +144,7 @@ def completions(value: Any) -> None:
 
 
 def resource(row: Resource) -> None:
-    """What the fields must be together."""
+    """Check the fields of a resource together."""
     if bool(row.uri) == bool(row.uri_template):
         raise ValidationError({"uri": _("Give either an address or an address template.")})
     given = [name for name in ("text", "blob") if getattr(row, name) is not None] + (
@@ -249,7 +248,10 @@ def environments(value: Any) -> None:
 
 
 def _given(row: Grant | Limit, *names: str) -> list[str]:
-    """Which of these are set; that of the page a form stands on counts, though it may not be saved yet."""
+    """Return the names of the fields that are set.
+
+    The row of the page that contains the form counts, though it may not be saved yet.
+    """
     inside = getattr(row, "inside", None)
     return [name for name in names if getattr(row, f"{name}_id") is not None or name == inside]
 

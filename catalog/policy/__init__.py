@@ -1,1 +1,1 @@
-"""Who may use what, and how often: pure rules on an immutable snapshot of the catalogue."""
+"""Policy: access and rate limits, as pure rules on an immutable snapshot of the catalogue."""

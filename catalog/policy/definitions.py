@@ -1,4 +1,4 @@
-"""The catalogue as plain, frozen data: what the snapshot holds and what leaves `catalog` for the floors above.
+"""The catalogue as plain, frozen data: the content of the snapshot, also used by the layers above `catalog`.
 
 Pure: no ORM, no Django. Everything here is built once per catalogue revision and then only read.
 """
@@ -40,15 +40,15 @@ _WHOM: Final = {
 
 @dataclass(frozen=True)
 class Rule(Reason):
-    """What decided. `catalog.policy.messages` says it in the language of a page.
+    """The grant or limit that decided. `catalog.policy.messages` puts it in the language of a page.
 
-    Parameters of a grant: number, effect, kind and name of the target, by (user, group, everyone) and whom. Of a limit:
-    number, rate, kind ("all" for all tools) and name of the target, by (its scope) and whom.
+    Parameters of a grant: number, effect, kind and name of the target, by (user, group, everyone) and whom. Of a
+    limit: number, rate, kind ("all" for all tools) and name of the target, by (its scope) and whom.
     """
 
     @cached_property
     def english(self) -> str:
-        """The sentence that clients get and the log keeps."""
+        """Return the sentence that clients get and the log keeps."""
         params = self.params
         if self.code not in (GRANT, LIMIT):
             return _ENGLISH[self.code]
@@ -59,7 +59,7 @@ class Rule(Reason):
 
     @cached_property
     def text(self) -> str:
-        """Canonical JSON, as the log stores it beside the sentence."""
+        """Return canonical JSON, as the log stores it beside the sentence."""
         return self.encoded()
 
     def __str__(self) -> str:
@@ -92,14 +92,14 @@ class ToolDefinition:
     hash: str
     """SHA-256 over everything that decides what callers see and what runs."""
     face: str
-    """SHA-256 over `wire`: lists that show the same have the same faces."""
+    """SHA-256 over `wire`: lists that show the same content have the same faces."""
     wire: dict[str, Any]
     """The entry of tools/list; absent members are absent."""
     position: int = 100
     quarantined: bool = False
-    """Its definition changed at its source and waits for review: nobody sees it."""
+    """Whether the definition changed at its source and waits for review: hidden from all users."""
     fill_defaults: bool = True
-    """Arguments that are not given get the default that the schema names."""
+    """Whether missing arguments get the default that the schema names."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,13 +165,13 @@ class GrantRule:
     starts: float | None
     ends: float | None
     environments: frozenset[str]
-    """Empty: every environment."""
+    """Empty: all environments."""
     target_name: str = ""
     who_name: str = ""
 
     @cached_property
     def rule(self) -> Rule:
-        """'Grant 12: allow toolset Files to group analysts', made when somebody asks and kept."""
+        """Return the rule, such as 'Grant 12: allow toolset Files to group analysts'; made on first use and kept."""
         params = {"number": self.id, "effect": self.effect, "kind": self.target_kind, "name": self.target_name}
         return Rule(GRANT, {**params, "by": self.who_kind, "whom": self.who_name})
 
@@ -185,14 +185,14 @@ class LimitRule:
     scope: str
     """user | each_user | each_member | everyone_together"""
     who_id: int | None
-    """The user, or the group whose members are counted one by one."""
+    """The user, or the group whose members are counted separately."""
     rate: str
     target_name: str = ""
     who_name: str = ""
 
     @cached_property
     def rule(self) -> Rule:
-        """'Limit 4: 5/m on tool calculate_sum for each user', made when somebody asks and kept."""
+        """Return the rule, such as 'Limit 4: 5/m on tool calculate_sum for each user'; made on first use and kept."""
         params = {"number": self.id, "rate": self.rate, "kind": self.target_kind, "name": self.target_name}
         return Rule(LIMIT, {**params, "by": self.scope, "whom": self.who_name})
 
@@ -205,7 +205,7 @@ class Member:
 
 
 def order(item: Item) -> tuple[int, str]:
-    """The one order of every list: position, then name (resources: then address)."""
+    """Return the sort key of every list: position, then name (resources: then address)."""
     return (item.position, f"{item.name}\0{item.uri}" if isinstance(item, ResourceDefinition) else item.name)
 
 
@@ -288,7 +288,7 @@ def _limits_by_tool(
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """A prompt's template text with `{name}` replaced for every argument in `values`; other braces stay as they are.
+    """Return a prompt's template text with `{name}` replaced for every argument in `values`; other braces are kept.
 
     One pass, so that a value that contains `{other}` is never filled in again. No expressions, no attributes.
     """

@@ -1,10 +1,10 @@
-"""Change who is granted what, many at once: a plan that says what it will do, and the doing of exactly that.
+"""Bulk changes of grants: a plan that previews the changes, and the execution of exactly that plan.
 
     plan = Plan.of(Wish("allow", targets, subjects, starts=..., ends=...))
-    plan.make, plan.there, plan.end    what will be granted, what is already so, what will end
-    carry_out(wish, plan.digest)       exactly that, in one transaction, each change on record
+    plan.make, plan.there, plan.end    grants to create, grants that exist already, grants to end
+    carry_out(wish, plan.digest)       exactly that, in one transaction, each change logged
 
-A grant is ended and not deleted: it stays as what was once in force. One that has not begun yet is deleted.
+A grant is ended and not deleted: it stays to show what was once in force. A grant that has not begun yet is deleted.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from django.utils import timezone
 from catalog.models import Grant, Tool, Toolset
 
 MOST = 500
-"""Pairs of a target and a subject in one change."""
+"""Maximum number of pairs of a target and a subject in one change."""
 ALLOW, DENY, END = "allow", "deny", "end"
 CHUNK = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a grant is about: a tool or a toolset."""
+    """The target of a grant: a tool or a toolset."""
 
     kind: str
     id: int
@@ -40,7 +40,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Whom a grant is for: a user, a group, or everyone (id 0)."""
+    """The subject of a grant: a user, a group, or everyone (id 0)."""
 
     kind: str
     id: int
@@ -60,24 +60,27 @@ class Wish:
 
 
 class TooMany(ValueError):
-    """More pairs than one change may touch."""
+    """An error for a change with more pairs than one change may have."""
 
 
 @dataclass(slots=True)
 class Plan:
-    """What would change. Nothing does before `carry_out`."""
+    """The planned changes. Nothing changes before `carry_out`."""
 
     wish: Wish
     make: list[tuple[Target, Subject]] = field(default_factory=list)
     there: list[Grant] = field(default_factory=list)
-    """Grants that already say what is wished."""
+    """Grants that already give the requested access."""
     end: list[Grant] = field(default_factory=list)
     against: list[Grant] = field(default_factory=list)
-    """Denials in force that beat what would be allowed."""
+    """Denials in force that override the new allows."""
 
     @classmethod
     def of(cls, wish: Wish, now: datetime | None = None, *, locked: bool = False) -> Plan:
-        """`locked`: to be carried out in this transaction, so that its grants change no more. Raises TooMany."""
+        """Return the plan for a wish. Raises TooMany.
+
+        `locked`: the plan is carried out in this transaction, so its grants are locked against other changes.
+        """
         if len(wish.targets) * len(wish.subjects) > MOST:
             raise TooMany
         now = now or timezone.now()
@@ -106,7 +109,7 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """Equal as long as carrying it out would do the same."""
+        """Return a hash that stays equal as long as the plan would make the same changes."""
         wish = self.wish
         parts: list[Any] = [wish.effect, wish.starts, wish.ends, wish.environments, wish.note]
         parts += [(target.kind, target.id, subject.kind, subject.id) for target, subject in self.make]
@@ -114,7 +117,7 @@ class Plan:
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
     def _carry_out(self, now: datetime) -> None:
-        """Only in a transaction that holds the targets, and what was looked at in it."""
+        """Apply the plan; only in a transaction that holds the targets and in which the plan was made."""
         wish = self.wish
         for target, subject in self.make:
             values: dict[str, Any] = {f"{target.kind}_id": target.id}
@@ -134,9 +137,10 @@ class Plan:
 
 
 def carry_out(wish: Wish, digest: str) -> tuple[Plan, bool]:
-    """Do what was looked at, where that is still what would be done; the plan as it is now, and whether it was done.
+    """Carry out the plan that was reviewed; return the current plan, and whether it was carried out.
 
-    Two that change grants of one target at the same moment take turns, so the second sees what the first did.
+    It is carried out only if the current plan has the digest of the reviewed one. Concurrent changes to grants of one
+    target run one after the other, so the second sees the result of the first.
     """
     with transaction.atomic():
         there = _hold(wish.targets)
@@ -148,20 +152,20 @@ def carry_out(wish: Wish, digest: str) -> tuple[Plan, bool]:
 
 
 def end(grant: Grant, now: datetime | None = None) -> None:
-    """From now on it is over; one that has not begun yet is deleted."""
+    """End a grant now; a grant that has not begun yet is deleted."""
     now = now or timezone.now()
     if grant.starts is not None and grant.starts >= now:
         grant.delete()
     elif grant.ends is None or grant.ends > now:
         grant.ends = now
-        grant.save(update_fields=["ends"])  # whatever else somebody changes meanwhile stays
+        grant.save(update_fields=["ends"])  # concurrent changes of other columns are kept
 
 
 def set_cell(toolset: Toolset, group: Group | None, wanted: str, environment: str) -> Plan:
     """Make a toolset allowed, denied or neither ("end") for a group, or for everyone (None), from now on.
 
-    What speaks against it in this environment is ended: an allow of what shall be denied as well as a denial of what
-    shall be allowed. Grants that hold only in other environments stay as they are. Returns what was done.
+    Conflicting grants in this environment are ended: an allow where access is denied now, and a denial where it is
+    allowed now. Grants that hold only in other environments stay as they are. Returns the plan that was carried out.
     """
     subject = Subject("everyone", 0, "") if group is None else Subject("group", group.pk, group.name)
     target = Target("toolset", toolset.pk, toolset.name)
@@ -181,7 +185,7 @@ def set_cell(toolset: Toolset, group: Group | None, wanted: str, environment: st
 
 
 def targets(tools: Iterable[int], toolsets: Iterable[int]) -> list[Target]:
-    """Those that exist, toolsets first, by name."""
+    """Return the targets that exist, toolsets first, by name."""
     found = [Target("toolset", pk, name) for pk, name in _named(Toolset, toolsets)]
     return found + [Target("tool", pk, name) for pk, name in _named(Tool, tools)]
 
@@ -189,7 +193,7 @@ def targets(tools: Iterable[int], toolsets: Iterable[int]) -> list[Target]:
 def subjects(
     users: Iterable[int], groups: Iterable[int], *, everyone: bool = False, word: str = "everyone"
 ) -> list[Subject]:
-    """Those that exist, groups first, by name. `word` is what everyone is called."""
+    """Return the subjects that exist: everyone, then groups, then users, by name. `word` is the name of everyone."""
     found = [Subject("everyone", 0, word)] if everyone else []
     found += [Subject("group", pk, name) for pk, name in _named(Group, groups)]
     return found + [Subject("user", pk, name) for pk, name in _named(get_user_model(), users, "username")]
@@ -204,7 +208,7 @@ def _named(model: Any, numbers: Iterable[int], name: str = "name") -> list[tuple
 
 
 def _hold(targets: Sequence[Target]) -> bool:
-    """Until the transaction ends nobody else changes grants of these by a plan. Whether all of them are still there."""
+    """Lock the targets against other plans until the transaction ends; return whether all of them still exist."""
     held = 0
     for kind, model in (("toolset", Toolset), ("tool", Tool)):
         numbers = sorted(target.id for target in targets if target.kind == kind)
@@ -215,7 +219,7 @@ def _hold(targets: Sequence[Target]) -> bool:
 
 
 def _open(wish: Wish, now: datetime, *, locked: bool) -> list[Grant]:
-    """Grants about these targets that are not over, oldest first."""
+    """Return the grants about these targets that are not over, oldest first."""
     found: list[Grant] = []
     for kind in ("tool", "toolset"):
         numbers = [target.id for target in wish.targets if target.kind == kind]
@@ -236,7 +240,7 @@ def _key(grant: Grant) -> tuple[str, int, str, int]:
 
 
 def _covers(grant: Grant, wish: Wish, now: datetime) -> bool:
-    """Whether a grant of the same effect holds all the while that is wished, and wherever it is wished."""
+    """Return whether a grant of the same effect covers the whole requested period and all requested environments."""
     begins = wish.starts or now
     if grant.starts is not None and grant.starts > begins:
         return False

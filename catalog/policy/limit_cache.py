@@ -1,4 +1,4 @@
-"""The cache that limits count in when Redis is configured: Redis, or this process alone while Redis is away.
+"""The cache that limits count in when Redis is configured: Redis, or this process alone while Redis is unavailable.
 
 A failing Redis is asked again after five seconds, so that calls do not wait for a time-out each; the log says once a
 minute that every process counts for itself.
@@ -25,7 +25,7 @@ KEEP_SECONDS = 3600
 
 
 class RedisHealth:
-    """What this process knows of the Redis that limits count in."""
+    """The state, as known to this process, of the Redis that limits count in."""
 
     def __init__(self) -> None:
         self.breaker = CircuitBreaker()
@@ -43,7 +43,7 @@ class RedisHealth:
 
 
 class LimitCache(RedisCache):
-    """`add`, `incr` and `get`, which is all that django-ratelimit uses, with the way out."""
+    """A cache with `add`, `incr` and `get`, which is all that django-ratelimit uses, with the local fallback."""
 
     def _ask(self, question: Callable[[], Any], otherwise: Callable[[Any], Any]) -> Any:
         health = parts.get(RedisHealth)
@@ -72,7 +72,7 @@ class LimitCache(RedisCache):
 
     def incr(self, key: Any, delta: int = 1, version: int | None = None) -> int:
         def alone(local: Any) -> int:
-            # Redis may have gone away between the add and this: then the counter starts here.
+            # Redis may have become unavailable between the add and this: then the counter starts here.
             return delta if local.add(key, delta, KEEP_SECONDS, version) else local.incr(key, delta, version)
 
         return int(self._ask(lambda: super(LimitCache, self).incr(key, delta, version), alone))

@@ -1,10 +1,10 @@
-"""How often a tool may be called. Counting is django-ratelimit's, one atomic increment per limit.
+"""Rate limits of tools. Counting is django-ratelimit's, one atomic increment per limit.
 
-Several limits may apply and the tightest answers. With more than one, all are looked at before any is counted, so
-that a call which one limit refuses does not use up another; only calls that arrive in the same instant can take from
-one and then be refused by the next, never the other way round: nothing is admitted beyond a rate.
+Several limits may apply and the tightest answers. With more than one, all are checked before any is counted, so that
+a call which one limit rejects does not use up another; only calls that arrive in the same instant can take from
+one and then be rejected by the next, never the other way round: nothing is admitted beyond a rate.
 
-What is left of a person's limits, for pages; counts nothing.
+Also returns the remaining calls of a person's limits, for pages, without counting.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class LimitThreads:
 
 
 class LimitReached(Exception):
-    """The limit that is reached, and how long to wait."""
+    """An error that names the limit that is reached, and the time to wait."""
 
     def __init__(self, rule: Rule, seconds: int) -> None:
         super().__init__(f"{rule}: reached; try again in {seconds} s")
@@ -53,11 +53,11 @@ class Remaining:
     limit: int
     left: int
     seconds: int
-    """Until the period ends and the allowance is whole again."""
+    """Seconds until the period ends and the limit resets."""
 
 
 class _Request:
-    """django-ratelimit asks for a request and, given a method of ALL and a key of ours, never looks at it."""
+    """The request that django-ratelimit needs; with a method of ALL and a key of ours it is never used."""
 
     method = "POST"
 
@@ -73,7 +73,7 @@ def take(snapshot: Snapshot, definition: ToolDefinition, credential: Credential)
 
 
 async def atake(snapshot: Snapshot, definition: ToolDefinition, credential: Credential) -> None:
-    """`take` for the event loop: on a thread when the counters are in Redis, directly when they are in memory."""
+    """Run `take` from an event loop: on a thread when the counters are in Redis, directly when they are in memory."""
     rules = snapshot.limits_by_tool.get(definition.id)
     if not rules:
         return
@@ -85,20 +85,20 @@ async def atake(snapshot: Snapshot, definition: ToolDefinition, credential: Cred
 
 
 def remaining(snapshot: Snapshot, definition: ToolDefinition, credential: Credential) -> list[Remaining]:
-    """What is left of each limit that applies, without counting; the tightest first."""
+    """Return the remaining calls of each limit that applies, without counting; the tightest first."""
     found = [left for _, left in remaining_of(snapshot, snapshot.limits_by_tool.get(definition.id, ()), credential)]
     return sorted(found, key=lambda entry: (entry.left, -entry.seconds))
 
 
 def applying(snapshot: Snapshot, credential: Credential) -> list[LimitRule]:
-    """Every limit that speaks about this user, in the order in which they were made."""
+    """Return every limit that applies to this user, in the order in which they were made."""
     return [rule for rule, _ in _applying(snapshot, snapshot.limits, credential)]
 
 
 def remaining_of(
     snapshot: Snapshot, rules: Sequence[LimitRule], credential: Credential
 ) -> list[tuple[LimitRule, Remaining]]:
-    """What is left of those of the rules that speak about this user, without counting; in their order."""
+    """Return the remaining calls of those rules that apply to this user, without counting; in the order of `rules`."""
     found = []
     for rule, subject in _applying(snapshot, rules, credential):
         usage = _usage(rule, subject, increment=False)
@@ -108,7 +108,7 @@ def remaining_of(
 
 
 def _applying(snapshot: Snapshot, rules: Sequence[LimitRule], credential: Credential) -> list[tuple[LimitRule, str]]:
-    """The rules that speak about this user, each with whose calls it counts together."""
+    """Return the rules that apply to this user, each with the name of its counter."""
     found = []
     user_id = credential.user_id
     for rule in rules:
@@ -160,7 +160,10 @@ log = logging.getLogger(__name__)
 
 
 def remaining_for(credential: Credential, tool: ToolDefinition) -> list[Remaining]:
-    """The tightest first; empty when there is no limit, or while the counters cannot be read."""
+    """Return the remaining calls of each limit, tightest first.
+
+    Empty when there is no limit, or while the counters cannot be read.
+    """
     try:
         return remaining(snapshot.current(), tool, credential)
     except (RedisError, OSError) as error:
@@ -169,12 +172,12 @@ def remaining_for(credential: Credential, tool: ToolDefinition) -> list[Remainin
 
 
 def applying_to(credential: Credential) -> list[LimitRule]:
-    """Every limit that speaks about this person, in the order in which they were made."""
+    """Return every limit that applies to this person, in the order in which they were made."""
     return applying(snapshot.current(), credential)
 
 
 def remaining_of_rules(credential: Credential, rules: Sequence[LimitRule]) -> list[tuple[LimitRule, Remaining | None]]:
-    """What is left of each of these; None while the counters cannot be read."""
+    """Return the remaining calls of each of these limits; None while the counters cannot be read."""
     try:
         return [*remaining_of(snapshot.current(), rules, credential)]
     except (RedisError, OSError) as error:

@@ -1,4 +1,4 @@
-"""From rows to plain definitions. Only rows whose version changed are read again; everything else is kept."""
+"""Conversion of rows to plain definitions. Only rows whose version changed are read again; the others are kept."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from catalog.schemas.schema_rules import MAX_BYTES, sound
 log = logging.getLogger(__name__)
 UPSTREAM = "upstream_mcp"
 CHUNK = 500
-"""Rows per query: below every database's bound on parameters."""
+"""Number of rows per query: below every database's limit on parameters."""
 HINTS = (
     ("read_only", "readOnlyHint"),
     ("destructive", "destructiveHint"),
@@ -46,9 +46,9 @@ def digest(value: Any) -> str:
 
 
 def _held_back(row: dict[str, Any]) -> bool:
-    """Whether a stored schema, from before there were bounds, is one that must not be walked at all."""
+    """Return whether a stored schema, from before there were limits, must not be walked at all."""
     try:
-        with override(None):  # the log is English, whatever language the page that asks is in
+        with override(None):  # the log is English, whatever the language of the requesting page
             for member in ("input_schema", "output_schema"):
                 if row[member] is not None or member == "input_schema":
                     if len(dumps(row[member])) > 2 * MAX_BYTES:
@@ -242,7 +242,7 @@ def members() -> dict[int, Member]:
 
 
 class Loader:
-    """Remembers the definitions of the last load. Not thread-safe: the snapshot holds a lock."""
+    """A loader that keeps the definitions of the last load. Not thread-safe: the snapshot holds a lock."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, int], tuple[int, Item]] = {}
@@ -283,7 +283,7 @@ class Loader:
         return self._with_upstreams([item for _, item in known.values()])
 
     def _with_upstreams(self, items: list[Item]) -> list[Item]:
-        """Tools of other servers learn how these are reached; without a server that is on, they are left out."""
+        """Add connection settings to the tools of upstreams; omit tools without an upstream that is enabled."""
         if not any(isinstance(item, ToolDefinition) and item.runner == UPSTREAM for item in items):
             return items
         reached = {row.name: row.reached_by() for row in Upstream.objects.filter(enabled=True)}

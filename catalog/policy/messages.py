@@ -1,4 +1,4 @@
-"""Rules and reasons in the language of the page, made of their codes. What clients get and the log keeps is English."""
+"""Rules and reasons in the language of the page, made from their codes. Clients and the log get English."""
 
 from __future__ import annotations
 
@@ -43,30 +43,30 @@ SENTENCES: dict[str, str | Promise] = {
     "run.asked": gettext_lazy("It asked for %(keys)s."),
     "run.capabilities": gettext_lazy("The client must declare these capabilities: %(names)s."),
 }
-"""What decides where neither a grant nor a limit does, and how a run ended, by code."""
+"""The reasons for decisions without a grant or limit, and for the ends of runs, by code."""
 
 
 def translate(rule: Rule) -> str:
-    """Return what decided in the language of the page."""
+    """Return a rule in the language of the page."""
     return _translate(rule.code, rule.params)
 
 
 def translate_reason(reason: Reason) -> str:
-    """Return what the log keeps of a decision in the language of the page; empty when the code is not known."""
+    """Return the reason of a decision in the language of the page; empty when the code is not known."""
     problem = SchemaProblem.of(reason)
     try:
         return _translate(reason.code, reason.params) if problem is None else errors.translate(problem)
     except (KeyError, TypeError, ValueError):
-        return ""  # parameters that somebody edited: the English sentence is there
+        return ""  # parameters were edited: the page shows the English sentence
 
 
 def name_row(row: object) -> str:
-    """Return a grant or a limit in the language of the page; any other row as it calls itself."""
+    """Return the name of a grant or a limit in the language of the page; `str()` of any other row."""
     return translate(rule_of(row)) if isinstance(row, Grant | Limit) else str(row)
 
 
 def rule_of(row: Grant | Limit) -> Rule:
-    """Return the rule that a row is."""
+    """Return the rule for a row."""
     if isinstance(row, Limit):
         kind = "tool" if row.tool_id is not None else "toolset" if row.toolset_id is not None else "all"
         name, whom = str(row.tool or row.toolset or ""), str(row.user or row.group or "")
@@ -79,13 +79,13 @@ def rule_of(row: Grant | Limit) -> Rule:
 
 
 def what(grant: Grant) -> str:
-    """What a grant is about."""
+    """Return the target of a grant, in words."""
     kind, name = _target_of(grant)
     return target(kind, name) if kind else "-"
 
 
 def whom(grant: Grant) -> str:
-    """Whom a grant is for."""
+    """Return the subject of a grant, in words."""
     params = rule_of(grant).params
     return subject(params["by"], params["whom"])
 

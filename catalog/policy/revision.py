@@ -1,8 +1,8 @@
 """The catalogue revision: a number that the database itself raises in the transaction of every change.
 
-Triggers do it, not signals: a bulk update, another process or a line of SQL cannot forget. They also write the
-number into the `version` of a changed tool, resource or prompt, so that a reload reads only what changed. They are
-put in place after every migrate, because changing a table on SQLite copies it and drops what hung on it.
+Triggers do it, not signals: a bulk update, another process or a line of SQL cannot bypass them. They also write the
+number into the `version` of a changed tool, resource or prompt, so that a reload reads only the changed rows. They
+are installed after every migrate, because changing a table on SQLite copies it and drops its triggers.
 
 The number starts at the clock (milliseconds times 1000), so that a database that was emptied or restored does not
 come back to a number that a running process already knows.
@@ -36,12 +36,12 @@ USER_FIELDS = ("username", "is_active")
 
 
 def current(using: str = DEFAULT_DB_ALIAS) -> int:
-    """The number now; 0 before the first change."""
+    """Return the current number; 0 before the first change."""
     return CatalogueRevision.objects.using(using).values_list("number", flat=True).first() or 0
 
 
 def bump(using: str = DEFAULT_DB_ALIAS) -> int:
-    """Raise it by hand, for changes that no table shows."""
+    """Raise the number by hand, for changes that no table shows."""
     from catalog.signals import announce
 
     connection = connections[using]
@@ -54,9 +54,9 @@ def bump(using: str = DEFAULT_DB_ALIAS) -> int:
 
 
 def watched() -> dict[type[models.Model], tuple[str, ...]]:
-    """Every model that the snapshot and `catalog.secrets.resolve` read, with the columns whose update counts.
+    """Return every model that the snapshot and `catalog.secrets.resolve` read, with the columns whose update counts.
 
-    None named: all of them.
+    An empty tuple means all columns.
     """
     user = get_user_model()
     return {
@@ -153,7 +153,7 @@ def _postgresql_statements() -> list[str]:
 
 
 def _install_on_postgresql(connection: Any) -> None:
-    """Only when they differ from what is there: making a trigger locks its table."""
+    """Install the triggers only when they differ from the existing ones: making a trigger locks its table."""
     statements = _postgresql_statements()
     wanted = hashlib.sha256("\n".join(statements).encode()).hexdigest()
     with connection.cursor() as cursor:
@@ -169,7 +169,7 @@ def _install_on_postgresql(connection: Any) -> None:
 
 
 def install(using: str = DEFAULT_DB_ALIAS) -> None:
-    """Put the triggers in place, once every table they hang on exists."""
+    """Install the triggers, once every table that they belong to exists."""
     connection = connections[using]
     tables = {model._meta.db_table for model in watched()} | {REVISION}
     with connection.cursor() as cursor:

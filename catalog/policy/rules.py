@@ -1,8 +1,8 @@
-"""Who may see and call what, now. One pure decision on plain data; every page, list and call asks here.
+"""Access decisions for lists and calls. One pure decision on plain data; every page, list and call uses it.
 
-Denied unless a grant allows; a deny beats every allow; a disabled thing is not in the snapshot at all; what is in
-quarantine is nobody's; being a superuser grants nothing. The answer names the rule that decided and the moment at
-which time alone changes it.
+Denied unless a grant allows; a deny overrides every allow; a disabled item is not in the snapshot at all; a
+quarantined item is hidden from everyone; being a superuser grants nothing. The answer names the rule that decided and
+the time at which it changes without any change to the catalogue.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OWN_RESULT = Rule("rule.own_result")
 class Who:
     user_id: int
     toolset_ids: frozenset[int] | None = None
-    """What the token is restricted to; None: nothing."""
+    """The toolsets that the token is restricted to; None: no restriction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +48,23 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Visible:
-    """Everything one person sees. Keys are tool and prompt names, addresses and address templates, in list order."""
+    """All items that one person sees.
+
+    Keys are tool and prompt names, addresses and address templates, in list order.
+    """
 
     tools: dict[str, tuple[ToolDefinition, Rule]]
     resources: dict[str, tuple[ResourceDefinition, Rule]]
     templates: dict[str, tuple[ResourceDefinition, Rule]]
     prompts: dict[str, tuple[PromptDefinition, Rule]]
     changes_at: float | None
-    """Nothing here changes by itself before this moment (it may also stay the same then)."""
+    """Earliest time at which this may change without a change to the catalogue (it may also stay the same then)."""
     fingerprints: dict[str, str]
-    """tools, resources (with templates), prompts: equal exactly when the lists show the same."""
+    """tools, resources (with templates), prompts: equal exactly when the lists show the same content."""
 
 
 def _rules(snapshot: Snapshot, user_id: int) -> tuple[list[GrantRule], Rule]:
-    """The rules that speak about this user, and why there are none."""
+    """Return the grants that apply to this user, and the reason that holds when there are none."""
     member = snapshot.members.get(user_id)
     if member is None:
         return [], NO_USER
@@ -102,7 +105,7 @@ def _verdict(rules: list[GrantRule], now: float, nothing: Rule) -> tuple[bool, R
 
 
 def decide(snapshot: Snapshot, who: Who, item: Item, now: float, environment: str) -> Decision:
-    """One thing for one person, with the exact moment at which the answer (or its reason) changes by itself."""
+    """Decide on one item for one person, with the exact time at which the answer (or its reason) changes by itself."""
     present = snapshot.items.get((item.kind, item.id))
     if present is None:
         return Decision(False, NOT_OFFERED)
@@ -126,7 +129,10 @@ def decide(snapshot: Snapshot, who: Who, item: Item, now: float, environment: st
 
 
 def decide_all(snapshot: Snapshot, who: Who, now: float, environment: str) -> Visible:
-    """Everything one person sees. Costs what is granted, not what there is."""
+    """Return all items that one person sees.
+
+    The cost depends on the granted items, not on the size of the catalogue.
+    """
     rules, _ = _rules(snapshot, who.user_id)
     rules = sorted((rule for rule in rules if _speaks_in(rule, environment)), key=_by_id)
     denied: set[tuple[str, int]] = set()

@@ -1,8 +1,8 @@
 """The catalogue in memory: one immutable snapshot per revision, replaced when the revision changes.
 
 Every process polls the revision once a second on its event loop (the query runs on a thread of its own) and at once
-when something in this process committed a change or `hurry()` says that another process did. While the database does
-not answer, the last snapshot stays.
+when something in this process committed a change or `hurry()` reports that another process did. While the database
+does not answer, the last snapshot stays.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ POLL_SECONDS = 1.0
 
 
 class NotLoaded(RuntimeError):
-    """Nothing was loaded yet in this process: await `ensure()` first."""
+    """An error for a process in which nothing was loaded yet: await `ensure()` first."""
 
 
 class _Poll:
@@ -46,7 +46,7 @@ class _Poll:
 
 
 class SnapshotStore:
-    """The snapshot of a process, the poll that replaces it, and who hears of it."""
+    """The snapshot of a process, the poll that replaces it, and its listeners."""
 
     def __init__(self) -> None:
         self._snapshot: Snapshot | None = None
@@ -67,7 +67,7 @@ class SnapshotStore:
     def refresh(self) -> Snapshot:
         """Read the catalogue now, in this thread, and put it in place.
 
-        What is read inside an open transaction may never be committed: nothing of it is kept for the next reading, and
+        Data read inside an open transaction may never be committed: none of it is kept for the next reading, and
         its revision is a number that no committed one equals.
         """
         with self._lock:
@@ -96,7 +96,7 @@ class SnapshotStore:
         return forget
 
     def hurry(self) -> None:
-        """Poll now. From any thread."""
+        """Poll now. Callable from any thread."""
         poll = self._poll
         if poll is not None:
             self._call_on_loop(poll.wake.set)
@@ -171,27 +171,27 @@ class SnapshotStore:
 
 
 def current() -> Snapshot:
-    """See `SnapshotStore.current`."""
+    """Return the snapshot in force, see `SnapshotStore.current`."""
     return parts.get(SnapshotStore).current()
 
 
 def refresh() -> Snapshot:
-    """See `SnapshotStore.refresh`."""
+    """Read the catalogue now, see `SnapshotStore.refresh`."""
     return parts.get(SnapshotStore).refresh()
 
 
 def latest() -> Snapshot:
-    """See `SnapshotStore.latest`."""
+    """Return a snapshot as new as the database, see `SnapshotStore.latest`."""
     return parts.get(SnapshotStore).latest()
 
 
 def listen(callback: Callable[[Snapshot], object]) -> Callable[[], None]:
-    """See `SnapshotStore.listen`."""
+    """Call back after each new snapshot, see `SnapshotStore.listen`."""
     return parts.get(SnapshotStore).listen(callback)
 
 
 def hurry() -> None:
-    """See `SnapshotStore.hurry`."""
+    """Poll now, see `SnapshotStore.hurry`."""
     parts.get(SnapshotStore).hurry()
 
 
@@ -201,15 +201,15 @@ def on_changed(**kwargs: Any) -> None:
 
 
 def ensure() -> Coroutine[Any, Any, Snapshot]:
-    """See `SnapshotStore.ensure`."""
+    """Return the snapshot, loaded if need be, see `SnapshotStore.ensure`."""
     return parts.get(SnapshotStore).ensure()
 
 
 def reload() -> Coroutine[Any, Any, Snapshot]:
-    """See `SnapshotStore.reload`."""
+    """Read the revision now, see `SnapshotStore.reload`."""
     return parts.get(SnapshotStore).reload()
 
 
 def stop() -> Coroutine[Any, Any, None]:
-    """See `SnapshotStore.stop`."""
+    """End the poll of this loop, see `SnapshotStore.stop`."""
     return parts.get(SnapshotStore).stop()

@@ -1,6 +1,6 @@
-"""What the holder of a credential sees now, worked out once per snapshot and kept until time changes it.
+"""Visible items of a credential, computed once per snapshot and kept until they change with time.
 
-Who sees a thing now, and why: for the admin's pages.
+Also names the users who have access to an item, and the rules, for the admin's pages.
 """
 
 from __future__ import annotations
@@ -18,20 +18,23 @@ from catalog.policy.definitions import Item, Snapshot
 from catalog.policy.rules import Decision, Visible, Who
 
 KEPT = 20_000
-"""People remembered at once; beyond it the memory starts afresh."""
+"""Maximum number of remembered people; above it the cache is emptied."""
 
 _memo: dict[tuple[int, frozenset[int] | None], tuple[Snapshot, str, float, Visible]] = {}
-"""A bounded cache of what follows from snapshot, person and time alone: it belongs to no part of the process."""
+"""A bounded cache of values that follow from snapshot, person and time alone: it belongs to no part of the process."""
 _FOREVER = float("inf")
 
 
 def page_credential(user_id: int, username: str = "", toolset_ids: frozenset[int] | None = None) -> Credential:
-    """A person at a page, where no token speaks for them; with `toolset_ids`, restricted as one of theirs is."""
+    """Return the credential of a person at a page, without a token; with `toolset_ids`, restricted as a token is."""
     return Credential(user_id, username, f"page:{user_id}", "", toolset_ids, None)
 
 
 def for_credential(credential: Credential, now: float | None = None) -> Visible:
-    """About a microsecond when known. Raises NotLoaded before the first load."""
+    """Return the visible items of a credential; takes about a microsecond when cached.
+
+    Raises NotLoaded before the first load.
+    """
     catalogue = snapshot.current()
     if now is not None:
         return in_snapshot(catalogue, credential, now)
@@ -48,13 +51,13 @@ def for_credential(credential: Credential, now: float | None = None) -> Visible:
 
 
 def in_snapshot(catalogue: Snapshot, credential: Credential, now: float) -> Visible:
-    """The same for a given snapshot and moment, and not remembered."""
+    """Return the visible items for a given snapshot and time, without caching."""
     who = Who(credential.user_id, credential.toolset_ids)
     return policy.decide_all(catalogue, who, now, settings.ENVIRONMENT)
 
 
 def decide(credential: Credential, item: Item, now: float | None = None) -> Decision:
-    """Why this person sees this thing, or does not."""
+    """Return the decision for this person and this item, with its reason."""
     who = Who(credential.user_id, credential.toolset_ids)
     moment = time.time() if now is None else now
     return policy.decide(snapshot.current(), who, item, moment, settings.ENVIRONMENT)
@@ -67,10 +70,10 @@ SHOWN = 20
 class Audience:
     enabled: bool
     users: list[tuple[str, str]]
-    """User name and deciding rule, in the language of the page, of the first ones by name."""
+    """User name and deciding rule, in the language of the page, of the first users by name."""
     count: int
     limits: list[str]
-    """Those of the first few limits; `more_limits` is how many there are besides."""
+    """The first few limits; `more_limits` is the number of the others."""
     more_limits: int = 0
 
     @property

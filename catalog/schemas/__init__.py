@@ -1,1 +1,1 @@
-"""JSON Schema: what may be saved as one, and arguments and results checked against it."""
+"""JSON Schema: rules for stored schemas, and validation of arguments and results."""

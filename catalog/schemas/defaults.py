@@ -1,7 +1,7 @@
-"""Defaults of a schema: compiled once to what fills them into arguments that lack them.
+"""Defaults of a schema: compiled once to a function that fills them into arguments that lack them.
 
-Only a default that fits its own part of the schema is filled in, at the root and in nested objects that were given.
-The arguments were checked as they came: what is required must be given, whatever its default.
+Only a default that matches its own part of the schema is filled in, at the root and in nested objects that were
+given. The arguments were checked as they came: required arguments must be given, whatever their default.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DEEPEST = 8
 
 
 def compile_fill(schema: dict[str, Any]) -> Fill | None:
-    """None when there is nothing to fill in."""
+    """Return the function that fills in defaults; None when there are none."""
     return _compile(schema, schema, DEEPEST)
 
 
@@ -62,7 +62,7 @@ def _fits(name: str, child: dict[str, Any], root: dict[str, Any]) -> bool:
 
 
 def _refers(part: Any) -> bool:
-    """Does it refer to something that is not among the definitions of the root?"""
+    """Return whether the part refers to a schema that is not among the definitions of the root."""
     if isinstance(part, dict):
         target = part.get("$ref")
         if isinstance(target, str) and not target.startswith(("#/$defs/", "#/definitions/")):

@@ -1,4 +1,4 @@
-"""Problems of arguments: a code, the place and parameters; the sentence is made where somebody reads it.
+"""Problems of arguments: a code, the place and parameters; the sentence is made where it is shown.
 
 The English sentence helps a model to correct itself. Neither it nor the parameters repeat a secret.
 """
@@ -22,7 +22,7 @@ MAX_LISTING = 200
 MAX_VALUE = 60
 MAX_DEPTH = 50
 PREFIX: Final = "arguments."
-"""Of the codes in reasons."""
+"""Prefix of the codes in reasons."""
 
 MISSING, UNKNOWN, TYPE, ENUM, CONST, PATTERN = "missing", "unknown", "type", "enum", "const", "pattern"
 NOTHING, OTHER = "nothing", "other"
@@ -52,7 +52,7 @@ _EXPECTED: Final = {
     "oneOf": gettext_noop("something that fits one of the schema's alternatives"),
     OTHER: gettext_noop('something that satisfies "%(keyword)s" of the schema'),
 }
-"""What a value had to be, by code."""
+"""The expected kind of value, by code."""
 _WHOLE: Final = {
     TOO_LARGE: gettext_noop("The arguments are larger than %(limit)s bytes."),
     TOO_COMPLEX: gettext_noop("arguments: too large or too complicated to be checked in time; send less at once"),
@@ -73,27 +73,27 @@ Translate = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class SchemaProblem:
-    """One thing that is wrong with arguments."""
+    """One problem of the arguments."""
 
     path: tuple[str | int, ...]
     """Names of members and indexes of items, from the outermost; empty: the arguments as a whole."""
     code: str
     """One of CODES."""
     params: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """What the sentence needs: bounds, listed values, and in `got` and `value` what came instead. JSON data."""
+    """The parameters of the sentence: limits, listed values, and in `got` and `value` the actual value. JSON data."""
 
     def __str__(self) -> str:
         return english(self)
 
     @property
     def reason(self) -> Reason:
-        """What the log keeps beside the sentence."""
+        """Return the form that the log keeps beside the sentence."""
         path = [part if isinstance(part, int) else cut(part, MAX_PLACE) for part in self.path[:MAX_DEPTH]]
         return Reason(PREFIX + self.code, {**self.params, "path": path})
 
     @classmethod
     def of(cls, reason: Reason | None) -> SchemaProblem | None:
-        """Return the problem that a reason was made of, None for another kind of reason."""
+        """Return the problem behind a reason, None for another kind of reason."""
         if reason is None or not reason.code.startswith(PREFIX) or reason.code.removeprefix(PREFIX) not in CODES:
             return None
         params = dict(reason.params)
@@ -122,7 +122,7 @@ def translate_expected(code: str, params: Mapping[str, Any]) -> str:
 
 
 def wrong(path: Sequence[str | int], expected: Expected, value: Any, *, secret: bool) -> SchemaProblem:
-    """`argument "a": expected integer, got string "x"`."""
+    """Return the problem of a value: `argument "a": expected integer, got string "x"`."""
     code, params = expected
     secret = secret or any(isinstance(part, str) and is_secret_name(part) for part in path)
     return SchemaProblem(tuple(path), code, {**params, **({"got": kind(value)} if secret else _got(value))})
@@ -137,11 +137,11 @@ def unknown(path: Sequence[str | int], name: str, known: Iterable[str]) -> Schem
 
 
 Expected = tuple[str, dict[str, Any]]
-"""A code with its parameters, still without what came instead."""
+"""A code with its parameters, without the actual value."""
 
 
 def expected_of(keyword: str, value: Any) -> Expected:
-    """Return what a keyword of a schema expects."""
+    """Return the expectation of a schema keyword."""
     match keyword:
         case "type":
             return TYPE, {"types": [str(name) for name in value] if isinstance(value, list) else [str(value)]}
@@ -179,14 +179,14 @@ def is_secret(schema: Any) -> bool:
 
 
 def holds_secret(value: Any) -> bool:
-    """Anywhere in a schema."""
+    """Return whether a schema has a secret anywhere in it."""
     if isinstance(value, dict):
         return is_secret(value) or any(holds_secret(part) for part in value.values())
     return isinstance(value, list) and any(holds_secret(part) for part in value)
 
 
 def path_text(path: Sequence[str | int], *, any_item: bool = False) -> str:
-    """`a.b[0]`, or `a.b[]` for any item of the list."""
+    """Return the path as text: `a.b[0]`, or `a.b[]` for any item of the list."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -201,12 +201,12 @@ def cut(text: str, longest: int = MAX_SENTENCE) -> str:
 
 
 def listing(values: Iterable[Any]) -> str:
-    """As many as can be shown: there may be a hundred thousand."""
+    """Return the values as a text of limited length: there may be a hundred thousand."""
     return cut(", ".join(json.dumps(value, ensure_ascii=False) for value in islice(values, 100)), MAX_LISTING)
 
 
 def _got(value: Any) -> dict[str, Any]:
-    """The kind of a value, with the value when it is short and simple."""
+    """Return the kind of a value, with the value when it is short and simple."""
     name = kind(value)
     if name in {"array", "object", "null"}:
         return {"got": name}

@@ -1,7 +1,7 @@
 """The fast check: schemas of an object with simple properties, compiled to closures.
 
-Its verdicts are those of jsonschema; a property-based test holds the two against each other. Whatever is not listed
-here is left to jsonschema: `compile_flat` answers None.
+Its verdicts are those of jsonschema; a property-based test compares the two. Schemas with anything that is not listed
+here are checked by jsonschema: `compile_flat` returns None.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from catalog.schemas import errors, patterns
 from catalog.schemas.errors import Expected, SchemaProblem, expected_of
 
 Found = tuple[Expected, int | None]
-"""What was expected, and of which item of a list."""
+"""The expectation that was not met, and the index of the item in a list."""
 Test = Callable[[Any], Found | None]
 ANNOTATIONS = frozenset(
     {"title", "description", "default", "examples", "$comment", "deprecated", "readOnly", "writeOnly", "format"}
@@ -105,7 +105,7 @@ _TOO_MUCH: Test = _too_much
 
 
 def _property(schema: Any) -> Test | None:
-    """None: anything goes. _TOO_MUCH: not for us."""
+    """Return the test of one property: None accepts everything, _TOO_MUCH needs the thorough check."""
     if schema is True or schema == {}:
         return None
     if not isinstance(schema, dict):
@@ -170,7 +170,7 @@ def _type(names: Any) -> Test:
 
 
 def _enum(values: list[Any]) -> Test:
-    # 1 and 1.0 are the same number, True is not: Python's own equality but for booleans.
+    # 1 and 1.0 are the same number, True is not: Python's own equality except for booleans.
     booleans = frozenset(value for value in values if isinstance(value, bool))
     others = frozenset(value for value in values if not isinstance(value, bool))
     expected = (expected_of("enum", values) if len(values) != 1 else expected_of("const", values[0]), None)

@@ -1,7 +1,7 @@
 """The thorough check: jsonschema, offline, with patterns, enums and uniqueItems in linear time, and bounded work.
 
-The bound counts keywords, and the processor time of the thread, which a busy machine does not use up. What may take
-long inside one keyword counts its own steps.
+The bound counts keywords, and the processor time of the thread, which a busy machine does not use up. Keywords that
+may take long count their own steps.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from catalog.schemas.schema_rules import DIALECTS, dialect, heaviest
 
 MAX_STEPS = 10_000
 STEPS_PER_VALUE = 100
-"""Keywords held against values in one check: so many, and so many more for every value there is.
+"""Number of keyword evaluations allowed in one check for every value there is, besides MAX_STEPS.
 
 Far beyond honest schemas; references that meet nested values again and again multiply, and end here.
 """
@@ -35,17 +35,17 @@ MAX_ERRORS = 20
 
 @dataclass(slots=True)
 class _Work:
-    """What one check may still do."""
+    """The remaining budget of one check."""
 
     steps: int
     seconds: float
     began: float
     look_at: float
-    """When the processor time is looked at: asking for it costs more than asking for the time."""
+    """Time of the next check of the processor time: reading that clock costs more than reading the time."""
     listed: dict[int, tuple[Any, set[Any]]]
-    """The values of every enum that was met, ready to be looked up; of the whole schema, not of one check."""
+    """The values of every enum that was met, as sets for quick lookup; for the whole schema, not for one check."""
     weight: int
-    """How many subschemas one value may be held against."""
+    """Maximum number of subschemas that apply to one value."""
 
 
 class _Local(threading.local):
@@ -125,7 +125,7 @@ def _additional_properties(validator: Any, value: Any, instance: Any, schema: di
 
 
 def _hashable(value: Any) -> Any:
-    """Equal exactly when JSON says so: 1 is 1.0, true is not 1."""
+    """Return a key that is equal exactly when JSON values are equal: 1 is 1.0, true is not 1."""
     if isinstance(value, bool):
         return ("boolean", value)
     if isinstance(value, list):
@@ -136,7 +136,7 @@ def _hashable(value: Any) -> Any:
 
 
 def _counted_hashable(value: Any) -> Any:
-    """Counts time alone: there are no more of them than values, or than the schema has."""
+    """Return the hashable value and count time alone: there are no more of them than values, or than the schema has."""
     _spend(0)
     return _hashable(value)
 
@@ -147,7 +147,7 @@ def _unique_items(validator: Any, value: Any, instance: Any, schema: dict[str, A
 
 
 def _enum(validator: Any, values: Any, instance: Any, schema: dict[str, Any]) -> Iterator[Violation]:
-    # Kept with the list itself, so that a number that is used again is seen to be another list's.
+    # Kept with the list itself: an id that is used again is then recognised as another list's.
     known = _local.work.listed.get(id(values))
     if known is None or known[0] is not values:
         known = _local.work.listed[id(values)] = (values, set(map(_counted_hashable, values)))
@@ -169,7 +169,10 @@ def _required(validator: Any, names: Any, instance: Any, schema: dict[str, Any])
 
 
 def _unevaluated(keyword: Keyword) -> Keyword:
-    """The library's own looks at every member under every subschema, and then up each one in a list."""
+    """Charge the work of an unevaluated keyword before it runs.
+
+    The library's own implementation checks every member under every subschema, and then looks up each one in a list.
+    """
 
     def check(validator: Any, value: Any, instance: Any, schema: dict[str, Any]) -> Iterator[Violation]:
         if isinstance(instance, dict | list):
@@ -201,7 +204,7 @@ _CLASSES = {
 
 
 def compile_full(schema: dict[str, Any]) -> Callable[..., SchemaProblem | None]:
-    """The check, which raises TooMuch after so many seconds of processor time."""
+    """Return the check, which raises TooMuch after `seconds` of processor time."""
     listed: dict[int, tuple[Any, set[Any]]] = {}
     weight = heaviest(schema)
     checker = _CLASSES[dialect(schema)](schema, registry=Registry())

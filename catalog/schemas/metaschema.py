@@ -1,6 +1,6 @@
-"""Is this surely a schema of 2020-12? A quick yes for usual keywords; the library looks at everything else.
+"""A quick check for valid schemas of 2020-12: a sure yes for usual keywords; the library checks everything else.
 
-Holding a schema against the dialect's own schema takes the library a hundred times longer, and a document may have
+Validating a schema against the dialect's own schema takes the library a hundred times longer, and a document may have
 thousands.
 """
 
@@ -74,7 +74,7 @@ SHAPES: Final[dict[str, Callable[[Any], bool]]] = {
 
 
 def surely(schema: dict[str, Any]) -> bool:
-    """Of one subschema, without those inside it."""
+    """Return whether one subschema is surely valid, without those inside it."""
     for keyword, value in schema.items():
         shape = SHAPES.get(keyword)
         if shape is not None:

@@ -1,6 +1,7 @@
-"""An input schema as rows a person can read: name, type, whether required, description, choices, default.
+"""An input schema as readable rows: name, type, whether required, description, choices, default.
 
-Pure. What a row cannot say (oneOf, patterns, conditions) stays in the schema, which the page can show as it is.
+Pure. Parts that a row cannot express (oneOf, patterns, conditions) stay in the schema, which the page can show as it
+is.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ TYPES: dict[str, Promise] = {
 @dataclass(frozen=True, slots=True)
 class Parameter:
     name: str
-    """With its parents, as `filter.since`; `items[].id` is inside a list."""
+    """The name with its parents, such as `filter.since`; `items[].id` is inside a list."""
     type: str
     required: bool
     description: str
@@ -50,7 +51,7 @@ def rows(schema: dict[str, Any]) -> list[Parameter]:
 
 
 def at_the_top(schema: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Parameter]]:
-    """The schema of each argument, with local references resolved, and its row: for forms."""
+    """Yield the schema of each argument, with local references resolved, and its row: for forms."""
     properties = schema.get("properties")
     required = schema.get("required")
     for name, written in properties.items() if isinstance(properties, dict) else ():
@@ -74,7 +75,7 @@ def _walk(schema: Any, prefix: str, depth: int, root: Any) -> Iterator[Parameter
 
 
 def _resolve(part: Any, root: Any) -> dict[str, Any]:
-    """The schema itself, or what a local reference like `#/$defs/Point` names."""
+    """Return the schema itself, or the target of a local reference like `#/$defs/Point`."""
     for _hop in range(8):
         if not isinstance(part, dict):
             return {}
@@ -161,7 +162,10 @@ MARKS: dict[str, tuple[Promise, str]] = {
 
 
 def kinds(annotations: dict[str, Any]) -> list[str]:
-    """What the annotations say, where they say nothing the specification's default: the less harmless one."""
+    """Return the kinds that the annotations declare.
+
+    A missing annotation counts as the specification's default, the less safe one.
+    """
     if annotations.get("readOnlyHint") is True:
         found = ["reads"]
     else:
@@ -176,5 +180,5 @@ def kinds(annotations: dict[str, Any]) -> list[str]:
 
 
 def marks(annotations: dict[str, Any]) -> list[Mark]:
-    """The same in words."""
+    """Return the marks for the annotations, in words."""
     return [Mark(kind, str(MARKS[kind][0]), MARKS[kind][1]) for kind in kinds(annotations)]

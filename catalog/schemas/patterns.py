@@ -1,6 +1,6 @@
-"""Patterns in linear time: RE2 instead of Python's `re`, which a schema could make run for hours.
+"""Patterns in linear time: RE2 instead of Python's `re`, in which a schema's pattern could run for hours.
 
-Linear is the length of the text times the size of the pattern, and both may be large: `allow` bounds the product.
+Linear means the length of the text times the size of the pattern, and both may be large: `allow` limits the product.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from django.utils.translation import gettext as _
 
 LONGEST = 1_000
 STEPS_PER_SECOND = 25_000_000
-"""Characters times the size of the pattern's program, where it is slowest."""
+"""Characters times the size of the pattern's program per second, where it is slowest."""
 
 
 class TooMuch(Exception):
-    """The check would take too long."""
+    """An error for a check that would take too long."""
 
 
 class _Local(threading.local):
@@ -29,7 +29,7 @@ _local = _Local()
 
 
 def allow(seconds: float) -> None:
-    """So much work for the patterns of the check that this thread begins; what needs more raises TooMuch."""
+    """Set the pattern budget, in seconds, of the check that this thread begins; work beyond it raises TooMuch."""
     _local.left = seconds * STEPS_PER_SECOND
 
 
@@ -45,7 +45,10 @@ _OPTIONS = _options()
 
 @lru_cache(maxsize=4096)
 def searcher(pattern: str) -> Callable[[str], bool]:
-    """Does the pattern match anywhere in a text? ValueError with a sentence when RE2 cannot run it."""
+    """Return a function that tells whether the pattern matches anywhere in a text.
+
+    Raises ValueError with a sentence when RE2 cannot run the pattern.
+    """
     if len(pattern) > LONGEST:
         raise ValueError(_("a pattern can have at most %(most)d characters") % {"most": LONGEST})
     try:

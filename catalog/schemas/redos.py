@@ -1,7 +1,7 @@
-"""Patterns that repeat what repeats: `(a+)+` can divide one text in endless ways.
+"""Nested repetitions in patterns: `(a+)+` can divide one text in endless ways.
 
-Our own engine runs them in linear time; a client that checks arguments with its own may be held up for hours by thirty
-characters. A repetition inside a repetition is fine where something that cannot be part of the inner one must stand
+Our own engine runs them in linear time; a client that checks arguments with its own may be blocked for hours by
+thirty characters. A repetition inside a repetition is fine where text that cannot be part of the inner one must stand
 between two rounds: `([a-z]+-)+`, `(/[^/]+)*`.
 """
 
@@ -13,9 +13,9 @@ from functools import lru_cache
 from typing import Final
 
 OFTEN: Final = 10
-"""Repeated more often than this, an outer repetition counts as endless."""
+"""Number of repetitions above which an outer repetition counts as endless."""
 OTHER: Final = "\u0100"
-"""Stands for every character beyond ASCII."""
+"""Placeholder for every character beyond ASCII."""
 ALL: Final = frozenset(map(chr, range(128))) | {OTHER}
 DIGITS: Final = frozenset("0123456789")
 LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
@@ -31,7 +31,7 @@ _PROPERTY = re.compile(r"[pP](?:\{[^{}]{0,50}\}|.)")
 
 @dataclass(slots=True)
 class Node:
-    """Characters, or alternatives of sequences; repeated from `least` to `most` times (None: endlessly)."""
+    """A set of characters, or alternatives of sequences; repeated from `least` to `most` times (None: endlessly)."""
 
     characters: frozenset[str] = frozenset()
     branches: list[list[Node]] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Node:
 
 @lru_cache(maxsize=4096)
 def nested(pattern: str) -> bool:
-    """Whether a text can be divided among two repetitions, one inside the other, in many ways."""
+    """Return whether a text can be divided among two repetitions, one inside the other, in many ways."""
     try:
         return any(_ambiguous(node) for branch in _Reader(pattern).branches(0) for node in branch)
     except RecursionError:
@@ -59,7 +59,7 @@ def _ambiguous(node: Node) -> bool:
 
 
 def _endless_inside(sequence: list[Node], around: tuple[Node, ...] = ()) -> bool:
-    """Is there an endless repetition in it whose rounds nothing around it tells apart?"""
+    """Return whether the sequence has an endless repetition whose rounds nothing around it separates."""
     for index, node in enumerate(sequence):
         beside = (*around, *sequence[:index], *sequence[index + 1 :])
         if node.most is None:
@@ -76,7 +76,7 @@ def _characters(node: Node) -> frozenset[str]:
 
 
 def _separates(node: Node, inside: frozenset[str]) -> bool:
-    """Whether it must match something that is not among these characters."""
+    """Return whether the node must match something that is not among these characters."""
     if node.least == 0:
         return False
     if node.branches:
@@ -85,7 +85,7 @@ def _separates(node: Node, inside: frozenset[str]) -> bool:
 
 
 class _Reader:
-    """The part of a pattern's grammar that matters here. What it cannot read it takes for plain characters."""
+    """A parser of the part of a pattern's grammar that matters here. It takes everything else for plain characters."""
 
     def __init__(self, pattern: str) -> None:
         self._text, self._at = pattern, 0

@@ -1,8 +1,8 @@
-"""May this JSON Schema be stored? Known dialect, nothing remote, bounded in size, depth and work, patterns in RE2.
+"""Rules for stored JSON Schemas: known dialect, nothing remote, limited size, depth and work, patterns in RE2.
 
-What our own checks bear and those of clients may not, who check the same schema with their own library.
-
-Patterns that nest repetitions hold it up for hours; `uniqueItems` compares every item of a list with every other.
+Also rejects schemas that our own checks can handle and those of clients may not, which check the same schema with
+their own library. Patterns that nest repetitions block it for hours; `uniqueItems` compares every item of a list with
+every other.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HOPS = 8
 
 
 def find_costly_keyword(schema: dict[str, Any], root: dict[str, Any]) -> tuple[str, str] | None:
-    """(what is wrong and how it is mended, the keyword) of one subschema of `root`, or None."""
+    """Return (the problem and how to fix it, the keyword) of one subschema of `root`, or None."""
     named = schema.get("patternProperties")
     for keyword, listed in (("pattern", [schema.get("pattern")]), ("patternProperties", named)):
         for pattern in listed if isinstance(listed, dict | list) else ():
@@ -46,7 +46,7 @@ def find_costly_keyword(schema: dict[str, Any], root: dict[str, Any]) -> tuple[s
 
 
 def _array_bounded(schema: dict[str, Any], root: dict[str, Any]) -> bool:
-    """Comparing scalars is quick; anything else must be few."""
+    """Return whether the comparison of items is cheap: scalars are quick, anything else must be few."""
     most = schema.get("maxItems")
     if isinstance(most, int | float) and most <= MAX_UNIQUE:
         return True
@@ -81,7 +81,7 @@ def _text(value: Any) -> bool:
 
 
 def _target(reference: Any, root: dict[str, Any]) -> Any:
-    """What a reference by place leads to; one by anchor is not followed."""
+    """Return the target of a reference by place; a reference by anchor is not followed."""
     found: Any = root
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return None
@@ -100,7 +100,7 @@ MAX_BYTES = 262_144
 MAX_DEPTH = 32
 MAX_SUBSCHEMAS = 2_000
 MAX_IN_PLACE = 10_000
-"""Subschemas that one value may have to be held against."""
+"""Maximum number of subschemas that may apply to one value."""
 
 MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"})
 LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
@@ -109,13 +109,13 @@ SINGLE = frozenset(
     | {"additionalProperties", "unevaluatedItems", "unevaluatedProperties"}
 )
 IN_PLACE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"})
-"""Keywords whose subschemas are held against the same value, not against a part of it."""
+"""Keywords whose subschemas apply to the same value, not to a part of it."""
 UNSUPPORTED = frozenset({"$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor"})
 HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 
 
 class Refused(ValidationError):
-    """`place` is a JSON pointer to the part of the schema that it is about; "" for the whole."""
+    """A rule that a schema breaks: `place` is a JSON pointer to that part of the schema; "" for the whole."""
 
     place = ""
 
@@ -127,7 +127,7 @@ def refuse(sentence: str, place: str = "", **said: object) -> None:
 
 
 def dialect(schema: dict[str, Any]) -> Any:
-    """The validator class that the schema's "$schema" names."""
+    """Return the validator class that the schema's "$schema" names."""
     name = schema.get("$schema", DEFAULT_DIALECT)
     found = DIALECTS.get(name.rstrip("#")) if isinstance(name, str) else None
     if found is None:
@@ -136,7 +136,7 @@ def dialect(schema: dict[str, Any]) -> Any:
 
 
 def children(schema: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    """(keyword, JSON pointer of the child below this schema, child) for every subschema."""
+    """Yield (keyword, JSON pointer of the child below this schema, child) for every subschema."""
     for keyword, value in schema.items():
         if keyword in MAPS and isinstance(value, dict):
             for name, child in value.items():
@@ -242,7 +242,10 @@ class _Walk:
                 self.in_place[pointer].append(found)
 
     def hold_apart(self) -> None:
-        """The library looks for what was evaluated with Python's own patterns, which may run for hours."""
+        """Refuse "unevaluatedProperties" together with "patternProperties".
+
+        The library finds evaluated members with Python's own patterns, which may run for hours.
+        """
         if any("patternProperties" in part for part in self.seen.values()):
             for pointer, part in self.seen.items():
                 if "unevaluatedProperties" in part:
@@ -289,9 +292,9 @@ def _keys(value: Any) -> list[str]:
 
 
 def sound(schema: Any) -> None:
-    """What a stored schema must keep to be offered at all, and nothing else: cheap.
+    """Check the minimum that a stored schema needs to be listed at all: a cheap check.
 
-    Bounds, so that nothing that walks it runs for long, and the shape without which clients throw away the whole list.
+    Limits, so that nothing that walks it runs for long, and the shape without which clients discard the whole list.
     Raises ValidationError with a sentence.
     """
     _bounded(schema)
@@ -301,7 +304,7 @@ def sound(schema: Any) -> None:
 
 
 def heaviest(schema: dict[str, Any]) -> int:
-    """How many subschemas one value may be held against. Raises ValidationError where that has no end."""
+    """Return the largest number of subschemas that apply to one value. Raises ValidationError where it is unlimited."""
     return max(_bounded(schema).weights.values())
 
 
@@ -318,7 +321,7 @@ def _bounded(schema: Any, *, strict: bool = False) -> _Walk:
 
 
 def check(schema: Any) -> None:
-    """Raise ValidationError with a sentence unless `schema` describes an object and keeps every bound."""
+    """Raise ValidationError with a sentence unless `schema` describes an object and keeps every limit."""
     if not isinstance(schema, dict):
         refuse(_("A schema must be a JSON object."))
     try:

@@ -1,7 +1,7 @@
-"""JSON Schema of tools: what may be stored (`check`) and the compiled check of arguments (`validator`, `problem`).
+"""JSON Schema of tools: rules to store one (`check`) and the compiled check of arguments (`validator`, `problem`).
 
-A check that is quick runs on the event loop; another one goes on in a thread, for so long and no longer, whatever was
-stored before there were bounds.
+A quick check runs on the event loop; a longer one goes on in a thread, with a time limit, also for schemas that were
+stored before there were limits.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ LIGHT_BYTES = 16_384
 LIGHT_FLAT_BYTES = 262_144
 LOOP_SECONDS = 0.02
 ARGUMENTS_SECONDS = 0.2
-"""Of processor time, in a thread."""
+"""Limit of processor time, in a thread."""
 RESULT_SECONDS = 2.0
-"""Results are larger, and come from what the administrator chose."""
+"""Limit for results, which are larger, and come from sources that the administrator chose."""
 TOO_MUCH = SchemaProblem((), errors.TOO_COMPLEX)
 UNUSABLE = SchemaProblem((), errors.UNUSABLE)
 log = logging.getLogger(__name__)
 
 _lock = threading.Lock()
 _compiled: OrderedDict[str, Check] = OrderedDict()
-"""A bounded cache of what follows from its key alone: it belongs to no part of the process."""
+"""A bounded cache of values that follow from their key alone: it belongs to no part of the process."""
 
 
 class Check:
-    """One schema, compiled: None, or the problem that names the field and what was expected."""
+    """A compiled schema; a call returns None, or the problem that names the field and what was expected."""
 
     __slots__ = ("_flat", "_full", "flat")
 
@@ -54,7 +54,7 @@ class Check:
         self.flat = self._flat is not None
 
     def __call__(self, value: Any, seconds: float = ARGUMENTS_SECONDS) -> SchemaProblem | None:
-        """TOO_MUCH after so much processor time."""
+        """Return the problem of `value` or None; TOO_MUCH after `seconds` of processor time."""
         try:
             if self._flat is not None:
                 patterns.allow(seconds)
@@ -68,9 +68,9 @@ class Check:
 
 
 def validator(definition_hash: str, schema: dict[str, Any]) -> Check:
-    """The check of one definition, compiled once.
+    """Return the check of one definition, compiled once.
 
-    The hash must not be that of another schema: for a tool's output, say, prefix it.
+    The hash must not be that of another schema: for a tool's output, for example, prefix it.
     """
     found = _compiled.get(definition_hash)
     if found is None:
@@ -83,7 +83,7 @@ def validator(definition_hash: str, schema: dict[str, Any]) -> Check:
 
 
 async def problem(check: Check, value: Any, size: int, seconds: float = ARGUMENTS_SECONDS) -> SchemaProblem | None:
-    """What is wrong with a value of about `size` bytes, without holding up the event loop."""
+    """Return the problem of a value of about `size` bytes, or None, without blocking the event loop."""
     if size <= (LIGHT_FLAT_BYTES if check.flat else LIGHT_BYTES):
         found = check(value, LOOP_SECONDS)
         if found is not TOO_MUCH:

@@ -1,1 +1,1 @@
-"""Values that tools use and nobody sees again."""
+"""Secrets: values that tools use and no page shows again."""

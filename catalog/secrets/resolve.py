@@ -1,9 +1,9 @@
-"""Secrets that tools use: kept encrypted, read when a call needs them, decrypted in memory only.
+"""Secrets of tools: stored encrypted, read when a call needs them, decrypted in memory only.
 
-What was read is kept until the catalogue's revision changes, which the database itself raises with every change of a
+The values are kept until the catalogue's revision changes, which the database itself raises with every change of a
 secret, and until something in this process changed one.
 
-What may be entered as a secret.
+Also checks values that are entered as secrets.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NAMES_KEPT = 20_000
 
 
 class MissingSecret(Exception):
-    """A secret is not there; the message is a sentence for the caller, with the link where to enter it."""
+    """An error for a missing secret; the message is a sentence for the caller, with the link where to enter it."""
 
     def __init__(self, name: str, sentence: str) -> None:
         super().__init__(sentence)
@@ -49,7 +49,7 @@ class MissingSecret(Exception):
 
 @dataclass(slots=True)
 class _Read:
-    """What was read at one revision. Decrypted when first used, so that one bad value spoils no other."""
+    """The secrets read at one revision. Decrypted on first use, so that one bad value does not affect the others."""
 
     revision: int
     version: int
@@ -65,7 +65,7 @@ Uses = Callable[[], Iterable[tuple[str, str]]]
 
 
 class SecretStore:
-    """The secrets that a process has read, and who else than tools refers to secrets.
+    """The secrets that a process has read, and the other users of secrets besides tools.
 
     `other_uses` yield (name of a secret, what uses it in words).
     """
@@ -77,11 +77,11 @@ class SecretStore:
         self._names: OrderedDict[str, frozenset[str]] = OrderedDict()
 
     def forget(self) -> None:
-        """Have the next reader ask the database again: something changed."""
+        """Discard the secrets, so that the next reader queries the database again."""
         self._version += 1
 
     def current(self, loop: asyncio.AbstractEventLoop) -> _Read:
-        """Return what was read at this revision of the catalogue, for this loop."""
+        """Return the secrets read at this revision of the catalogue, for this loop."""
         revision = snapshot.current().revision
         read = self._read
         if read.revision != revision or read.version != self._version or read.loop is not loop:
@@ -99,12 +99,12 @@ class SecretStore:
 
 
 def forget(**kwargs: Any) -> None:
-    """See `SecretStore.forget`: handler of `catalog.signals.changed`."""
+    """Discard the secrets, see `SecretStore.forget`: handler of `catalog.signals.changed`."""
     parts.get(SecretStore).forget()
 
 
 async def resolve(names: Iterable[str], caller: Caller) -> Mapping[str, str]:
-    """The values of the secrets for this caller: the caller's own where a secret is personal.
+    """Return the values of the secrets for this caller: the caller's own where a secret is personal.
 
     Reads the database only the first time at a catalogue revision. Raises MissingSecret, RecordUnavailable.
     """
@@ -120,19 +120,22 @@ async def resolve(names: Iterable[str], caller: Caller) -> Mapping[str, str]:
 
 
 def resolve_now(names: Iterable[str], user_id: int | None = None) -> Mapping[str, str]:
-    """The same without a call: for importing and testing in the admin, in a thread that may ask the database."""
+    """Return the values without a call: for imports and tests in the admin, in a thread that may use the database.
+
+    Raises MissingSecret.
+    """
     read = _Read(0, 0, None)
     _load(read, -1 if user_id is None else user_id)
     return _values(read, names, -1 if user_id is None else user_id)
 
 
 def names_of(tool: ToolDefinition) -> frozenset[str]:
-    """See `SecretStore.names_of`."""
+    """Return the names of the secrets of a tool, see `SecretStore.names_of`."""
     return parts.get(SecretStore).names_of(tool)
 
 
 def names_in(runner: str, data: Any) -> frozenset[str]:
-    """The same for settings as they are stored; none when the runner does not accept them."""
+    """Return the names of the secrets in settings as stored; none when the runner does not accept the settings."""
     try:
         return secret_refs.names(registry.parse_settings(runner, data))
     except (LookupError, ValueError):
@@ -140,7 +143,7 @@ def names_in(runner: str, data: Any) -> frozenset[str]:
 
 
 def uses() -> dict[str, list[str]]:
-    """What uses each secret, in words for a page; reads the catalogue."""
+    """Return the uses of each secret, {name: [uses in words for a page]}; reads the catalogue."""
     found: dict[str, list[str]] = {}
     for name, runner, data in Tool.objects.filter(settings__contains="secret").values_list(
         "name", "runner", "settings"
@@ -154,7 +157,7 @@ def uses() -> dict[str, list[str]]:
 
 
 async def _fill(read: _Read, user_id: int) -> None:
-    """Once for each user, however many calls wait for it."""
+    """Read the secrets once for each user, however many calls wait for them."""
     lock = read.reading.setdefault(user_id, asyncio.Lock())
     async with lock:
         if read.kinds is None or user_id not in read.personal:
