@@ -14,9 +14,9 @@ from toolhub.management.serving import HubServer
 log = logging.getLogger("toolhub.serving")
 
 GARBAGE_AFTER = 20_000
-"""Number of new objects that triggers a collection of the youngest generation. With Python's own 700 it took a quarter
-of the time of a server under load, mostly in traversing objects that were loaded at the start and never change
-(measured).
+"""Number of new objects that triggers a collection of the youngest generation. With Python's own 700, collections took
+a quarter of the time of a server under load, mostly in traversing objects that were loaded at the start and never
+change (measured).
 """
 
 
