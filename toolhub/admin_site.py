@@ -1,4 +1,4 @@
-"""The admin's site: the theme's, whose boxes suggest rows in the words of the page."""
+"""The admin site: the theme's site, with autocomplete suggestions in the words of each admin page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Site(UnfoldAdminSite):  # type: ignore[misc]
 
 
 class _Suggestions(AutocompleteJsonView):
-    """What a box of rows suggests, in the words of the ModelAdmin where it has some."""
+    """An autocomplete view that labels rows with the words of their ModelAdmin, where it defines some."""
 
     def serialize_result(self, obj: Any, to_field_name: str) -> dict[str, str]:
         found: dict[str, str] = super().serialize_result(obj, to_field_name)
@@ -26,6 +26,6 @@ class _Suggestions(AutocompleteJsonView):
 
 
 class Config(AdminConfig):
-    """Django's admin with the site of this module."""
+    """Django's admin application, configured with the site of this module."""
 
     default_site = "toolhub.admin_site.Site"

@@ -15,7 +15,7 @@ class ToolhubConfig(AppConfig):
         from toolhub import checks, composition  # noqa: F401  (the checks register themselves)
         from toolhub.management import database
 
-        # Django sends the signal for applications with models only.
+        # Django sends the signal only for applications that have models.
         access = apps.get_app_config("access")
         pre_migrate.connect(database.before_migrate, sender=access, dispatch_uid="toolhub.management.database")
         composition.connect()

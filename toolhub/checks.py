@@ -1,4 +1,4 @@
-"""System checks of the whole installation, ids toolhub.E001 and up; each says what to do about it."""
+"""System checks of the whole installation, ids toolhub.E001 and up; each hint names the fix."""
 
 from __future__ import annotations
 

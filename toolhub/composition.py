@@ -1,4 +1,4 @@
-"""Composition of applications that must not import each other: each asks, the others answer."""
+"""Composition of applications that must not import each other: one registers a question, another answers it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from toolhub.parts import parts
 
 
 def connect() -> None:
-    """Put the answers of each application where the others ask for them."""
+    """Register the functions of each application in the applications that call them."""
     parts.put(
         Catalogue(
             definition_at=history.definition_at,
@@ -33,7 +33,7 @@ def connect() -> None:
 
 
 def _cancel_call(call_id: UUID, reason: str) -> None:
-    # The server role is loaded by the process that serves: commands have no calls to end.
+    # Only a serving process loads the server role: commands have no calls to cancel.
     from toolhub.server import requests
 
     requests.cancel_from_thread(call_id, reason)

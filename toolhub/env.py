@@ -1,4 +1,4 @@
-"""Read settings from the environment. Every failure names the variable and what was expected."""
+"""Settings from the environment; every error names the variable and the expected value."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ FALSE = frozenset({"0", "false", "no", "off"})
 
 
 def text(name: str, default: str = "") -> str:
-    """The variable without surrounding blanks; empty counts as not set."""
+    """Return the variable without surrounding whitespace; treat empty as not set."""
     return os.environ.get(name, "").strip() or default
 
 
 def secret(name: str) -> str:
-    """The variable, or the content of the file that NAME_FILE names. Both at once is refused."""
+    """Return the variable, or the content of the file that NAME_FILE names; reject both at once."""
     value, path = text(name), text(f"{name}_FILE")
     if value and path:
         raise ImproperlyConfigured(f"{name} and {name}_FILE are both set: keep one.")
@@ -62,7 +62,7 @@ def integer(name: str, default: int, *, minimum: int = 0, maximum: int = 10**12)
 
 
 def rate(name: str, default: str) -> str:
-    """How many in how long, as 60/m or 100/10s."""
+    """Return a rate: a number per period, such as 60/m or 100/10s."""
     value = text(name, default)
     number, _, period = value.partition("/")
     length = period[:-1] or "1"
@@ -72,12 +72,12 @@ def rate(name: str, default: str) -> str:
 
 
 def words(name: str, default: tuple[str, ...] = ()) -> list[str]:
-    """A list separated by commas."""
+    """Return a comma-separated list."""
     return [word.strip() for word in text(name).split(",") if word.strip()] or list(default)
 
 
 def url(name: str, default: str = "") -> str:
-    """An http or https address without a path's trailing slash, query or fragment."""
+    """Return an http or https address without a trailing slash, a query or a fragment."""
     value = text(name, default)
     if not value:
         return ""
@@ -93,10 +93,11 @@ def url(name: str, default: str = "") -> str:
 
 
 def database(name: str, default_file: Path) -> dict[str, object]:
-    """Django's settings for one database: SQLite in a file, or postgresql://user:password@host:port/name.
+    """Return Django's settings for one database.
 
-    Both are set up so that a committed row survives a power cut: WAL with synchronous=FULL and IMMEDIATE
-    transactions on SQLite (DEFERRED ones fail under concurrent writers), synchronous_commit=on on PostgreSQL.
+    The address is SQLite in a file, or postgresql://user:password@host:port/name. Both are configured so that a
+    committed row survives a power cut: WAL with synchronous=FULL and IMMEDIATE transactions on SQLite (DEFERRED ones
+    fail under concurrent writers), synchronous_commit=on on PostgreSQL.
     """
     value = secret(name) or f"sqlite:///{default_file}"
     try:
@@ -141,7 +142,10 @@ def database(name: str, default_file: Path) -> dict[str, object]:
 
 
 def named_databases(name: str, value: str) -> dict[str, str]:
-    """{name: address} from pairs name=sqlite:////path or name=postgresql://..., one a line or separated by blanks."""
+    """Return {name: address} from pairs of a name and a database address.
+
+    A pair is name=sqlite:////path or name=postgresql://..., one a line or separated by whitespace.
+    """
     found: dict[str, str] = {}
     for pair in value.split():
         key, equals, address = pair.partition("=")
@@ -170,15 +174,15 @@ def text_key() -> str:
 
 
 def fernet_key() -> str:
-    """32 random bytes, as cryptography's Fernet wants them."""
+    """Generate 32 random bytes in the encoding that cryptography's Fernet expects."""
     return base64.urlsafe_b64encode(os.urandom(32)).decode("ascii")
 
 
 def generated_secret(path: Path, make: Callable[[], str] = text_key) -> str:
-    """A random key that lives in `path`: made once, by whichever process comes first, and read by all others.
+    """Return the random key stored in `path`: the first process creates it, all others read it.
 
-    The key is written whole to a file of its own and then linked to its name, so that no process ever reads half
-    of one and two that start together agree.
+    The complete key is written to a separate file, which is then linked to its name. No process ever reads a partial
+    key, and two processes that start together use the same one.
     """
     try:
         return path.read_text(encoding="ascii").strip()

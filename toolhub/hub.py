@@ -1,4 +1,4 @@
-"""The one object of a process: what lives as long as it does, and the order in which it starts and stops."""
+"""The hub of a process: the parts that live as long as the process, and their start and stop order."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from toolhub.transports.live import LiveSockets
 from toolhub.transports.resume import StreamLogs
 
 RECORD_SECONDS = 10.0
-"""How long a stop waits for the audit log to be written."""
+"""Maximum seconds that a stop waits for the audit log to be written."""
 CLEANING_SECONDS = 300.0
-"""How often expired tasks and stored results are removed."""
+"""Seconds between two removals of expired tasks and stored results."""
 JOB_SECONDS = 3.0
-"""How long a stop waits for the background job that runs."""
+"""Maximum seconds that a stop waits for the running background job."""
 
 
 class Hub:
-    """Builds the parts of this process and hands them to each other. One event loop, one start, one stop."""
+    """Builds the parts of this process and connects them: one event loop, one start, one stop."""
 
     def __init__(self, jobs: Iterable[Job] | None = None) -> None:
         self.scheduler = Scheduler(background_jobs() if jobs is None else jobs)
@@ -40,7 +40,7 @@ class Hub:
         self._started = self._stopped = False
 
     def install(self) -> None:
-        """Have admin views, signals and commands of this process find its parts."""
+        """Make the parts available to admin views, signals and commands of this process."""
         for part in self._installed():
             parts.put(part)
 
@@ -49,10 +49,10 @@ class Hub:
         return self, server.bus, server.authenticator, self.try_runs, self.try_owners, self.scheduler, self.pools
 
     async def start(self) -> None:
-        """Start every part on the running loop; harmless when called again.
+        """Start every part on the running loop; a repeated call has no effect.
 
-        Not every server has a start-up hook, so the first request does this too. A start that fails, because the
-        database is away for example, is tried again by the next one.
+        Not every server has a start-up hook, so the first request calls this too. After a start that failed, because
+        the database is unavailable for example, the next request tries again.
         """
         async with self._starting:
             if self._started or self._stopped:
@@ -60,12 +60,15 @@ class Hub:
             self.install()
             await self.server.start()
             schedule.start()
-            recorder.audit_log().take_jobs()  # from now on the scheduler runs them
+            recorder.audit_log().take_jobs()  # the scheduler now runs the log's jobs
             self.scheduler.start()
             self._started = True
 
     async def stop(self, seconds: float) -> None:
-        """Accept nothing new, let running calls finish for at most `seconds`, end every part. May be called twice."""
+        """Accept no new work, let running calls finish for at most `seconds`, stop every part.
+
+        May be called twice.
+        """
         self._stopped = True
         await self.server.drain(seconds)
         await self.sockets.stop()

@@ -1,7 +1,7 @@
-"""Characters that people overlook and models read: one table for every page, message and check. Pure.
+"""Table of invisible characters, which people overlook and models read; shared by all pages, messages and checks.
 
-Controls, formats (bidirectional ones too), odd spaces, private and unassigned characters, tags, fillers and variation
-selectors. Line feed, tab and space are none of them.
+It holds controls, formats (bidirectional ones too), odd spaces, private and unassigned characters, tags, fillers and
+variation selectors; not line feed, tab and space. The functions are pure.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ LOOKS_EMPTY = (
     "\ufe00-\ufe0f\U000e0100-\U000e01ef"  # variation selectors: whole sentences have been hidden in them
 )
 MISLEADING = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufff9-\ufffb\U000e0000-\U000e007f"
-"""The part of the table that results of tools may not contain either. Joiners, for example, belong to words of some
-languages and to emoji; these here only turn, hide or control."""
+"""Characters that results of tools may not contain either: they turn, hide or control text, and nothing else. Joiners,
+for example, are allowed, because words of some languages and emoji contain them.
+"""
 SELECTORS = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
-"""One of them belongs to the character before it; several hide text."""
+"""One selector belongs to the character before it; several hide text."""
 _EMPTY = re.compile(f"[{LOOKS_EMPTY}]")
 _CANDIDATE = re.compile(
     f"[\x00-\x08\x0b-\x1f\x7f-\xad{LOOKS_EMPTY}]"
-    # Of the rest, what is certainly a letter is not looked at one by one.
+    # Characters that are certainly letters are skipped in one match, not checked one by one.
     "|[^\x00-\u02ff\u0400-\u0481\u05d0-\u05ea\u0620-\u064a\u0904-\u0939\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fff\uac00-\ud7a3]"
 )
 _TAGS = re.compile("[\U000e0020-\U000e007e]{2,}\U000e007f?")
@@ -30,7 +31,7 @@ _NAMES = {0x1B: "ESCAPE", 0x00: "NULL", 0x07: "BELL", 0x08: "BACKSPACE", 0x0D: "
 
 
 def is_invisible(character: str) -> bool:
-    """Whether a reader overlooks this character or is misled by it."""
+    """Return whether a reader overlooks this character or is misled by it."""
     if character in " \n\t":
         return False
     return unicodedata.category(character) in CATEGORIES or _EMPTY.match(character) is not None
@@ -39,7 +40,7 @@ def is_invisible(character: str) -> bool:
 def show(text: str) -> str:
     """Return `text` with every such character written out, as in `a⟨U+202E RIGHT-TO-LEFT OVERRIDE⟩b`.
 
-    A run of tag characters, which spells ASCII that nobody sees, is spelt out.
+    A run of tag characters, which spells invisible ASCII, is written as that ASCII.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -47,7 +48,7 @@ def show(text: str) -> str:
 
 
 def remove(text: str) -> str:
-    """Return `text` without such characters; in the place of a space or a control character is a space."""
+    """Return `text` without such characters; a space replaces each space or control character among them."""
     if text.isascii() and text.isprintable():
         return text
     return _CANDIDATE.sub(_removed, text)

@@ -1,4 +1,4 @@
-"""Named background jobs of a process, each in a thread of its own: a long one holds up no other."""
+"""Named background jobs of a process, each in its own thread, so that a long one delays no other."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ log = logging.getLogger(__name__)
 
 MAX_ERROR_CHARACTERS = 300
 CLOSE_AFTER_SECONDS = 30.0
-"""A job that rests for so long gives its database connection back meanwhile."""
+"""Jobs with an interval of at least this many seconds close their database connection after each run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Work that is due again and again, counted from the end of the run before. `run` is called in a thread.
+    """A job that runs repeatedly, at an interval counted from the end of the run before; `run` is called in a thread.
 
-    `name` is in English, unique in a process, and shown to people in their language.
+    `name` is in English and unique in a process; pages show its translation.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """How a job is doing in this process. Times are None for what has not happened yet."""
+    """The state of a job in this process; a time is None when its event has not happened yet."""
 
     name: str
     every_seconds: float
@@ -41,12 +41,12 @@ class JobStatus:
     last_end: datetime | None
     duration_seconds: float | None
     last_error: str
-    """The error that ended the last run, in one line; "" when it went well."""
+    """The error that ended the last run, in one line; "" after a successful run."""
     next_due: datetime | None
 
 
 class _Entry:
-    """A job and how its runs went."""
+    """A job and the results of its runs."""
 
     __slots__ = ("due", "due_at", "duration", "ended", "error", "job", "running", "started", "turn")
 
@@ -62,13 +62,13 @@ class _Entry:
         self.error = ""
 
     def schedule(self) -> None:
-        """Have the job run again after its interval."""
+        """Schedule the next run after the job's interval."""
         self.due = time.monotonic() + self.job.every_seconds
         self.due_at = datetime.now(UTC) + timedelta(seconds=self.job.every_seconds)
 
 
 class Scheduler:
-    """Runs each job when it is due, never twice at a time. A job that fails is due again as usual."""
+    """Runs each job when it is due, one run of a job at a time; a job that failed is due again after its interval."""
 
     def __init__(self, jobs: Iterable[Job]) -> None:
         self._entries = {job.name: _Entry(job) for job in jobs}
@@ -77,21 +77,22 @@ class Scheduler:
         self._stopping = False
 
     def start(self) -> None:
-        """Run jobs from now on, each for the first time after its interval; harmless when called again."""
+        """Start the scheduler; each job first runs after its interval. A repeated call has no effect."""
         with self._changed:
             if self._threads:
                 return
             self._stopping = False
             for entry in self._entries.values():
                 entry.schedule()
-                # Daemons: a job that hangs, with the database for example, must not keep the process from ending.
+                # Daemon threads: a job that hangs, with the database for example, must not keep the process from
+                # ending.
                 name = f"job-{entry.job.name.lower().replace(' ', '-')}"
                 self._threads.append(threading.Thread(target=self._work, args=(entry,), name=name, daemon=True))
             for thread in self._threads:
                 thread.start()
 
     def stop(self, timeout: float) -> bool:
-        """Start no more jobs and wait for those that run. False when one still runs after `timeout` seconds."""
+        """Start no more jobs and wait for running ones; return False when one still runs after `timeout` seconds."""
         with self._changed:
             threads, self._stopping = self._threads, True
             self._changed.notify_all()
@@ -104,11 +105,11 @@ class Scheduler:
         return True
 
     def run_now(self, name: str) -> None:
-        """Run one job in this thread, after its run under way. Raises KeyError for an unknown name."""
+        """Run one job in this thread, after its current run. Raises KeyError for an unknown name."""
         self._run(self._entries[name])
 
     def status(self) -> list[JobStatus]:
-        """How each job is doing, in the order in which they were given. From any thread."""
+        """Return the state of each job in the order of registration. Callable from any thread."""
         scheduled = bool(self._threads) and not self._stopping
         return [
             JobStatus(
@@ -148,7 +149,7 @@ class Scheduler:
                 entry.job.run()
             except Exception as error:
                 text = f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARACTERS]
-                if text != entry.error:  # what goes on failing in the same way was logged
+                if text != entry.error:  # a repeated identical failure was logged already
                     log.exception("The background job %s failed", entry.job.name)
                 entry.error = text
             else:

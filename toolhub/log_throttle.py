@@ -1,4 +1,4 @@
-"""Warnings that are logged at most once in a while, however often there is a reason for them."""
+"""Warnings that are logged at most once per interval."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ INTERVAL_SECONDS = 60.0
 
 
 class ThrottledWarning:
-    """A warning of one object: an outage must not fill the log with what every request meets."""
+    """A throttled warning of one object: an outage must not fill the log with one line per request."""
 
     __slots__ = ("_again_at", "_logger", "_seconds")
 
@@ -18,7 +18,10 @@ class ThrottledWarning:
         self._again_at = float("-inf")
 
     def warn(self, message: str, *args: object) -> bool:
-        """Log the warning, unless one was logged less than `seconds` ago; return whether it was. From any thread."""
+        """Log the warning, unless one was logged less than `seconds` ago; return whether it was logged.
+
+        Callable from any thread.
+        """
         now = time.monotonic()
         if now < self._again_at:
             return False
@@ -27,5 +30,5 @@ class ThrottledWarning:
         return True
 
     def rearm(self) -> None:
-        """Log the next warning at once: what was wrong went well in between."""
+        """Log the next warning at once, because the cause has succeeded in between."""
         self._again_at = float("-inf")

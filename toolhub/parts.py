@@ -1,7 +1,7 @@
-"""The one holder of process-wide parts, for code that nobody can hand a part to: admin views, signals, commands.
+"""The registry of process-wide parts, for code that receives no arguments from us: admin views, signals, commands.
 
-Everything else gets its parts by constructor or ASGI scope. `toolhub.hub` puts the parts in when it starts and takes
-them out when it stops; this instance is the only state that a module of this project keeps.
+Everything else gets its parts by constructor or ASGI scope. `toolhub.hub` adds the parts when it starts and removes
+them when it stops. This instance is the only module-level state of the project.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class NotStarted(LookupError):
-    """This process did not start the part that was asked for."""
+    """The requested part was not started in this process."""
 
 
 class Parts:
@@ -22,7 +22,7 @@ class Parts:
         self._parts: dict[type, Any] = {}
 
     def put(self, part: object, kind: type | None = None) -> None:
-        """Hold `part` under `kind` (its own type when None), in place of what was held there."""
+        """Store `part` under `kind` (its own type when None) and replace the previous one."""
         self._parts[type(part) if kind is None else kind] = part
 
     def get(self, kind: type[T]) -> T:
@@ -38,7 +38,7 @@ class Parts:
         return found
 
     def remove(self, kind: type) -> None:
-        """Forget the part of this type, if there is one."""
+        """Remove the part of this type, if there is one."""
         self._parts.pop(kind, None)
 
 

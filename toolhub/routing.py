@@ -1,4 +1,4 @@
-"""Which application answers a connection: the two MCP endpoints, the pages' own socket, the two probes, or Django."""
+"""Routing of connections: to the two MCP endpoints, the pages' WebSocket, the two probes, or Django."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from toolhub.transports.probes import healthz, readyz
 from toolhub.transports.websocket import McpWebsocketConsumer
 
 MCP_PATHS = frozenset({"/mcp", "/mcp/"})
-"""Both are answered: a redirect would turn a POST into a GET."""
+"""Both paths are served: a redirect would turn a POST into a GET."""
 WEBSOCKET_PATHS = frozenset({"/ws/mcp", "/ws/mcp/"})
 LIVE_PATH = "/ws/live"
 
 
 class Router:
-    """Hands each connection to its application, and to each application the parts of the hub that it needs."""
+    """Passes each connection to its application, with the parts of the hub that the application needs."""
 
     def __init__(self, django: Application, hub: Hub) -> None:
         self.django = django
@@ -30,7 +30,7 @@ class Router:
         self.running: set[asyncio.Task[None]] = set()
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        # A client may set Daphne-Root-Path and would then decide what counts as the path.
+        # A client may send Daphne-Root-Path and would then decide which part of the URL counts as the path.
         scope["root_path"] = ""
         kind, path = scope["type"], scope["path"]
         if kind == "http":
@@ -50,10 +50,10 @@ class Router:
         raise ValueError(f"no application for {kind!r}")
 
     def ours(self, work: Any) -> Awaitable[None]:
-        """Run it in a task of our own. Daphne gets a future to wait for, and cancelling that cancels nothing.
+        """Run `work` in a separate task; cancelling the future that Daphne receives cancels nothing.
 
-        Daphne cancels an application ten seconds after its client has left, and at shutdown; a call of the handshake
-        era goes on without its connection, and what ends a running call is `toolhub.server`, with a reason.
+        Daphne cancels an application ten seconds after its client has disconnected, and at shutdown. A call over the
+        stateful transport continues without its connection; only `toolhub.server` ends a running call, with a reason.
         """
         task = asyncio.get_running_loop().create_task(work)
         self.running.add(task)
@@ -62,6 +62,6 @@ class Router:
 
 
 async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
-    """No such WebSocket: the handshake is refused."""
+    """Reject the handshake of a WebSocket with an unknown path."""
     await receive()
     await send({"type": "websocket.close"})

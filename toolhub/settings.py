@@ -1,4 +1,4 @@
-"""The one settings file. Every value an operator may set comes from a TOOLHUB_* variable (README has the table)."""
+"""The only settings file; every value for operators comes from a TOOLHUB_* variable (README has the table)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from toolhub import env
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
-# --- who and where -------------------------------------------------------------------------------------------------
+# --- environment and address ---------------------------------------------------------------------------------------
 ENVIRONMENT = env.text("TOOLHUB_ENVIRONMENT", "development")
 DEVELOPMENT = ENVIRONMENT == "development"
 DEBUG = env.boolean("TOOLHUB_DEBUG", False)
@@ -25,7 +25,7 @@ WORKSPACE_DIR = Path(env.text("TOOLHUB_WORKSPACE_DIR", str(DATA_DIR / "workspace
 SECRET_KEY = env.secret("TOOLHUB_SECRET_KEY")
 RECORD_KEY = env.secret("TOOLHUB_RECORD_KEY")
 ENCRYPTION_KEYS = env.secret("TOOLHUB_ENCRYPTION_KEYS").replace(",", " ").split()
-"""Secrets of tools are encrypted with the first and read with any of them."""
+"""The first key encrypts the secrets of tools; every key can decrypt them."""
 if DEVELOPMENT:
     ENCRYPTION_KEYS = ENCRYPTION_KEYS or [env.generated_secret(DATA_DIR / "encryption-key", env.fernet_key)]
     SECRET_KEY = SECRET_KEY or env.generated_secret(DATA_DIR / "secret-key")
@@ -40,9 +40,9 @@ elif not SECRET_KEY:
 _public = urlsplit(PUBLIC_URL)
 _local = ("localhost", "127.0.0.1", "[::1]") if DEVELOPMENT else ()
 ALLOWED_HOSTS = [*dict.fromkeys([*env.words("TOOLHUB_ALLOWED_HOSTS"), _public.hostname or "", *_local])]
-"""Hosts a request may name; on /mcp and /ws/mcp the same list decides on Host and, when sent, Origin."""
+"""Hosts that a request may name; on /mcp and /ws/mcp the list applies to Host and, when sent, to Origin."""
 ALLOWED_ORIGINS = [origin.rstrip("/").lower() for origin in env.words("TOOLHUB_ALLOWED_ORIGINS")]
-"""Web pages of other hosts that may reach /mcp and /ws/mcp from a browser, as scheme://host[:port]."""
+"""Origins of other hosts' web pages that may reach /mcp and /ws/mcp from a browser, as scheme://host[:port]."""
 CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
 _https = _public.scheme == "https"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _https
@@ -127,7 +127,7 @@ LOGOUT_REDIRECT_URL = "access:login"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", "English"), ("zh-hans", "简体中文")]
-"""Only what is translated whole: half a page in the browser's language is worse than none."""
+"""Only complete translations: a page half in the browser's language is worse than an untranslated one."""
 LOCALE_PATHS = [BASE_DIR / "toolhub" / "locale"]
 TIME_ZONE = "UTC"
 USE_TZ = USE_I18N = True
@@ -136,9 +136,9 @@ USE_TZ = USE_I18N = True
 DATABASES = {"default": env.database("TOOLHUB_DATABASE_URL", DATA_DIR / "toolhub.sqlite3")}
 REDIS_URL = env.redis("TOOLHUB_REDIS_URL")
 REDIS_SECONDS = env.integer("TOOLHUB_REDIS_TIMEOUT_MS", 500, minimum=50, maximum=60_000) / 1000
-"""How long Redis may take before a request goes on without it."""
+"""Maximum seconds to wait for Redis before a request continues without it."""
 RECORD_SECONDS = env.integer("TOOLHUB_RECORD_TIMEOUT_MS", 3000, minimum=1000, maximum=60_000) / 1000
-"""How long a call may wait for its record before it is refused."""
+"""Maximum seconds that a call waits for its audit log entry before it is denied."""
 _redis_timeouts = {"socket_timeout": max(2.0, 2 * REDIS_SECONDS), "socket_connect_timeout": max(1.0, REDIS_SECONDS)}
 _redis_cache = {
     "BACKEND": "django.core.cache.backends.redis.RedisCache",
@@ -154,7 +154,7 @@ CACHES: dict[str, dict[str, Any]] = {
 if REDIS_URL:
     CACHES["limits"]["BACKEND"] = "catalog.policy.limit_cache.LimitCache"
 CACHES["local"] = {**_memory_cache, "LOCATION": "local"}
-"""`local` is always this process's own: what limits fall back to while Redis does not answer."""
+"""`local` is always private to this process: the rate limits use it while Redis does not answer."""
 RATELIMIT_USE_CACHE = "limits"
 CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
     "default": (
@@ -169,28 +169,28 @@ CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
 
 # --- tools and calls -----------------------------------------------------------------------------------------------
 TOOL_MODULES = env.words("TOOLHUB_TOOL_MODULES", ("catalog.examples",))
-"""Importable modules whose registered functions the `python_function` runner may call."""
+"""Importable modules with the registered functions that the `python_function` runner may call."""
 TOOL_THREADS = env.integer("TOOLHUB_TOOL_THREADS", 32, minimum=1, maximum=1000)
 TOOL_PROCESSES = env.integer("TOOLHUB_TOOL_PROCESSES", 16, minimum=1, maximum=1000)
 RUNNERS = env.words("TOOLHUB_RUNNERS")
-"""Importable modules outside of `catalog/runners/` that bring a runner each."""
+"""Importable modules outside of `catalog/runners/` that provide one runner each."""
 COMMANDS = env.words("TOOLHUB_COMMANDS")
-"""Programs that the `command` runner may start; empty turns it off."""
+"""Programs that the `command` runner may start; an empty list turns the runner off."""
 SQL_DATABASES = env.named_databases("TOOLHUB_SQL_DATABASES", env.secret("TOOLHUB_SQL_DATABASES"))
 """Databases that the `sql_query` runner may read, by name."""
 SAMPLES_FILE = DATA_DIR / "samples.sqlite3"
 if DEVELOPMENT:
     SQL_DATABASES = {"samples": f"sqlite:///{SAMPLES_FILE}", **SQL_DATABASES}
 ALLOW_PRIVATE_NETWORKS = env.words("TOOLHUB_ALLOW_PRIVATE_NETWORKS")
-"""Networks (CIDR, or CIDR:port) that tools may reach although they are not public."""
+"""Private networks (CIDR, or CIDR:port) that tools may reach."""
 MAX_BODY_BYTES = env.integer("TOOLHUB_MAX_BODY_BYTES", 4_194_304, minimum=1024, maximum=268_435_456)
 BAD_TOKENS_RATE = env.rate("TOOLHUB_BAD_TOKENS_RATE", "60/m")
-"""How many requests with a bad token one address may send, before it is answered 429 without a look at the token."""
+"""Rate of requests with an invalid token per address; above it, the answer is 429 without a check of the token."""
 SESSION_IDLE_SECONDS = env.integer("TOOLHUB_SESSION_IDLE_SECONDS", 28_800, minimum=60)
 STOP_SECONDS = env.integer("TOOLHUB_STOP_SECONDS", 25, minimum=1, maximum=300)
-"""How long a stopping server lets running calls finish before it ends them."""
+"""Maximum seconds that a stopping server lets running calls finish before it cancels them."""
 
-# --- the record ----------------------------------------------------------------------------------------------------
+# --- the audit log -------------------------------------------------------------------------------------------------
 MIN_FREE_MB = env.integer("TOOLHUB_MIN_FREE_MB", 200)
 CHECKPOINT_SECONDS = env.integer("TOOLHUB_CHECKPOINT_SECONDS", 300, minimum=1)
 CHECKPOINT_FILE = env.text("TOOLHUB_CHECKPOINT_FILE")
@@ -201,7 +201,7 @@ CALL_LOG = env.text("TOOLHUB_CALL_LOG")
 REDACT_NAMES = env.words("TOOLHUB_REDACT_NAMES")
 REDACT_VALUES = env.secret("TOOLHUB_REDACT_VALUES").splitlines()
 
-# --- the admin's look ----------------------------------------------------------------------------------------------
+# --- the admin's theme ---------------------------------------------------------------------------------------------
 UNFOLD: dict[str, Any] = {
     "SITE_TITLE": "toolhub",
     "SITE_HEADER": "toolhub",
@@ -242,7 +242,7 @@ UNFOLD: dict[str, Any] = {
 
 # --- static files and logs -----------------------------------------------------------------------------------------
 STATIC_URL = "static/"
-# No STATIC_ROOT: files are served from where the applications keep them, so there is nothing to collect.
+# No STATIC_ROOT: files are served from the applications' directories, so nothing has to be collected.
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},

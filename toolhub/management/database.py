@@ -1,4 +1,4 @@
-"""Whether this version can work on the database: every migration that was applied must be one that it knows."""
+"""Compatibility of the database with this version: every applied migration must be one that this version knows."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from django.db.migrations.recorder import MigrationRecorder
 
 OURS = frozenset({"access", "audit", "catalog"})
 LISTED = 3
-"""Migrations that the refusal names."""
+"""Maximum number of migrations that the error names."""
 
 
 def refuse_unapplied() -> None:
-    """Raises CommandError when the database is not at this version's migrations, with the command to run."""
+    """Require all migrations of this version.
+
+    Raises CommandError with the command to run when the database has unapplied migrations.
+    """
     refuse_unknown()
     executor = MigrationExecutor(connection)
     if executor.migration_plan(executor.loader.graph.leaf_nodes()):
@@ -24,10 +27,10 @@ def refuse_unapplied() -> None:
 
 
 def refuse_unknown(using: str = DEFAULT_DB_ALIAS) -> None:
-    """Raises CommandError when another version of toolhub made the database, with the next step.
+    """Reject a database that another version of toolhub created. Raises CommandError with the next step.
 
-    The first release starts from one initial migration for each application. A database from before it has an
-    "initial" migration too, but other tables: Django would take it for up to date.
+    The first release starts from one initial migration for each application. An older database has an "initial"
+    migration too, but other tables: Django would consider it up to date.
     """
     database = connections[using]
     known = MigrationLoader(None, ignore_no_migrations=True).disk_migrations
@@ -46,5 +49,5 @@ def refuse_unknown(using: str = DEFAULT_DB_ALIAS) -> None:
 
 
 def before_migrate(*, using: str = DEFAULT_DB_ALIAS, **_: Any) -> None:
-    """Refuse before `migrate` does anything (a receiver of `pre_migrate`)."""
+    """Reject an unknown database before `migrate` changes anything (a receiver of `pre_migrate`)."""
     refuse_unknown(using)

@@ -1,4 +1,4 @@
-"""One worker process, from its first moment to its last."""
+"""One worker process, from its start to its exit."""
 
 from __future__ import annotations
 
@@ -14,29 +14,31 @@ from toolhub.management.serving import HubServer
 log = logging.getLogger("toolhub.serving")
 
 GARBAGE_AFTER = 20_000
-"""Objects made before the collector looks at the youngest ones. With Python's own 700 it took a quarter of the time of
-a server under load, mostly in going through what was loaded at the start and never changes (measured)."""
+"""Number of new objects that triggers a collection of the youngest generation. With Python's own 700, collections took
+a quarter of the time of a server under load, mostly in traversing objects that were loaded at the start and never
+change (measured).
+"""
 
 
 async def start() -> None:
     await hub.start()
-    # Opening the record now, not at the first call, ends what a crashed process left open.
+    # Opening the audit log now, not at the first call, closes the calls that a crashed process left open.
     if reason := await recorder.ready():
         log.error("Calls cannot be logged: %s", reason)
     spare_what_stays()
 
 
 def spare_what_stays() -> None:
-    """Keep the garbage collector away from all that is loaded by now."""
+    """Exclude all objects loaded so far from garbage collection."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(GARBAGE_AFTER, 10, 10)
 
 
 def serve(endpoints: list[str], supervisor: int | None = None) -> int:
-    """Serve `endpoints` (Twisted's descriptions) until SIGTERM or SIGINT; returns the exit status.
+    """Serve `endpoints` (Twisted's descriptions) until SIGTERM or SIGINT; return the exit status.
 
-    A worker whose `supervisor` (a process id) is gone stops too: nobody would replace it or pass signals on.
+    A worker also stops when its `supervisor` (a process id) is gone: no process would replace it or forward signals.
     """
     server = HubServer(
         application,
@@ -47,7 +49,7 @@ def serve(endpoints: list[str], supervisor: int | None = None) -> int:
         server_name="",
         ping_interval=20,
         ping_timeout=30,
-        # Whose token it is may take as long to look up as a call to record: no handshake ends before that.
+        # Looking up a token may take as long as logging a call: no handshake may time out before that.
         websocket_handshake_timeout=settings.RECORD_SECONDS + 5,
         websocket_connect_timeout=settings.RECORD_SECONDS + 20,
         websocket_max_message_size=settings.MAX_BODY_BYTES,

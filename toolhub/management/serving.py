@@ -1,7 +1,7 @@
-"""Daphne, as toolhub runs it: bounded requests, paced answers, and a stop that lets running calls end.
+"""Daphne as toolhub runs it: bounded requests, flow control, and a stop that lets running calls finish.
 
 Stock Daphne buffers a request of any size before the application sees a byte of it, never slows a sender down for a
-reader that does not read, and on SIGTERM cancels what runs (a half-sent request even breaks its shut-down).
+slow reader, and on SIGTERM cancels running applications (a half-sent request even breaks its shutdown).
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from twisted.internet import defer, reactor
 log = logging.getLogger("toolhub.serving")
 
 WRITE_AHEAD = 1_048_576
-"""Bytes that may wait in a connection's buffer before whoever streams to it has to wait."""
+"""Maximum bytes in a connection's buffer before a streaming sender has to wait."""
 STUCK_READER_SECONDS = 60.0
 LEAVING = (WebSocketProtocol.STATE_CLOSING, WebSocketProtocol.STATE_CLOSED)
 
 
 class BoundedRequest(WebRequest):  # type: ignore[misc]
-    """A request that is refused with 413 as soon as it announces, or sends, more than the settings allow."""
+    """A request that is rejected with 413 as soon as it announces, or sends, more than the settings allow."""
 
     refused = False
     received = 0
     application_queue: asyncio.Queue[dict[str, Any]] | None
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        # Twisted would parse forms that Django parses again, and spend a fifth of a small request's time on reading
-        # the Content-Type with the e-mail parser (measured, Twisted 26.10).
+        # Twisted would parse forms that Django parses again, and spend a fifth of a small request's time on reading the
+        # Content-Type with the e-mail parser (measured, Twisted 26.10).
         super().__init__(*args, parsePOSTFormSubmission=False, **options)
 
     def gotLength(self, length: int | None) -> None:
@@ -67,7 +67,7 @@ class BoundedRequest(WebRequest):  # type: ignore[misc]
     def process(self) -> Any:
         if self.refused:
             return None
-        # What the root of the site is, is not for a client to say; and one in other letters would be a 500 of Daphne's.
+        # A client must not choose the root path of the site; Daphne answers non-ASCII bytes in it with a 500.
         self.requestHeaders.removeHeader(b"daphne-root-path")
         if not (self.method.isascii() and self.clientproto.isascii()):
             self.basic_error(400, b"Bad Request", "Invalid characters in the request line")
@@ -75,7 +75,7 @@ class BoundedRequest(WebRequest):  # type: ignore[misc]
         return super().process()
 
     def connectionLost(self, reason: Any) -> None:
-        # Daphne's own version trips over a request that is dropped while its headers are still coming.
+        # Daphne's own version fails on a request that is dropped while its headers are still arriving.
         if self.application_queue is not None:
             self.send_disconnect()
             self.application_queue = None
@@ -84,7 +84,7 @@ class BoundedRequest(WebRequest):  # type: ignore[misc]
 
 class BoundedFactory(HTTPFactory):  # type: ignore[misc]
     def log(self, request: Any) -> None:
-        """Nothing: Twisted would format an access log line for every request and throw it away."""
+        """Log nothing: Twisted would format an access log line for every request and discard it."""
 
     def buildProtocol(self, addr: Any) -> Any:
         protocol = super().buildProtocol(addr)
@@ -93,7 +93,7 @@ class BoundedFactory(HTTPFactory):  # type: ignore[misc]
 
 
 class HubServer(Server):  # type: ignore[misc]
-    """One worker. `stopping` is set from the first signal on; a second signal ends it at once."""
+    """The server of one worker; `stopping` is set from the first signal on, and a second signal ends it at once."""
 
     def __init__(self, *args: Any, on_start: Any, on_stop: Any, supervisor: int | None = None, **options: Any) -> None:
         super().__init__(*args, signal_handlers=False, **options)
@@ -125,7 +125,7 @@ class HubServer(Server):  # type: ignore[misc]
     def listen_success(self, port: Any) -> None:
         super().listen_success(port)
         self.ports.append(port)
-        # Server.run built the stock factory; the ports it opened hand every new connection to this one.
+        # Server.run built the stock factory; its ports now pass every new connection to this one.
         factory = BoundedFactory(self)
         factory.doStart()
         port.factory = factory
@@ -167,7 +167,7 @@ class HubServer(Server):  # type: ignore[misc]
         self.stop()
 
     def kill_all_applications(self) -> Any:
-        """Cancel what is still open (idle streams, half-sent requests) and wait for it, 2 s at most."""
+        """Cancel the open applications (idle streams, half-sent requests) and wait for them, 2 s at most."""
         running = [
             instance
             for details in self.connections.values()
@@ -180,7 +180,7 @@ class HubServer(Server):  # type: ignore[misc]
         return defer.Deferred.fromFuture(asyncio.ensure_future(asyncio.wait(running, timeout=2)))
 
     async def handle_reply(self, protocol: Any, message: dict[str, Any]) -> None:
-        # Daphne's own version without one coroutine more per message, and with a brake.
+        # Daphne's own version, with one coroutine less per message and with flow control.
         details = self.connections.get(protocol)
         if details is None or "disconnected" in details:
             return
@@ -190,18 +190,18 @@ class HubServer(Server):  # type: ignore[misc]
             protocol.basic_error(500, b"Server Error", "Server Error")
             raise
         if message["type"] == "websocket.close" and protocol.state == WebSocketProtocol.STATE_OPEN:
-            # Daphne's own way refuses all codes but 1000 and 3000 to 4999: none of 1001, 1008, 1009 and 1013.
+            # Daphne's own way rejects all codes but 1000 and 3000 to 4999: none of 1001, 1008, 1009 and 1013.
             protocol.sendCloseFrame(code=message.get("code") or 1000)
             return
         if message["type"] == "websocket.send" and protocol.state in LEAVING:
-            # The client is leaving and the event that says so is on its way: nobody is there to read this.
+            # The client is disconnecting and the event for that is under way: no reader is there for this message.
             return
         protocol.handle_reply(message)
         if message.get("more_body") or message["type"] == "websocket.send":
             await self.pace(protocol)
 
     async def pace(self, protocol: Any) -> None:
-        """Wait while the connection holds more than WRITE_AHEAD bytes; drop a reader that takes nothing for long."""
+        """Wait while the connection buffers more than WRITE_AHEAD bytes; drop a stalled reader."""
         waited_since, least = time.monotonic(), None
         while self.is_open(protocol) and (waiting := unsent(protocol)) > WRITE_AHEAD:
             if least is None or waiting < least:
@@ -221,7 +221,7 @@ class HubServer(Server):  # type: ignore[misc]
 
 
 def unsent(protocol: Any) -> int:
-    """Bytes written to the connection of a request or a WebSocket that the operating system has not taken yet."""
+    """Return the bytes of a request or WebSocket that the operating system has not accepted yet."""
     transport = getattr(getattr(protocol, "channel", protocol), "transport", None)
     transport = getattr(transport, "_channel", transport)
     transport = getattr(transport, "transport", transport)

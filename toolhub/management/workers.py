@@ -1,4 +1,4 @@
-"""Several worker processes behind one listening socket: start them, replace the dead, stop them together."""
+"""Several worker processes behind one listening socket: started, replaced when they die, and stopped together."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from collections.abc import Sequence
 log = logging.getLogger("toolhub.workers")
 
 SHORTEST_LIFE = 5.0
-"""A worker that ends sooner than this after its start is replaced more and more slowly, up to every 30 s."""
+"""Seconds below which a worker's life counts as short: it is replaced with growing delay, up to every 30 s."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """The socket that all workers accept from. OSError when the address is taken."""
+    """Return the socket that all workers accept from. Raises OSError when the address is in use."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -29,7 +29,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class Supervisor:
-    """Runs `command` `count` times with the listener's descriptor, until a signal ends it. `run` returns the status."""
+    """Runs `command` `count` times with the listener's descriptor, until a signal; `run` returns the exit status."""
 
     def __init__(self, listener: socket.socket, command: Sequence[str], count: int, patience: float) -> None:
         self.listener, self.command, self.count, self.patience = listener, list(command), count, patience
@@ -61,7 +61,7 @@ class Supervisor:
 
     def start(self) -> None:
         descriptor = self.listener.fileno()
-        # Whoever asked for its parent itself might ask when that is gone already, and never notice.
+        # A worker that asked for its parent's id itself might ask after the parent's end, and never notice.
         arguments = ["--descriptor", str(descriptor), "--supervisor", str(os.getpid())]
         worker = subprocess.Popen([*self.command, *arguments], pass_fds=[descriptor])
         self.running[worker.pid] = worker
@@ -93,7 +93,7 @@ class Supervisor:
         for worker in self.running.values():
             try:
                 ended = worker.wait(max(0.1, deadline - time.monotonic()))
-                # One that had not come to handle the signal had not come to serve either: nothing was lost.
+                # A worker killed before it handled signals had not started to serve either: no call was lost.
                 status = status if ended in {0, -signal.SIGTERM} else ended
             except subprocess.TimeoutExpired:
                 log.error("Worker %d did not stop in time and was killed", worker.pid)
@@ -103,5 +103,5 @@ class Supervisor:
 
 
 def worker_command(*arguments: str) -> list[str]:
-    """How this very program is started again, with another interpreter process but the same manage.py."""
+    """Return the command that starts this program again: a new interpreter process with the same manage.py."""
     return [sys.executable, os.path.abspath(sys.argv[0]), *arguments]

@@ -1,4 +1,4 @@
-"""Pages of the admin that bring several rooms together; each is guarded by `staff.staff_page`."""
+"""Addresses of the admin pages that combine several applications; `staff.staff_page` guards each view."""
 
 from __future__ import annotations
 

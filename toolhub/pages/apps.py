@@ -12,5 +12,5 @@ class PagesConfig(AppConfig):
     def ready(self) -> None:
         from toolhub.pages.access import bulk
 
-        # By now the admin has imported every app's admin module.
+        # The admin has now imported every app's admin module.
         bulk.connect()

@@ -1,6 +1,6 @@
-"""The admin's home page: what the hub does, at a glance, and for a new one what to do next.
+"""The admin's home page: an overview of the hub, and the next steps for a new installation.
 
-Who looks decides what is asked: a card whose list the person may not open is not worked out either.
+The viewer's permissions decide the queries: a card whose list the viewer may not open is not computed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Number:
 
 
 def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
-    """What templates/admin/index.html shows (UNFOLD["DASHBOARD_CALLBACK"])."""
+    """Return the context of templates/admin/index.html (UNFOLD["DASHBOARD_CALLBACK"])."""
     period = request.GET.get("period", "")
     period = period if period in PERIODS else "24h"
     may = request.user.has_perm
@@ -75,7 +75,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
 
 
 def calls(start: datetime, end: datetime | None = None, **filters: str) -> str:
-    """The address of the list of calls that began in that time."""
+    """Return the address of the list of calls that began in that period."""
     values = {**filters, "since": local_time.address(start)}
     if end is not None:
         values["until"] = local_time.address(end)
@@ -112,7 +112,7 @@ def _others(request: HttpRequest) -> Iterable[Number]:
 
 
 def _outcomes(report: Report) -> list[tuple[str, str, str]]:
-    """(outcome, how many, the list) of those that occurred, the most frequent first."""
+    """Return (outcome, count, list address) of those that occurred, the most frequent first."""
     words = dict(outcomes.CHOICES)
     return [
         (str(words.get(outcome, outcome)), f"{number:,}", calls(report.start, outcome=outcome))
@@ -121,7 +121,7 @@ def _outcomes(report: Report) -> list[tuple[str, str, str]]:
 
 
 def _table_row(slot: Slot, period: str) -> dict[str, Any]:
-    """The chart's numbers, for those who cannot see it."""
+    """Return the chart's numbers as a table row, for screen readers."""
     return {
         "label": local_time.shown(slot.start, "minutes"),
         "href": calls(slot.start, slot.end),
@@ -145,7 +145,7 @@ def _users(report: Report) -> dict[str, Any]:
     for key, number, bad in report.users:
         user = names.get(key)
         name = user.get_username() if user is not None else ""
-        # A deleted account has no name to filter by any more.
+        # A deleted account no longer has a name to filter by.
         rows.append(
             (
                 invisible.show(name) or _("deleted account %(key)s") % {"key": key},
@@ -159,7 +159,7 @@ def _users(report: Report) -> dict[str, Any]:
 
 
 def steps(request: HttpRequest) -> list[dict[str, Any]]:
-    """What is still to be done before a client can call a tool, for who may do it; nothing when all is done."""
+    """Return the open steps before a client can call a tool, for viewers who may do them; [] when all are done."""
     may = request.user.has_perm
     if not (may("catalog.add_tool") and may("catalog.add_grant")):
         return []

@@ -1,4 +1,4 @@
-"""The charts of the home page: what the theme's chart component takes, as JSON for its attributes."""
+"""Charts of the home page: the input of the theme's chart component, as JSON for its attributes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ SERIES: tuple[tuple[Any, frozenset[str], str], ...] = (
     (gettext_lazy("Rejected"), outcomes.NEVER_RAN, "#f59e0b"),
     (gettext_lazy("Other"), frozenset(), "#8b5cf6"),
 )
-"""The colours of the chart; the last one takes what no other does."""
+"""The series of the chart with their colours; the last one takes every outcome that no other includes."""
 
 
 def grouped(found: Counter[str]) -> list[int]:
-    """The numbers of a slot, one for each of SERIES."""
+    """Return the numbers of a slot, one for each of SERIES."""
     numbers = [sum(found[outcome] for outcome in members) for _label, members, _colour in SERIES]
     numbers[-1] = found.total() - sum(numbers)
     return numbers
@@ -37,13 +37,13 @@ def _label(slot: Slot, period: str) -> str:
     start = timezone.localtime(slot.start)
     if period == "24h":
         return f"{start:%H:%M}"
-    # The days that are counted are those of UTC: elsewhere they begin at some other hour, which is said.
+    # Counted days are UTC days: in other zones they begin at another hour, so the label shows that hour.
     whole = period == "30d" and start.hour == start.minute == 0
     return f"{start:%m-%d}" if whole else f"{start:%m-%d %H:%M}"
 
 
 def bars(report: Report, period: str) -> str:
-    """The data of the chart, for its attribute."""
+    """Return the data of the chart, for its attribute."""
     columns = list(zip(*(grouped(slot.outcomes) for slot in report.slots), strict=True))
     datasets = [
         {"label": str(label), "data": list(numbers), "backgroundColor": colour, "borderColor": colour}
@@ -67,7 +67,7 @@ def line(report: Report, period: str) -> str:
 
 
 def options(*, stacked: bool) -> str:
-    grey = "#7b7b84"  # As readable on white as on the dark ground: a chart has one colour for both.
+    grey = "#7b7b84"  # As readable on white as on a dark background: a chart has one colour for both.
     return json.dumps(
         {
             "animation": False,

@@ -1,4 +1,4 @@
-"""The background jobs of all server processes: what runs when, and what failed."""
+"""The background jobs of all server processes: schedules, last runs and failures."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ NAMES = frozenset(
         gettext_noop("Remove expired results"),
     }
 )
-"""The jobs whose names are translated; any other name is shown as it is."""
+"""The jobs with translated names; any other name is shown as it is."""
 
 
 @staff_page("access.view_connections")
 @require_safe
 def jobs(request: HttpRequest) -> HttpResponse:
-    """A read-only table. Each process reports its jobs at least every 15 seconds."""
+    """Show a read-only table. Each process reports its jobs at least every 15 seconds."""
     processes = presence.processes()
     rows = [_shown(process, row) for process in processes for row in presence.jobs(process)]
     return page(request, "admin/pages/jobs.html", _("Background jobs"), rows=rows)

@@ -1,4 +1,4 @@
-"""What the lists of these pages share: the rows that fit what was typed, and the addresses of the pages around one."""
+"""Helpers of the list pages: rows that match a search, and the addresses of the neighbouring pages."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from django.core.paginator import Page
 from django.db.models import Q, QuerySet
 
 WORDS = 5
-"""Words of a search that count."""
+"""Maximum number of words of a search that count."""
 
 
 def matching(rows: QuerySet[Any], fields: Iterable[str], text: str) -> QuerySet[Any]:
-    """The rows in which every word occurs in at least one of the fields; all of them when nothing was typed."""
+    """Return the rows in which every word occurs in at least one of the fields; all rows for an empty search."""
     for word in text.split()[:WORDS]:
         anywhere = Q()
         for name in fields:
@@ -23,6 +23,6 @@ def matching(rows: QuerySet[Any], fields: Iterable[str], text: str) -> QuerySet[
 
 
 def around(page: Page[Any], address: Callable[[int], str]) -> tuple[str, str]:
-    """The addresses of the page before and of the one after, by its number; "" where there is none."""
+    """Return the addresses of the previous and the next page, by page number; "" when there is none."""
     before = address(page.previous_page_number()) if page.has_previous() else ""
     return before, address(page.next_page_number()) if page.has_next() else ""

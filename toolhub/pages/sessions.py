@@ -1,4 +1,4 @@
-"""Who is connected now, on all processes; end one connection, or revoke its token. Both are on record."""
+"""Connected clients on all processes: disconnect one, or revoke its token; both changes are logged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from toolhub.server import clients, presence
 
 SHOWN = 100
 WAIT_SECONDS = 0.2
-"""How long the first look waits for what the processes say now; later ones show what came since."""
+"""Seconds that the first request waits for reports of the processes; later requests show reports that came since."""
 DISCONNECT = "access.disconnect_client"
 REVOKE = "access.change_accesstoken"
 KINDS = {
@@ -65,7 +65,7 @@ def sessions(request: HttpRequest) -> HttpResponse:
 @staff_page("access.view_connections", DISCONNECT)
 @require_POST
 def disconnect(request: HttpRequest) -> HttpResponse:
-    """End the connection of the key in the body; one that has gone meanwhile is said to be gone."""
+    """Disconnect the client whose key is in the body; report one that is gone already as gone."""
     row = _row(request)
     if row is None or row["kind"] == clients.STATELESS:
         messages.warning(request, _("This connection has already ended."))
@@ -82,7 +82,7 @@ def disconnect(request: HttpRequest) -> HttpResponse:
 @staff_page("access.view_connections", REVOKE)
 @require_POST
 def revoke(request: HttpRequest) -> HttpResponse:
-    """Revoke the token of the connection of the key in the body: everything that uses it is closed and refused."""
+    """Revoke the token of the connection in the body: every connection with it is closed, every request rejected."""
     row = _row(request)
     kind, _colon, number = row["credential"].partition(":") if row is not None else ("", "", "")
     token = AccessToken.objects.filter(pk=int(number)).first() if kind in _OF_TOKENS and number.isdecimal() else None
@@ -99,7 +99,7 @@ _OF_TOKENS = frozenset({"token", "stdio"})
 
 
 def _wanted(rows: list[clients.Row], request: HttpRequest) -> tuple[list[clients.Row], int]:
-    """Those that the address asks for, at most `SHOWN`, and how many there are."""
+    """Return the rows that the address filters for, at most `SHOWN`, and their total."""
     kind, wanted = request.GET.get("kind", ""), request.GET.get("q", "").casefold().strip()[:100]
     good = still_valid_now({row["credential"] for row in rows})
     found = [
@@ -151,7 +151,7 @@ def _moment(seconds: float) -> datetime | None:
 
 
 def _ago(seconds: float) -> tuple[datetime, str] | None:
-    """The moment, and how long ago it was; None for never."""
+    """Return the time and the elapsed time as text; None for never."""
     moment = _moment(seconds)
     if moment is None:
         return None

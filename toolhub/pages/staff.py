@@ -1,4 +1,4 @@
-"""What the administrators' pages share: who may open them, and the theme around them."""
+"""Common parts of the administrators' pages: the permission check, and the theme around them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ View = Callable[..., HttpResponseBase]
 
 
 def staff_page(*permissions: str) -> Callable[[View], View]:
-    """A page of the admin for staff who hold every one of these permissions.
+    """Make a view an admin page for staff who have every one of these permissions.
 
-    Somebody who is not signed in, or no staff, is sent to the admin's sign-in; staff without a permission get a 403.
+    Visitors who are not signed in, or no staff, are redirected to the admin's sign-in; staff without a permission get a
+    403.
     """
 
     def decorate(view: View) -> View:
@@ -27,7 +28,7 @@ def staff_page(*permissions: str) -> Callable[[View], View]:
                     raise PermissionDenied
                 return view(request, *args, **kwargs)
             except PermissionDenied as denied:
-                # Here, and not by Django, which would log it with a traceback as if something had failed.
+                # Answered here, because Django would log it with a traceback as if it were a failure.
                 return permission_denied(request, denied)
 
         checked.__name__ = getattr(view, "__name__", "page")
@@ -38,5 +39,5 @@ def staff_page(*permissions: str) -> Callable[[View], View]:
 
 
 def page(request: HttpRequest, template: str, title: str, **context: Any) -> TemplateResponse:
-    """A page in the theme: the sidebar, the title, and what it shows."""
+    """Render a page in the theme: the sidebar, the title and the context."""
     return TemplateResponse(request, template, {**admin.site.each_context(request), "title": title, **context})

@@ -1,6 +1,7 @@
-"""View as: exactly what a user's client gets, and for everything else the rule that hides it.
+"""View as: the exact lists that a user's client gets, and for every hidden item the rule that hides it.
 
-Any user, any of their tokens, any moment, any environment: asked of the policy that answers tools/list and tools/call.
+It covers any user, any of their tokens, any time and any environment. The answers come from the policy that also
+answers tools/list and tools/call.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ NEEDED = ("auth.view_user", "catalog.view_tool", "catalog.view_grant", "catalog.
 
 @dataclass(slots=True)
 class Asked:
-    """What the page is asked for, out of its query."""
+    """The page's parameters, from its query."""
 
     username: str
     tab: str
@@ -102,7 +103,7 @@ class Asked:
         return visibility.page_credential(self.user.pk, self.user.get_username(), self.toolset_ids)
 
     def address(self, **changes: Any) -> str:
-        """This page with these parts of its query changed."""
+        """Return the address of this page with the given query parameters changed."""
         parts: dict[str, Any] = {
             "user": self.username,
             "token": self.token_id or "",
@@ -139,13 +140,13 @@ def view_as(request: HttpRequest) -> HttpResponse:
 @staff_page("auth.view_user")
 @require_safe
 def of_user(request: HttpRequest, pk: int) -> HttpResponse:
-    """The way here from the page of a user."""
+    """Redirect from the page of a user to this page."""
     user = get_object_or_404(get_user_model(), pk=pk)
     return HttpResponseRedirect(f"{reverse('pages:view-as')}?{urlencode({'user': user.get_username()})}")
 
 
 def _exact(asked: Asked, seen: Visible) -> JsonResponse:
-    """What tools/list (or its siblings) answers, all pages in one."""
+    """Return the answer of tools/list (or its siblings), all pages in one."""
     if asked.tab == "resource":
         answer = {
             "resources": [item.wire for item, _rule in seen.resources.values()],
@@ -219,14 +220,14 @@ def _choices() -> tuple[tuple[str, str], ...]:
 
 def _grants(asked: Asked) -> Any:
     assert asked.user is not None  # noqa: S101 - asked only when there is one
-    # By number and not by a join: somebody in two groups would find a grant to everyone twice.
+    # By primary key, not by a join: a user in two groups would find a grant to everyone twice.
     numbers = Grant.objects.filter(view_as_rows.grants_about(asked.user.pk)).order_by().values("pk")
     found = matching(Grant.objects.filter(pk__in=numbers), view_as_rows.NAMES, asked.query)
     return found.select_related("tool", "toolset", "resource", "prompt", "user", "group").order_by("pk")
 
 
 def _reach(catalogue: Snapshot, grant: Grant) -> int | None:
-    """How many things a grant of a toolset is about; None for one of a single thing."""
+    """Count the items that a grant of a toolset covers; None for a grant of a single item."""
     return len(catalogue.by_toolset.get(grant.toolset_id, ())) if grant.toolset_id is not None else None
 
 

@@ -1,4 +1,4 @@
-"""What somebody sees and what not, row by row with the rule: from the same decision that answers their clients."""
+"""Rows of "View as": each visible or hidden item with its rule, from the decision that answers the user's clients."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from catalog.policy.definitions import GRANT, Item, ResourceDefinition, Rule, Sn
 from catalog.policy.rules import Visible, Who
 
 NAMES = ("tool__name", "toolset__name", "resource__uri", "prompt__name", "user__username", "group__name", "note")
-"""Where the words of a search for grants may occur."""
+"""Fields that a search for grants covers."""
 KINDS = ("tool", "resource", "prompt")
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing of the catalogue before anything is decided about it: cheap enough for ten thousand."""
+    """One item of the catalogue before any decision about it: cheap enough for ten thousand."""
 
     kind: str
     id: int
@@ -29,7 +29,7 @@ class Entry:
     title: str
     seen: bool
     item: Item | None
-    """None when it is switched off."""
+    """The item, or None when it is switched off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,14 @@ class Row:
     """The rule that shows it, or the one that hides it."""
     rule_link: str
     changes_at: datetime | None
-    """When the answer changes by itself."""
+    """The time when the decision changes by itself."""
 
 
 def entries(catalogue: Snapshot, seen: Visible, kind: str, *, which: str, words: Sequence[str]) -> list[Entry]:
-    """`which` is "yes" (seen), "no" (hidden) or "" (all); every word must occur in name or title."""
+    """Return the matching entries.
+
+    `which` is "yes" (visible), "no" (hidden) or "" (all); every word must occur in name or title.
+    """
     shown = {("tool", item.id) for item, _rule in seen.tools.values()}
     shown |= {("resource", item.id) for found in (seen.resources, seen.templates) for item, _rule in found.values()}
     shown |= {("prompt", item.id) for item, _rule in seen.prompts.values()}
@@ -64,7 +67,7 @@ def entries(catalogue: Snapshot, seen: Visible, kind: str, *, which: str, words:
 
 
 def rows(catalogue: Snapshot, who: Who, found: Iterable[Entry], at: float, environment: str) -> list[Row]:
-    """The entries of one page, each with its rule."""
+    """Return the rows of one page's entries, each with its rule."""
     made = []
     for entry in found:
         rule, changes = rules.DISABLED, None
@@ -82,12 +85,12 @@ def grant_link(rule: Rule) -> str:
 
 
 def grants_about(user_id: int) -> Q:
-    """The grants that speak about a user: their own, their groups', everyone's."""
+    """Return a filter for the grants that concern a user: their own, their groups', everyone's."""
     return Q(user_id=user_id) | Q(group__user=user_id) | Q(everyone=True)
 
 
 def environments(catalogue: Snapshot, own: str) -> list[str]:
-    """Every name that a grant mentions, and this installation's own."""
+    """Return every environment that a grant names, and this installation's own."""
     return sorted({own}.union(*(rule.environments for rule in catalogue.grants)))
 
 

@@ -1,8 +1,8 @@
-"""News between the worker processes: over the channel layer where there is Redis, directly where there is one process.
+"""Messages between the worker processes: over the channel layer with Redis, directly in a single process.
 
-News is only ever a hint that arrives early: whatever depends on it is also found out by asking (polling, time-outs), so
-losing Redis delays things and hides nothing. Publishing never raises and never holds a request for more than half a
-second; while Redis is away it is not even tried more than once in two seconds.
+A message is only an early hint: everything that depends on it is also detected by polling or time-outs, so losing Redis
+delays things and hides nothing. Publishing never raises and never delays a request for more than half a second; while
+Redis is unavailable it is not even tried more than once in two seconds.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ Handler = Callable[[dict[str, Any]], None]
 
 
 class Bus:
-    """News of one process and for it. Its parts register their handlers when they are made."""
+    """The bus of one process: sends and receives messages. The parts register their handlers in their constructors."""
 
     def __init__(self) -> None:
         self.worker = secrets.token_hex(4)
-        """Names this process to the others; a new one with every start."""
+        """Identifies this process to the others; new with every start."""
         self._handlers: dict[str, list[Handler]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reader: asyncio.Task[None] | None = None
@@ -44,11 +44,11 @@ class Bus:
         self._warning = ThrottledWarning(log)
 
     def on(self, kind: str, handler: Handler) -> None:
-        """Have `handler(payload)` called on the event loop for every piece of news of this kind, our own included."""
+        """Register `handler(payload)` for every message of this kind, our own included; it runs on the event loop."""
         self._handlers.setdefault(kind, []).append(handler)
 
     async def start(self) -> None:
-        """Listen on this loop; harmless when called again. Returns at once, also while Redis is away."""
+        """Listen on this loop; a repeated call has no effect. Returns at once, also while Redis is unavailable."""
         loop = asyncio.get_running_loop()
         if self._loop is loop:
             return
@@ -57,7 +57,7 @@ class Bus:
             self._reader = loop.create_task(self._read(), name="bus")
 
     async def stop(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         reader, self._reader, self._loop = self._reader, None, None
         # More than once: a cancellation can get lost between the layers of the Redis client.
         for _ in range(20):
@@ -67,7 +67,7 @@ class Bus:
             await asyncio.wait([reader], timeout=0.25)
 
     async def publish(self, kind: str, payload: dict[str, Any], worker: str | None = None) -> bool:
-        """Tell every worker, this one at once, or only `worker`. False when it could not be sent to the others."""
+        """Send to every worker, this one at once, or only to `worker`; return False when the others got nothing."""
         if worker is None or worker == self.worker:
             self._deliver(kind, payload)
         if worker == self.worker:
@@ -77,20 +77,20 @@ class Bus:
         return await self._send({"type": "news", "kind": kind, "by": self.worker, "payload": payload}, worker)
 
     def tell(self, kind: str, payload: dict[str, Any], worker: str | None = None) -> None:
-        """`publish` without waiting; on the event loop's thread."""
+        """Publish without waiting. Call on the event loop's thread."""
         task = asyncio.get_running_loop().create_task(self._publish_quietly(kind, payload, worker))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
 
     def tell_from_thread(self, kind: str, payload: dict[str, Any]) -> None:
-        """`tell` from any thread. Nobody is told while this process does not listen: others find out by polling."""
+        """Publish from any thread; while this process does not listen, nothing is sent and others rely on polling."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             with contextlib.suppress(RuntimeError):  # the loop closed in between
                 loop.call_soon_threadsafe(self.tell, kind, payload)
 
     def degraded(self) -> bool:
-        """Whether the other workers could not be reached lately."""
+        """Return whether the other workers could not be reached recently."""
         return time.monotonic() < self._closed_until
 
     async def _publish_quietly(self, kind: str, payload: dict[str, Any], worker: str | None) -> None:
@@ -101,7 +101,7 @@ class Bus:
             try:
                 handler(payload)
             except Exception:
-                # One deaf listener must not keep the news from the others.
+                # One failing listener must not block the message for the others.
                 log.exception("A listener for %r failed", kind)
 
     async def _send(self, message: dict[str, Any], worker: str | None) -> bool:
@@ -120,9 +120,10 @@ class Bus:
         return True
 
     async def _read(self) -> None:
-        """Receive for as long as the process runs, through every loss of Redis."""
+        """Receive messages for as long as the process runs, through every loss of Redis."""
         layer = get_channel_layer()
-        # A blocking read must end before the socket's time-out, or every quiet moment would look like a loss.
+        # A blocking read must end before the socket's time-out, or every quiet period would look like a lost
+        # connection.
         layer.brpop_timeout = 1
         channel = _channel(self.worker)
         joined = -REJOIN_SECONDS
@@ -131,7 +132,7 @@ class Bus:
         while self._reader is me:
             try:
                 if time.monotonic() - joined > REJOIN_SECONDS:
-                    # Again and again, because a store that came back empty knows no groups.
+                    # Repeated, because a store that came back empty has no groups.
                     await layer.group_add(GROUP, channel)
                     joined = time.monotonic()
                 async with asyncio.timeout(REJOIN_SECONDS):
@@ -157,7 +158,7 @@ class Bus:
 
 
 def tell_from_thread(kind: str, payload: dict[str, Any]) -> None:
-    """Tell every worker, from an admin view or a signal; nobody is told by a process that does not serve."""
+    """Send to every worker, from an admin view or a signal; a process that does not serve sends nothing."""
     if (bus := parts.find(Bus)) is not None:
         bus.tell_from_thread(kind, payload)
 

@@ -1,17 +1,15 @@
-"""How a running call reaches its client: progress, log lines and questions, in both eras.
+"""Channels of running calls to their clients: progress, log lines and questions, over both transports.
 
-One object per call, and nothing in it is worked out before it is asked for: most calls never say anything.
+There is one object per call, and everything in it is computed on demand: most calls never send anything.
 
-Requests of the server to the client (handshake era): sent on the call's own stream, answered by another message.
+Requests of the server to the client (stateful transport) are sent on the call's own stream and answered by another
+message. The answer may come in another POST that reaches another worker. Every id names the asking worker, so the
+answer is passed on to it; there it counts only for the same session and user. An id is random, so an open one cannot be
+guessed, and a foreign or late answer is ignored.
 
-The answer may come in another POST that reaches another worker. Every id names the worker that asked, so the answer is
-handed to it; there it counts only for the same session and user. An id is random, so nobody can guess an open one, and
-a foreign or late answer is ignored.
-
-`requestState` of 2026-07-28: what a call that asked for input hands to the client, and gets back with the answers.
-
-Signed, bound to the user, the method, the name and the arguments, and good for an hour; it carries the answers of
-earlier rounds, so no worker keeps anything. A fresh nonce makes every round's state different.
+`requestState` of 2026-07-28 is the state that a call with open questions gives to the client, and gets back with the
+answers. It is signed, bound to the user, the method, the name and the arguments, and valid for an hour. It carries the
+answers of earlier rounds, so no worker stores anything. A fresh nonce makes every round's state different.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ from toolhub.wire.versions import LOG_SEVERITY
 
 ANSWER = "client.answer"
 ANSWER_SECONDS = 600.0
-"""How long a person may take; the client is then told that nobody waits any more."""
+"""Maximum seconds for a person's answer; after that the client is notified that no call waits for it."""
 PER_SCOPE = 50
 
 
@@ -66,7 +64,7 @@ def seal(user_id: int, method: str, name: str, arguments: dict[str, Any], answer
 
 
 def unseal(state: object, user_id: int, method: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The answers of earlier rounds. Raises McpError for anything but a state made for exactly this call and user."""
+    """Return the answers of earlier rounds. Raises McpError unless the state was made for this call and user."""
     if not isinstance(state, str) or len(state) > MAX_LENGTH:
         raise _invalid()
     try:
@@ -84,21 +82,24 @@ def digest(arguments: dict[str, Any]) -> str:
 
 
 def _invalid() -> McpError:
-    # One answer for tampered, foreign and expired: it says nothing about somebody else's call.
+    # One error for tampered, foreign and expired states: it reveals nothing about other users' calls.
     return McpError(
         INVALID_PARAMS, "Invalid params: `requestState` is not valid for this request; start again without it"
     )
 
 
 DEFAULT_LEVEL = "info"
-"""What a handshake client hears that never set a level."""
+"""The log level of a stateful client that never set one."""
 MAX_LOG_LINES = 1000
-"""Of one call: what comes after is dropped, so that no tool can drown its client."""
+"""Maximum log lines of one call: later ones are dropped, so that no tool can flood its client."""
 _CAPABILITY = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
 
 
 class CallChannel(ABC):
-    """What both eras have in common. `params` are the request's; `_meta.progressToken` in them asks for progress."""
+    """Common base of both transports' channels.
+
+    `params` are the request's; `_meta.progressToken` in them asks for progress.
+    """
 
     __slots__ = ("_lines", "_progress", "capabilities", "outlet", "peer", "request")
 
@@ -141,18 +142,18 @@ class CallChannel(ABC):
 
     @abstractmethod
     def _level(self) -> str | None:
-        """The least severe level that the client wants; None when it wants none."""
+        """Return the least severe level that the client wants; None when it wants none."""
 
     @abstractmethod
     async def ask(self, requests: Mapping[str, Question]) -> dict[str, dict[str, Any]]:
-        """As in `catalog.functions.channel.Channel`."""
+        """Ask as in `catalog.functions.channel.Channel`."""
 
     def close_stream(self) -> None:
         return
 
 
 class HandshakeChannel(CallChannel):
-    """Questions are requests of their own on the call's stream; answers come in other messages."""
+    """A channel of the stateful transport: questions are requests on the call's stream, answered in other messages."""
 
     __slots__ = ("_channels",)
 
@@ -175,7 +176,10 @@ class HandshakeChannel(CallChannel):
 
 
 class ModernChannel(CallChannel):
-    """Answers come with the request: those of earlier rounds in `requestState`, the newest in `inputResponses`."""
+    """A channel of the stateless transport: answers come with the request.
+
+    Those of earlier rounds are in `requestState`, the newest in `inputResponses`.
+    """
 
     __slots__ = ("_answers",)
 
@@ -200,7 +204,7 @@ class ModernChannel(CallChannel):
 
 
 def given_answers(request: jsonrpc.Request, peer: Peer) -> dict[str, Any]:
-    """What the client has answered so far. Raises McpError when `requestState` or `inputResponses` are not good."""
+    """Return the client's answers so far. Raises McpError when `requestState` or `inputResponses` are invalid."""
     params = request.params
     earlier: dict[str, Any] = {}
     if "requestState" in params:
@@ -209,12 +213,12 @@ def given_answers(request: jsonrpc.Request, peer: Peer) -> dict[str, Any]:
     newest = params.get("inputResponses", {})
     if not isinstance(newest, dict):
         raise McpError(INVALID_PARAMS, "Invalid params: `inputResponses` must be an object")
-    # What was answered stays answered: a later round cannot rewrite what the function has already acted upon.
+    # Earlier answers are final: a later round cannot rewrite answers that the function has already acted upon.
     return {**newest, **earlier}
 
 
 def subject(request: jsonrpc.Request) -> tuple[str, dict[str, Any]]:
-    """The name and arguments that a request is about; what a `requestState` is bound to."""
+    """Return the name and the arguments of a request, to which its `requestState` is bound."""
     params = request.params
     name = params.get("uri") if request.method == "resources/read" else params.get("name")
     arguments = params.get("arguments")
@@ -222,7 +226,7 @@ def subject(request: jsonrpc.Request) -> tuple[str, dict[str, Any]]:
 
 
 def require_capabilities(requests: Mapping[str, Question], capabilities: Mapping[str, Any]) -> None:
-    """Nothing is asked that the client did not declare. Raises ClientLacks."""
+    """Check that the client declared support for every request. Raises ClientLacks."""
     for method, params in requests.values():
         name = _CAPABILITY.get(method, method)
         declared = capabilities.get(name)
@@ -243,7 +247,7 @@ def _progress_token(params: dict[str, Any]) -> str | int | None:
 
 
 class Channels:
-    """The ways of running calls to their clients, and the requests to clients that wait for an answer."""
+    """The channels of running calls, and the requests to clients that wait for an answer."""
 
     def __init__(self, bus: Bus, sessions: Sessions) -> None:
         self.sessions = sessions
@@ -253,12 +257,12 @@ class Channels:
         bus.on(ANSWER, self._answered_elsewhere)
 
     def open(self, request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> CallChannel:
-        """Make the channel of one request. Raises McpError when its `requestState` or `inputResponses` are not good."""
+        """Make the channel of one request. Raises McpError when its `requestState` or `inputResponses` are invalid."""
         if peer.era == "modern":
             params = request.params
             channel = ModernChannel(request, peer, outlet)
             if "requestState" in params or "inputResponses" in params:
-                channel.answers()  # a bad one is refused before anything runs, whether or not the function would look
+                channel.answers()  # reject an invalid one before anything runs, even if the function would not read it
             return channel
         return HandshakeChannel(request, peer, outlet, self)
 
@@ -294,7 +298,7 @@ class Channels:
         finally:
             for request_id in ids.values():
                 pending = self._open.pop(request_id)
-                # Cancelling a waiter cancels what it waits for, so a cancelled one was not answered either.
+                # Cancelling a waiter cancels its future, so a cancelled one was not answered either.
                 if pending.answer.cancelled() or not pending.answer.done():
                     pending.answer.cancel()
                     outlet.notify(
@@ -305,7 +309,7 @@ class Channels:
                     )
 
     async def replied(self, response: jsonrpc.Response, peer: Peer) -> None:
-        """An answer came in; if another worker asked, it is told."""
+        """Handle an answer; pass it on if another worker asked."""
         request_id = response.id
         if not isinstance(request_id, str) or not peer.scope:
             return

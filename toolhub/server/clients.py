@@ -1,7 +1,8 @@
-"""Who is here: what this process remembers of the clients it answers, for the price of one look-up a request.
+"""Connected clients: the state that this process keeps of the clients it answers, for one lookup per request.
 
-A client is an open connection (WebSocket, stdio), a session of the handshake era, a stream of `subscriptions/listen`,
-or, where the protocol has none of these, a caller: the same credential, client, revision and address.
+A client is an open connection (WebSocket, stdio), a session of the stateful transport, a stream of
+`subscriptions/listen`, or, where the protocol has none of these, a caller: the same credential, client, revision and
+address.
 """
 
 from __future__ import annotations
@@ -21,28 +22,30 @@ from toolhub.server.subscribers import Listener, Subscribers, close_quietly
 
 MAX_CLIENTS = 20_000
 PER_CREDENTIAL = 1_000
-"""Beyond it the first ones of that credential are forgotten, and nobody else's: a client may call itself anything."""
+"""Maximum clients of one credential. Above it the first ones of that credential are dropped, and no others: a client
+may claim any name.
+"""
 LONGEST = 200
-"""Characters that are kept of a client's name, and of its version."""
+"""Maximum stored characters of a client's name, and of its version."""
 STATELESS_SECONDS = 300.0
-"""How long a caller without connection and session counts as being here."""
+"""Seconds for which a caller without connection and session counts as connected."""
 
 WEBSOCKET, STDIO, SESSION, STREAM, STATELESS = "websocket", "stdio", "session", "stream", "stateless"
 
 Row = dict[str, Any]
-"""One client, as JSON: `kind`, `key` (what `presence.disconnect` takes), `user_id`, `user`, `credential`, `token`,
+"""One client, as JSON: `kind`, `key` (the argument of `presence.disconnect`), `user_id`, `user`, `credential`, `token`,
 `client`, `version`, `revision`, `address`, `streams` (open ones), and Unix seconds: `since`, `seen`, `called` (or 0).
 """
 
 
 @dataclass(slots=True, eq=False)
 class Client:
-    """What is kept of a client: nothing that it may make as large as it likes."""
+    """The stored data of a client: nothing whose size the client decides."""
 
     caller: Caller
     kind: str
     issued: float
-    """When its session began, or 0.0."""
+    """Start of its session, or 0.0."""
     since: float
     seen: float
     called: float = 0.0
@@ -77,7 +80,7 @@ def _row(kind: str, key: str, caller: Caller, since: float) -> Row:
 def _merge(row: Row, client: Client) -> None:
     caller = client.caller
     if caller.client_name:
-        # A connection says who it is with its first message.
+        # A connection identifies itself with its first message.
         row["client"], row["version"], row["revision"] = caller.client_name, caller.client_version, caller.revision
     if row["kind"] != SESSION:
         row["since"] = min(row["since"], client.since)
@@ -85,17 +88,17 @@ def _merge(row: Row, client: Client) -> None:
 
 
 class Clients:
-    """The clients that this process remembers."""
+    """The clients that this process keeps."""
 
     def __init__(self, bus: Bus, subscribers: Subscribers) -> None:
         self._worker, self._subscribers = bus.worker, subscribers
         self._clients: dict[str, dict[str | tuple[str, ...], Client]] = {}
-        """By credential."""
+        """Clients by credential."""
         self._count = 0
         bus.on(CLOSED, self._session_closed)
 
     def noted(self, peer: Peer, called: bool) -> None:
-        """A message came from this client; `called` when it wants something done. On the path of every call."""
+        """Register a message from this client; `called` when it is a request for work. On the path of every call."""
         caller = peer.caller
         name, version = caller.client_name, caller.client_version
         if len(name) > LONGEST or len(version) > LONGEST:
@@ -113,12 +116,12 @@ class Clients:
             client.called = now
 
     def forget(self, key: str) -> None:
-        """A session or connection has ended."""
+        """Remove a session or connection that has ended."""
         for credential in [credential for credential, known in self._clients.items() if key in known]:
             self._drop(credential, key)
 
     def rows(self, most: int) -> tuple[list[Row], int]:
-        """Who is here now, the latest heard of first, and how many more there are than `most`."""
+        """Return the connected clients, the most recently seen first, and the number beyond `most`."""
         now = time.time()
         found: dict[str, Row] = {}
         for listener in self._subscribers.every():
@@ -144,7 +147,7 @@ class Clients:
         return shown, len(found) - len(shown)
 
     def close(self, key: str, reason: str) -> None:
-        """Close every stream and connection of this client that is open here."""
+        """Close every stream and connection of this client that is open in this process."""
         for listener in self._subscribers.every():
             if self._key(listener) == key:
                 close_quietly(listener, reason)
@@ -171,7 +174,7 @@ class Clients:
                 del self._clients[credential]
 
     def _key(self, listener: Listener) -> str:
-        """Empty for the rest of a broken stream, which is nobody's connection."""
+        """Return the client's key; empty for the remainder of a broken stream, which belongs to no connection."""
         peer = listener.peer
         if peer.scope:
             return peer.scope

@@ -1,4 +1,4 @@
-"""One message in, one answer out: which method exists at which revision, and the boundary where errors end."""
+"""Dispatch of messages: one in, one answer out; the methods of each revision, and the boundary for errors."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ METHODS: dict[str, dict[str, Handler]] = {
     **{revision: {**_BOTH, **_HANDSHAKE} for revision in HANDSHAKE},
     **{revision: {**_BOTH, **_MODERN} for revision in MODERN},
 }
-"""Revision -> method -> handler: what is not here does not exist there."""
+"""Revision -> method -> handler: a method that is absent does not exist in that revision."""
 
 _COUNTED = frozenset(server_errors.ATTEMPTS)
 _BY_CLIENT = frozenset({CANCELLED_BY_CLIENT, requests.SESSION_ENDED})
@@ -62,10 +62,11 @@ class RequestCancelled(Exception):
 
 
 async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
-    """The result of a request in the shape of its revision. Raises McpError (ready for the wire) or RequestCancelled.
+    """Return the result of a request in the shape of its revision.
 
-    It runs in the caller's task and never makes one. `subscriptions/listen` returns when the subscription ends.
-    When the transport itself cancels the task (`task.cancel(server_errors.CLIENT_GONE)`), CancelledError comes through.
+    Raises McpError (ready to send) or RequestCancelled. It runs in the caller's task and never creates one.
+    `subscriptions/listen` returns when the subscription ends. When the transport itself cancels the task
+    (`task.cancel(server_errors.CLIENT_GONE)`), CancelledError comes through.
     """
     if server.needs_start:
         await server.start_process()
@@ -83,7 +84,7 @@ async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
             server.connect_check.answered(peer, method, result)
         return shapes.shape(method, peer.revision, result, lifecycle.SERVER_INFO_SHORT)
     except McpError as error:
-        if method in _COUNTED:  # what the door refused is on record already, and comes as a CatalogError
+        if method in _COUNTED:  # denials of the call pipeline are CatalogErrors and logged already
             await _on_record(request, peer, error)
         server.connect_check.refused(peer, method, error)
         raise
@@ -98,13 +99,13 @@ async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
         )
     except asyncio.CancelledError:
         if entry is None or entry.reason is None:
-            raise  # the transport's own doing
+            raise  # cancelled by the transport itself
         entry.task.uncancel()
         if entry.reason in _BY_CLIENT:
             raise RequestCancelled(entry.reason) from None
         raise McpError(INTERNAL_ERROR, f"The request was cancelled: {entry.reason}") from None
     except Exception:
-        # The one place where an unforeseen error of a request ends: the log has it, the client does not.
+        # The only boundary for an unforeseen error of a request: the server log gets it, the client does not.
         log.exception("A request failed: %s of %s", method, peer.caller.credential.username)
         raise server_errors.internal(None) from None
     finally:
@@ -113,7 +114,7 @@ async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
 
 
 async def notified(notification: jsonrpc.Notification, peer: Peer, server: ServerRole) -> None:
-    """A notification of the client; unknown and malformed ones are ignored, as JSON-RPC asks."""
+    """Handle a notification of the client; ignore unknown and malformed ones, as JSON-RPC asks."""
     server.clients.noted(peer, False)
     if notification.method == "notifications/cancelled":
         request_id = notification.params.get("requestId")
@@ -122,7 +123,7 @@ async def notified(notification: jsonrpc.Notification, peer: Peer, server: Serve
 
 
 async def replied(response: jsonrpc.Response, peer: Peer, server: ServerRole) -> None:
-    """The client's answer to a request of the server, whichever worker asked; a foreign or late one is ignored."""
+    """Handle the client's answer to a server request of any worker; ignore a foreign or late one."""
     if server.needs_start:
         await server.start_process()
     await server.channels.replied(response, peer)

@@ -1,6 +1,6 @@
-"""What the door answered, or refused, as a result or an error of the caller's protocol revision. One place for all.
+"""Errors of the call pipeline as results or errors of the caller's protocol revision, in one place for all.
 
-An attempt that is refused before the door sees it is on record like any other refusal.
+An attempt that is rejected before it reaches the call pipeline is logged like any other denied call.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from toolhub.wire.errors import (
 CALL_ID = "toolhub/callId"
 RETRY_AFTER = "toolhub/retryAfterSeconds"
 _CORRECTABLE = frozenset({"2025-11-25", "2026-07-28"})
-"""Revisions where wrong arguments are a result that the model reads and corrects, not an error of the protocol."""
+"""Revisions where invalid arguments are a result that the model reads and corrects, not an error of the protocol."""
 
 
 def tool_result(result: ToolResult) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def tool_result(result: ToolResult) -> dict[str, Any]:
 
 
 def tool_refusal(error: CatalogError, peer: Peer) -> dict[str, Any]:
-    """A refusal of tools/call: as a result where the model is to read it, else raised as it is."""
+    """Convert a rejected tools/call: return a result where the model should read it, else raise the error."""
     if isinstance(error, LimitReached):
         return _failure(str(error), error.call_id, {RETRY_AFTER: error.seconds})
     if isinstance(error, InvalidArguments) and peer.revision in _CORRECTABLE:
@@ -86,17 +86,17 @@ def mcp_error(error: CatalogError, peer: Peer) -> McpError:
 
 
 def failed(error: ToolError) -> McpError:
-    """A function behind a prompt or a resource that says what went wrong; for tools the door makes a result of it."""
+    """Convert an error reported by the function of a prompt or resource; for tools the call pipeline makes a result."""
     return McpError(INTERNAL_ERROR, str(error))
 
 
 def internal(call_id: UUID | None) -> McpError:
-    """Our own fault: details are in the log, under the call's id."""
+    """Build an internal error; the server log has the details under the call's id."""
     return McpError(INTERNAL_ERROR, "Internal error", {"callId": str(call_id)} if call_id is not None else None)
 
 
 def input_required(needs: NeedsInput, request: jsonrpc.Request, peer: Peer) -> dict[str, Any]:
-    """The questions that have no answer yet, and the state that brings back those that have."""
+    """Return the questions without an answer, and the state that carries the existing answers."""
     name, arguments = subject(request)
     return {
         "resultType": "input_required",
@@ -121,7 +121,7 @@ ATTEMPTS = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"
 
 
 async def record(request: jsonrpc.Request, peer: Peer, why: str) -> None:
-    """Record that an attempt was refused for its form, its `requestState`, or because too much is running."""
+    """Log an attempt that was rejected for its form, its `requestState`, or too many running requests."""
     member = ATTEMPTS.get(request.method)
     if member is None:
         return

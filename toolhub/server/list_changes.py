@@ -1,4 +1,7 @@
-"""A changed catalogue, told to the other workers at once: without this they find out by polling, within a second."""
+"""Notification of other workers about catalogue changes.
+
+Without it they detect a change by polling, within a second.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +15,22 @@ CHANGED = "catalog.changed"
 
 
 class ListChanges:
-    """Tells the other workers what was committed here, and has the catalogue read again for what they tell."""
+    """Notifies the other workers of changes committed here, and reloads the catalogue for their notifications."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         bus.on(CHANGED, self._news)
 
     def start(self) -> None:
-        """Hear of the commits of this process."""
+        """Subscribe to the commits of this process."""
         signals.changed.connect(self._committed)
 
     def stop(self) -> None:
-        """Hear of them no more."""
+        """Unsubscribe from the commits of this process."""
         signals.changed.disconnect(self._committed)
 
     def _committed(self, **_: Any) -> None:
-        """The signal, in whichever thread committed; this process has been told by the catalogue itself."""
+        """Handle the signal in the committing thread; the catalogue itself has already notified this process."""
         self._bus.tell_from_thread(CHANGED, {})
 
     def _news(self, payload: dict[str, Any]) -> None:

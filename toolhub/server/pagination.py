@@ -1,7 +1,7 @@
-"""Lists in pages: opaque cursors, signed, bound to the user and the list, that survive a changed catalogue.
+"""Pages of lists: opaque cursors, signed, bound to the user and the list, that survive a changed catalogue.
 
-A cursor names the entry it follows, not a number: after a change the next page goes on where the last one ended, and
-nothing is shown twice or left out that was there all along.
+A cursor names the entry it follows, not a number: after a change the next page continues after the last shown entry,
+and no entry that existed all along is repeated or left out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T", bound=Item)
 
 
 def page(items: Sequence[T], kind: str, user_id: int, params: dict[str, Any]) -> tuple[Sequence[T], str | None]:
-    """The page that `params` ask for, of a list in stable order, and the cursor of the next one."""
+    """Return the page that `params` ask for, of a list in stable order, and the cursor of the next one."""
     cursor = params.get("cursor")
     start = 0
     if cursor is not None:

@@ -1,4 +1,4 @@
-"""Whom a request comes from and where its messages go: the two things a transport hands to the server role."""
+"""The peer of a request and the outlet for its messages: the two objects that a transport passes to the server role."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ Era = Literal["handshake", "modern"]
 
 
 class Outlet(Protocol):
-    """The stream of one request in flight. Everything here is synchronous: what is sent is queued, bounded."""
+    """The stream of one running request. All methods are synchronous: messages are queued, with a bound."""
 
     streaming: bool
-    """May this request's answer be a stream at all? When not, nothing is sent and no client can be asked."""
+    """Whether this request's answer may be a stream. If not, nothing is sent and the client cannot be asked."""
 
     def notify(self, message: dict[str, Any]) -> None:
         """Queue a JSON-RPC notification or request on this request's own stream; progress may be dropped when slow."""
 
     def close(self) -> None:
-        """End the response stream early and keep working: the client polls for the rest (2025-11-25)."""
+        """End the response stream early and keep working: the client polls for later events (2025-11-25)."""
 
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """What `initialize` agreed on. The id is signed and carries all of it, so any worker can read it back."""
+    """The result of `initialize`. The signed id carries all of it, so any worker can read it back."""
 
     id: str
     key: str
-    """Short and without meaning: what shared state, streams and requests in flight are filed under."""
+    """A short random key for shared state, streams and running requests."""
     user_id: int
     credential_id: str
     revision: str
@@ -52,13 +52,14 @@ class Peer:
     capabilities: dict[str, Any]
     session: Session | None = None
     log_level: str | None = None
-    """Modern: the level of this one request. In the handshake era the level belongs to the session."""
+    """Stateless transport: the level of this one request. With the stateful transport the level belongs to the session.
+    """
     connection: str = ""
     """Unique id of the WebSocket or stdio connection; empty over HTTP."""
     progress_token: str | int | None = None
-    """Modern: from the envelope. In the handshake era it is read from the request's own `_meta`."""
+    """Stateless transport: from the envelope. With the stateful transport it is read from the request's own `_meta`."""
     scope: str = field(init=False)
-    """What request ids are unique within: the connection, the session, or nothing (stateless HTTP)."""
+    """The namespace in which request ids are unique: the connection, the session, or nothing (stateless HTTP)."""
 
     def __post_init__(self) -> None:
         self.scope = self.connection or (self.session.key if self.session is not None else "")
@@ -69,7 +70,7 @@ class Peer:
 
 
 def modern(envelope: Envelope, credential: Credential, transport: str, address: str, connection: str = "") -> Peer:
-    """The peer of one stateless request: everything is in its envelope."""
+    """Build the peer of one stateless request from its envelope."""
     caller = Caller(
         credential, transport, envelope.revision, address, envelope.client_name or "", envelope.client_version or ""
     )
@@ -85,6 +86,6 @@ def modern(envelope: Envelope, credential: Credential, transport: str, address: 
 
 
 def handshake(session: Session, credential: Credential, transport: str, address: str, connection: str = "") -> Peer:
-    """The peer of one request, or of one connection, within a session."""
+    """Build the peer of one request, or of one connection, within a session."""
     caller = Caller(credential, transport, session.revision, address, session.client_name, session.client_version)
     return Peer(caller, "handshake", session.revision, session.capabilities, session=session, connection=connection)

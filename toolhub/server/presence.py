@@ -1,7 +1,8 @@
-"""Who is connected, across all processes: each writes its own into one row every few seconds, and reads its orders.
+"""Connected clients across all processes: each process writes its own into one row every few seconds.
 
-Nothing is written per request. Who is to be disconnected is told at once through the relay; the row carries the same
-as an order, for a process that the news does not reach (a lost Redis, a stdio server of its own).
+Each process also reads its orders from that row. Nothing is written per request. A disconnect is sent at once over the
+bus; the row carries the same as an order, for a process that the bus does not reach (a lost Redis, a separate stdio
+server).
 """
 
 from __future__ import annotations
@@ -38,23 +39,23 @@ DISCONNECTED = "an administrator ended this connection"
 BEAT_SECONDS = 5.0
 RENEW_SECONDS = 15.0
 LEASE_SECONDS = 60.0
-"""A process that has been silent for so long counts as gone."""
+"""Seconds without a heartbeat after which a process counts as gone."""
 QUICKEST_SECONDS = 0.5
 STOP_SECONDS = 3.0
-"""How long a stop waits for the last beat."""
+"""Maximum seconds that a stop waits for the last heartbeat."""
 FORGET_SECONDS = 600.0
 MAX_ROWS = 2_000
 
 
 def processes() -> list[ServingProcess]:
-    """Those that are alive, as far as their rows say."""
+    """Return the live processes, according to their rows."""
     return list(ServingProcess.objects.filter(beat__gte=timezone.now() - timedelta(seconds=LEASE_SECONDS)))
 
 
 def connected(found: Iterable[ServingProcess]) -> list[Row]:
-    """Everybody who is connected to these, the latest heard of first; sessions that several of them serve are one row.
+    """Return the connected clients of these processes, the most recently seen first.
 
-    `workers` in a row names them, the one that heard of it last first.
+    Sessions that several processes serve are one row; its `workers` names them, the one with the latest message first.
     """
     merged: dict[str, Row] = {}
     for process in found:
@@ -73,7 +74,7 @@ def connected(found: Iterable[ServingProcess]) -> list[Row]:
 
 
 def ask() -> None:
-    """Somebody looks: have every process say now who is there. From any thread."""
+    """Request that every process reports its clients now, for a viewer. Callable from any thread."""
     bus.tell_from_thread(WANTED, {})
 
 
@@ -87,19 +88,19 @@ def disconnect(row: Row) -> None:
 
 
 JobRow = dict[str, Any]
-"""One job of one process, as JSON: `name`, `every` and `duration` in seconds, `running`, `error` ("" when the last run
-went well), and Unix seconds: `started`, `due`; `duration`, `started` and `due` may be None.
+"""One job of one process, as JSON: `name`, `every` and `duration` in seconds, `running`, `error` ("" after a successful
+run), and Unix seconds: `started`, `due`; `duration`, `started` and `due` may be None.
 """
 
 
 def jobs(process: ServingProcess) -> list[JobRow]:
-    """The background jobs of a process, as it said itself."""
+    """Return the background jobs of a process, as it reported them."""
     found: list[JobRow] = json.loads(process.jobs or "[]")
     return found
 
 
 def as_json(found: Iterable[JobStatus]) -> str:
-    """The rows of these jobs, for `ServingProcess.jobs`."""
+    """Return the rows of these jobs, for `ServingProcess.jobs`."""
     rows: list[JobRow] = [
         {
             "name": status.name,
@@ -116,7 +117,7 @@ def as_json(found: Iterable[JobStatus]) -> str:
 
 
 class Presence:
-    """What this process says of its clients, and the orders that it follows."""
+    """The published clients of this process, and the orders that it follows."""
 
     def __init__(
         self,
@@ -131,7 +132,7 @@ class Presence:
         self._wake, self._ending = asyncio.Event(), asyncio.Event()
         self._beating: asyncio.Task[None] | None = None
         self._written: tuple[tuple[str, str], float] = (("", ""), 0.0)
-        """What the row says, without the times that move by themselves, and when that was written."""
+        """The content of the row, without the times that change by themselves, and the time of its last write."""
         self._warning = ThrottledWarning(log)
         self._background: set[asyncio.Task[None]] = set()
         bus.on(WANTED, self._wanted)
@@ -142,26 +143,26 @@ class Presence:
         self._beating = asyncio.get_running_loop().create_task(self._beat(), name="presence")
 
     async def stop(self) -> None:
-        """The last beat takes the row away."""
+        """Stop publishing; the last heartbeat removes the row."""
         beating, self._beating = self._beating, None
         if beating is not None:
             self._ending.set()
             self._wake.set()
             await asyncio.wait([beating], timeout=STOP_SECONDS)
             if not beating.done():
-                # The database hangs: the row stays, and counts as gone when its lease is over.
+                # The database hangs: the row remains, and counts as gone when its lease expires.
                 beating.cancel()
                 await asyncio.wait([beating], timeout=1.0)
 
     async def _beat(self) -> None:
-        """Until the process stops; a beat that fails is tried again with the next."""
+        """Send heartbeats until the process stops; retry a failed one with the next."""
         last = time.monotonic()
         while not self._ending.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(BEAT_SECONDS):
                     await self._wake.wait()
             with suppress(TimeoutError):
-                # However often somebody asks.
+                # A lower bound on the interval, independent of the number of requests for a report.
                 async with asyncio.timeout(max(0.0, QUICKEST_SECONDS - (time.monotonic() - last))):
                     await self._ending.wait()
             self._wake.clear()
@@ -185,7 +186,7 @@ class Presence:
         now = time.monotonic()
         news = said != self._written[0] or now - self._written[1] >= RENEW_SECONDS
         work = self._write if news else self._read
-        # In a daemon thread, which may hang with the database: one of the loop's own would keep the process alive.
+        # In a daemon thread, which may hang with the database: the loop's own threads would keep the process alive.
         orders = await threads.presence().run(lambda: work(*said, left_out))
         if news:
             self._written = said, now

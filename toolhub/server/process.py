@@ -1,4 +1,4 @@
-"""The MCP server role of one process: its parts, and the order in which they start and stop."""
+"""The MCP server role of one process: its parts, and their start and stop order."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ log = logging.getLogger(__name__)
 
 
 class ServerRole:
-    """Everything that this process remembers of its clients. Nothing happens before `start`."""
+    """The parts of this process that hold state of its clients; inactive before `start`."""
 
     def __init__(
         self, start_process: Callable[[], Awaitable[None]], job_status: Callable[[], list[JobStatus]] = list
     ) -> None:
-        """`start_process` starts this and all else of the process; the first request of somebody known awaits it.
+        """Build the parts; `start_process` starts the whole process, and the first authenticated request awaits it.
 
-        `job_status` says how the background jobs of the process are doing, for the page about all processes.
+        `job_status` returns the state of the process's background jobs, for the page about all processes.
         """
         self.start_process = start_process
         self.needs_start = True
@@ -42,7 +42,7 @@ class ServerRole:
         self.bus = Bus()
         self.state = SharedState()
         self.sessions = Sessions(self.bus, self.state)
-        # When a session ends, its streams are closed first, then its client is forgotten, then its requests end.
+        # When a session ends, its streams are closed first, then its client is removed, then its requests end.
         self.subscribers = Subscribers(self.bus, self.sessions)
         self.clients = Clients(self.bus, self.subscribers)
         self.requests = RequestsInFlight(self.bus)
@@ -57,7 +57,7 @@ class ServerRole:
         self._stop_listening: Callable[[], None] | None = None
 
     async def start(self) -> None:
-        """Load the catalogue and listen to news, on the running loop."""
+        """Load the catalogue and subscribe to bus messages, on the running loop."""
         await self.bus.start()
         await snapshot.ensure()
         self._stop_listening = snapshot.listen(lambda _: self.subscribers.decide_all())
@@ -67,11 +67,11 @@ class ServerRole:
         self.tasks.start()
         self.calls.start()
         self.needs_start = False
-        self.subscribers.decide_all()  # streams may have been opened before the catalogue was there
+        self.subscribers.decide_all()  # streams may have been opened before the catalogue was loaded
 
     async def drain(self, seconds: float) -> None:
-        """Accept nothing new, end what listens, let running calls finish for at most `seconds`, cancel the rest."""
-        self.needs_start = False  # whatever still comes in must not start everything anew
+        """Accept no new work, end subscriptions, let running calls finish for at most `seconds`, cancel the others."""
+        self.needs_start = False  # later requests must not start everything again
         self.requests.refuse()
         self.subscribers.close_all()
         await self.calls.stop()
@@ -82,13 +82,13 @@ class ServerRole:
             log.warning("Stopping: %d requests were cancelled after %g s", cancelled, seconds)
 
     async def stop(self) -> None:
-        """End what watches; after `drain`. News still go out until `close`."""
+        """Stop the watching parts, after `drain`. Bus messages are still sent until `close`."""
         await self.revocation.stop()
         await self.presence.stop()
         await self.tasks.stop()
 
     async def close(self) -> None:
-        """End the connections to the other workers and to the database."""
+        """Close the connections to the other workers and to the database."""
         self.list_changes.stop()
         if self._stop_listening is not None:
             self._stop_listening()

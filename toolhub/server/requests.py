@@ -1,6 +1,6 @@
-"""Requests that are running: how many there may be, how one is cancelled, how all of them end when the server stops.
+"""Running requests: their limits, the cancellation of one, and the end of all when the server stops.
 
-End a running call by its id, whichever worker runs it and however it was started.
+A running call can be ended by its id, on any worker and however it was started.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from toolhub.wire.errors import INTERNAL_ERROR, INVALID_REQUEST, McpError
 log = logging.getLogger(__name__)
 
 PER_SCOPE = 100
-"""Requests in flight in one session or connection."""
+"""Maximum running requests of one session or connection."""
 PER_USER = 64
-"""Calls of one user in this process: what one person can take away from the others."""
+"""Maximum running calls of one user in this process, so that one person cannot block the others."""
 SESSION_ENDED = "the client ended the session"
 CANCEL = "request.cancel"
 CANCEL_CALL = "call.cancel"
@@ -48,7 +48,7 @@ class Entry:
         self.started = time.monotonic()
         self.reason: str | None = None
         self.listens = False
-        """A subscription: its listener is what is closed, so that it ends in order."""
+        """Whether this is a subscription, which ends in order when its listener is closed."""
 
     def cancel(self, reason: str) -> None:
         if self.reason is None:
@@ -57,7 +57,7 @@ class Entry:
 
 
 class RequestsInFlight:
-    """What runs in this process for its clients."""
+    """The running requests of this process."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -72,7 +72,7 @@ class RequestsInFlight:
         bus.on(CANCEL_CALL, self._cancelled)
 
     def enter(self, peer: Peer, request_id: str | int, counted: bool) -> Entry:
-        """Note that the current task works on this request. Raises McpError when there is too much of it."""
+        """Register the current task as working on this request. Raises McpError when too many requests are running."""
         if not self._accepting:
             raise McpError(BUSY, "The server is stopping")
         scope = peer.scope
@@ -118,7 +118,7 @@ class RequestsInFlight:
             self._emptied.set()
 
     def adopt(self, peer: Peer, task: asyncio.Task[Any]) -> Entry:
-        """Note a task that outlives its request and its connection; `leave` it when it ends.
+        """Register a task that outlives its request and its connection; `leave` it when it ends.
 
         Raises McpError as `enter`.
         """
@@ -137,20 +137,20 @@ class RequestsInFlight:
         self._users[user_id] = calls + 1
 
     async def cancel(self, peer: Peer, request_id: str | int, reason: str = CANCELLED_BY_CLIENT) -> None:
-        """Cancel a request of this session or connection, whichever worker has it."""
+        """Cancel a request of this session or connection, on whichever worker it runs."""
         if not peer.scope or self._cancel_here(peer.scope, request_id, reason) or peer.connection:
             return
-        # As text: an id may be a number larger than the news can carry.
+        # As text: an id may be a number larger than a bus message can carry.
         kind = "number" if isinstance(request_id, int) else "text"
         await self._bus.publish(CANCEL, {"scope": peer.scope, "id": str(request_id), "kind": kind, "reason": reason})
 
     def cancel_scope(self, scope: str, reason: str) -> None:
-        """Cancel everything of a session or connection that ended, as far as it runs here."""
+        """Cancel all requests of an ended session or connection that run here."""
         for entry in [entry for entry in self._running if entry.scope == scope and scope]:
             entry.cancel(reason)
 
     def cancel_task(self, task: asyncio.Task[Any], reason: str) -> bool:
-        """Cancel the request that this task works on; whether there is one."""
+        """Cancel the request that this task works on; return whether there is one."""
         for entry in self._running:
             if entry.task is task and not entry.listens:
                 entry.cancel(reason)
@@ -162,7 +162,7 @@ class RequestsInFlight:
             entry.cancel(reason)
 
     def credentials(self, older_than: float = 1.0) -> dict[str, int]:
-        """Credential id -> user of what has been running for a while here."""
+        """Return {credential id: user id} of the requests that run here for more than `older_than` seconds."""
         before = time.monotonic() - older_than
         return {entry.credential_id: entry.user_id for entry in self._running if entry.started <= before}
 
@@ -173,16 +173,16 @@ class RequestsInFlight:
         return self._users.get(user_id, 0)
 
     def refuse(self) -> None:
-        """Accept nothing new from now on."""
+        """Accept no new requests from now on."""
         self._accepting = False
 
     def accept(self) -> None:
         self._accepting = True
 
     async def drain(self, seconds: float, grace: float = 5.0) -> int:
-        """Wait until everything has ended, for at most `seconds`; cancel the rest.
+        """Wait until everything has ended, for at most `seconds`; cancel the others.
 
-        Returns how many had to be cancelled.
+        Returns the number of cancelled requests.
         """
         if await self._empty(seconds):
             return 0
@@ -194,11 +194,11 @@ class RequestsInFlight:
         return len(rest)
 
     def cancel_here(self, call_id: UUID, reason: str) -> bool:
-        """The same for a call of this worker, on its event loop; whether it was running here."""
+        """Cancel a call of this worker, on its event loop; return whether it was running here."""
         task = parts.get(RunningCalls).find(call_id)
         if task is None:
             return False
-        # By way of its request, when there is one: the client is then answered that it was cancelled, and why.
+        # Cancelled through its request, if there is one: the client then gets an answer with the reason.
         if not self.cancel_task(task, reason):
             task.cancel(reason)
         return True
@@ -237,8 +237,8 @@ class RequestsInFlight:
 
 
 def cancel_from_thread(call_id: UUID, reason: str) -> None:
-    """Have the call ended as cancelled, with `reason` on its record; nothing happens when it is not running.
+    """Request the cancellation of the call, logged with `reason`; nothing happens when it is not running.
 
-    From any thread. It is a request and no promise: the record says what became of it.
+    Callable from any thread. The cancellation is not guaranteed: the audit log shows how the call ended.
     """
     bus.tell_from_thread(CANCEL_CALL, {"id": str(call_id), "reason": reason})

@@ -1,7 +1,7 @@
-"""Revocation on what is already open: within five seconds, streams and sockets close and running calls end.
+"""Revocation of open connections: within five seconds, streams and sockets close and running calls end.
 
-Three ways lead here, the slowest of which always works: the signal in the process that revoked, the news to the other
-workers, and a look at the database every two seconds for every credential that has something open.
+There are three triggers, the slowest of which always works: the signal in the revoking process, the bus message to the
+other workers, and a database check every two seconds for every credential with open connections or calls.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WATCH_SECONDS = 2.0
 
 
 class RevocationWatch:
-    """Ends what belongs to credentials that are no longer good."""
+    """Ends connections and calls of credentials that are no longer valid."""
 
     def __init__(
         self, bus: Bus, subscribers: Subscribers, requests: RequestsInFlight, authenticator: Authenticator
@@ -40,7 +40,7 @@ class RevocationWatch:
         signals.revoked.connect(self._revoked)
 
     async def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         watching, self._watching = self._watching, None
         if watching is not None:
             watching.cancel()
@@ -48,7 +48,7 @@ class RevocationWatch:
         signals.revoked.disconnect(self._revoked)
 
     async def look(self) -> None:
-        """Close and cancel what belongs to credentials that are no longer good."""
+        """Close and cancel everything of credentials that are no longer valid."""
         open_now = {**self._subscribers.credentials(), **self._requests.credentials()}
         if not open_now:
             return
@@ -70,11 +70,11 @@ class RevocationWatch:
             try:
                 await self.look()
             except Exception:
-                # A watch that dies would let a revoked stream live on; it tries again in two seconds.
+                # A stopped watch would keep a revoked stream open; it tries again in two seconds.
                 log.exception("Could not check the credentials of open streams")
 
     def _revoked(self, credentials: tuple[str, ...] = (), users: tuple[int, ...] = (), **_: Any) -> None:
-        """The signal, in whichever thread revoked."""
+        """Handle the signal, in the revoking thread."""
         self._bus.tell_from_thread(REVOKED, {"credentials": list(credentials), "users": list(users)})
 
     def _news(self, payload: dict[str, Any]) -> None:

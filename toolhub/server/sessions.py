@@ -1,7 +1,7 @@
-"""Sessions of the handshake era: signed ids that carry what `initialize` agreed on, bound to their credential.
+"""Sessions of the stateful transport: signed ids that carry the result of `initialize`, bound to their credential.
 
-An id says who, which revision and which capabilities, so any worker can read it and nothing has to be stored before
-`initialize` is answered. What changes (closed, log level, subscriptions, last seen) is in `shared`.
+An id holds the credential, the revision and the capabilities, so any worker can read it and nothing has to be stored
+before `initialize` is answered. Changing state (closed, log level, subscriptions, last seen) is in `shared`.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _ASKABLE = (
 
 
 class UnknownSession(Exception):
-    """No such session for this credential: never made, closed, idle for too long, or somebody else's. HTTP 404."""
+    """The credential has no such session: never made, closed, idle for too long, or another's. HTTP 404."""
 
 
 class TooManySubscriptions(Exception):
-    """The session listens to as many resources as it may."""
+    """The session has the maximum number of resource subscriptions."""
 
 
 class Sessions:
-    """The sessions that this process knows, and what all workers share of them."""
+    """The sessions known to this process, and their state that all workers share."""
 
     def __init__(self, bus: Bus, state: SharedState) -> None:
         self._bus, self._state = bus, state
@@ -53,7 +53,7 @@ class Sessions:
     def create(
         self, credential: Credential, revision: str, capabilities: dict[str, Any], client_name: str, client_version: str
     ) -> Session:
-        """A new session; its id is visible ASCII."""
+        """Create a session; its id is visible ASCII."""
         session = Session(
             id="",
             key=secrets.token_urlsafe(12),
@@ -80,7 +80,7 @@ class Sessions:
         return session
 
     async def require(self, session_id: str, credential: Credential) -> Session:
-        """The session of this id. Raises UnknownSession. Costs one question to Redis where there is one."""
+        """Return the session of this id. Raises UnknownSession. Costs one Redis query, where Redis is configured."""
         session = self._known.get(session_id)
         if session is None:
             session = self._read(session_id)
@@ -98,16 +98,16 @@ class Sessions:
         return session
 
     async def close(self, session_id: str, credential: Credential) -> None:
-        """End a session on every worker; its calls are cancelled, its streams closed. Raises UnknownSession."""
+        """End a session on every worker; cancel its calls, close its streams. Raises UnknownSession."""
         session = await self.require(session_id, credential)
         await self.end(session)
 
     async def end(self, session: Session) -> None:
-        """`close` for a session at hand (a connection that ended)."""
+        """End a session object, for a connection that ended."""
         await self.end_key(session.key)
 
     async def end_key(self, key: str) -> None:
-        """`end` for whoever knows no more of a session than its key."""
+        """End a session of which only the key is known."""
         await self._state.write(key, {"closed": "1"}, _kept_seconds())
         await self._bus.publish(CLOSED, {"key": key})
 
@@ -115,7 +115,7 @@ class Sessions:
         await self._write(session, {"level": level})
 
     def level(self, session: Session) -> str | None:
-        """The log level the client asked for, as far as it is known here."""
+        """Return the log level that the client asked for, as far as it is known here."""
         return self._state.copied(session.key).get("level")
 
     async def subscribe(self, session: Session, uri: str) -> None:
@@ -158,12 +158,15 @@ class Sessions:
 
 
 def _kept_seconds() -> float:
-    """Longer than the session can live after this moment, so that a closed one stays closed."""
+    """Return a time in seconds that is longer than any session can still live, so that a closed one stays closed."""
     return float(settings.SESSION_IDLE_SECONDS + 120)
 
 
 def _askable(capabilities: dict[str, Any], revision: str) -> dict[str, Any]:
-    """What a client of this revision can be asked for: nothing else is ever looked at, or makes the id long."""
+    """Return the capabilities that a client of this revision can be asked for; others are never read.
+
+    Leaving them out also keeps the session id short.
+    """
     kept: dict[str, Any] = {}
     for name, since, members in _ASKABLE:
         declared = capabilities.get(name)

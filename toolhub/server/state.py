@@ -1,8 +1,8 @@
-"""Small state that all workers share (sessions): hashes in Redis, asked for whenever they matter.
+"""Small state that all workers share (sessions): hashes in Redis, read whenever they matter.
 
-A session that was closed at one worker is closed at the next one that the client asks, however soon: a copy that is
-trusted for a while would not know. Without Redis configured the copy is the state. While Redis is away the copy stands
-in, and what was written meanwhile is handed over when Redis is back.
+A session that was closed at one worker is closed at the client's next worker, however soon: a cached copy could be out
+of date. Without Redis configured the copy is the state. While Redis is unavailable the copy is used, and writes of that
+time are sent when Redis is back.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Copy:
 
 
 class SharedState:
-    """The hashes of this process: its copies, what was not handed over yet, and its connection to Redis."""
+    """The hashes of this process: its copies, the writes that wait for Redis, and the Redis connection."""
 
     def __init__(self) -> None:
         self._copies: OrderedDict[str, _Copy] = OrderedDict()
@@ -54,12 +54,12 @@ class SharedState:
         self._warning = ThrottledWarning(log)
 
     def copied(self, key: str) -> Mapping[str, str]:
-        """What is known here, however old."""
+        """Return the local copy, however old."""
         copy = self._copies.get(key)
         return copy.fields if copy is not None and time.monotonic() < copy.ends else {}
 
     async def read(self, key: str) -> Mapping[str, str]:
-        """All fields of the key, asked of Redis where there is one."""
+        """Return all fields of the key, read from Redis where it is configured."""
         if not settings.REDIS_URL:
             return self.copied(key)
         copy = self._copy(key)
@@ -75,7 +75,7 @@ class SharedState:
         return copy.fields
 
     async def write(self, key: str, fields: Mapping[str, str | None], seconds: float) -> None:
-        """Set fields (None removes one); all of the key is forgotten `seconds` after its last write."""
+        """Set fields (None removes one); the whole key expires `seconds` after its last write."""
         copy = self._copy(key)
         copy.take(fields)
         copy.ends = time.monotonic() + seconds
@@ -87,7 +87,7 @@ class SharedState:
             await self._hand_over(seconds)
 
     def client(self) -> aioredis.Redis:
-        """The connection of this process, with short time-outs."""
+        """Return the connection of this process, with short time-outs."""
         if self._client is None:
             self._client = aioredis.Redis.from_url(
                 settings.REDIS_URL,

@@ -1,9 +1,9 @@
-"""Who listens: open streams and sockets, what each wants to hear, and when they are closed.
+"""Listeners: open streams and sockets, their subscriptions, and the reasons to close them.
 
-What changed, and for whom: listeners who see the same catalogue are one audience, decided about once.
+Listeners who see the same catalogue are one audience, evaluated once for each change.
 
-On a new catalogue revision, and at the moments when an answer changes by itself (a time window opens or closes), every
-audience is decided about again; only those whose list really changed hear of it.
+On a new catalogue revision, and at the times when a decision changes by itself (a time window opens or closes), every
+audience is evaluated again; only those whose list really changed are notified.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
 
 
 class TooManyListeners(Exception):
-    """This user or this process holds as many open streams as it may; HTTP 503 or WebSocket 1013."""
+    """The user or the process has the maximum number of open streams; HTTP 503 or WebSocket 1013."""
 
 
 class Listener:
@@ -84,7 +84,7 @@ class Listener:
         return self.peer.session.key if self.peer.session is not None else ""
 
     def send(self, method: str, params: dict[str, Any] | None = None) -> None:
-        """A notification, marked with the subscription it belongs to where there is one."""
+        """Send a notification, marked with its subscription where there is one."""
         if not self.open:
             return
         if self.tag is not None:
@@ -105,7 +105,7 @@ class Listener:
 
 
 def close_quietly(listener: Listener, reason: str) -> None:
-    """`Listener.close` that never raises."""
+    """Close the listener; never raises."""
     try:
         listener.close(reason)
     except Exception:
@@ -139,7 +139,7 @@ class Audience:
         self.timer: asyncio.TimerHandle | None = None
 
     def decide(self) -> None:
-        """Look again; tell the listeners what changed since the last look."""
+        """Evaluate the policy; notify the listeners of changes since the last evaluation."""
         try:
             seen = visibility.for_credential(self.credential)
         except snapshot.NotLoaded:
@@ -164,7 +164,7 @@ class Audience:
             self.timer = None
 
     def _speaking_to(self, kind: str) -> list[Listener]:
-        """Those who want to hear of this kind; of the streams of one session only the newest."""
+        """Return the listeners subscribed to this kind; of the streams of one session only the newest."""
         sessions_newest: dict[str, Listener] = {}
         found = []
         for listener in self.listeners:
@@ -190,7 +190,7 @@ class Audience:
 
 
 def readable(seen: Visible, uri: str) -> bool:
-    """Whether this is a resource, or fits a template, of somebody who sees this."""
+    """Return whether the URI is a resource, or matches a template, among the visible ones."""
     return uri in seen.resources or any(_template(text).match(uri) is not None for text in seen.templates)
 
 
@@ -210,7 +210,7 @@ def _changed_resources(before: Visible, seen: Visible) -> Iterable[str]:
 
 
 class Subscribers:
-    """Everybody who listens on this process, and what each audience of them saw last."""
+    """All listeners of this process, and the last list of each audience."""
 
     def __init__(self, bus: Bus, sessions: Sessions) -> None:
         self._bus, self._sessions = bus, sessions
@@ -237,7 +237,7 @@ class Subscribers:
         task_ids: frozenset[str] = frozenset(),
         tag: str | int | None = None,
     ) -> Listener:
-        """Listen for this peer until `detach`: GET streams (handshake), WebSocket and stdio connections of both eras.
+        """Listen for this peer until `detach`: GET streams (stateful), WebSocket and stdio connections of all versions.
 
         `send` gets JSON-RPC notifications and must not block; `close(reason)` is called once when access is revoked,
         the session ends elsewhere, or the server stops: the transport then closes the stream or socket. For the
@@ -260,7 +260,7 @@ class Subscribers:
         return listener
 
     def credentials(self) -> dict[str, int]:
-        """Credential id -> user of everybody who listens."""
+        """Return {credential id: user id} of all listeners."""
         return {listener.credential_id: listener.user_id for listener in self._all}
 
     def close_credentials(self, ids: Iterable[str], reason: str) -> None:
@@ -282,13 +282,13 @@ class Subscribers:
         return list(self._all)
 
     def decide_all(self) -> None:
-        """A new catalogue is in place: look again for everybody who listens, without holding up the loop."""
+        """Evaluate all audiences after a new catalogue was loaded, without blocking the loop."""
         self._again = True
         if self._deciding is None or self._deciding.done():
             self._deciding = asyncio.get_running_loop().create_task(self._decide_all(), name="audiences")
 
     def updated(self, uri: str) -> None:
-        """The content of a resource changed: tell those who subscribed to it, on every worker. On the loop's thread."""
+        """Notify the subscribers of a changed resource, on every worker. On the loop's thread."""
         self._bus.tell(UPDATED, {"uri": uri})
 
     def forget(self, listener: Listener) -> None:
@@ -355,7 +355,7 @@ class Subscribers:
                     resume = time.monotonic() + SLICE_SECONDS
 
     def announce(self, audience: Audience, uri: str) -> None:
-        """Tell the listeners of one audience that a resource they subscribed to has changed."""
+        """Notify the listeners of one audience that a resource they subscribed to has changed."""
         params = {"uri": uri}
         handshake: dict[str, Listener] = {}
         for listener in audience.listeners:

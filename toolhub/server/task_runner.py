@@ -1,12 +1,11 @@
-"""Tasks that run in this worker: each a call in an asyncio task of its own, that no request and no connection holds.
+"""Tasks of this worker: each is a call in its own asyncio task, independent of requests and connections.
 
-The row is committed before the client hears of the task, and after the record's intent. Answers and wishes to cancel
-reach this worker as news, and by asking the database once a second while something runs. The tasks of a worker that
-died are failed by whichever worker looks first, once their recorded calls are closed.
+The row is committed before the client gets the task, and after the call's start is logged. Answers and cancellation
+requests reach this worker over the bus, and by polling the database once a second while a task runs. The tasks of a
+crashed worker are failed by the first worker that finds them, after their logged calls are closed.
 
-How a call that runs as a task reaches its client: its questions wait until `tasks/update` answers them.
-
-A task as it goes over the wire.
+The channel of a task keeps its questions until `tasks/update` answers them. The module also converts tasks to their
+shape in the protocol.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ Say = Callable[[str], Awaitable[None]]
 
 
 class TaskChannel(ModernChannel):
-    """Answers that came with the request, and those of an earlier question, are there from the start."""
+    """A channel whose answers, from the request and from earlier questions, are available from the start."""
 
     __slots__ = ("_asked", "_park", "_say", "_waiting")
 
@@ -55,7 +54,7 @@ class TaskChannel(ModernChannel):
         return bool(self._waiting)
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        # A task has no stream; what a person could read of its progress is in its status message.
+        # A task has no stream; its status message shows the readable progress.
         if message:
             await self._say(message)
 
@@ -86,7 +85,7 @@ class TaskChannel(ModernChannel):
         return {key: given[key] for key in requests}
 
     def answered(self, responses: Mapping[str, Any]) -> None:
-        """Answers came in; what was not asked for, or is answered already, is ignored."""
+        """Handle answers; ignore those without an open question."""
         given = self.answers()
         for key, response in responses.items():
             waiting = self._waiting.get(key)
@@ -100,7 +99,7 @@ POLL_MS = 1000
 
 
 def detailed(state: store.State) -> dict[str, Any]:
-    """A task with what its status calls for: `result`, `error` or `inputRequests`."""
+    """Return a task with the member for its status: `result`, `error` or `inputRequests`."""
     found = brief(state)
     if state.status == store.INPUT_REQUIRED:
         found["inputRequests"] = state.input_requests
@@ -141,7 +140,7 @@ AWAY = (DatabaseError, InterfaceError, Busy, OSError)
 
 
 class _Run:
-    """One task: its row, its call, and what it waits for."""
+    """One task: its row, its call, and the questions it waits for."""
 
     __slots__ = ("channel", "entry", "id", "runner", "said", "started", "state", "task")
 
@@ -155,7 +154,7 @@ class _Run:
         self.entry: Entry
 
     async def begun(self, call_id: UUID) -> None:
-        """The intent is on record: commit the row, then let the client know."""
+        """Commit the row after the call's start is logged, then notify the client."""
         caller = self.channel.peer.caller
         name = str(self.channel.request.params.get("name"))
         state = await store.create(call_id, caller.credential.user_id, caller.credential.id, name, self.runner.worker)
@@ -169,19 +168,19 @@ class _Run:
         try:
             end = await self._outcome(peer, name, arguments)
             if end is not None and self.id is not None:
-                # From here on it has ended: a cancellation that comes now is too late.
+                # The call has ended here: a later cancellation has no effect.
                 self.entry.reason = self.entry.reason or "ended"
                 await _persist(end)
                 self.runner.changed(str(self.id))
         except Exception:
             if self.id is None:
-                raise  # the request that waits for the beginning answers it
+                raise  # the request that waits for the start answers with it
             log.exception("The end of the task %s could not be handled", self.id)
         finally:
             self.runner.ended(self)
 
     async def _outcome(self, peer: Peer, name: str, arguments: dict[str, Any]) -> Callable[[], Awaitable[bool]] | None:
-        """Run the call; the write that ends the task. Raises what a call without a task would raise before it began."""
+        """Run the call; return the write that ends the task. Raises as a call without a task would before its start."""
         error: dict[str, Any]
         try:
             found = await call_tool.call_tool(
@@ -211,7 +210,7 @@ class _Run:
         return lambda: store.complete(self._number(), result)
 
     async def park(self, requests: dict[str, Any]) -> None:
-        """Wait for answers: from now on `tasks/get` shows what is asked. Nothing asked: it works again."""
+        """Wait for answers: `tasks/get` now shows the questions. Without questions, the task works again."""
         number = self._number()
         if requests:
             await store.ask(number, requests)
@@ -220,7 +219,7 @@ class _Run:
         self.runner.changed(str(number))
 
     async def say(self, message: str) -> None:
-        """Progress, for whoever polls; at most once a second."""
+        """Store progress for polling clients; at most once a second."""
         now = time.monotonic()
         if now - self.said >= 1.0:
             self.said = now
@@ -228,7 +227,7 @@ class _Run:
             self.runner.changed(str(self.id))
 
     async def look(self) -> None:
-        """Read what was answered."""
+        """Read the stored answers."""
         self.channel.answered(await store.responses(self._number()))
 
     def _number(self) -> UUID:
@@ -237,7 +236,7 @@ class _Run:
 
 
 async def _persist(end: Callable[[], Awaitable[bool]]) -> None:
-    """Write how it ended; the store may be away for a while."""
+    """Write the end of the task; retry while the store is unavailable."""
     pause = 0.5
     while True:
         try:
@@ -245,7 +244,7 @@ async def _persist(end: Callable[[], Awaitable[bool]]) -> None:
             return
         except AWAY as error:
             if pause > 30.0:
-                # The call itself is on record; the chore fails the task by that record later.
+                # The call itself is logged; the cleanup job later fails the task by that log entry.
                 log.error("The end of a task could not be stored: %s", type(error).__name__)
                 return
             await asyncio.sleep(pause)
@@ -260,7 +259,7 @@ async def _quietly(work: Awaitable[None]) -> None:
 
 
 class TaskRunner:
-    """The tasks of this process, and the chores of all tasks."""
+    """The running tasks of this process, and the regular maintenance of all tasks."""
 
     def __init__(self, bus: Bus, subscribers: Subscribers, requests: RequestsInFlight) -> None:
         self.worker = bus.worker
@@ -273,11 +272,11 @@ class TaskRunner:
         bus.on(CHANGED, self._on_changed)
 
     def start(self) -> None:
-        """Look after tasks from now on."""
+        """Start the maintenance of tasks."""
         self._chores = asyncio.get_running_loop().create_task(self._chore(), name="tasks")
 
     async def stop(self) -> None:
-        """Look after them no more."""
+        """Stop the maintenance of tasks."""
         chores, self._chores = self._chores, None
         if chores is not None:
             chores.cancel()
@@ -288,7 +287,7 @@ class TaskRunner:
     async def start_run(
         self, name: str, arguments: dict[str, Any], request: jsonrpc.Request, peer: Peer, outlet: Outlet
     ) -> store.State:
-        """Start a call as a task; returns once it can be read. Raises what the call raises before it begins."""
+        """Start a call as a task; return when its row is readable. Raises as the call raises before its start."""
         run = _Run(self, request, peer, outlet)
         task = run.task = asyncio.get_running_loop().create_task(run.run(name, arguments), name="task")
         try:
@@ -306,20 +305,20 @@ class TaskRunner:
         if run.started.done():
             return run.started.result()
         if not task.cancelled():
-            task.result()  # raises what the call was refused with
+            task.result()  # raises the error that denied the call
         raise McpError(INTERNAL_ERROR, "The call was cancelled before it began")
 
     def begun(self, run: _Run) -> None:
-        """Have this run hear of answers and cancellations."""
+        """Register this run for answers and cancellations."""
         self._running[str(run.id)] = run
 
     def ended(self, run: _Run) -> None:
-        """Forget a run."""
+        """Remove a run."""
         self._running.pop(str(run.id), None)
         self._requests.leave(run.entry)
 
     def changed(self, task_id: str) -> None:
-        """Tell those who subscribed to it, on every worker."""
+        """Notify the subscribers of the task, on every worker."""
         self._bus.tell(CHANGED, {"id": task_id})
 
     async def _chore(self) -> None:
@@ -341,7 +340,7 @@ class TaskRunner:
             except AWAY as error:
                 log.warning("The tasks could not be looked after: %s", type(error).__name__)
             except Exception:
-                # Whatever it was, running tasks must still hear of answers and cancellations.
+                # After any error, running tasks must still get answers and cancellations.
                 log.exception("The tasks could not be looked after")
 
     def _cancel(self, task_id: str) -> None:

@@ -1,4 +1,4 @@
-"""The shapes of ASGI, and answers to HTTP requests with as little ceremony as possible."""
+"""ASGI types, and answers to HTTP requests with little overhead."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EVENTS: Headers = [
 
 
 async def respond(send: Send, status: int, headers: Headers, body: bytes) -> None:
-    """One whole answer."""
+    """Send one complete response."""
     await send(
         {
             "type": "http.response.start",

@@ -1,8 +1,8 @@
-"""A connection that carries many messages both ways (WebSocket, stdio): both eras on it, calls side by side, bounded.
+"""A connection with many messages both ways (WebSocket, stdio): all protocol versions, parallel calls, bounded.
 
-A message with the modern envelope is served by itself; `initialize` begins a session that lives as long as the
-connection. `received` never waits: every message is worked on in a task of its own, and what is sent waits in one
-queue, so that neither a slow call nor a slow reader holds up the others.
+A message with the stateless envelope is served by itself; `initialize` begins a session that lives as long as the
+connection. `received` never waits: every message is handled in its own task, and outgoing messages wait in one queue,
+so that neither a slow call nor a slow reader delays the others.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from toolhub.wire.errors import McpError
 log = logging.getLogger(__name__)
 
 MAX_AT_ONCE = 256
-"""Messages being worked on; far more than the server role runs at once, so that it can refuse them one by one."""
+"""Maximum messages in progress; far more than the server role runs at once, so that it can reject each one itself."""
 MAX_BYTES_IN = 33_554_432
 MANY_OUT = 64
 MAX_OUT = 1024
@@ -41,7 +41,7 @@ NORMAL, GOING_AWAY, UNSUPPORTED, POLICY, TOO_BIG, INTERNAL, TRY_LATER = 1000, 10
 
 
 class Connection:
-    """`write` sends one encoded message and may wait; `close` ends the connection and is called at most once."""
+    """One connection: `write` sends one encoded message and may wait; `close` is called at most once."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Connection:
         self._write, self._close = write, close
         self.id = secrets.token_hex(8)
         self._peer = self._bare()
-        """Until `initialize`: nothing but who this is."""
+        """Until `initialize`, the peer has only its identity."""
         self._opening: asyncio.Future[None] | None = None
         self._working: set[asyncio.Task[None]] = set()
         self._bytes_in = 0
@@ -68,10 +68,10 @@ class Connection:
         self._listener = server.subscribers.attach(self._peer, self.notify, self._told_to_close, kinds=frozenset())
         self._writer = asyncio.get_running_loop().create_task(self._send_queued())
 
-    # --- what comes in -------------------------------------------------------------------------------------------
+    # --- incoming messages ---------------------------------------------------------------------------------------
 
     def received(self, data: bytes) -> asyncio.Task[None] | None:
-        """One message of the client; the task that works on it, if it is worked on."""
+        """Handle one message of the client; return the task that works on it, or None."""
         if self._closing is not None:
             return None
         if len(self._working) >= MAX_AT_ONCE or self._bytes_in + len(data) > MAX_BYTES_IN:
@@ -89,7 +89,7 @@ class Connection:
             self._out.wake()
 
     async def _work(self, data: bytes) -> None:
-        """The boundary of one message."""
+        """Process one message; this is the boundary for its errors."""
         try:
             message = await self._serve(data)
             if message is not None:
@@ -165,7 +165,7 @@ class Connection:
         return jsonrpc.result(request.id, result)
 
     def _renew(self, credential: Credential) -> None:
-        """The token was looked at again: its rights may have changed."""
+        """Use the newly looked-up credential: the token's rights may have changed."""
         self.credential = credential
         session = self._peer.session
         self._peer = (
@@ -183,7 +183,7 @@ class Connection:
         with suppress(subscribers.TooManyListeners):
             self._listener = self.server.subscribers.attach(self._peer, self.notify, self._told_to_close, kinds=kinds)
 
-    # --- what goes out -------------------------------------------------------------------------------------------
+    # --- outgoing messages ---------------------------------------------------------------------------------------
 
     def notify(self, message: dict[str, Any]) -> None:
         if len(self._out) < MANY_OUT or message.get("method") != "notifications/progress":
@@ -202,7 +202,7 @@ class Connection:
             self.end(INTERNAL, CLIENT_GONE)
 
     async def _idle(self) -> bool:
-        """Close when that was asked for, and everything is sent."""
+        """Close the connection if that was requested and everything is sent."""
         if self._closing is None and self._refusing and not self._working:
             self.end(GOING_AWAY, SERVER_STOPPING)
         if self._closing is None:
@@ -213,7 +213,7 @@ class Connection:
     # --- the end -------------------------------------------------------------------------------------------------
 
     def _told_to_close(self, reason: str) -> None:
-        """Revoked, disconnected, or the server stops: then what is running may still answer."""
+        """Start the close after a revocation, a disconnect or a server stop: running calls may still answer."""
         if reason == SERVER_STOPPING:
             self._refusing = True
             self._out.wake()
@@ -221,7 +221,7 @@ class Connection:
             self.end(POLICY, reason)
 
     def end(self, code: int, reason: str) -> None:
-        """Close with what is queued sent first, and cancel what is running."""
+        """Close after the queued messages are sent, and cancel running work."""
         if self._closing is not None:
             return
         self._closing = code
@@ -235,7 +235,7 @@ class Connection:
         self._out.wake()
 
     async def drain(self, seconds: float) -> None:
-        """Nothing more comes in: let what is running answer, for at most so long, then close."""
+        """Accept no more messages, let running work answer for at most `seconds`, then close."""
         deadline = time.monotonic() + seconds
         while self._working and (left := deadline - time.monotonic()) > 0:
             await asyncio.wait(set(self._working), timeout=left)
@@ -252,14 +252,14 @@ class Connection:
                 await self.server.sessions.close(self._peer.session.id, self.credential)
 
     async def left(self) -> None:
-        """The client has gone: nothing can be sent any more."""
+        """Handle the disconnect of the client: nothing can be sent any more."""
         self._out.clear()
         self.end(NORMAL, CLIENT_GONE)
         await self.closed()
 
 
 class Outlet:
-    """Where one request's messages go: the connection, which it shares with all others."""
+    """The outlet of one request: its messages go to the connection, which it shares with all others."""
 
     __slots__ = ("_connection",)
     streaming = True
@@ -271,7 +271,7 @@ class Outlet:
         self._connection.notify(message)
 
     def close(self) -> None:
-        """There is no stream of its own to end."""
+        """Do nothing: a request on a connection has no stream of its own."""
 
 
 def is_modern(request: jsonrpc.Request) -> bool:

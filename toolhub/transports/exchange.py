@@ -1,4 +1,4 @@
-"""One HTTP request on its way through: what is known about it, and how a JSON-RPC request of it is run."""
+"""One HTTP request and its response, and the execution of its JSON-RPC request."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from toolhub.wire.errors import McpError
 log = logging.getLogger(__name__)
 
 WATCH_AFTER_SECONDS = 0.05
-"""A request that still runs after this long gets a watcher that notices when its client leaves."""
+"""Seconds after which a running request gets a watcher that notices the client's disconnect."""
 STREAM_AFTER_SECONDS = 5.0
-"""From then on its answer is an event stream, whose heartbeats keep proxies and clients from giving up."""
+"""Seconds after which the answer becomes an event stream, whose heartbeats keep proxies and clients from timing out."""
 
 
 class Exchange:
@@ -52,7 +52,7 @@ class Exchange:
         self.started = False
         """Whether an answer was begun, so that no second one may follow."""
         self.json = self.events = True
-        """What the client accepts."""
+        """The response types that the client accepts."""
 
     async def reply(
         self, message: dict[str, Any] | list[Any], status: int = 200, headers: Headers | None = None
@@ -64,18 +64,18 @@ class Exchange:
         await self.reply(jsonrpc.error(error.request_id, error), status, headers)
 
     def stream(self, log: StreamLog | None = None) -> EventStream:
-        """An answer that may become a stream; from here on it is the stream that answers."""
+        """Open an answer that may become a stream; from here on, only the stream answers."""
         self.started = True
         return EventStream(self.send, self.cors, events=self.events, json=self.json, log=log)
 
     async def accepted(self) -> None:
-        """202: a notification or a response was taken."""
+        """Answer 202: a notification or a response was accepted."""
         self.started = True
         await respond(self.send, 202, [*SAFE, *self.cors], b"")
 
 
 class Watch:
-    """Notices that the client of a running request leaves; costs a timer while the request is quick."""
+    """Detects that the client of a running request disconnects; costs a timer while the request is quick."""
 
     __slots__ = ("_leaves", "_receive", "_stream", "_task", "_timer")
 
@@ -101,7 +101,7 @@ class Watch:
 
 
 def gone(stream: EventStream) -> Callable[[], None]:
-    """For `Watch`, where leaving is cancelling: ends the running request of this task."""
+    """Return the callback for `Watch` that cancels the running request of this task on a disconnect."""
     task = asyncio.current_task()
 
     def leaves() -> None:
@@ -113,9 +113,9 @@ def gone(stream: EventStream) -> Callable[[], None]:
 
 
 async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any] | None:
-    """The whole JSON-RPC answer, errors included; None when the client cancelled the request.
+    """Return the complete JSON-RPC answer, errors included; None when the client cancelled the request.
 
-    This is the boundary where an unforeseen error ends: the log gets it, the client gets -32603.
+    This is the boundary for unforeseen errors: the server log gets the error, the client gets -32603.
     """
     try:
         return jsonrpc.result(request.id, await dispatch.answer(request, peer, outlet, server))

@@ -1,12 +1,12 @@
-"""The first look at a connection, before anybody is asked who they are.
+"""Checks of a connection before authentication.
 
 Consumers run outside Django's middleware, so Host and Origin are checked here, against the same settings. Host and
-Origin together are what stops a web page from reaching this server through the reader's own browser (DNS rebinding).
-A missing Origin passes: AI clients send none. Cookies are never read.
+Origin together stop a web page from reaching this server through the reader's own browser (DNS rebinding). A missing
+Origin passes: AI clients send none. Cookies are never read.
 
-An attempt that is refused before it is dispatched, for its session or its envelope, is on record like any other.
+An attempt that is rejected before it is dispatched, for its session or its envelope, is logged like any other.
 
-A client that was turned away at the door, for the page on which its owner may be waiting for it.
+The connection check page of the client's owner is notified of a rejected client.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ ONCE = frozenset(
         "origin",
     }
 )
-"""Headers that decide something: two of them would let a proxy and this server understand different requests."""
+"""Headers that affect decisions: duplicates would let a proxy and this server understand different requests."""
 
 
 BY_STATUS = {405: "verb", 406: "accept", 413: "large", 415: "content_type", 503: "unavailable"}
 
 
 class Refused(Exception):
-    """Answer with this status and sentence; nothing else happens."""
+    """An error with the HTTP status and the sentence of the answer; nothing else happens."""
 
     def __init__(
         self,
@@ -64,11 +64,11 @@ class Refused(Exception):
         super().__init__(message)
         self.status, self.message, self.headers = status, message, headers or []
         self.code, self.owner = code or BY_STATUS.get(status, "request"), owner
-        """For `toolhub.transports.guard`: one word for what is wrong, and whose token it was if that is known."""
+        """For the connection check: a code for the problem, and the token's owner if known."""
 
 
 def read_headers(scope: Scope) -> dict[str, str]:
-    """Headers by lower-case name; raises Refused for two of a kind that decides."""
+    """Return headers by lower-case name. Raises Refused for duplicates of a header that affects decisions."""
     headers: dict[str, str] = {}
     for raw_name, raw_value in scope["headers"]:
         name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
@@ -82,7 +82,7 @@ def read_headers(scope: Scope) -> dict[str, str]:
 
 
 def check(headers: dict[str, str]) -> None:
-    """Raises Refused for a Host that is not ours or an Origin that is foreign."""
+    """Check Host and Origin. Raises Refused for a Host that is not ours or an Origin that is foreign."""
     host = headers.get("host")
     if host is None or not host_is_ours(host, tuple(settings.ALLOWED_HOSTS)):
         raise Refused(
@@ -103,7 +103,7 @@ def check(headers: dict[str, str]) -> None:
 
 @lru_cache(maxsize=1024)
 def host_is_ours(host: str, allowed: tuple[str, ...]) -> bool:
-    """Any port of an allowed host."""
+    """Return whether the host is allowed, with any port."""
     domain, _ = split_domain_port(host)
     return bool(domain) and validate_host(domain, list(allowed))
 
@@ -126,12 +126,12 @@ def origin_is_ours(origin: str, public_url: str, origins: tuple[str, ...], hosts
         return False
     if (parts.scheme, parts.netloc) == (public.scheme, public.netloc):
         return True
-    # "*" says nothing about who may call from a browser.
+    # "*" is no permission for calls from a browser.
     return host_is_ours(parts.netloc, tuple(host for host in hosts if host != "*"))
 
 
 def cors(headers: dict[str, str]) -> Headers:
-    """What a web page that `check` let through needs in order to read the answer."""
+    """Return the headers that an allowed web page needs in order to read the answer."""
     origin = headers.get("origin")
     if origin is None:
         return []
@@ -149,7 +149,7 @@ PREFLIGHT: Headers = [
 
 
 def preflight(headers: dict[str, str]) -> Headers:
-    """The answer to OPTIONS: the headers a page asks for are allowed, as its origin already is."""
+    """Return the headers of the answer to OPTIONS: the requested headers are allowed, as the origin already is."""
     wanted = headers.get("access-control-request-headers", "")
     allowed = wanted if all(character.isalnum() or character in "-, " for character in wanted) else ""
     return [*cors(headers), *PREFLIGHT, (b"access-control-allow-headers", allowed.encode("latin-1", "ignore"))]
@@ -157,7 +157,7 @@ def preflight(headers: dict[str, str]) -> Headers:
 
 @lru_cache(maxsize=256)
 def accepted(accept: str | None) -> tuple[bool, bool, bool]:
-    """(JSON, an event stream, a web page) by an Accept header; none at all accepts the first two."""
+    """Return (JSON, event stream, web page) as accepted by an Accept header; without one, the first two are True."""
     if accept is None or not accept.strip():
         return True, True, False
     kinds = set()
@@ -175,14 +175,14 @@ def accepted(accept: str | None) -> tuple[bool, bool, bool]:
 
 @lru_cache(maxsize=256)
 def is_json(content_type: str | None) -> bool:
-    """application/json in UTF-8: anything else is 415, which also keeps plain HTML forms out."""
+    """Return whether this is application/json in UTF-8: anything else is 415, which also rejects plain HTML forms."""
     kind, *parameters = (piece.strip().lower() for piece in (content_type or "").split(";"))
     charsets = [p.partition("=")[2].strip().strip('"') for p in parameters if p.partition("=")[0].strip() == "charset"]
     return kind == "application/json" and all(charset in {"utf-8", "utf8"} for charset in charsets)
 
 
 def announced(headers: dict[str, str]) -> None:
-    """Raises Refused when the body is announced as larger than allowed."""
+    """Check the announced size of the body. Raises Refused when it is larger than allowed."""
     length = headers.get("content-length")
     if length is None:
         return
@@ -197,7 +197,7 @@ def too_large() -> Refused:
 
 
 async def read_body(receive: Any) -> bytes | None:
-    """The whole body, or None when the client left; raises Refused when it is too large."""
+    """Read the whole body; return None when the client disconnected. Raises Refused when it is too large."""
     message = await receive()
     if message["type"] == "http.request" and not message.get("more_body"):
         body: bytes = message.get("body", b"")
@@ -227,12 +227,12 @@ async def refused(request: jsonrpc.Request, exchange: Exchange, revision: str, w
     try:
         await errors.record(request, Peer(caller, "modern", revision, {}), why)
     except CannotRecord as cannot:
-        # Nothing runs, so the refusal stands; the log keeps what the record cannot.
+        # No call runs, so the denial stands; the server log keeps the error that the audit log cannot.
         log.warning("A denied request could not be logged: %s", cannot.reason)
 
 
 def turned_away(server: ServerRole, address: str, refused: Exception) -> None:
-    """Costs nothing unless somebody connects a client just now."""
+    """Notify the connection check of a rejected client; costs nothing unless such a page is open."""
     if server.pages.keys and isinstance(refused, Refused | BadToken):
         user_id, credential = refused.owner or (None, None)
         server.connect_check.turned_away(address, refused.code, user_id, credential)

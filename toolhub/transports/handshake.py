@@ -1,7 +1,7 @@
-"""The revisions that begin with `initialize` over HTTP: sessions, the standalone GET stream, resumption, DELETE.
+"""The stateful transport over HTTP: sessions, the standalone GET stream, resumption, DELETE.
 
-A client that loses its connection has not cancelled: the call goes on, and what it sends is kept for the client's
-return. Errors of a dispatched request travel with HTTP 200; the statuses of the transport are for the transport.
+A client that loses its connection has not cancelled: the call continues, and its messages are kept for the client's
+return. Errors of a dispatched request are sent with HTTP 200; other statuses report errors of the transport.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ async def post(exchange: Exchange) -> None:
 
 
 async def refuse(exchange: Exchange, message: Any, gone: sessions.UnknownSession | None) -> None:
-    """404 sends a client back to `initialize`; 400 tells one that never did."""
+    """Reject a message without a session: 404 makes a client repeat `initialize`, 400 means it never sent one."""
     error = McpError(errors.INVALID_REQUEST, "Session not found") if gone else NO_SESSION
     request_id = None
     if isinstance(message, jsonrpc.Request):
@@ -77,7 +77,7 @@ async def initialize(exchange: Exchange, request: jsonrpc.Request) -> None:
 async def run(
     exchange: Exchange, messages: jsonrpc.Message | list[jsonrpc.Message], peer: peers.Peer, session: Session
 ) -> None:
-    """One message, or the batch of them that 2025-03-26 allows."""
+    """Run one message, or a batch of messages as 2025-03-26 allows."""
     if isinstance(messages, jsonrpc.Request):
         stream, watch = open_stream(exchange, session)
         try:
@@ -106,14 +106,14 @@ async def run(
 
 
 def open_stream(exchange: Exchange, session: Session) -> tuple[EventStream, Watch]:
-    # The oldest revision over this transport is not described anywhere: nothing to resume there.
+    # No specification describes the oldest revision over this transport, so its streams cannot be resumed.
     kept = exchange.streams.open(session) if versions.at_least(session.revision, "2025-03-26") else None
     stream = exchange.stream(kept)
     return stream, Watch(exchange.receive, stream, stream.leave)
 
 
 async def require(exchange: Exchange) -> Session:
-    """The session of a GET or DELETE; raises Refused."""
+    """Return the session of a GET or DELETE. Raises Refused."""
     session_id = exchange.headers.get(SESSION_HEADER)
     if session_id is None:
         raise Refused(400, NO_SESSION.message)
@@ -124,7 +124,7 @@ async def require(exchange: Exchange) -> Session:
 
 
 async def get(exchange: Exchange) -> None:
-    """The standalone stream for news of the catalogue, or the rest of a response stream (Last-Event-ID)."""
+    """Open the standalone stream for catalogue notifications, or resume a response stream (Last-Event-ID)."""
     session = await require(exchange)
     peer = peers.handshake(session, exchange.credential, "http", exchange.address)
     last_event_id = exchange.headers.get("last-event-id")
@@ -148,7 +148,7 @@ async def replay(exchange: Exchange, peer: peers.Peer, session: Session, last_ev
     except resume.UnknownEvent:
         raise Refused(400, "That event is unknown or too old to resume from.") from None
     stream = exchange.stream()
-    # Watched for revocation, and without the session, whose news go to its standalone stream.
+    # Watched for revocation, but without the session, whose notifications go to its standalone stream.
     watched = peers.Peer(peer.caller, "handshake", peer.revision, peer.capabilities)
     listener = attach(exchange.server, watched, stream, frozenset())
     stream.commit()

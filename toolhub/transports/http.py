@@ -1,6 +1,6 @@
-"""Streamable HTTP at /mcp: guard, bearer, body, then the era that the request names.
+"""Streamable HTTP at /mcp: guard, bearer token, body, then the transport of the requested protocol version.
 
-This is the consumer's boundary: whatever goes wrong below ends here as an answer without internals.
+This consumer is the boundary for errors: every error below ends here as an answer without internals.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ALLOW_MODERN: Headers = [(b"allow", b"POST, OPTIONS")]
 
 
 class StreamableHttpConsumer(AsyncConsumer):  # type: ignore[misc]
-    """One HTTP request. Channels' own loop is left out: it costs a task per message and cannot see a client leave."""
+    """One HTTP request. Channels' own loop is bypassed: it costs a task per message and cannot detect a disconnect."""
 
     def __init__(self, server: ServerRole, streams: StreamLogs) -> None:
         self.server, self.streams = server, streams
@@ -101,13 +101,13 @@ async def get(exchange: Exchange, headers: dict[str, str]) -> None:
 
 
 def is_modern(headers: dict[str, str]) -> bool:
-    """By the version header: what the handshake era does not know is for the modern one to accept or refuse."""
+    """Return whether the version header is unknown to the stateful transport; the stateless one then decides."""
     version = headers.get("mcp-protocol-version")
     return version is not None and version not in versions.HANDSHAKE
 
 
 def forgot_its_header(exchange: Exchange) -> bool:
-    """A modern envelope without the header that announces it: the modern era says what is missing."""
+    """Return whether a stateless envelope lacks its version header; the stateless transport reports the error."""
     headers = exchange.headers
     return (
         envelope.PROTOCOL_VERSION.encode() in exchange.body
@@ -117,7 +117,7 @@ def forgot_its_header(exchange: Exchange) -> bool:
 
 
 async def identify(exchange: Exchange, headers: dict[str, str]) -> None:
-    """Who is calling; raises Refused with what a client needs to do better."""
+    """Identify the caller. Raises Refused with instructions for the client."""
     try:
         token = bearer.from_header(headers.get("authorization"))
         authenticator = exchange.server.authenticator

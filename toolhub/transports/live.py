@@ -1,8 +1,8 @@
-"""/ws/live: what happens, for pages that are open in a browser. Read only, and of the person who is signed in there.
+"""/ws/live: a read-only WebSocket that notifies open browser pages about the calls of the signed-in user.
 
 The browser sends {"watch": "calls"}, {"watch": "call", "id": UUID}, {"watch": "connect"}, or the same with "unwatch";
-what it is sent is described in `toolhub.server.live`. A browser's cookie signs in here, so only pages of this very
-site may connect: the Origin must be our own address.
+`toolhub.server.live` describes the answers. A browser's cookie signs in here, so only pages of this site may connect:
+the Origin must be our own address.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ log = logging.getLogger(__name__)
 PER_USER = 20
 PER_PROCESS = 5_000
 WATCHES = 50
-"""Calls that one socket looks at."""
+"""Maximum calls that one socket watches."""
 LARGEST = 512
-"""Characters of a message."""
+"""Maximum characters of a message."""
 MESSAGES = 1_000
-"""How many messages one socket may send in its life; a page sends a handful."""
+"""Maximum messages that one socket may send in its life; a page sends a handful."""
 MAX_WAITING = 500
-"""Messages that wait for a slow reader: beyond it the socket is closed, and the page comes back and looks anew."""
+"""Maximum messages that wait for a slow reader; above it the socket is closed, and the page reconnects and reloads."""
 CHECK_SECONDS = 3.0
-"""How often every socket's session is looked up again."""
+"""Seconds between two checks of every socket's session."""
 SIGNED_OUT = 4401
-"""The close code that tells the page not to come back: nobody is signed in there any more."""
+"""The close code that tells the page not to reconnect: its user is signed out."""
 
 
 class LiveConsumer(AsyncConsumer):  # type: ignore[misc]
-    """One socket. Channels' own loop is left out: it costs a task per message."""
+    """One socket. Channels' own loop is bypassed: it costs a task per message."""
 
     def __init__(self, sockets: LiveSockets) -> None:
         self.sockets = sockets
@@ -79,13 +79,13 @@ class LiveConsumer(AsyncConsumer):  # type: ignore[misc]
 
 
 class Socket:
-    """One window: what it looks at, and what waits to be sent to it."""
+    """One window: the calls it watches, and its outgoing messages."""
 
     def __init__(self, sockets: LiveSockets, viewer: Viewer, key: str, address: str, send: Send) -> None:
         self.viewer, self.key, self.address, self._send = viewer, key, address, send
         self.watcher = Watcher(viewer.user_id, self.put, self.go_away, everything=viewer.auditor)
         self.calls: set[UUID] = set()
-        # Counted only: no message of a page is larger than a few hundred bytes.
+        # Limited by number only: no message of a page is larger than a few hundred bytes.
         self._out: OutgoingQueue[str] = OutgoingQueue(MAX_WAITING, sys.maxsize)
         self._closing: int | None = None
         self._heard = 0
@@ -158,7 +158,7 @@ class Socket:
         self.close(GOING_AWAY)
 
     async def left(self) -> None:
-        """The window is closed, or was told to go."""
+        """Clean up after the window was closed, by itself or by the server."""
         self.close(GOING_AWAY)
         self._writer.cancel()
         await asyncio.wait([self._writer])
@@ -198,7 +198,7 @@ class LiveSockets:
         return iter(list(self._open))
 
     def add(self, socket: Socket) -> None:
-        """Count a socket, until `remove`, and look after its session. Raises Refused when there are too many."""
+        """Register a socket until `remove`, and check its session regularly. Raises Refused when there are too many."""
         user_id = socket.viewer.user_id
         if len(self._open) >= PER_PROCESS or self._by_user.get(user_id, 0) >= PER_USER:
             raise Refused(503, "too many open pages")
@@ -208,7 +208,7 @@ class LiveSockets:
             self._checking = asyncio.get_running_loop().create_task(self._check(), name="live sessions")
 
     def remove(self, socket: Socket) -> bool:
-        """Forget a socket; whether it was known."""
+        """Remove a socket; return whether it was known."""
         if socket not in self._open:
             return False
         self._open.discard(socket)
@@ -220,21 +220,21 @@ class LiveSockets:
         return True
 
     async def stop(self) -> None:
-        """Look after sessions no more; the sockets are closed by whoever they listen to."""
+        """Stop checking sessions; the sockets are closed by the parts they subscribed to."""
         checking, self._checking = self._checking, None
         if checking is not None:
             checking.cancel()
             await asyncio.wait([checking], timeout=5.0)
 
     async def _check(self) -> None:
-        """Close the sockets whose person signed out, was deactivated, or may see less than before."""
+        """Close the sockets of users who signed out, were deactivated, or lost rights."""
         while self._open:
             await asyncio.sleep(CHECK_SECONDS)
             keys = {socket.key for socket in self._open}
             try:
                 found = await threads.looking().run(partial(live_viewers.identify, keys), wait=30.0)
             except AWAY as error:
-                # A page shows nothing new while the database is away, so nothing can leak meanwhile.
+                # A page gets no new data while the database is unavailable, so nothing can leak meanwhile.
                 log.warning("The sessions of open pages cannot be checked: %s", type(error).__name__)
                 continue
             except Exception:
@@ -243,6 +243,6 @@ class LiveSockets:
             for socket in self:
                 now = found.get(socket.key)
                 if socket.key in keys and now != socket.viewer:
-                    # Rights changed: the page may come back with those it has now. Nobody: it may not.
+                    # A user with changed rights may reconnect with the current rights. A signed-out one may not.
                     same = now is not None and now.user_id == socket.viewer.user_id
                     socket.close(TRY_LATER if same else SIGNED_OUT)

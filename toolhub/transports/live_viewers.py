@@ -1,7 +1,7 @@
-"""Who looks at an open page: which sites' pages may connect at all, and whose session a cookie names.
+"""Viewers of open pages: the sites whose pages may connect, and the user behind a session cookie.
 
-`identify` asks for many sessions at once, as `auth.get_user` and `has_perm` would for each: the sessions of all open
-pages are looked up every few seconds, and that must not cost a query for every window.
+`identify` loads many sessions at once, as `auth.get_user` and `has_perm` would for each: the sessions of all open pages
+are checked every few seconds, and that must not cost a query for every window.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from toolhub.transports.guard import Refused
 
 AUDITS = "audit.view_call"
 CHUNK = 500
-"""Sessions of one query."""
+"""Maximum sessions of one query."""
 
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Who is signed in, and whether they may look at the calls of others."""
+    """The signed-in user, and whether they may view the calls of others."""
 
     user_id: int
     auditor: bool
 
 
 def admit(scope: Scope) -> str:
-    """The session key of a page of ours; raises Refused."""
+    """Return the session key of one of our pages. Raises Refused."""
     headers = guard.read_headers(scope)
     host = headers.get("host", "")
     if not guard.host_is_ours(host, tuple(settings.ALLOWED_HOSTS)):
@@ -57,9 +57,10 @@ def admit(scope: Scope) -> str:
 
 
 def _our_origins(host: str, headers: dict[str, str]) -> set[str]:
-    """Of this very host and port: the cookie is sent for every port, and an allowed name alone would let any in.
+    """Return the origins of this exact host and port.
 
-    Where pages come by https, one that came by http was written by somebody on the way.
+    The cookie is sent for every port, and an allowed host name alone would admit any port. Where pages come by https, a
+    page that came by http may have been changed on the way.
     """
     public = urlsplit(settings.PUBLIC_URL.lower())
     ours = {f"{public.scheme}://{public.netloc}", f"https://{host}"}
@@ -67,7 +68,7 @@ def _our_origins(host: str, headers: dict[str, str]) -> set[str]:
 
 
 def _came_by_https(headers: dict[str, str]) -> bool:
-    """What the proxy in front says, if there is one: as `HttpRequest.is_secure` understands it."""
+    """Return whether the page came by https, according to the proxy in front: as in `HttpRequest.is_secure`."""
     if settings.SECURE_PROXY_SSL_HEADER is None:
         return False
     name, secure = settings.SECURE_PROXY_SSL_HEADER
@@ -76,7 +77,7 @@ def _came_by_https(headers: dict[str, str]) -> bool:
 
 
 def identify(keys: Iterable[str]) -> dict[str, Viewer]:
-    """Who is signed in with each of these sessions now; those of nobody are left out. In a thread."""
+    """Return the users currently signed in with these sessions; omit sessions without one. Runs in a thread."""
     found: dict[str, Viewer] = {}
     rest = iter(keys)
     while chunk := list(islice(rest, CHUNK)):
@@ -94,7 +95,7 @@ def identify(keys: Iterable[str]) -> dict[str, Viewer]:
 
 
 def _is_theirs(data: dict[str, Any], user: User) -> bool:
-    """Whether they signed in with the password that they have now, in a way that still counts."""
+    """Return whether the session was created with the current password, by a backend that is still enabled."""
     proofs = (user.get_session_auth_hash(), *user.get_session_auth_fallback_hash())
     said = str(data.get(HASH_SESSION_KEY, ""))
     return data.get(BACKEND_SESSION_KEY) in settings.AUTHENTICATION_BACKENDS and any(

@@ -1,6 +1,6 @@
-"""The stateless revisions over HTTP: every POST carries its own envelope; no session, no GET, no DELETE.
+"""The stateless transport over HTTP: every POST carries its own envelope; no session, no GET, no DELETE.
 
-Closing the connection cancels the request. Errors travel with their own HTTP status.
+Closing the connection cancels the request. Each error is sent with its own HTTP status.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ async def post(exchange: Exchange) -> None:
     try:
         message = jsonrpc.parse(exchange.body)
         if isinstance(message, jsonrpc.Notification):
-            # This revision defines none over HTTP: closing the stream is what cancels.
+            # This revision defines no notifications over HTTP: closing the stream cancels.
             await exchange.accepted()
             return
         if not isinstance(message, jsonrpc.Request):
@@ -46,7 +46,7 @@ async def post(exchange: Exchange) -> None:
 
 
 async def check_parameters(exchange: Exchange, request: jsonrpc.Request) -> None:
-    """Headers that mirror arguments must say the same as the body, by the schema of the tool that this caller sees."""
+    """Check that headers and arguments agree, by the schema of the tool as this caller sees it."""
     name, arguments = request.params.get("name"), request.params.get("arguments")
     await snapshot.ensure()
     seen = visibility.for_credential(exchange.credential).tools.get(name) if isinstance(name, str) else None

@@ -1,4 +1,4 @@
-"""The bounded queue between whoever has something to say to a client and the one task that writes to it."""
+"""The bounded queue between the senders of messages to a client and the one task that writes them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class OutgoingQueue(Generic[T]):
-    """Messages that wait for a reader. Putting never waits; `run` writes them one after the other, in order."""
+    """Messages that wait for a reader. `put` never waits; `run` writes the messages one after the other, in order."""
 
     __slots__ = ("_bytes", "_items", "_max_bytes", "_max_messages", "_waiting", "_woken")
 
@@ -26,7 +26,7 @@ class OutgoingQueue(Generic[T]):
         return len(self._items)
 
     def put(self, item: T, size: int) -> bool:
-        """Queue a message of `size` bytes. False when more waits now than may: the reader is too slow.
+        """Queue a message of `size` bytes; return False when the queue is over its bound: the reader is too slow.
 
         A single message may be larger than the bound.
         """
@@ -36,12 +36,12 @@ class OutgoingQueue(Generic[T]):
         return len(self._items) <= self._max_messages and self._bytes <= self._max_bytes + size
 
     def clear(self) -> None:
-        """Drop what waits: nobody will read it."""
+        """Drop the queued messages, because the reader is gone."""
         self._items.clear()
         self._bytes = 0
 
     def wake(self) -> None:
-        """Have `idle` asked again: something other than the queue has changed."""
+        """Have `run` call `idle` again: some state outside of the queue has changed."""
         self._woken = True
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
@@ -53,9 +53,9 @@ class OutgoingQueue(Generic[T]):
         beat: Callable[[], Awaitable[None]] | None = None,
         beat_seconds: float | None = None,
     ) -> None:
-        """Write what is queued until `idle`, which is asked each time that nothing waits, returns True.
+        """Write queued messages until `idle`, called each time that the queue is empty, returns True.
 
-        `beat` is called whenever nothing happened for `beat_seconds`.
+        `beat` is called after every `beat_seconds` without a message.
         """
         while True:
             self._woken = False
@@ -68,7 +68,7 @@ class OutgoingQueue(Generic[T]):
             if self._woken:
                 continue
             waiting = self._waiting = asyncio.get_running_loop().create_future()
-            # `wait` makes no task of a future, and cancels nothing when its time is over.
+            # `wait` creates no task for a future, and cancels nothing after its timeout.
             await asyncio.wait((waiting,), timeout=beat_seconds)
             if beat is not None and not waiting.done():
                 await beat()

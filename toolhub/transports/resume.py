@@ -1,9 +1,9 @@
-"""The event log of the handshake era: what was sent on a response stream, so that a client can come back for the rest.
+"""The event log of the stateful transport: the sent events of response streams, so that clients can resume them.
 
 An event id names its stream (random, filed under the session, which is bound to its credential) and a position in it.
 The log lives in this process and, where Redis is configured, in a Redis list as well, from which any worker replays it.
-It is bounded in events, bytes and time; a stream that outgrows it can no longer be resumed, and goes on. While Redis is
-away a stream can be resumed at the worker that runs it.
+It is bounded in events, bytes and time; a stream that outgrows it can no longer be resumed, but continues. While Redis
+is unavailable a stream can be resumed at the worker that runs it.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from toolhub.wire import versions
 log = logging.getLogger(__name__)
 
 KEEP_SECONDS = 600
-"""How long after its last event a stream can be resumed."""
+"""Seconds after its last event for which a stream can be resumed."""
 MOST_EVENTS = 1024
 MOST_BYTES = 2_097_152
 MOST_BYTES_HERE = 67_108_864
-"""Of all logs of this process together; the oldest goes first."""
+"""Maximum bytes of all logs of this process together; the oldest log is dropped first."""
 POLL_SECONDS = 0.2
 PREFIX = "toolhub:events:"
 EVENT_ID = re.compile(r"([A-Za-z0-9_-]{22})\.(0|[1-9][0-9]{0,5})")
-# The first element of a Redis list only makes the list exist; the last one of a stream that has ended says so.
+# The first element of a Redis list only makes the list exist; the last one marks the end of the stream.
 BEGIN, END = "begin", "end"
 
 
 class UnknownEvent(Exception):
-    """No such event in this session: never sent, too old, or another session's."""
+    """The session has no such event: never sent, too old, or another session's."""
 
 
 class _Kept:
@@ -61,14 +61,14 @@ class _Kept:
 
 
 class StreamLog:
-    """The log of one response stream. Nothing is kept before `start` or the first `append`."""
+    """The log of one response stream; nothing is stored before `start` or the first `append`."""
 
     __slots__ = ("_count", "_kept", "_key", "_logs", "_name", "_redis", "primes")
 
     def __init__(self, logs: StreamLogs, session: Session) -> None:
         self._logs = logs
         self.primes = versions.at_least(session.revision, "2025-11-25")
-        """Whether the revision knows events without content, and with them streams that the server ends early."""
+        """Whether the revision has events without content, and with them streams that the server ends early."""
         self._name = secrets.token_urlsafe(16)
         self._key = f"{session.key}:{self._name}"
         self._kept: _Kept | None = None
@@ -76,12 +76,12 @@ class StreamLog:
         self._redis = bool(settings.REDIS_URL)
 
     async def start(self) -> str:
-        """The id of the priming event."""
+        """Store the priming event and return its id."""
         await self._open()
         return f"{self._name}.0"
 
     async def append(self, data: bytes) -> str:
-        """Keep one event and return its id."""
+        """Store one event and return its id."""
         if self._count == 0 and self._kept is None:
             await self._open()
         self._count += 1
@@ -122,7 +122,7 @@ class StreamLog:
                 pipeline.expire(PREFIX + self._key, KEEP_SECONDS)
                 await pipeline.execute()
         except (RedisError, OSError):
-            # A gap would shift every later event: from here on this stream is resumed at this worker only.
+            # A gap would shift every later event: from here on this stream can only be resumed at this worker.
             self._redis = False
 
 
@@ -142,7 +142,7 @@ async def _from_here(kept: _Kept, name: str, position: int) -> AsyncIterator[tup
 
 
 class StreamLogs:
-    """The event logs that this process writes, and those of the others as far as Redis has them."""
+    """The event logs that this process writes, and those of other processes as far as Redis has them."""
 
     def __init__(self, state: SharedState) -> None:
         self.state = state
@@ -150,17 +150,17 @@ class StreamLogs:
         self._bytes = 0
 
     def open(self, session: Session) -> StreamLog:
-        """The log of a new response stream of this session."""
+        """Return the log of a new response stream of this session."""
         return StreamLog(self, session)
 
     def begin(self, key: str) -> _Kept:
-        """Keep a log under this key."""
+        """Start a log under this key."""
         kept = self._kept[key] = _Kept()
         self._trim()
         return kept
 
     def keep(self, key: str, kept: _Kept, data: bytes) -> None:
-        """Add an event to a log; the oldest logs go when all together are too large."""
+        """Add an event to a log; drop the oldest logs when all together are too large."""
         kept.events.append(data)
         kept.bytes += len(data)
         if self._kept.get(key) is kept:
@@ -169,9 +169,10 @@ class StreamLogs:
         self._trim()
 
     async def replay(self, session: Session, last_event_id: str) -> AsyncIterator[tuple[str, bytes] | None]:
-        """What came, and comes, after that event on its stream, until it ends; None now and then while it is quiet.
+        """Return the sent and future events after that id on its stream, until it ends.
 
-        The stream is looked up before this returns; raises UnknownEvent.
+        The iterator yields None occasionally while the stream is quiet. The stream is looked up before this returns.
+        Raises UnknownEvent.
         """
         match = EVENT_ID.fullmatch(last_event_id)
         if match is None:
@@ -210,7 +211,7 @@ class StreamLogs:
                 await asyncio.sleep(POLL_SECONDS)
 
     def drop(self, key: str) -> None:
-        """Forget the log under this key; its stream can no longer be resumed."""
+        """Drop the log under this key; its stream can no longer be resumed."""
         kept = self._kept.pop(key, None)
         if kept is not None:
             self._bytes -= kept.bytes

@@ -1,7 +1,7 @@
-"""MCP over stdin and stdout, for clients that start their servers themselves: one message per line.
+"""MCP over stdin and stdout, for clients that start their own servers: one message per line.
 
-Nothing but protocol may appear on stdout, so the stream is moved to a descriptor of its own and everything that prints
-goes to stderr.
+Only protocol messages may appear on stdout, so the stream is moved to its own descriptor and all other output goes to
+stderr.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from toolhub.server.process import ServerRole
 from toolhub.transports.connection import TOO_BIG, Connection
 
 MOST_AT_ONCE = 60
-"""Lines being worked on; no further one is read meanwhile, which is what slows the writer at the other end down."""
+"""Maximum lines in progress; no further line is read meanwhile, which slows down the writer at the other end."""
 
 
 def take_stdout() -> BinaryIO:
-    """The real stdout; from now on `print` and C libraries write to stderr."""
+    """Return the real stdout; from now on `print` and C libraries write to stderr."""
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)
@@ -34,7 +34,7 @@ def take_stdout() -> BinaryIO:
 
 
 async def serve(server: ServerRole, credential: Credential, token: str, source: BinaryIO, sink: BinaryIO) -> None:
-    """Serve one client until its stream ends, or a signal comes, and what was running has answered."""
+    """Serve one client until its stream ends, or a signal comes, and running requests have answered."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -74,7 +74,7 @@ def read_lines(
     loop: asyncio.AbstractEventLoop,
     arrived: Callable[[bytes | None], None],
 ) -> None:
-    """Hand over line by line, no further ahead than there is room for; None at the end."""
+    """Pass on line by line, limited by the semaphore `room`; pass None at the end."""
     while True:
         room.acquire()
         line = source.readline(settings.MAX_BODY_BYTES + 2)

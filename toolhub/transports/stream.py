@@ -1,10 +1,10 @@
-"""The answer to one POST or GET: one JSON body, or an event stream from the moment something is streamed.
+"""The answer to one POST or GET: one JSON body, or an event stream after the first streamed message.
 
-`EventStream` is the outlet that the server role writes to. Nothing is sent, and no task exists, until the first
-message is queued; a call that only answers costs two sends. From then on one task per stream writes, in order, what
-is queued: it waits for slow readers, and keeps quiet connections open with comments. In the handshake era every event
-is also kept in the session's event log, so that a client that lost its connection, or was asked to come back later,
-gets the rest of the stream from any worker.
+`EventStream` is the outlet that the server role writes to. Nothing is sent, and no task exists, until the first message
+is queued; a call that only answers costs two sends. From then on one task per stream writes the queued messages in
+order. It waits for slow readers, and keeps quiet connections open with comments. Over the stateful transport every
+event is also stored in the session's event log. A client that lost its connection, or was asked to reconnect later,
+then gets the remaining stream from any worker.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 15.0
 MANY = 64
-"""From this many waiting messages on, progress is dropped."""
+"""Number of waiting messages from which progress is dropped."""
 MAX_MESSAGES = 1024
 MAX_BYTES = 4_194_304
-"""A reader that lets more than this wait is disconnected as too slow."""
+"""Maximum waiting bytes; a reader with more is disconnected as too slow."""
 RETRY_MS = 500
-"""How long a client that was sent away waits before it comes back."""
+"""Milliseconds that a client waits before it reconnects to a stream that the server ended early."""
 
 
 class EventStream:
-    """One response. `streaming`, `notify` and `close` are the outlet's; the rest is for the transport."""
+    """One response: `streaming`, `notify` and `close` form the outlet; the other members are for the transport."""
 
     __slots__ = (
         "_ending",
@@ -54,7 +54,7 @@ class EventStream:
     ) -> None:
         self.streaming = events
         self.connected = True
-        """Whether somebody still reads; what is queued after that goes to the log alone, if there is one."""
+        """Whether the client still reads; later messages go to the log alone, if there is one."""
         self.on_slow: Callable[[], None] | None = None
         self._send, self._headers, self._json, self._log = send, headers, json, log
         self._out: OutgoingQueue[tuple[bytes, str | None]] = OutgoingQueue(MAX_MESSAGES, MAX_BYTES)
@@ -76,7 +76,7 @@ class EventStream:
         self._put(jsonrpc.encode(message))
 
     def close(self) -> None:
-        """Send the client away; it comes back for the rest with Last-Event-ID."""
+        """End the response early; the client resumes the stream with Last-Event-ID."""
         if self.streaming and self.connected and not self._ending and self._log is not None and self._log.primes:
             self.commit()
             self._sending_away = True
@@ -90,19 +90,19 @@ class EventStream:
             self._task = asyncio.get_running_loop().create_task(self._write())
 
     def leave(self) -> None:
-        """The client has gone; what is still to come is kept for its return, or dropped."""
+        """Handle the client's disconnect; later messages are stored for its return, or dropped."""
         self.connected = False
         if self._log is None:
             self._out.clear()
         self._out.wake()
 
     def end(self) -> None:
-        """End the stream after what is queued, without an answer."""
+        """End the stream after the queued messages, without an answer."""
         self._ending = True
         self._out.wake()
 
     def stop(self) -> None:
-        """The reader of a stream that answers nothing has gone."""
+        """Stop a stream without an answer, because its reader has disconnected."""
         self.leave()
         self.end()
 
@@ -170,7 +170,7 @@ class EventStream:
         if self._log is not None and self._log.primes:
             await self._body(sse.priming(await self._log.start(), RETRY_MS))
         elif not len(self._out):
-            # Daphne holds the status and the headers back until there is something to follow them.
+            # Daphne delays the status and the headers until a body follows them.
             await self._body(sse.comment())
 
     async def _emit(self, event: tuple[bytes, str | None]) -> None:
@@ -181,7 +181,7 @@ class EventStream:
             await self._body(sse.event(data, event_id))
 
     async def _beat(self) -> None:
-        """A comment now and then tells proxies that this lives."""
+        """Send a comment regularly, so that proxies keep the connection open."""
         if self.connected:
             await self._body(sse.comment())
 
@@ -189,7 +189,7 @@ class EventStream:
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def _shut(self) -> None:
-        """End the HTTP response; Daphne ignores it when the client has gone."""
+        """End the HTTP response; Daphne ignores it when the client has disconnected."""
         if self._open:
             self._open = False
             await self._send({"type": "http.response.body", "body": b""})

@@ -1,9 +1,9 @@
 """MCP over WebSocket at /ws/mcp, a custom transport: one JSON-RPC message per text frame, subprotocol `mcp`.
 
-The token comes in the Authorization header: as a bearer token, or as the password of a Basic one, because WebSocket
-clients that cannot set a header can often put `user:password@` into their address, and it does not travel in the
-address then. Browsers can do neither and offer it as a second subprotocol, `bearer.TOKEN`, which is never echoed. In
-the query it would end up in logs, so there it is not looked for.
+The token comes in the Authorization header, as a bearer token or as the password of Basic authentication. WebSocket
+clients that cannot set a header can often put `user:password@` into their address, and the token is then not sent in
+the address. Browsers can do neither; they offer the token as a second subprotocol, `bearer.TOKEN`, which is never
+echoed. The query is not read, because a token in it would end up in logs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ IN_SUBPROTOCOL = "bearer."
 
 
 class McpWebsocketConsumer(AsyncConsumer):  # type: ignore[misc]
-    """One socket. Channels' own loop is left out: its handlers would be awaited one message at a time."""
+    """One socket. Channels' own loop is bypassed: it would await its handlers one message at a time."""
 
     def __init__(self, server: ServerRole) -> None:
         self.server = server
@@ -63,7 +63,7 @@ class McpWebsocketConsumer(AsyncConsumer):  # type: ignore[misc]
 
 
 async def admit(server: ServerRole, scope: Scope, send: Send) -> Connection:
-    """Accept the handshake; raises what refuses it."""
+    """Accept the handshake. Raises the error that rejects it."""
     headers = guard.read_headers(scope)
     guard.check(headers)
     offered: list[str] = scope.get("subprotocols") or []
@@ -89,7 +89,7 @@ async def admit(server: ServerRole, scope: Scope, send: Send) -> Connection:
 
 
 def from_header(value: str | None) -> str:
-    """The token of the Authorization header, bearer or password; raises BadToken."""
+    """Return the token of the Authorization header, bearer or password. Raises BadToken."""
     scheme, _, encoded = (value or "").strip().partition(" ")
     if scheme.lower() != "basic":
         return bearer.from_header(value)

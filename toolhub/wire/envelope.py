@@ -1,4 +1,4 @@
-"""The modern era's envelope: what every request says about itself in `params._meta`, and the headers that mirror it.
+"""The envelope of stateless requests: the metadata in `params._meta`, and the headers that mirror it.
 
 Headers come as a mapping with lower-case names; a transport joins a repeated header with ", " before it gets here, so
 that two copies never agree with one value in the body. None stands for a transport without headers.
@@ -52,9 +52,9 @@ class Envelope:
 
 
 def check(headers: Mapping[str, str] | None, request: Request, supported: Collection[str]) -> Envelope:
-    """The envelope of a modern request, or the first thing wrong with it as McpError.
+    """Return the envelope of a stateless request; raise McpError for the first problem in it.
 
-    Whether the method exists, and whether Mcp-Param headers fit the tool, is for those who know methods and tools.
+    Callers that know methods and tools check whether the method exists, and whether Mcp-Param headers fit the tool.
     """
     params = request.params
     meta = params.get("_meta")
@@ -92,7 +92,7 @@ def _check_headers(headers: Mapping[str, str], request: Request, revision: str) 
         return
     expected = request.params.get(member)
     if type(expected) is not str:
-        return  # the method itself says what is wrong with its parameter
+        return  # the method itself reports the problem of its parameter
     name = headers.get(NAME_HEADER)
     if name is None or decode_value(name) != expected:
         raise _mismatch("Mcp-Name", f"`params.{member}`", name is not None)
@@ -104,7 +104,7 @@ def unsupported(requested: str, supported: Collection[str]) -> McpError:
 
 
 def check_capabilities(claimed: object) -> dict[str, Any]:
-    """A client's capabilities as plain objects that later code can index without asking; also for `initialize`."""
+    """Return a client's capabilities as plain objects that later code can index safely; also for `initialize`."""
     if type(claimed) is not dict:
         raise _invalid("the client's capabilities must be an object")
     if claimed:
@@ -118,7 +118,7 @@ def check_capabilities(claimed: object) -> dict[str, Any]:
 
 
 def client_info(claimed: object) -> tuple[str, str]:
-    """Name and version as the client claims them, ("", "") if it claims none."""
+    """Return name and version as the client claims them, ("", "") if it claims none."""
     if claimed is None:
         return "", ""
     if type(claimed) is dict:

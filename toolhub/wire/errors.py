@@ -1,4 +1,4 @@
-"""JSON-RPC and MCP error codes, the exception that carries one, and the HTTP status each travels with."""
+"""JSON-RPC and MCP error codes, their exception, and the HTTP status of each code."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 
 HEADER_MISMATCH: Final = -32020
-"""Modern: a header is missing, malformed, or says something else than the body."""
+"""Stateless revisions: a header is missing, malformed, or differs from the body."""
 MISSING_CLIENT_CAPABILITY: Final = -32021
-"""Modern: `data.requiredCapabilities` names what the client would have to declare."""
+"""Stateless revisions: `data.requiredCapabilities` names the capabilities that the client would have to declare."""
 UNSUPPORTED_VERSION: Final = -32022
-"""Modern: `data` holds `supported` and `requested`."""
+"""Stateless revisions: `data` holds `supported` and `requested`."""
 
 RESOURCE_NOT_FOUND: Final = -32002
-"""Handshake revisions only; the modern era answers INVALID_PARAMS with `data.uri`."""
+"""Stateful revisions only; the stateless ones answer INVALID_PARAMS with `data.uri`."""
 URL_ELICITATION_REQUIRED: Final = -32042
-"""2025-11-25 only."""
+"""Revision 2025-11-25 only."""
 
 _HTTP_STATUS: Final = {
     PARSE_ERROR: 400,
@@ -34,7 +34,7 @@ _HTTP_STATUS: Final = {
 
 
 class McpError(Exception):
-    """An answer with `error` instead of `result`. The message goes to the client: no internals in it."""
+    """An answer with `error` instead of `result`; the client sees the message, so it contains no internals."""
 
     def __init__(self, code: int, message: str, data: Any = None, *, request_id: str | int | None = None) -> None:
         super().__init__(code, message)
@@ -42,12 +42,12 @@ class McpError(Exception):
         self.message = message
         self.data = data
         self.request_id = request_id
-        """The id of the message at fault, where it could be read."""
+        """The id of the faulty message, if it was readable."""
 
     def __str__(self) -> str:
         return f"{self.message} ({self.code})"
 
 
 def http_status(code: int) -> int:
-    """The status an error answer has in the modern era; in the handshake era a dispatched request is answered 200."""
+    """Return the HTTP status of an error in stateless revisions; stateful ones answer dispatched requests with 200."""
     return _HTTP_STATUS.get(code, 200)

@@ -1,4 +1,4 @@
-"""Tool parameters mirrored into HTTP headers (`x-mcp-header`), and how a value is written in one."""
+"""Tool parameters mirrored into HTTP headers (`x-mcp-header`), and the encoding of their values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _VALUE: Final = re.compile(r"[\t\x20-\x7e]*\Z")
 _NUMBER: Final = re.compile(r"(-?[0-9]{1,400})(?:\.0{1,400})?\Z")
 _OPEN: Final = "=?base64?"
 _CLOSE: Final = "?="
-# Where a schema keeps schemas. Anything else may hold data that merely looks like one.
+# The members of a schema that hold schemas. Any other member may hold data that merely resembles one.
 _ONE: Final = frozenset(
     {"items", "contains", "additionalItems", "unevaluatedItems", "additionalProperties", "unevaluatedProperties"}
     | {"propertyNames", "contentSchema", "not", "if", "then", "else"}
@@ -40,7 +40,7 @@ class Mirrored:
 
 
 def mirrored(input_schema: Mapping[str, Any]) -> tuple[Mirrored, ...]:
-    """The annotated parameters of a tool; raises ValueError with a sentence where an annotation is not allowed."""
+    """Return the annotated parameters of a tool. Raises ValueError with a sentence for a forbidden annotation."""
     found: dict[str, Mirrored] = {}
     for path, schema in _schemas(input_schema):
         if ANNOTATION not in schema:
@@ -60,7 +60,7 @@ def mirrored(input_schema: Mapping[str, Any]) -> tuple[Mirrored, ...]:
 
 
 def _schemas(root: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...] | None, dict[str, Any]]]:
-    """Every schema in `root` with its chain of properties, None where the chain went through anything else."""
+    """Yield every schema in `root` with its chain of properties, None for a chain through anything else."""
     todo: list[tuple[tuple[str, ...] | None, Any]] = [((), root)]
     while todo:
         path, schema = todo.pop()
@@ -78,8 +78,8 @@ def _schemas(root: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...] | None, 
                 todo.append((None, value))
 
 
-# The definitions' schemas never change and live as long as their snapshot. The schema is kept next to its answer so
-# that a recycled id cannot meet somebody else's.
+# The definitions' schemas never change and live as long as their snapshot. The schema is stored next to its answer so
+# that a recycled id cannot match another schema.
 _known: dict[int, tuple[Mapping[str, Any], tuple[Mirrored, ...]]] = {}
 _KEEP: Final = 4096
 
@@ -101,7 +101,7 @@ def _mirrored(input_schema: Mapping[str, Any]) -> tuple[Mirrored, ...]:
 def check_param_headers(
     headers: Mapping[str, str], input_schema: Mapping[str, Any], arguments: Mapping[str, Any]
 ) -> None:
-    """Refuse a tools/call whose Mcp-Param headers say something else than its arguments."""
+    """Compare the Mcp-Param headers of a tools/call with its arguments. Raises McpError when they differ."""
     for one in _mirrored(input_schema):
         value: Any = arguments
         for step in one.path:
@@ -124,7 +124,7 @@ def check_param_headers(
 
 
 def decode_value(raw: str) -> str | None:
-    """What a header value stands for; None if it is malformed."""
+    """Decode a header value; return None if it is malformed."""
     raw = raw.strip(" \t")
     if not _VALUE.match(raw):
         return None
@@ -133,21 +133,21 @@ def decode_value(raw: str) -> str | None:
     payload = raw[len(_OPEN) : -len(_CLOSE)]
     try:
         decoded = b64decode(payload, validate=True)
-        # Only the canonical spelling: two encodings of one value would be two values to whoever routes by the header.
+        # Only the canonical form: proxies that route by the header would see two encodings of one value as two values.
         return decoded.decode() if b64encode(decoded).decode() == payload else None
     except (NotBase64, ValueError):
         return None
 
 
 def encode_value(value: str) -> str:
-    """`value` as a client writes it into a header."""
+    """Encode `value` as a client writes it into a header."""
     if _VALUE.match(value) and value == value.strip() and not (value.startswith(_OPEN) and value.endswith(_CLOSE)):
         return value
     return f"{_OPEN}{b64encode(value.encode()).decode()}{_CLOSE}"
 
 
 def _written(value: object) -> str | None:
-    """A scalar as its header spells it; None for what no header can carry."""
+    """Return a scalar in its header form; None for a value that no header can carry."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -158,7 +158,7 @@ def _written(value: object) -> str | None:
 
 
 def _same_number(text: str, value: object) -> bool:
-    """42, 42.0 in the header and 42, 42.0 in the body are one number."""
+    """Return whether both are the same number: 42, 42.0 in the header and 42, 42.0 in the body are equal."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     match = _NUMBER.match(text)

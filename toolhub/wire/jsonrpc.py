@@ -1,8 +1,7 @@
 """JSON-RPC 2.0 messages: one strict parser, one encoder.
 
-Strict because two readers that understand the same bytes differently are how a check is bypassed: no duplicate
-members, no NaN, no byte order mark, no lone surrogates, no number that Python cannot hold. The size of a body is the
-transport's affair.
+Strict because two parsers that understand the same bytes differently make checks avoidable: no duplicate members, no
+NaN, no byte order mark, no lone surrogates, no number that Python cannot hold. The transport limits the size of a body.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Notification:
 
 @dataclass(slots=True)
 class Response:
-    """The other side's answer to a request of ours; exactly one of `result` and `error` is there."""
+    """The other side's answer to a request of ours; it has exactly one of `result` and `error`."""
 
     id: RequestId
     result: dict[str, Any] | None = None
@@ -48,7 +47,7 @@ Message: TypeAlias = Request | Notification | Response
 
 
 class _Unreadable(ValueError):
-    """Raised inside the decoder, with the sentence for the client."""
+    """A decoder error with the sentence for the client."""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -79,7 +78,7 @@ def _dumper(ensure_ascii: bool) -> Callable[[Any], str]:
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:  # an interpreter without the accelerator
         return encoder.encode
-    # `encode` builds this object anew for every message, which is half of its time on a short one.
+    # `encode` would build this object for every message, which is half of its time on a short one.
     escape = json.encoder.encode_basestring_ascii if ensure_ascii else json.encoder.encode_basestring
     chunks = make(None, encoder.default, escape, None, ":", ",", False, False, False)
     return lambda value: "".join(chunks(value, 0))
@@ -89,7 +88,7 @@ _dump: Final = _dumper(ensure_ascii=False)
 _dump_ascii: Final = _dumper(ensure_ascii=True)
 
 _BLANKS: Final = " \t\n\r"
-# Ends at the closing quote or at the end of the body, and never gives back: linear on any input.
+# Ends at the closing quote or at the end of the body, and never backtracks: linear on any input.
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _NOT_BRACKETS: Final = bytes(sorted(set(range(256)) - set(b"[]{}")))
@@ -97,7 +96,7 @@ _STEP: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
 def _too_deep(body: bytes, limit: int) -> bool:
-    """Whether arrays and objects nest deeper than `limit`, told before the recursive decoder sees the body."""
+    """Return whether arrays and objects nest deeper than `limit`, before the recursive decoder sees the body."""
     if body.count(b"{") + body.count(b"[") <= limit:
         return False
     brackets = _STRING.sub(b"", body).translate(None, _NOT_BRACKETS)
@@ -105,7 +104,7 @@ def _too_deep(body: bytes, limit: int) -> bool:
 
 
 def decode(body: bytes, *, max_depth: int = MAX_DEPTH) -> Any:
-    """The JSON value in `body`, read strictly; raises McpError PARSE_ERROR."""
+    """Decode the JSON value in `body` strictly. Raises McpError PARSE_ERROR."""
     try:
         text = body.decode()
     except UnicodeDecodeError:
@@ -116,7 +115,7 @@ def decode(body: bytes, *, max_depth: int = MAX_DEPTH) -> Any:
         value, end = _scan(text, 0 if text[:1] == "{" else len(text) - len(text.lstrip(_BLANKS)))
         if end != len(text) and text[end:].strip(_BLANKS):
             raise _Unreadable("there is text after the message")
-        # Only an escape can write an unpaired surrogate; it could be neither stored nor answered.
+        # Only an escape can write an unpaired surrogate, which could be neither stored nor answered.
         if "\\u" in text and _SURROGATE.search(text):
             _dump(value).encode()
     except (StopIteration, json.JSONDecodeError):
@@ -133,7 +132,7 @@ def decode(body: bytes, *, max_depth: int = MAX_DEPTH) -> Any:
 
 
 def parse(body: bytes, *, batches: bool = False, max_depth: int = MAX_DEPTH) -> Message | list[Message]:
-    """The message in `body`, or the list of them where `batches` are allowed and one came; raises McpError."""
+    """Parse the message in `body`, or a list of messages where `batches` are allowed. Raises McpError."""
     value = decode(body, max_depth=max_depth)
     if type(value) is dict:
         return message(value)
@@ -170,7 +169,7 @@ def message(value: dict[str, Any]) -> Message:
 
 
 def _response(value: dict[str, Any], id_: Any) -> Response:
-    # The id is one of ours: echoing it would answer a request with an error nobody asked for.
+    # The id is one of ours: echoing it would answer a request with an unrelated error.
     if value.get("jsonrpc") != "2.0" or not ("result" in value or "error" in value):
         raise _invalid("not a request, notification or response")
     if type(id_) is not str and type(id_) is not int:
@@ -213,7 +212,7 @@ def _invalid(why: str, request_id: RequestId | None = None) -> McpError:
 
 
 def encode(message: Any) -> bytes:
-    """One line of compact UTF-8. Half a surrogate pair that a tool produced goes out escaped instead of failing."""
+    """Encode a message as one line of compact UTF-8; escape a lone surrogate from a tool instead of failing."""
     text = _dump(message)
     try:
         return text.encode()
@@ -226,7 +225,7 @@ def result(id_: RequestId, result: dict[str, Any]) -> dict[str, Any]:
 
 
 def error(id_: RequestId | None, error: McpError) -> dict[str, Any]:
-    """An error answer; JSON-RPC wants a null `id` where the request's could not be read."""
+    """Build an error answer; JSON-RPC requires a null `id` when the request's id was not readable."""
     body: dict[str, Any] = {"code": error.code, "message": error.message}
     if error.data is not None:
         body["data"] = error.data

@@ -1,7 +1,8 @@
-"""Results, notifications and requests as each protocol revision knows them.
+"""Results, notifications and requests in the shape of each protocol revision.
 
-Handlers build the newest shape; `shape` takes away what the caller's revision does not know and adds what it demands.
-By hand and by key, because it is on the path of every call: whoever needs no change pays for a look, not for a copy.
+Handlers build the newest shape; `shape` removes members that the caller's revision does not know and adds the required
+ones. It is written by hand and by key, because it is on the path of every call: an unchanged result costs a lookup, not
+a copy.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ CACHEABLE: Final = frozenset(
         "resources/read",
     }
 )
-"""Methods whose complete results say how long they keep, and for whom."""
+"""Methods whose complete results state for how long, and for whom, they may be cached."""
 
 _MODERN: Final = frozenset(MODERN)
 _A0326, _A0618, _A1125, _A0728 = (AGE[r] for r in ("2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"))
 
 
 def _by_age(*steps: tuple[int, str]) -> tuple[frozenset[str], ...]:
-    """The members known at each age, from (since which age, names) pairs."""
+    """Return the members known at each age, from (first age, names) pairs."""
     return tuple(
         frozenset(name for since, names in steps if since <= age for name in names.split()) for age in range(len(AGE))
     )
@@ -47,7 +48,7 @@ _TEMPLATE: Final = _by_age(
 _CONTENTS: Final = _by_age((0, "uri mimeType text blob"), (_A0618, "_meta"))
 _ANNOTATIONS: Final = _by_age((0, "audience priority"), (_A0618, "lastModified"))
 _CALL: Final = _by_age((0, "content isError _meta"), (_A0618, "structuredContent"), (_A0728, "resultType"))
-# Unlike everything else, two things came and went: `execution` and `tasks` belong to 2025-11-25 alone.
+# Unlike everything else, `execution` and `tasks` were added and removed: both belong to 2025-11-25 alone.
 _TOOL: Final = tuple(
     known | {"execution"} if age == _A1125 else known
     for age, known in enumerate(
@@ -72,7 +73,7 @@ _SAMPLING_NEWER: Final = _by_age((_A1125, "tools toolChoice"))
 def shape(
     method: str, revision: str, result: dict[str, Any], server_info: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """`result` as `revision` knows it. What is given is never changed, and may be part of what comes back."""
+    """Return `result` in the shape of `revision`. The input is never changed, and may be part of the returned value."""
     if revision in _MODERN:
         shaped = result.copy()
         kind = shaped.setdefault("resultType", "complete")
@@ -101,7 +102,7 @@ _MODERN_ONLY: Final = frozenset({"resultType", "ttlMs", "cacheScope", "requestSt
 
 
 def outgoing(method: str, revision: str, params: dict[str, Any]) -> dict[str, Any]:
-    """The params of a notification or request to the client, as `revision` knows them."""
+    """Return the params of a notification or request to the client in the shape of `revision`."""
     age = AGE[revision]
     if method == "notifications/progress":
         return _without(params, "message") if age < _A0326 else params
@@ -120,7 +121,7 @@ def outgoing(method: str, revision: str, params: dict[str, Any]) -> dict[str, An
 
 
 def _known(members: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
-    """`members` itself if all of them are known, else a copy with those that are."""
+    """Return `members` itself if all of them are known, else a copy with the known ones."""
     if members.keys() <= known:
         return members
     return {name: value for name, value in members.items() if name in known}
@@ -133,7 +134,7 @@ def _without(members: dict[str, Any], name: str) -> dict[str, Any]:
 def _call(result: dict[str, Any], age: int) -> dict[str, Any]:
     result = _known(result, _CALL[age])
     if "structuredContent" in result and type(result["structuredContent"]) is not dict:
-        result = _without(result, "structuredContent")  # before 2026-07-28 it is an object or nothing
+        result = _without(result, "structuredContent")  # before 2026-07-28 it is an object or absent
     if age >= _A1125:
         return result
     content = result.get("content")
@@ -147,7 +148,7 @@ def _tools(result: dict[str, Any], age: int) -> dict[str, Any]:
 def _tool(tool: dict[str, Any], age: int) -> dict[str, Any]:
     tool = _known(tool, _TOOL[age])
     if age < _A0728 and "outputSchema" in tool and tool["outputSchema"].get("type") != "object":
-        return _without(tool, "outputSchema")  # its results come without structuredContent, so nothing is promised
+        return _without(tool, "outputSchema")  # its results come without structuredContent, so no schema is promised
     return tool
 
 
@@ -231,7 +232,7 @@ _RESHAPE: Final[dict[str, Callable[[dict[str, Any], int], dict[str, Any]]]] = {
 
 
 def block(item: dict[str, Any], age: int) -> dict[str, Any]:
-    """One content block for an older revision: a kind it does not know becomes text that says what it was."""
+    """Convert one content block for an older revision: an unknown kind becomes text that names the kind."""
     kind = item.get("type")
     if kind == "audio" and age < _A0326:
         item = _as_text(item, f"[audio, {item.get('mimeType', 'unknown type')}: not part of this protocol version]")

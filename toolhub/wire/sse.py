@@ -1,4 +1,4 @@
-"""Server-sent events, written. One JSON-RPC message is one `data` line: the encoder never emits a line break."""
+"""Server-sent events: one JSON-RPC message is one `data` line, because the encoder never emits a line break."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ COMMENT = b":\n\n"
 
 
 def event(data: bytes, id: str | None = None, retry: int | None = None) -> bytes:
-    """One event with one message. `retry` is in milliseconds."""
+    """Encode one event with one message. `retry` is in milliseconds."""
     return b"%sevent: message\ndata: %s\n\n" % (_head(id, retry), data)
 
 
 def priming(id: str, retry: int | None = None) -> bytes:
-    """An event without content that gives the client an id to come back with, and how long to wait before it does."""
+    """Encode an event without content.
+
+    It gives the client an id to resume from, and the delay before it does. `retry` is in milliseconds.
+    """
     return _head(id, retry) + b"data: \n\n"
 
 
 def comment() -> bytes:
-    """A line that clients ignore and that keeps a quiet connection open."""
+    """Encode a line that clients ignore and that keeps a quiet connection open."""
     return COMMENT
 
 

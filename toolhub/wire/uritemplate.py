@@ -20,10 +20,10 @@ class Template:
     text: str
     variables: tuple[str, ...]
     literals: tuple[str, ...]
-    """What stands before, between and after the variables: always one more than there are variables."""
+    """The text before, between and after the variables: always one more than there are variables."""
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The decoded value of every variable, or None if `uri` is not of this shape."""
+        """Return the decoded value of every variable, or None if `uri` does not match."""
         if len(uri) > 8 * MAX_LENGTH or not uri.startswith(self.literals[0]):
             return None
         if not self.variables:
@@ -33,8 +33,8 @@ class Template:
         last = len(self.variables) - 1
         for index, name in enumerate(self.variables):
             literal = self.literals[index + 1]
-            # A value has at least one character; the first place where the next literal fits is the right one,
-            # because a later one could only move characters between neighbours.
+            # A value has at least one character. The first match of the next literal is the right one, because a later
+            # one could only move characters between neighbours.
             if index == last:
                 end = len(uri) - len(literal)
                 if end <= position or not uri.endswith(literal):
@@ -58,7 +58,7 @@ class Template:
 
 
 def parse(text: str) -> Template:
-    """The template in `text`; raises ValueError with a sentence for whoever wrote it."""
+    """Parse the template in `text`. Raises ValueError with a sentence for the template's author."""
     if len(text) > MAX_LENGTH:
         raise ValueError(f"A URI template has at most {MAX_LENGTH} characters.")
     literals: list[str] = []

@@ -1,4 +1,4 @@
-"""`manage.py quickstart`: from nothing to a running hub with an account, a token and tools to call."""
+"""`manage.py quickstart`: set up and start a hub with an account, a token and example tools."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Command(BaseCommand):
         settings.DATA_DIR.mkdir(parents=True, exist_ok=True, mode=0o700)
         call_command("migrate", interactive=False, verbosity=0)
         password = first_admin()
-        with transaction.atomic():  # a first run that fails in between is a first run again
+        with transaction.atomic():  # a first run that fails half-way is repeated as a first run
             user, token = first_user()
             if token is not None:
                 catalogue.load(user)
@@ -68,7 +68,7 @@ class Command(BaseCommand):
 
 
 def start_again_with(data: str | None, port: int) -> None:
-    """Settings are read when the process starts: what the options change is put into the environment of a new start."""
+    """Restart the process with the options in its environment, because settings are read at the start."""
     wanted = {}
     if data and Path(data).absolute() != settings.DATA_DIR:
         wanted["TOOLHUB_DATA_DIR"] = str(Path(data).absolute())
@@ -90,7 +90,7 @@ def refuse_taken(port: int) -> None:
 
 
 def first_admin() -> str | None:
-    """The password of the `admin` account, when this is the run that makes it."""
+    """Create the `admin` account if needed; return its password, or None when the account existed."""
     if User.objects.filter(username="admin").exists():
         return None
     password = secrets.token_urlsafe(12)
@@ -99,7 +99,7 @@ def first_admin() -> str | None:
 
 
 def first_user() -> tuple[str, str | None]:
-    """The `demo` user and, when this is the run that makes it, a token of theirs."""
+    """Return the `demo` user's name and a new access token, or None as token when the user existed."""
     user, made = User.objects.get_or_create(username="demo")
     if not made:
         return user.username, None
@@ -110,7 +110,7 @@ def first_user() -> tuple[str, str | None]:
 
 
 def example_upstream() -> list[str]:
-    """Whether the example of another MCP server can be used, and where."""
+    """Return lines that say whether and where the example of another MCP server can be used."""
     state = catalogue.upstream_state()
     if state is None:
         return []

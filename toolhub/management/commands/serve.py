@@ -50,7 +50,7 @@ class Command(BaseCommand):
 
 
 def refuse_without_shared_stores() -> None:
-    """Workers agree through PostgreSQL and Redis; without them each would have sessions and limits of its own."""
+    """Require PostgreSQL and Redis; without them each worker would have its own sessions and rate limits."""
     missing = []
     if connection.vendor != "postgresql":
         missing.append("PostgreSQL (TOOLHUB_DATABASE_URL=postgresql://...)")
@@ -64,8 +64,8 @@ def refuse_without_shared_stores() -> None:
 
 
 def run(endpoints: list[str], supervisor: int | None = None) -> int:
-    """Serve in this process until a signal ends it; the exit status."""
-    # Twisted's reactor is installed by this import and must not be when a mere command starts.
+    """Serve in this process until a signal ends it; return the exit status."""
+    # This import installs Twisted's reactor, which must not happen when a mere command starts.
     from toolhub.management import running
 
     return running.serve(endpoints, supervisor)

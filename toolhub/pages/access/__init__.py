@@ -1,1 +1,1 @@
-"""Who may use what, in the admin: the matrix, bulk changes, one tool."""
+"""Access pages of the admin: the matrix, bulk changes, and the access of one tool."""

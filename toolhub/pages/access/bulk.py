@@ -1,8 +1,8 @@
-"""Change many grants at once: choose what and whom, look at what would change, and confirm that.
+"""Bulk changes of grants: choose items and users, review the changes, and confirm them.
 
-Choosing is a GET whose address holds the choice, so a search never loses it and it can be sent to a colleague.
+The choice is a GET whose address holds it, so a search never loses it and it can be sent to a colleague.
 
-From the lists of tools, toolsets, users and groups to the page that changes many grants, with what is ticked.
+The lists of tools, toolsets, users and groups link to this page, with the selected rows as the choice.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from toolhub.pages.lists import matching
 from toolhub.pages.staff import page, staff_page
 
 FOUND = 30
-"""Results of one search."""
+"""Maximum results of one search."""
 LISTED = 100
-"""Rows of each kind that the confirmation shows one by one."""
+"""Maximum rows of each kind that the confirmation lists."""
 NEEDED = (*CHANGE, "catalog.view_tool", "catalog.view_toolset", "auth.view_user", "auth.view_group")
 EFFECTS = (
     (grant_changes.ALLOW, gettext_lazy("allow")),
@@ -48,7 +48,7 @@ EFFECTS = (
 
 @dataclass(frozen=True, slots=True)
 class Picker:
-    """One kind of thing to choose from."""
+    """A selector for one kind of object."""
 
     key: str
     title: str | Promise
@@ -92,7 +92,7 @@ def bulk(request: HttpRequest) -> HttpResponse:
 @staff_page(*NEEDED)
 @require_safe
 def pick(request: HttpRequest) -> JsonResponse:
-    """{"results": [{"id", "name"}]} of one kind, for the search boxes."""
+    """Return {"results": [{"id", "name"}]} of one kind, for the search boxes."""
     kind = next((kind for kind in KINDS if kind[0] == request.GET.get("kind")), KINDS[0])
     found = _search(kind, request.GET.get("q", ""))
     return JsonResponse({"results": [{"id": pk, "name": name} for pk, name in found]})
@@ -125,7 +125,7 @@ def _confirm(request: HttpRequest, data: QueryDict, plan: grant_changes.Plan) ->
 
 
 def _wish(data: QueryDict) -> tuple[grant_changes.Wish | None, list[str]]:
-    """What is wished for, or what is missing."""
+    """Return the requested change and no errors, or None and the errors."""
     problems: list[str] = []
     targets = grant_changes.targets(_numbers(data, "tool"), _numbers(data, "toolset"))
     everyone = data.get("everyone") == "1"
@@ -194,7 +194,7 @@ def _may(request: HttpRequest) -> bool:
 
 
 def connect() -> None:
-    """Once every admin module is loaded."""
+    """Add the bulk action to the lists; call it after every admin module is loaded."""
     for model in (Tool, Toolset, get_user_model(), Group):
         page: Any = admin.site._registry[model]
         page.has_grants_permission = _may

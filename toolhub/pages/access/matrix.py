@@ -1,4 +1,4 @@
-"""The matrix: which group may use which toolset, at a glance, and a cell to look into and to change."""
+"""The access matrix: the access of each group to each toolset, with a page to view and change every cell."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ EVERYONE = 0
 @dataclass(frozen=True, slots=True)
 class Cell:
     state: str
-    """allow | deny | later | none: what the grants of this toolset say to this group now and here."""
+    """allow | deny | later | none: the combined effect of this toolset's grants on this group now, in this environment.
+    """
     count: int
     href: str
 
@@ -76,7 +77,7 @@ def matrix(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def cell(request: HttpRequest, toolset: int, group: int) -> HttpResponse:
-    """One cell: every grant behind it, and what to make of it. Group 0 is everyone."""
+    """Show one cell: every grant behind it, and the changes to choose from. Group 0 is everyone."""
     row, column = _named_by(toolset, group)
     back = request.GET.get("back", "")[:500]
     may_change = request.user.has_perms(CHANGE)
@@ -102,7 +103,7 @@ def cell(request: HttpRequest, toolset: int, group: int) -> HttpResponse:
 @staff_page(*CHANGE)
 @require_POST
 def set_cell(request: HttpRequest, toolset: int, group: int) -> HttpResponse:
-    """Allow, deny or neither, from now on; then back to where the table was."""
+    """Set allow, deny or neither, starting now; then redirect to the previous position in the table."""
     _set(request, *_named_by(toolset, group))
     back = QueryDict(request.POST.get("back", "")[:500])
     kept = {name: back[name] for name in ("toolset", "group", "tp", "gp") if back.get(name)}
@@ -125,7 +126,7 @@ def _set(request: HttpRequest, toolset: Toolset, group: Group | None) -> None:
 
 
 def granted(done: grant_changes.Plan) -> str:
-    """What a plan did, in words."""
+    """Describe the changes of an executed plan."""
     said = []
     if done.make:
         said.append(ngettext("%d grant was created.", "%d grants were created.", len(done.make)) % len(done.make))
@@ -135,7 +136,7 @@ def granted(done: grant_changes.Plan) -> str:
 
 
 def _cells(toolsets: Page[Toolset], groups: Page[Group]) -> dict[tuple[int, int], list[Grant]]:
-    """The grants behind the cells of this page, those that are over left out."""
+    """Return the grants behind the cells of this page, except expired ones."""
     rows, columns = [toolset.pk for toolset in toolsets], [group.pk for group in groups]
     found = Grant.objects.filter(Q(group__in=columns) | Q(everyone=True), toolset__in=rows)
     found = found.filter(Q(ends__isnull=True) | Q(ends__gt=timezone.now()))
@@ -161,7 +162,7 @@ def _state(grants: list[Grant], now: Any) -> str:
 
 
 def _links(pages: Page[Any], data: dict[str, str], name: str) -> tuple[str, str]:
-    """Addresses of the page before and after; "" when there is none."""
+    """Return the addresses of the previous and the next page; "" when there is none."""
 
     def to(number: int) -> str:
         return "?" + urlencode({key: value for key, value in {**data, name: str(number)}.items() if value})

@@ -1,6 +1,6 @@
-"""Who sees a tool, and by which rule: every user, in pages, decided by the policy that answers their clients.
+"""The access page of a tool: every user, in pages, with the rule that the policy applies to their clients.
 
-Names to choose from, for the fields of the pages here that ask for a user: a few that fit what was typed.
+The module also suggests user names to the fields of the access pages.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ FOUND = 20
 @staff_page("auth.view_user")
 @require_safe
 def people(request: HttpRequest) -> JsonResponse:
-    """{"results": [{"value": user name, "label": full name}]}, active ones, by name."""
+    """Return {"results": [{"value": user name, "label": full name}]} of active users, by name."""
     query = request.GET.get("q", "").strip()[:150]
     found = get_user_model().objects.filter(is_active=True)
     rows = matching(found, ("username", "first_name", "last_name"), query).order_by("username")[:FOUND]

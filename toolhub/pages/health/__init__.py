@@ -1,1 +1,1 @@
-"""Tool health: what the audit log says about definitions that need work."""
+"""Tool health: problems of tool definitions that the audit log reveals."""

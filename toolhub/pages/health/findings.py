@@ -1,4 +1,4 @@
-"""What the calls say about the tools: each finding is plain data, worked out from attempts in order of time."""
+"""Findings about tools from their calls: plain data, computed from attempts in chronological order."""
 
 from __future__ import annotations
 
@@ -40,40 +40,40 @@ _KINDS = {
     **dict.fromkeys(errors.BOUNDS, BOUND),
     **dict.fromkeys((errors.TOO_LARGE, errors.TOO_COMPLEX, errors.UNUSABLE, errors.BUSY, errors.PROMPT_OBJECT), OTHER),
 }
-"""What a code is counted as; every other one is about the type."""
+"""The kind that a problem code is counted as; every other code is about the type."""
 
 
 @dataclass(slots=True)
 class Refusal:
-    """A parameter of a tool that clients get wrong in the same way."""
+    """A parameter of a tool that clients repeatedly get wrong in the same way."""
 
     tool: str
     parameter: str
-    """Empty: the arguments as a whole."""
+    """The name of the parameter; empty for the arguments as a whole."""
     kind: str
     problem: SchemaProblem | None
-    """Of the last call."""
+    """The problem of the last such call."""
     number: int = 0
     of: int = 0
-    """How many calls of the tool there were."""
+    """The number of calls of the tool."""
     last: Attempt | None = None
 
 
 @dataclass(slots=True)
 class Loop:
-    """One client that called one tool with the same arguments again and again."""
+    """Repeated calls of one tool by one client with the same arguments."""
 
     tool: str
     number: int
     first: Attempt
     last: Attempt
     worst: str
-    """The outcome that most of them had."""
+    """The most frequent outcome of these calls."""
 
 
 @dataclass(slots=True)
 class GivenUp:
-    """A tool that clients do not try again after an error."""
+    """A tool that clients do not retry after an error."""
 
     tool: str
     number: int
@@ -83,22 +83,22 @@ class GivenUp:
 
 @dataclass(slots=True)
 class Trouble:
-    """A tool that fails or takes long."""
+    """A tool that fails often or is slow."""
 
     tool: str
     ran: int
     failed: int
     timeouts: int
     p95: int | None
-    """Microseconds."""
+    """p95 latency, in microseconds."""
     error: Attempt | None
-    """One with the most frequent error."""
+    """An attempt with the most frequent error."""
     last: Attempt | None
 
 
 @lru_cache(maxsize=2_000)
 def _problem_of(reason: str) -> SchemaProblem | None:
-    # Clients get the same things wrong again and again, and one page looks at thousands of calls.
+    # Clients repeat the same mistakes, and one page reads thousands of calls.
     return SchemaProblem.of(Reason.read(reason))
 
 
@@ -130,7 +130,7 @@ def refusals(attempts: Iterable[Attempt]) -> list[Refusal]:
 
 
 def loops(attempts: Iterable[Attempt]) -> list[Loop]:
-    """The longest run of each within ten minutes."""
+    """Return, for each caller, tool and arguments, the longest run of calls within ten minutes."""
     same: dict[tuple[str, str, str, str], list[Attempt]] = defaultdict(list)
     for one in attempts:
         same[(*one.caller, one.name, one.digest)].append(one)
@@ -152,7 +152,7 @@ def loops(attempts: Iterable[Attempt]) -> list[Loop]:
 
 
 def given_up(attempts: Sequence[Attempt]) -> list[GivenUp]:
-    """Tools whose callers mostly did not come back within ten minutes of an error."""
+    """Return the tools that most callers did not call again within ten minutes of an error."""
     if not attempts:
         return []
     decided_before = attempts[-1].at - GIVE_UP_SECONDS

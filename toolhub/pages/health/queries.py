@@ -1,6 +1,7 @@
-"""The newest calls of the record, as far back as a page may look: at most so many days, calls and milliseconds.
+"""Queries for tool health: the newest calls of the audit log, and the tools without calls.
 
-Tools that nobody called, and what usually is behind it: nobody may, or another tool sounds the same.
+A query reads at most a number of days, calls and milliseconds. Tools without calls come with the usual causes: no grant
+allows them, or another tool has a similar name or description.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ class Attempt(NamedTuple):
     """One call of a tool."""
 
     hex: str
-    """The call's id. A UUID object of every row would cost more than all the rest of it."""
+    """The call's id as hex: creating a UUID object for every row would cost more than all other work on it."""
     name: str
     known: bool
-    """Whether it was a tool of the catalogue that the caller may use."""
+    """Whether the call named a tool of the catalogue that the caller may use."""
     user: str
     credential: str
     client: str
@@ -42,13 +43,13 @@ class Attempt(NamedTuple):
     error_class: str
     detail: str
     reason: str
-    """What `detail` says, as code and parameters."""
+    """The stored `detail`: a code and its parameters."""
     took: int | None
-    """Microseconds."""
+    """Duration in microseconds."""
     digest: str
-    """Of the arguments."""
+    """The hash of the arguments."""
     at: float
-    """When it began, in Unix seconds."""
+    """Start, in Unix seconds."""
 
     @property
     def id(self) -> UUID:
@@ -61,17 +62,17 @@ class Attempt(NamedTuple):
 
 @dataclass(slots=True)
 class Looked:
-    """What was looked at."""
+    """The calls that were read, and the extent of the reading."""
 
     attempts: list[Attempt]
-    """Oldest first."""
+    """The attempts, oldest first."""
     since: datetime
     cut: bool
-    """Whether there are older ones in the days that were asked for."""
+    """Whether the requested days contain older calls that were not read."""
 
 
 def newest(days: int) -> Looked:
-    """The calls of tools in the last so many days, from the newest back until one of the bounds is met."""
+    """Read the tool calls of the last `days` days, from the newest back until a bound is reached."""
     now = timezone.now()
     since = now - timedelta(days=days)
     rows = (
@@ -126,7 +127,7 @@ def newest(days: int) -> Looked:
         if ended or looked >= CALLS or time.monotonic() >= deadline:
             found.reverse()
             return Looked(found, since if ended or below is None else moment_of(below), not ended)
-        # Arguments may be large: what the last slice cost says how many rows the time that is left is good for.
+        # Arguments may be large: the cost of the last slice tells how many rows fit into the remaining time.
         now_, spent = time.monotonic(), max(time.monotonic() - began, 0.001)
         fits = int(size * max(0.0, deadline - now_) / spent)
         size = max(50, min(size * 2, _LARGEST, CALLS - looked, fits))
@@ -135,22 +136,22 @@ def newest(days: int) -> Looked:
 DAYS = 30
 SHOWN = 20
 _NEAR = 50
-"""Tools with a word of the name in common whose descriptions are compared."""
+"""Maximum number of tools with a shared word in the name whose descriptions are compared."""
 
 
 @dataclass(slots=True)
 class Unused:
     tool: str
     granted: bool
-    """Whether any grant allows it to somebody."""
+    """Whether a grant allows the tool to any user."""
     twins: list[str]
-    """Sentences about tools that sound the same."""
+    """Sentences about similar tools."""
 
 
 def unused() -> tuple[list[Unused], int, datetime, bool]:
-    """The first few enabled tools without a call in 30 days, how many there are, and until when that was counted.
+    """Return the first few enabled tools without a call in 30 days, and their total.
 
-    The last value is whether that is now.
+    The third value is the end of the counted time, the fourth is True when that is now.
     """
     called, counted, live = statistics.called_since(timezone.now() - timedelta(days=DAYS - 1))
     offered = Tool.objects.filter(enabled=True, quarantined_since__isnull=True).order_by("name")
@@ -182,7 +183,7 @@ def _granted(ids: list[int]) -> set[int]:
 
 
 def _near(wanted: list[str], names: list[str]) -> dict[str, list[str]]:
-    """For each of `wanted` the names that share a word which is more than a verb, or are spelt alike."""
+    """Return, for each of `wanted`, the names that share a word other than a verb, or have a similar spelling."""
     words = {name: _words(name) - lint.VERBS or _words(name) for name in wanted}
     telling = frozenset().union(*words.values())
     at: dict[str, list[str]] = {word: [] for word in telling}
@@ -192,7 +193,7 @@ def _near(wanted: list[str], names: list[str]) -> dict[str, list[str]]:
                 at[word].append(other)
     found: dict[str, list[str]] = {}
     for name in wanted:
-        # The rarest words first: they say the most.
+        # Rare words first: they carry the most meaning.
         others = (other for word in sorted(words[name], key=lambda word: len(at[word])) for other in at[word])
         found[name] = [other for other in dict.fromkeys(others) if other != name][:_NEAR]
     return found
@@ -200,6 +201,6 @@ def _near(wanted: list[str], names: list[str]) -> dict[str, list[str]]:
 
 @lru_cache(maxsize=20_000)
 def _words(name: str) -> frozenset[str]:
-    # The last one is the whole name, so that order_status meets orderStatus and orders_status.
+    # The last word is the whole name, so that order_status matches orderStatus and orders_status.
     words = lint.words_of(name)
     return frozenset((*words, "".join(words).rstrip("s")))

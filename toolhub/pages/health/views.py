@@ -1,4 +1,4 @@
-"""Tool health: what the record says about the tools, on one page."""
+"""Tool health: the findings about all tools on one page."""
 
 from __future__ import annotations
 

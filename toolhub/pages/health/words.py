@@ -1,4 +1,4 @@
-"""What was found about the tools in words: each finding with its evidence and the advice that usually fixes it."""
+"""Texts of the findings: each finding with its evidence and the advice that usually fixes it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Finding:
     tool: str
     text: str
     detail: str = ""
-    """What was said to the client: recorded text."""
+    """The logged answer to the client."""
     evidence: list[tuple[str, str]] = field(default_factory=list)
     advice: list[str] = field(default_factory=list)
     link: str = ""
@@ -36,7 +36,7 @@ class Section:
     title: str
     about: str
     fine: str
-    """What is said when there is nothing to find."""
+    """The text shown when there are no findings."""
     findings: list[Finding]
     number: int
 
@@ -50,7 +50,7 @@ def _call(attempt: Attempt) -> tuple[str, str]:
 
 
 def _said(attempt: Attempt | None) -> str:
-    """What was said to the client, in the language of the page where it was ours."""
+    """Return the answer to the client, in the language of the page when the text is from toolhub."""
     return invisible.show(hooks.sentence(attempt.reason, attempt.detail)[:300]) if attempt is not None else ""
 
 

@@ -1,1 +1,1 @@
-"""Try it: a tool run from the admin, as oneself or as somebody else."""
+"""Try it: run a tool from the admin, as oneself or as another user."""

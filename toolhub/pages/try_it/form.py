@@ -1,9 +1,9 @@
-"""What a person types to try a tool: the arguments and the user, and the answers to a tool's questions.
+"""The form for trying a tool: the arguments, the user, and the answers to a tool's questions.
 
-A form out of an input schema: one field per argument, and from what was typed back to arguments.
+An input schema becomes a form with one field per argument, and the typed values become arguments again.
 
-A text, a number, a choice or yes/no has a field of its own kind; lists, groups and whatever the schema leaves open are
-written as JSON. What a field cannot hold is said beside it; everything else is for the door to judge.
+A text, a number, a choice or yes/no has its own kind of field; lists, groups and everything that the schema leaves open
+are written as JSON. A value that a field cannot hold is reported beside it; the call pipeline validates the rest.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ WHOLE = "arguments"
 """The name of the field that holds all arguments as JSON."""
 INPUT_TYPES = {"date": "date", "email": "email", "uri": "url", "time": "time"}
 SHORT = 80
-"""A text that may be longer than this gets a box of several lines."""
+"""Maximum characters of a text with a one-line field; a longer one gets a box of several lines."""
 
 
 @dataclass(slots=True)
 class Field:
-    """One argument as a field: how it looks, what it holds now and what is wrong with that."""
+    """One argument as a field: its kind, its current value and the error of that value."""
 
     name: str
     kind: str
@@ -50,7 +50,7 @@ class Field:
     parameter: Parameter
     input_type: str = "text"
     choices: tuple[tuple[str, str], ...] = ()
-    """Value (JSON) and what is read."""
+    """Pairs of a value (as JSON) and its label."""
     low: str = ""
     high: str = ""
     integer: bool = False
@@ -61,17 +61,17 @@ class Field:
 
     @property
     def key(self) -> str:
-        """The name of the field in the form."""
+        """Name of the field in the form."""
         return f"{PREFIX}{self.name}"
 
     @property
     def id(self) -> str:
-        """For `id` and `for`: a name of the schema may hold anything."""
+        """Value of `id` and `for`: names in the schema may contain any character."""
         return f"argument-{self.number}"
 
 
 def fields_of(schema: dict[str, Any]) -> list[Field]:
-    """The fields of a schema, filled with its defaults."""
+    """Return the fields of a schema, filled with its defaults."""
     found = []
     for number, (part, row) in enumerate(at_the_top(schema)):
         if number == MAX_FIELDS:
@@ -83,20 +83,20 @@ def fields_of(schema: dict[str, Any]) -> list[Field]:
 
 
 def fill_fields(fields: list[Field], data: Mapping[str, Any]) -> None:
-    """What was typed, back into the fields; a list of texts as a browser sends it, or one text each."""
+    """Fill the fields with submitted values: a list of texts as a browser sends it, or one text each."""
     for field in fields:
         value = data.get(field.key)
         field.value = str(value) if value is not None else ""
 
 
 def fill_values(fields: list[Field], arguments: Mapping[str, Any]) -> None:
-    """Arguments into the fields, as a form filled with them would hold them."""
+    """Fill the fields with arguments, as if they had been typed."""
     for field in fields:
         field.value = _typed(field, arguments[field.name]) if field.name in arguments else ""
 
 
 def read_arguments(fields: list[Field]) -> dict[str, Any] | None:
-    """What the fields say; None when one of them cannot be read, and then its `error` says why.
+    """Return the arguments from the fields; None when a field cannot be read, with the reason in its `error`.
 
     An empty field is an argument that is not given.
     """
@@ -115,7 +115,7 @@ def read_arguments(fields: list[Field]) -> dict[str, Any] | None:
 
 
 def whole(text: str) -> dict[str, Any]:
-    """Arguments that were written as JSON. Raises ValueError with a sentence."""
+    """Parse arguments written as JSON. Raises ValueError with a sentence."""
     value = _json(text or "{}")
     if not isinstance(value, dict):
         raise ValueError(_('The arguments must be a JSON object, such as {"name": "value"}.'))
@@ -236,7 +236,7 @@ def digest(schema: dict[str, Any]) -> str:
 
 
 class Refused(Exception):
-    """Nothing runs. `where` is the id of a field, or empty for the form as a whole."""
+    """An error that prevents the call; `where` is the id of a field, or empty for the form as a whole."""
 
     def __init__(self, message: str, where: str = "", call_id: UUID | None = None) -> None:
         super().__init__(message)
@@ -244,7 +244,7 @@ class Refused(Exception):
 
 
 class Form:
-    """The arguments and the user, as they are typed now."""
+    """The arguments and the user as currently typed."""
 
     def __init__(self, request: HttpRequest, tool: Tool) -> None:
         actor = cast(User, request.user)
@@ -263,12 +263,12 @@ class Form:
                 fill_fields(self.fields, data)
 
     def show(self, state: dict[str, Any]) -> None:
-        """Filled as for a call that was tried."""
+        """Fill the form with the arguments of an earlier call."""
         fill_values(self.fields, state["arguments"])
         self.text, self.username = as_json(state["arguments"], indent=2), state["user"]
 
     def switch(self) -> None:
-        """From fields to JSON, or back, with what is typed."""
+        """Switch from fields to JSON, or back, and keep the typed values."""
         if self.as_json:
             try:
                 fill_values(self.fields, whole(self.text))
@@ -282,7 +282,7 @@ class Form:
         self.as_json = not self.as_json
 
     def arguments(self) -> dict[str, Any]:
-        """Raises Refused when they cannot be read."""
+        """Return the arguments. Raises Refused when they cannot be read."""
         if self.as_json:
             try:
                 return whole(self.text)
@@ -294,7 +294,7 @@ class Form:
         return found
 
     def user(self) -> User:
-        """Raises Refused for an unknown one, PermissionDenied for one that this person may not choose."""
+        """Return the user. Raises Refused for an unknown one, PermissionDenied for one this person may not choose."""
         if self.username == self.actor.get_username():
             return self.actor
         if not self.may_choose:
@@ -311,7 +311,7 @@ class Form:
             self.error = refused.message
 
     def errors(self) -> dict[str, str]:
-        """By the id of the field."""
+        """Return the errors by field id."""
         found = {field.id: field.error for field in self.fields if field.error and not self.as_json}
         return {**found, **({"user": self.user_error} if self.user_error else {})}
 
@@ -326,7 +326,7 @@ class Question:
         self.schema = params.get("requestedSchema") if not self.url else None
         self.fields = fields_of(self.schema) if isinstance(self.schema, dict) else None
         for field in self.fields or ():
-            field.number += 10_000  # beside the fields of the tool on one page
+            field.number += 10_000  # separate from the ids of the tool's fields on the same page
         self.error = ""
 
     @property
@@ -334,7 +334,7 @@ class Question:
         return self.url if self.url.startswith(("https://", "http://")) else ""
 
     def read(self, data: Any) -> dict[str, Any] | None:
-        """The values, or None when they do not fit; then the fields say why."""
+        """Return the values, or None when they are invalid; the fields then have the errors."""
         assert self.fields is not None  # noqa: S101 - only a form is read
         fill_fields(self.fields, data)
         content = read_arguments(self.fields)

@@ -1,7 +1,7 @@
-"""What the page of any worker wants of a try, done by the worker that has it.
+"""Access to tries across workers: any worker's page reaches the worker that has the run.
 
-A page asks every second, and a result may be large: the asking worker keeps what it was told, says which versions it
-has, and is told only what changed since. Whether the person may have it at all, the owner says each time.
+A page polls every second, and a result may be large. The asking worker caches the parts it received, sends their
+versions, and receives only the changed parts. The owning worker checks permissions at every request.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from toolhub.server.bus import Bus
 
 ASK, REPLY = "try.ask", "try.reply"
 REPLY_SECONDS = max(5.0, 4 * settings.REDIS_SECONDS)
-"""How long another worker may take: the question and the answer both go through Redis."""
+"""Maximum seconds for another worker's reply: the question and the answer both go through Redis."""
 KEPT_BYTES = 16 * 1024 * 1024
-"""Of what this worker was told by others; what was not asked about for longest goes first."""
+"""Maximum bytes of cached parts from other workers; the least recently requested are dropped first."""
 
 
 @dataclass(slots=True)
 class _Told:
-    """The parts of a state that may be large, as another worker told them last."""
+    """The large parts of a state, as another worker last sent them."""
 
     versions: dict[str, int]
     parts: dict[str, str]
-    """As JSON text."""
+    """The parts as JSON text."""
 
 
 class TryOwners:
-    """The way to the worker that has a run, and what other workers told this one of theirs."""
+    """Requests to the worker that has a run, and the cached parts of other workers' runs."""
 
     def __init__(self, bus: Bus, runs: TryRuns) -> None:
         self._bus, self._runs = bus, runs
@@ -46,9 +46,9 @@ class TryOwners:
         bus.on(REPLY, self._replied)
 
     async def act(self, run_id: UUID, actor_id: int, what: str, **given: Any) -> dict[str, Any] | None:
-        """Have the worker that has the run do something: `state`, `cancel` (by) or `answer` (key, result as JSON text).
+        """Send an action to the worker that has the run: `state`, `cancel` (by) or `answer` (key, result as JSON text).
 
-        None when no worker has it (any more), or when it was tried by somebody else.
+        Returns None when no worker has the run (any more), or when another person started it.
         """
         question = {"id": str(run_id), "actor": actor_id, "what": what, **given}
         if self._runs.find(run_id) is not None or not settings.REDIS_URL:
@@ -70,8 +70,8 @@ class TryOwners:
             del self._asking[number]
 
     def _whole(self, run_id: UUID, have: _Told | None, reply: dict[str, Any]) -> dict[str, Any]:
-        """The state, from what came now and what came before."""
-        # Only what was said to be here is left out of a reply.
+        """Combine the received and the cached parts into the complete state."""
+        # A reply omits only parts that the request listed as cached.
         parts: dict[str, str] = {**(have.parts if have is not None else {}), **reply["parts"]}
         self._told[run_id] = _Told(reply["versions"], parts)
         self._told.move_to_end(run_id)
@@ -95,7 +95,7 @@ class TryOwners:
             return
         state, versions, have = run.state(), run.versions(), payload.get("have") or {}
         parts = {name: state.pop(name) for name in versions}
-        # As text: a number in it may be larger than the news can carry.
+        # As text: a number in it may be larger than a bus message can carry.
         changed = {name: json.dumps(part) for name, part in parts.items() if have.get(name) != versions[name]}
         reply = {"reply": payload["reply"], "state": json.dumps(state), "parts": changed, "versions": versions}
         self._bus.tell(REPLY, reply, str(payload["to"]))

@@ -1,4 +1,4 @@
-"""What a tried tool returned, as parts that a template shows: text as text, pictures and sound from an address."""
+"""Results of tried tools as parts that a template shows: text as text, pictures and sound from an address."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from catalog.functions import media
 from toolhub import invisible
 
 SHOWN = 200
-"""Parts of one result that a page shows."""
+"""Maximum parts of one result that a page shows."""
 PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
 SOUNDS = frozenset({"audio/mpeg", "audio/flac", "audio/ogg", "audio/wav", "audio/mp4"})
 
@@ -28,7 +28,7 @@ class Part:
     title: str = ""
     uri: str = ""
     href: str = ""
-    """Only for addresses of the web; anything else is shown and not linked."""
+    """Set only for web addresses; any other address is shown as text without a link."""
     mime: str = ""
     bytes: int = 0
 
@@ -42,7 +42,7 @@ def pretty(value: Any) -> str:
 
 
 def body(block: dict[str, Any]) -> tuple[bytes, str]:
-    """The bytes of a picture, of sound or of a file, and what they really are ("" when they are no picture or sound).
+    """Return the bytes of a picture, sound or file, and the detected media type ("" for neither picture nor sound).
 
     Raises LookupError when the part has none.
     """

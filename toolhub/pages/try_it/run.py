@@ -1,10 +1,10 @@
-"""Calls that somebody tries in the admin: each a task of the process that got the POST, which no page holds.
+"""Calls that a person tries in the admin: each is a task of the process that got the POST, independent of any page.
 
-They go through the one door like every other call, on record under the user they run as, with the name of who tried.
-`RequestsInFlight` knows them, so a stop, a revocation and a cancellation end them as they end any other call. How the
-pages of other workers reach a run: `remote`.
+They use the call pipeline like every other call, and are logged under the user they run as, with the name of the person
+who tried. They are registered in `RequestsInFlight`, so a stop, a revocation and a cancellation end them like any other
+call. `remote` connects the pages of other workers to a run.
 
-How a tool that is tried in the admin reaches the person there: progress, log lines, and questions in the page.
+A channel connects the tool to the person in the admin: progress, log lines, and questions in the page.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from toolhub.server.requests import Entry, RequestsInFlight
 from toolhub.wire.errors import McpError
 
 CAPABILITIES: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}}
-"""What the page can do for a tool: show a form or an address. It has no model and no folders."""
+"""Client capabilities of the page: it can show a form or an address. It has no model and no folders."""
 ANSWER_SECONDS = 600.0
 LOG_LINES = 200
 LINE_CHARACTERS = 2000
@@ -57,9 +57,9 @@ class TryChannel:
         self.lines: deque[tuple[str, str]] = deque(maxlen=LOG_LINES)
         """Level and text of the last log lines."""
         self.asked: dict[str, Question] = {}
-        """The questions that wait for an answer."""
+        """Questions that wait for an answer."""
         self.logged = self.asking = 0
-        """Versions of the lines and of the questions: each goes up when its part changes."""
+        """Versions of the lines and of the questions: each is incremented when its part changes."""
         self._answers: dict[str, asyncio.Future[dict[str, Any]]] = {}
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
@@ -71,7 +71,7 @@ class TryChannel:
         self.lines.append((level, f"{logger}: {text}"[:LINE_CHARACTERS] if logger else text[:LINE_CHARACTERS]))
 
     async def ask(self, requests: Mapping[str, Question]) -> dict[str, dict[str, Any]]:
-        """Show the questions and wait for the answers. Raises ClientLacks for what a page cannot do."""
+        """Show the questions and wait for the answers. Raises ClientLacks for kinds that a page cannot show."""
         require_capabilities(requests, self.capabilities)
         if any(key in self._answers for key in requests):
             raise ClientLacks("two questions of one name at once")
@@ -91,7 +91,7 @@ class TryChannel:
                 self._answers.pop(key).cancel()
 
     def answer(self, key: str, result: dict[str, Any]) -> bool:
-        """What the person did about one question; False when nobody waits for it any more."""
+        """Store the person's answer to one question; return False when no call waits for it any more."""
         future = self._answers.get(key)
         if future is None or future.done():
             return False
@@ -109,15 +109,15 @@ log = logging.getLogger(__name__)
 CLIENT = "toolhub admin"
 TRANSPORT = "admin"
 KEPT_SECONDS = 900.0
-"""How long a page still finds what came out."""
+"""Seconds for which a finished run stays available to its page."""
 KEPT_BYTES = 64 * 1024 * 1024
-"""Of all results that are kept here; the oldest go first."""
+"""Maximum bytes of all results kept in this process; the oldest are dropped first."""
 BEGIN_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Who tries what: `actor` runs `tool` as `user`, which may be the same person."""
+    """A request to try a tool: `actor` runs `tool` as `user`, which may be the same person."""
 
     actor_id: int
     actor: str
@@ -133,7 +133,7 @@ class Wanted:
         credential = Credential(
             user_id=self.user_id,
             username=self.username,
-            # Both accounts must stay active for as long as it runs.
+            # Both accounts must stay active while the call runs.
             id=f"admin:{self.actor_id}" if own else f"admin:{self.actor_id}:{self.user_id}",
             label=f"tried in the admin by {self.actor}",
             toolset_ids=None,
@@ -144,10 +144,10 @@ class Wanted:
 
 @dataclass(eq=False, slots=True)
 class Run:
-    """One call that is being tried, and what came out of it."""
+    """One tried call and its result."""
 
     id: UUID
-    """Also the call's own in the record."""
+    """Also the id of the call in the audit log."""
     wanted: Wanted
     channel: TryChannel = field(default_factory=TryChannel)
     started: float = field(default_factory=time.monotonic)
@@ -159,7 +159,7 @@ class Run:
     task: asyncio.Task[None] | None = None
 
     def versions(self) -> dict[str, int]:
-        """Of the parts of its state that may be large: a part whose version is the same has not changed."""
+        """Return versions of the large parts of the state: a part with the same version has not changed."""
         return {
             "arguments": 0,
             "log": self.channel.logged,
@@ -168,7 +168,7 @@ class Run:
         }
 
     def state(self) -> dict[str, Any]:
-        """Everything a page shows of it, as JSON data."""
+        """Return the complete state for the page, as JSON data."""
         reported = self.channel.reported
         state: dict[str, Any] = {
             "id": str(self.id),
@@ -194,25 +194,25 @@ class Run:
 
 
 class TryRuns:
-    """The calls that are tried in this process, and what came out of them lately."""
+    """The running and recent tries of this process."""
 
     def __init__(self, requests: RequestsInFlight, ensure_started: Callable[[], Awaitable[None]]) -> None:
-        """`ensure_started` starts the process, where no request has done so yet."""
+        """Store the parts; `ensure_started` starts the process if no request has done so yet."""
         self._requests, self._ensure_started = requests, ensure_started
         self._runs: OrderedDict[UUID, Run] = OrderedDict()
 
     async def start(self, wanted: Wanted) -> Run:
-        """Start the call; returns once it is on record and runs, or has ended already.
+        """Start the call; return after it is logged and runs, or has ended already.
 
-        Raises what the door refuses with (CatalogError: not theirs, limit reached, wrong arguments), and McpError while
-        the server stops or too much of the user is running.
+        Raises the errors of the call pipeline (CatalogError: not granted, limit reached, invalid arguments), and
+        McpError while the server stops or the user has too many running calls.
         """
         await self._ensure_started()
         self._forget_old()
         run = Run(recorder.new_call_id(), wanted)
         loop = asyncio.get_running_loop()
         begun: asyncio.Future[None] = loop.create_future()
-        # A context of its own: the request's holds its database thread and who is signed in, and both end with it.
+        # A new context: the request's context holds its database thread and its user, and both end with the request.
         task = loop.create_task(self._work(run, begun), name="try", context=contextvars.Context())
         run.task = task
         try:
@@ -228,7 +228,7 @@ class TryRuns:
         return run
 
     def find(self, run_id: UUID) -> Run | None:
-        """The run, when this worker has it."""
+        """Return the run if this worker has it, else None."""
         return self._runs.get(run_id)
 
     async def _work(self, run: Run, begun: asyncio.Future[None]) -> None:
@@ -268,7 +268,7 @@ class TryRuns:
 
 
 def _sentence(run: Run) -> dict[str, str]:
-    """Why there is no result: its kind for the page, and the door's own sentence."""
+    """Return the reason for a missing result: its kind for the page, and the sentence of the call pipeline."""
     match run.error:
         case asyncio.CancelledError():
             reason = run.entry.reason if run.entry is not None else None

@@ -1,6 +1,7 @@
-"""Try it: run a tool from its page in the admin, as oneself or as another user, and look at what comes back.
+"""Try it: run a tool from its page in the admin, as oneself or as another user, and view the result.
 
-The call goes through the one door. A page without scripts works by reloading; with them it is told of every change.
+The call goes through the call pipeline. Without scripts the page works by reloading; with them it is notified of every
+change.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from toolhub.parts import parts
 from toolhub.wire.errors import McpError
 
 POLICY = f"{ADMIN}; media-src 'self'"
-"""The admin's, and sound: it comes from an address of ours."""
+"""The admin's policy plus sound, which comes from an address of this site."""
 
 
 @staff_page("catalog.view_tool", MAY_TRY)
@@ -67,7 +68,7 @@ def try_tool(request: HttpRequest, pk: int) -> HttpResponse:
 @never_cache
 @require_safe
 def try_state(request: HttpRequest, pk: int, run: UUID) -> HttpResponse:
-    """What the page polls: JSON with the parts of the page as they are now."""
+    """Return the current parts of the page as JSON, for its polling."""
     return JsonResponse(_shown(request, pk, _state(request, pk, run)))
 
 
@@ -82,7 +83,7 @@ def try_cancel(request: HttpRequest, pk: int, run: UUID) -> HttpResponse:
 @staff_page("catalog.view_tool", MAY_TRY)
 @require_POST
 def try_answer(request: HttpRequest, pk: int, run: UUID) -> HttpResponse:
-    """What the person did about a question of the tool: accept with values, decline, or cancel."""
+    """Pass on the person's answer to a question of the tool: accept with values, decline, or cancel."""
     state = _state(request, pk, run)
     key, action = request.POST.get("key", ""), request.POST.get("action", "cancel")
     asked = state["asked"].get(key)
@@ -102,7 +103,7 @@ def try_answer(request: HttpRequest, pk: int, run: UUID) -> HttpResponse:
 @staff_page("catalog.view_tool", MAY_TRY)
 @require_safe
 def try_part(request: HttpRequest, pk: int, run: UUID, number: int) -> HttpResponse:
-    """A picture, sound or a file of the result. Only what its bytes prove to be a picture or sound is called one."""
+    """Serve a picture, sound or file of the result; only verified bytes get a picture or sound media type."""
     state = _state(request, pk, run)
     try:
         raw, kind = results.body(state["result"]["content"][number])
@@ -149,7 +150,7 @@ def _started(request: HttpRequest, tool: Tool, form: Form) -> Run:
         arguments=form.arguments(),
         address=str(request.META.get("REMOTE_ADDR") or ""),
     )
-    # What an administrator set in motion is on record even if the call is turned away.
+    # An attempt by an administrator is logged even if the call is then rejected.
     log.record("tried", "tool", name_of(tool), None, {"as": wanted.username})
     try:
         return async_to_sync(parts.get(TryRuns).start)(wanted)
@@ -166,7 +167,7 @@ def _started(request: HttpRequest, tool: Tool, form: Form) -> Run:
 def _wrong(form: Form, error: InvalidArguments) -> str:
     problem = SchemaProblem.of(error.reason)
     if problem is None:
-        return error.message  # a function rejected them, in its own words
+        return error.message  # the function rejected them with its own message
     if form.as_json:
         return schema_errors.translate(problem)
     return try_form.place_error(form.fields, problem) or _("Fix the marked fields.")
@@ -183,7 +184,7 @@ def _hidden(tool: Tool, user: User) -> str:
     item = snapshot.latest().items.get(("tool", tool.pk))
     if item is not None:
         decision = visibility.decide(credential_of(user), item)
-        # It may have been granted in the moment between.
+        # A grant may have been added in the meantime.
         said["rule"] = (
             _("Access was granted just now. Try again.") if decision.visible else messages.translate(decision.rule)
         )
@@ -204,9 +205,10 @@ def _known(request: HttpRequest, text: str) -> dict[str, Any] | None:
 
 
 def _state(request: HttpRequest, pk: int, run: UUID, what: str = "state", **given: Any) -> dict[str, Any]:
-    """Http404 for a run that is not known (any more), is not this tool's, or was tried by somebody else.
+    """Return the state of a run, or perform an action on it.
 
-    PermissionDenied for what ran as another user once this person may not do that any more.
+    Raises Http404 for a run that is unknown (or expired), belongs to another tool, or was tried by another person; and
+    PermissionDenied for a run as another user after this person lost the permission for that.
     """
     state: dict[str, Any] | None = _act(run, cast(User, request.user).pk, what, **given)
     if state is None or state["tool_id"] != pk:
@@ -223,7 +225,7 @@ def _may_look(request: HttpRequest, state: dict[str, Any]) -> bool:
 def _shown(
     request: HttpRequest, pk: int, state: dict[str, Any], questions: dict[str, Question] | None = None
 ) -> dict[str, Any]:
-    """The state as the page's script takes it: numbers, and the parts of the page as HTML."""
+    """Return the state for the page's script: numbers, and the parts of the page as HTML."""
     context = _context(request, state, questions)
     parts = {
         name: render_to_string(f"admin/pages/try_{name}.html", context, request)
@@ -262,7 +264,7 @@ def _why(error: dict[str, str]) -> str:
 
 
 def _record_link(request: HttpRequest, call_id: UUID | None, *, own: bool = False) -> str:
-    """Where this person reads the record of a call; "" when it is not theirs to read."""
+    """Return the address of the call in the audit log; "" when this person may not read it."""
     if call_id is not None and request.user.has_perm("audit.view_call"):
         return reverse("admin:audit_call_change", args=[call_id])
     return reverse("access:call", args=[call_id]) if call_id is not None and own else ""

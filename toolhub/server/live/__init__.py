@@ -1,1 +1,1 @@
-"""What open browser pages hear: calls as they happen, a client as it connects."""
+"""Live updates for open browser pages: running calls, connecting clients."""

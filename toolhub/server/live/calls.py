@@ -1,12 +1,12 @@
-"""Pages that show calls as they happen: who looks at what, and what is told to them.
+"""Live updates of calls for open pages: the watched calls, and the messages to their windows.
 
-The record is the truth, so it is what is asked: once a second, one short query for each person who looks, however many
-windows they have open, and none while nobody looks. That works on every worker and without Redis; only progress, which
-is on no record, comes as news. What a page is told is a hint that something changed, and enough to show it.
+The audit log is the source of truth, so it is polled: once a second, one short query for each viewer, independent of
+the number of windows, and none without viewers. That works on every worker and without Redis; only progress, which is
+not logged, comes over the bus. A message to a page is a hint that something changed, with enough data to show it.
 
-The windows that look at a person's calls, or at one call: what they were told, and what they are told next.
+The windows watch a person's calls, or one call; the module keeps the messages they got and computes the next ones.
 
-Progress of a running call for whoever looks at it in a browser, on whichever worker; nothing while nobody does.
+Progress of a running call reaches its viewers on every worker; without viewers nothing is sent.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from toolhub.server.live.subscriptions import PageSubscriptions
 BEHIND = timedelta(seconds=10)
 """How late a row may become visible: clocks of workers differ, and a row's time is older than its commit."""
 ABSENT_SECONDS = 10.0
-"""A call that is not there after so long is not coming: pages may be told the id before the call has begun."""
+"""Seconds after which a missing call is reported as unknown: pages may get the id before the call has begun."""
 
 
 class Watcher:
@@ -49,7 +49,10 @@ class Watcher:
     def __init__(
         self, user_id: int, send: Callable[[dict[str, Any]], None], close: Callable[[], None], *, everything: bool
     ) -> None:
-        """`everything`: an auditor, who may look at the calls of others one by one. `close` when the server stops."""
+        """Store the callbacks; `everything` is True for an auditor, who may view single calls of others.
+
+        `close` is called when the server stops.
+        """
         self.user_id, self.send, self.close, self.everything = user_id, send, close, everything
 
     def may_see(self, seen: Seen) -> bool:
@@ -57,12 +60,12 @@ class Watcher:
 
 
 class Person:
-    """What the windows of one person were told about their calls."""
+    """The messages about their own calls that the windows of one person got."""
 
     def __init__(self) -> None:
         self.watchers: set[Watcher] = set()
         self.fresh: set[Watcher] = set()
-        """Not told anything yet."""
+        """Windows without any message so far."""
         self.told: dict[UUID, str] = {}
         self.looked: datetime | None = None
 
@@ -72,15 +75,15 @@ class Person:
                 continue
             self.told[seen.id] = seen.outcome
             if self.looked is None:
-                continue  # what the page already shows
+                continue  # the page already shows it
             message = {**news("calls", seen), "name": seen.name}
             for watcher in self.watchers - self.fresh:
                 watcher.send(message)
-        for watcher in list(self.fresh):  # one that is full closes, and is forgotten
+        for watcher in list(self.fresh):  # a window with a full queue closes and is removed
             watcher.send({"topic": "calls", "id": None, "outcome": None, "progress": None, "url": None})
         self.fresh.clear()
         self.looked = now
-        # What ended before the time that is looked at again cannot come up a second time.
+        # Calls that ended before the period that is read again cannot occur a second time.
         floor = id_at(now - 3 * BEHIND)
         self.told = {
             number: outcome for number, outcome in self.told.items() if outcome == outcomes.RUNNING or number > floor
@@ -88,16 +91,16 @@ class Person:
 
 
 class Call:
-    """A call that windows look at by its id."""
+    """A call that windows watch by its id."""
 
     def __init__(self) -> None:
         self.watchers: set[Watcher] = set()
         self.fresh: set[Watcher] = set()
-        """Not told anything yet."""
+        """Windows without any message so far."""
         self.asked = time.monotonic()
 
     def tell(self, call_id: UUID, seen: Seen | None) -> list[Watcher]:
-        """Those that were told the last that there is to say."""
+        """Send the state of the call; return the watchers that got its final message."""
         late = time.monotonic() - self.asked > ABSENT_SECONDS
         done = []
         for watcher in list(self.watchers):
@@ -115,16 +118,16 @@ class Call:
 
 
 def news(topic: str, seen: Seen, watcher: Watcher | None = None) -> dict[str, Any]:
-    """The message about a call as it stands; `outcome` is null while it runs."""
+    """Build the message about the current state of a call; `outcome` is null while it runs."""
     outcome = None if seen.outcome == outcomes.RUNNING else seen.outcome
     if outcome == outcomes.REFUSED and (watcher is None or watcher.user_id == seen.user_id):
-        outcome = outcomes.UNKNOWN_TOOL  # to its owner, "not granted" reads as "no such tool"
+        outcome = outcomes.UNKNOWN_TOOL  # its owner must not learn that an ungranted tool exists
     return {"topic": topic, "id": str(seen.id), "outcome": outcome, "progress": None, "url": f"/calls/{seen.id}/"}
 
 
 PROGRESS = "call.progress"
 LONGEST = 300
-"""Characters of a message that a page shows."""
+"""Maximum characters of a message that a page shows."""
 
 
 log = logging.getLogger(__name__)
@@ -136,7 +139,7 @@ AWAY = (DatabaseError, InterfaceError, Busy, OSError)
 def _ask(
     people: dict[int, tuple[datetime | None, list[UUID]]], calls: list[UUID], now: datetime
 ) -> tuple[dict[int, list[Seen]], dict[UUID, Seen]]:
-    """In a thread: what the record says."""
+    """Query the audit log, in a thread."""
     mine = {}
     for user_id, (looked, known) in people.items():
         found = live_calls.since(user_id, (looked or now) - BEHIND, known)
@@ -145,7 +148,7 @@ def _ask(
 
 
 class CallWindows:
-    """The open windows of this process that look at calls."""
+    """The open windows of this process that watch calls."""
 
     def __init__(self, bus: Bus, pages: PageSubscriptions) -> None:
         self._bus, self._pages = bus, pages
@@ -158,11 +161,11 @@ class CallWindows:
         bus.on(PROGRESS, self._progressed)
 
     def start(self) -> None:
-        """Hear of the progress of running calls."""
+        """Subscribe to the progress of running calls."""
         parts.get(Onlookers).add(self.reported)
 
     async def stop(self) -> None:
-        """The server stops: windows come back to the next one."""
+        """Close all windows, because the server stops; they reconnect to the next one."""
         looking, self._looking = self._looking, None
         for watcher in list(self._windows):
             watcher.close()
@@ -175,9 +178,9 @@ class CallWindows:
             parts.get(Onlookers).remove(self.reported)
 
     def watch_mine(self, watcher: Watcher) -> None:
-        """Tell this window whenever a call of its person begins or ends.
+        """Notify this window whenever a call of its person begins or ends.
 
-        It is first told to look for itself (`id` is null): from then on nothing is missed.
+        The first message asks the window to reload (`id` is null): from then on it misses nothing.
         """
         person = self._people.setdefault(watcher.user_id, Person())
         if watcher not in person.watchers:
@@ -187,10 +190,9 @@ class CallWindows:
         self._begin()
 
     def watch_one(self, watcher: Watcher, call_id: UUID) -> None:
-        """Tell this window how one call is now, and at each change until it has ended.
+        """Notify this window of the current state of one call, and of each change until its end.
 
-        A call that is not there and one that the person may not see are answered alike after a
-        while: `error: "unknown"`.
+        A missing call and a call that the person may not see get the same answer after a while: `error: "unknown"`.
         """
         call = self._calls.setdefault(call_id, Call())
         if watcher not in call.watchers:
@@ -201,7 +203,7 @@ class CallWindows:
         self._begin()
 
     def forget(self, watcher: Watcher, call_id: UUID | None = None) -> None:
-        """The window is closed, or looks at this call no more."""
+        """Remove a window that was closed, or that stopped watching this call."""
         if call_id is None:
             person = self._people.get(watcher.user_id)
             if person is not None and watcher in person.watchers:
@@ -214,7 +216,7 @@ class CallWindows:
             self._drop(number, watcher)
 
     def opened(self, watcher: Watcher) -> None:
-        """There is such a window, until `closed`."""
+        """Register a window until `closed`."""
         self._windows.add(watcher)
 
     def closed(self, watcher: Watcher) -> None:
@@ -247,7 +249,7 @@ class CallWindows:
         self._wake.set()
 
     async def _look_on(self) -> None:
-        """Look for as long as somebody does. A slow database is asked less often, never faster than it answers."""
+        """Poll while there are watchers. A slow database is polled less often, never faster than it answers."""
         while self._people or self._calls:
             self._wake.clear()
             started = time.monotonic()
@@ -258,7 +260,7 @@ class CallWindows:
                     await self._wake.wait()
             except TimeoutError:
                 continue
-            # Somebody new: not at once for each of many, and soon enough for one.
+            # A short delay groups many new windows, and is not noticed by one.
             await asyncio.sleep(0.05)
 
     async def _look(self) -> None:
@@ -274,7 +276,7 @@ class CallWindows:
             self._warning.warn("Open pages cannot be kept up to date: %s", type(error).__name__)
             return
         except Exception:
-            # A look that fails must not end all that follow.
+            # A failed poll must not end the polling.
             log.exception("Open pages could not be kept up to date")
             return
         self._warning.rearm()
@@ -298,7 +300,7 @@ class CallWindows:
         for watcher in list(person.watchers) if person is not None else ():
             watcher.send({"topic": "calls", **message})
         call = self._calls.get(call_id)
-        # Whether they may see it, the record has said: nobody is told progress before that.
+        # Windows without a message from the audit log get no progress: the log decides whether they may see the call.
         for watcher in call.watchers - call.fresh if call is not None else ():
             watcher.send({"topic": "call", **message})
 

@@ -1,9 +1,9 @@
-"""The connection check: what clients of a person do, told to that person's open page while they connect one.
+"""The connection check: notifies the open page of a person about the clients that they connect.
 
-Nothing is noted while no page is open (`interest.keys` is empty): then it costs a request one look at that. A page is
-told of its person's tokens, and of clients at its own address that were turned away before anybody could know whose
-they are. A message has `topic` "connect", `step` ("revision", "tools", "call", "failed"), `credential` ("token:12", or
-null when it is not known), `token` (its name), `client`, and what belongs to the step: `revision`, `count`, `name`,
+Nothing is stored while no page is open (`PageSubscriptions.keys` is empty): then a request costs one lookup there. A
+page is notified about its person's tokens, and about clients at its own address that were rejected before they were
+identified. A message has `topic` "connect", `step` ("revision", "tools", "call", "failed"), `credential` ("token:12",
+or null when it is not known), `token` (its name), `client`, and the fields of the step: `revision`, `count`, `name`,
 `failed`, or `reason`, one of the words that the page explains.
 """
 
@@ -24,14 +24,14 @@ from toolhub.wire.errors import HEADER_MISMATCH, UNSUPPORTED_VERSION, McpError
 STEP = "connect.step"
 RECENT_SECONDS = 60.0
 RECENT = 20
-"""Steps that a page which is opened a moment later is still told."""
+"""Number of recent steps that a newly opened page still receives."""
 EVERY_SECONDS = 1.0
-"""The same step of the same token is told at most so often, however fast its client is."""
+"""Minimum seconds between two messages about the same step of the same token, however fast its client is."""
 _REASONS = {UNSUPPORTED_VERSION: "revision", HEADER_MISMATCH: "headers"}
 
 
 class ConnectCheck:
-    """The pages of this process on which people connect clients, and what they were told lately."""
+    """The connection check pages of this process, and the messages they got recently."""
 
     def __init__(self, bus: Bus, pages: PageSubscriptions) -> None:
         self._bus, self._pages = bus, pages
@@ -41,7 +41,7 @@ class ConnectCheck:
         bus.on(STEP, self._told)
 
     def watch(self, watcher: Watcher, address: str) -> None:
-        """Tell this window what the clients of its person do, and of strangers at its own address that fail."""
+        """Notify this window about its person's clients, and about failing unknown clients at its own address."""
         for key in (subscriptions.connecting(watcher.user_id), subscriptions.address(address)):
             found = self._watchers.setdefault(key, set())
             if watcher not in found:
@@ -60,12 +60,12 @@ class ConnectCheck:
                 del self._watchers[key]
 
     def agreed(self, credential: Credential, revision: str, client_name: str, client_version: str) -> None:
-        """A session began."""
+        """Report the start of a session."""
         if self._follows(credential):
             self._note(credential, client_name, client_version, "revision", revision=revision)
 
     def answered(self, peer: Peer, method: str, result: dict[str, Any]) -> None:
-        """A request was answered with a result."""
+        """Report a request that was answered with a result."""
         caller = peer.caller
         credential = caller.credential
         if not self._follows(credential):
@@ -79,7 +79,10 @@ class ConnectCheck:
             self._note(credential, name, version, "call", failed=bool(result.get("isError")))
 
     def refused(self, peer: Peer, method: str, error: Exception) -> None:
-        """A request was answered with an error. Only what belongs to connecting counts: clients try this and that."""
+        """Report a request that was answered with an error.
+
+        Only methods of connecting count: clients try many others.
+        """
         caller = peer.caller
         if not self._pages.keys or not self._follows(caller.credential):
             return
@@ -91,13 +94,13 @@ class ConnectCheck:
     def not_understood(
         self, credential: Credential, error: McpError, client_name: str = "", client_version: str = ""
     ) -> None:
-        """A message of a known token made no sense."""
+        """Report an invalid message with a known token."""
         if self._pages.keys and self._follows(credential):
             reason = _REASONS.get(error.code, "request")
             self._note(credential, client_name, client_version, "failed", reason=reason, said=error.message[:200])
 
     def turned_away(self, address: str, reason: str, user_id: int | None = None, credential: str | None = None) -> None:
-        """A client was refused before it was known, or with a token that is known and no good."""
+        """Report a client that was rejected before its identification, or with a known but invalid token."""
         keys = [subscriptions.address(address)]
         if user_id is not None:
             keys = [subscriptions.connecting(user_id)]
@@ -106,7 +109,7 @@ class ConnectCheck:
             self._bus.tell(STEP, {"keys": keys, "message": message})
 
     def clear(self) -> None:
-        """Forget every page and what it was told."""
+        """Remove every page and its messages."""
         for known in (self._watchers, self._recent, self._noted):
             known.clear()
 

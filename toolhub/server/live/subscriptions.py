@@ -1,8 +1,8 @@
-"""What people look at in their browsers right now, known to every worker.
+"""Subscriptions of open browser pages, known to every worker.
 
-News for a page costs something only while that page is open: whoever could tell it asks here first, which is one look
-into a dictionary that is usually empty. A worker with open pages says again every few seconds what they look at, so
-that one that crashed, or a message that got lost, is forgotten by itself.
+A message for a page costs something only while that page is open: senders check here first, which is one lookup in a
+dictionary that is usually empty. A worker with open pages repeats its subscriptions every few seconds, so that those of
+a crashed worker expire, and a lost message is made up for.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def address(text: str) -> str:
 
 
 class PageSubscriptions:
-    """What open pages of all workers look at, and what those of this one do."""
+    """The subscriptions of open pages: those of all workers, and those of this one."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self.keys: dict[str, float] = {}
-        """What is looked at, and until when (monotonic): empty when nobody looked at anything lately."""
+        """Subscribed keys with their expiry (monotonic): empty without recent subscriptions."""
         self._held: dict[str, int] = {}
         self._saying: asyncio.Task[None] | None = None
         self._sweeping: asyncio.TimerHandle | None = None
@@ -53,7 +53,7 @@ class PageSubscriptions:
         return end is not None and end > time.monotonic()
 
     def hold(self, key: str) -> None:
-        """A page of this worker looks at this, until `release`. On the event loop."""
+        """Subscribe a page of this worker to the key, until `release`. On the event loop."""
         self._held[key] = self._held.get(key, 0) + 1
         self._bus.tell(INTEREST, {"keys": [key]})
         loop = asyncio.get_running_loop()
@@ -61,7 +61,7 @@ class PageSubscriptions:
             self._saying = loop.create_task(self._say_again(), name="live interest")
 
     def release(self, key: str) -> None:
-        """One page less; whoever else looked at it is told nothing, as it ends by itself."""
+        """Unsubscribe one page; other workers are not notified, because the subscription expires by itself."""
         left = self._held.get(key, 0) - 1
         if left > 0:
             self._held[key] = left
@@ -69,7 +69,7 @@ class PageSubscriptions:
             self._held.pop(key, None)
 
     async def stop(self) -> None:
-        """Forget what is looked at."""
+        """Remove all subscriptions."""
         saying, self._saying = self._saying, None
         sweeping, self._sweeping = self._sweeping, None
         if sweeping is not None:
@@ -95,10 +95,10 @@ class PageSubscriptions:
             self._sweep()
 
     def _sweep(self) -> None:
-        """Forget what nobody looks at any more; again a second later while anything is left.
+        """Remove expired keys; repeat a second later while any key remains.
 
-        By a timer: nobody says that the last page was closed, and going through all keys for each of them that is
-        said would let one person with many pages hold up everybody.
+        A timer is used because the close of the last page is not announced. Going through all keys for each
+        announcement would let one person with many pages delay everybody.
         """
         now = time.monotonic()
         for key in [key for key, end in self.keys.items() if end <= now]:

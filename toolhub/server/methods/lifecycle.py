@@ -1,4 +1,4 @@
-"""The start of a conversation: `initialize` with version negotiation, `server/discover`, `ping`."""
+"""Start of a connection: `initialize` with version negotiation, `server/discover`, `ping`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CAPABILITIES: dict[str, Any] = {
 async def initialize(
     request: jsonrpc.Request, credential: Credential, server: ServerRole
 ) -> tuple[Session, dict[str, Any]]:
-    """A new session and the InitializeResult, already in the shape of the negotiated revision. Raises McpError.
+    """Create a session; return it with the InitializeResult in the shape of the negotiated revision. Raises McpError.
 
     Build the peer with `peer.handshake(session, credential, transport, address, connection)`.
     """

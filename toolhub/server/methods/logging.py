@@ -1,4 +1,4 @@
-"""logging/setLevel: which log lines a session wants to hear (handshake era)."""
+"""logging/setLevel: the minimum log level that a session wants to receive (stateful transport)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parameters of a request, read by hand: a wrong one is named in the answer."""
+"""The parameters of a request, parsed by hand: the error names the invalid one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def text(params: dict[str, Any], member: str) -> str:
 
 
 def mapping(params: dict[str, Any], member: str) -> dict[str, Any]:
-    """An object; one that is absent is empty."""
+    """Return an object parameter; an absent one is empty."""
     value = params.get(member)
     if type(value) is dict:
         return value
@@ -25,7 +25,7 @@ def mapping(params: dict[str, Any], member: str) -> dict[str, Any]:
 
 
 def texts(params: dict[str, Any], member: str) -> dict[str, str]:
-    """An object of strings (arguments of a prompt)."""
+    """Return an object of strings (arguments of a prompt)."""
     found = mapping(params, member)
     for name, value in found.items():
         if type(value) is not str:

@@ -20,7 +20,7 @@ _FLAGS = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourc
 
 
 async def listen(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
-    """Acknowledge, then notify until the client leaves or cancels, access is revoked, or the server stops.
+    """Acknowledge, then notify until the client disconnects or cancels, access is revoked, or the server stops.
 
     The last two end it with a result: the client then knows that the stream did not just break.
     """
@@ -54,7 +54,7 @@ async def listen(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
         listener.detach()
     meta = {subscribers.SUBSCRIPTION_ID: request.id}
     if reason != SERVER_STOPPING:
-        # Taken away rather than ended in order: the one purpose for which a server sends this notification.
+        # A revocation, not an orderly end: the only purpose for which a server sends this notification.
         outlet.notify(
             jsonrpc.notification("notifications/cancelled", {"requestId": request.id, "reason": reason, "_meta": meta})
         )
@@ -62,7 +62,7 @@ async def listen(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
 
 
 async def _agree(wanted: dict[str, Any], peer: Peer) -> tuple[frozenset[str], list[str], list[str]]:
-    """What of it is honoured: resources and tasks only as far as they are this user's."""
+    """Return the honoured part of the request: resources and tasks only if they are this user's."""
     for flag in _FLAGS:
         if flag in wanted and type(wanted[flag]) is not bool:
             raise params.invalid(f"`notifications.{flag}` must be true or false")

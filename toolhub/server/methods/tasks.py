@@ -1,7 +1,7 @@
-"""The tasks extension (2026-07-28): `tasks/get`, `tasks/update`, `tasks/cancel`, and when a call becomes a task.
+"""The tasks extension (2026-07-28): `tasks/get`, `tasks/update`, `tasks/cancel`, and calls that become tasks.
 
-Another user's task reads as unknown, and a client that did not opt in is told so before anything else. How a task runs
-is in `task_runner`; its row, which every worker can read, in `catalog.calls.tasks`.
+Another user's task is reported as unknown, and a client that did not opt in gets that error first. `task_runner` runs
+the tasks; `catalog.calls.tasks` has their rows, which every worker can read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def opted_in(peer: Peer) -> bool:
 
 
 def runs_as_task(name: str, peer: Peer, channel: CallChannel) -> ToolDefinition | None:
-    """The tool, if this call of it becomes a task: where the client opted in, whatever can be one is one."""
+    """Return the tool, if this call of it becomes a task: every eligible call of a client that opted in."""
     seen = visibility.for_credential(peer.caller.credential).tools.get(name)
     if seen is None or seen[0].task_support == "forbidden":
         return None
@@ -45,7 +45,7 @@ async def create(
     outlet: Outlet,
     server: ServerRole,
 ) -> dict[str, Any]:
-    """Start the call; answers once its record and its row are committed. Refusals come out as for any other call."""
+    """Start the call; answer after its log entry and its row are committed. Denials are as for any other call."""
     state = await server.tasks.start_run(definition.name, arguments, request, peer, outlet)
     return {"resultType": "task", **task_runner.brief(state)}
 
@@ -63,7 +63,7 @@ async def get(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: Serv
 
 
 async def update(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
-    """Take answers; keys that are not asked for (any more) are ignored."""
+    """Accept answers; ignore keys without an open question."""
     user_id, task_id = _named(request, peer)
     responses = params.mapping(request.params, "inputResponses")
     if "inputResponses" not in request.params:
@@ -77,7 +77,7 @@ async def update(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
 
 
 async def cancel(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
-    """Note the wish and tell the worker that runs it; one that has ended stays as it is."""
+    """Store the cancellation request and notify the task's worker; an ended task stays as it is."""
     user_id, task_id = _named(request, peer)
     state = await store.request_cancel(user_id, task_id)
     if state is None:

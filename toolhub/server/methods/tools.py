@@ -16,7 +16,7 @@ from toolhub.server.process import ServerRole
 from toolhub.wire import jsonrpc
 
 LIST_TTL_MS = 5000
-"""A client that caches its list sees a withdrawn tool for no longer than this, like everything else revoked."""
+"""Maximum milliseconds for which a client that caches its list still shows a revoked tool, as for every revocation."""
 
 
 async def listed(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
@@ -50,7 +50,7 @@ async def call(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: Ser
 
 
 def ttl_ms(seen: Visible) -> int:
-    """How long a list holds: no longer than until it changes by itself."""
+    """Return how long a list is valid, in milliseconds: at most until it changes by itself."""
     if seen.changes_at is None:
         return LIST_TTL_MS
     return max(0, min(LIST_TTL_MS, int((seen.changes_at - time.time()) * 1000)))
