@@ -1,7 +1,7 @@
-"""Base class of every page of the admin: it checks addresses before a page believes them, and shows admin activity.
+"""Base class of every admin page: validates the parameters of the URL and links to admin activity.
 
-Django hands `?user=abc` on to the widget of the field, and a number of thirty digits on to the database: both answer
-500.
+Django passes `?user=abc` on to the widget of the field, and a number of thirty digits on to the database: both cause a
+500 response.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from django.urls import reverse
 from audit.actions import model_signals
 
 if TYPE_CHECKING:
-    # The theme has no types, and overrides nothing of Django's in a way that its callers see.
+    # The theme has no type annotations, and its overrides keep the signatures of Django's methods.
     Themed = admin.ModelAdmin[Any]
 else:
     from unfold.admin import ModelAdmin as Themed
 
 LARGEST = 2**31 - 1
-"""What the smallest integer column of PostgreSQL holds; accounts and groups are numbered in such."""
+"""Largest value of PostgreSQL's integer type, the type of the primary keys of users and groups."""
 
 
 class ModelAdmin(Themed):
-    """The theme's ModelAdmin, with addresses checked and the history of a row in the audit log."""
+    """The theme's ModelAdmin with validated URL parameters and the history of a row from the audit log."""
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        """What the address gives to a new row, without what its fields cannot hold."""
+        """Return the initial values of a new row from the URL, without values that its fields cannot hold."""
         given: dict[str, Any] = super().get_changeform_initial_data(request)
         return {name: value for name, value in given.items() if self._holds(name, value)}
 
@@ -47,7 +47,10 @@ class ModelAdmin(Themed):
         return super().get_changelist_instance(request)
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        """Where a model keeps no versions, the audit log has what was done to a row; Django's log knows forms only."""
+        """Redirect to the admin activity of the row.
+
+        For models that keep no versions: the audit log has every change of a row, Django's log only those of forms.
+        """
         row = self.get_object(request, object_id)
         if row is not None and self.has_view_or_change_permission(request, row):
             address = self._activity_address(request, row)
@@ -65,7 +68,7 @@ class ModelAdmin(Themed):
         try:
             field = self.opts.get_field(name)
         except FieldDoesNotExist:
-            return True  # a field of the form alone: it shows any text
+            return True  # a field of the form alone accepts any text
         if not isinstance(field, models.Field) or isinstance(field, models.JSONField):
             return False
         try:
@@ -77,7 +80,7 @@ class ModelAdmin(Themed):
         return True
 
     def _activity_address(self, request: HttpRequest, row: Any) -> str:
-        """The address of the changes of this row, for whoever may read them."""
+        """Return the URL of the admin activity of this row; empty when the user may not read it."""
         asked = model_signals.trace(row)
         if asked is None or not request.user.has_perm("audit.view_action"):
             return ""
@@ -95,5 +98,5 @@ def _is_beyond(value: str) -> bool:
     try:
         return abs(int(value)) > LARGEST
     except ValueError:
-        # More digits than Python reads is a number as well.
+        # A number with more digits than Python converts also raises ValueError.
         return len(value) > 1000

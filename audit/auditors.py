@@ -1,4 +1,4 @@
-"""The group of those who read the record and see nothing else."""
+"""The group of users who may read the audit log and nothing else."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ READABLE = ("call", "action", "checkpoint", "verification")
 
 
 def make_group(*, app_config: Any, apps: Apps = installed, using: str = DEFAULT_DB_ALIAS, **options: Any) -> None:
-    """After every migration: the group is there and may see the record. One that exists is left as it is."""
+    """Create the group with read access to the audit log after every migration; do not change an existing group."""
     try:
         Group, Permission = apps.get_model("auth", "Group"), apps.get_model("auth", "Permission")
     except LookupError:
-        return  # migrated to a state before accounts exist
+        return  # migrated to a state before users exist
     if not router.allow_migrate_model(using, Group) or not _has_tables(app_config, apps):
         return
     create_permissions(app_config, apps=apps, using=using, **{"verbosity": 0, **options})
@@ -33,5 +33,5 @@ def _has_tables(app_config: Any, apps: Apps) -> bool:
     try:
         apps.get_model(app_config.label, "Call")
     except LookupError:
-        return False  # migrated back to nothing
+        return False  # migrated back to an empty state
     return True

@@ -1,4 +1,4 @@
-"""Work that a process does at most once at a time, in the background or in the thread of the caller."""
+"""Tasks of which a process runs at most one at a time, in the background or in the thread of the caller."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ logger = logging.getLogger("audit")
 
 
 class BackgroundTask:
-    """One piece of work and the thread that does it."""
+    """A task and the thread that runs it."""
 
     def __init__(self, name: str, work: Callable[[], None]) -> None:
         self.name = name
-        """Of the thread."""
+        """Name of the thread."""
         self._work = work
         self._thread: Thread | None = None
         self._lock = Lock()
 
     @property
     def running(self) -> bool:
-        """Whether this process does the work right now."""
+        """Whether this process is running the task now."""
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> bool:
-        """Do the work in a thread of its own. Return False when it is under way already."""
+        """Run the task in a separate thread. Return False when it is already running."""
         with self._lock:
             if self.running:
                 return False
@@ -36,7 +36,7 @@ class BackgroundTask:
         return True
 
     def run(self) -> bool:
-        """Do the work in this thread. Return False when it is under way already; raises what the work raises."""
+        """Run the task in this thread. Return False when it is already running; raise what the task raises."""
         with self._lock:
             if self.running:
                 return False

@@ -1,4 +1,4 @@
-"""System checks of the record, ids audit.W001 and up; each says what to do about it."""
+"""System checks of the audit log, ids audit.W001 and up; each has a hint for the fix."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from audit.redaction.values import SHORTEST
 
 @register("audit")
 def short_secrets(**_: Any) -> list[CheckMessage]:
-    """A value that is not looked for must not be thought hidden."""
+    """Warn about configured secret values that are too short to be masked."""
     short = sum(1 for value in settings.REDACT_VALUES if 0 < len(value.strip()) < SHORTEST)
     if not short:
         return []
@@ -27,7 +27,7 @@ def short_secrets(**_: Any) -> list[CheckMessage]:
 
 @register("audit")
 def keeping(**_: Any) -> list[CheckMessage]:
-    """Rows that go before their bodies do make the shorter setting pointless."""
+    """Warn when calls are removed before their bodies, which makes the setting for bodies ineffective."""
     bodies, calls = settings.KEEP_BODIES_DAYS, settings.KEEP_CALLS_DAYS
     if not bodies or not calls or bodies <= calls:
         return []

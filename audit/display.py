@@ -1,4 +1,4 @@
-"""How recorded text is shown: pretty-printed when it is JSON, cut when it is huge, and never as anything but text."""
+"""Display of logged text: pretty-printed when it is JSON, truncated when it is huge, always as plain text."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from django.utils.translation import gettext as _
 from toolhub.invisible import show
 
 LONGEST = 100_000
-"""Bytes of one text, once it is escaped, that a page shows; exports have all of it."""
+"""Maximum bytes of one text, after escaping, that a page shows; exports have the full text."""
 DEEPEST = 60
-"""Levels of nesting that are indented."""
+"""Maximum levels of nesting that are indented."""
 MOST_NODES = 20_000
-"""Objects and lists in one text that is read as JSON: a million of them took two seconds."""
+"""Maximum objects and lists in a text that is parsed as JSON: a million of them took two seconds."""
 _spread = json.JSONEncoder(indent=2, ensure_ascii=False).iterencode
 _PRUNED = re.compile(r"pruned:sha256:([0-9a-f]{64})")
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A recorded text as a page shows it."""
+    """A logged text as a page shows it."""
 
     text: str
     size: int
-    """Characters of the text as it is recorded."""
+    """Characters of the text as it is stored."""
     cut: bool = False
-    """Whether there is more of it than is shown."""
+    """Whether the shown text is truncated."""
     pruned: bool = False
 
 
 def body(text: str) -> Body:
-    """For a <pre>, through the template's escaping."""
+    """Return the text for a <pre> element; the template escapes it."""
     if match := _PRUNED.fullmatch(text):
         words = _("Removed after the retention period. SHA-256 of the removed text: %(digest)s") % {"digest": match[1]}
         return Body(words, len(words), pruned=True)
@@ -49,7 +49,7 @@ def body(text: str) -> Body:
 
 
 def shown(text: str) -> str:
-    """The same in one piece, with a last line that says what is missing."""
+    """Return the text of `body` as one string, with a last line that reports a truncation."""
     found = body(text)
     if not found.cut:
         return found.text
@@ -58,9 +58,10 @@ def shown(text: str) -> str:
 
 
 def spread(text: str, room: int = 3 * LONGEST) -> str:
-    """JSON over many lines, cut after about `room` characters; anything else (and what is far too long) as it is.
+    """Return JSON over many lines, truncated after about `room` characters; any other text unchanged.
 
-    Deep nesting would make the indented text a thousand times as long as the recorded one: it stays as it is.
+    JSON that is far too long or deeply nested is returned unchanged as well: with deep nesting the indented text would
+    be a thousand times as long as the stored one.
     """
     if len(text) > 10 * LONGEST or text.count("[") + text.count("{") > MOST_NODES:
         return text
@@ -94,7 +95,7 @@ def _is_deep(value: Any) -> bool:
 
 
 def weight(text: str) -> int:
-    """Bytes that the text takes in a page."""
+    """Return the bytes that the text takes in a page."""
     return len(escape(text).encode("utf-8", "surrogatepass"))
 
 

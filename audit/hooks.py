@@ -1,4 +1,4 @@
-"""Questions of the audit log's pages to applications that it must not import; `toolhub.composition` answers them."""
+"""Functions that the audit log's pages need from applications it must not import; `toolhub.composition` sets them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from toolhub.parts import parts
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A tool, prompt or resource as clients were shown it, at some moment in the past."""
+    """A tool, prompt or resource as clients received it at some time."""
 
     text: str
     """JSON, indented."""
     since: datetime
-    """When this version was saved."""
+    """Time at which this version was saved."""
     by: str
-    """Who saved it; empty when nobody was signed in."""
+    """Name of the user who saved it; empty when nobody was signed in."""
     exact: bool
-    """Whether its hash is the one that the call recorded: otherwise it is only the newest version before the call."""
+    """Whether its hash is the one logged with the call; otherwise it is only the newest version before the call."""
 
 
 def _nothing(method: str, target_id: int, digest: str, moment: datetime) -> Definition | None:
@@ -34,25 +34,25 @@ def _untranslated(reason: Reason) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """What the catalogue answers to pages of the audit log, which must not import it."""
+    """Functions of the catalog for pages of the audit log, which must not import it."""
 
     definition_at: Callable[[str, int, str, datetime], Definition | None] = _nothing
-    """(method, id in the catalogue, the logged hash, when the call began) -> what it was then, None if nobody knows."""
+    """(method, id in the catalog, logged hash, start of the call) -> definition at that time; None if unknown."""
     translate_reason: Callable[[Reason], str] = _untranslated
-    """(why a call was allowed or denied) -> the sentence in the language of the page, empty if nobody knows."""
+    """(reason why a call was allowed or denied) -> sentence in the language of the page; empty if unknown."""
     name_row: Callable[[object], str] = str
-    """(a row of any application) -> its name in the language of the page."""
+    """(row of any application) -> its name in the language of the page."""
 
 
 _NO_CATALOGUE = Catalogue()
 
 
 def catalogue() -> Catalogue:
-    """Return the catalogue of this installation; one that knows nothing where there is none."""
+    """Return the catalog of this installation; one with empty answers where none is installed."""
     return parts.find(Catalogue) or _NO_CATALOGUE
 
 
 def sentence(reason: str, english: str) -> str:
-    """Return what the log keeps as code and parameters in the language of the page, or else its English sentence."""
+    """Return the sentence of a logged reason (code and parameters) in the language of the page, or else `english`."""
     found = Reason.read(reason)
     return (catalogue().translate_reason(found) if found is not None else "") or english

@@ -1,7 +1,7 @@
-"""Moments on the clock of whoever reads a page, and as that person enters them.
+"""Display and parsing of times in the time zone of the reader of a page.
 
-The clock is that of the request at hand (`timezone.activate`), and UTC in commands and where no zone is known. What is
-kept, exported or written into an address is in UTC whoever looks.
+The zone is that of the current request (`timezone.activate`), and UTC in commands and where no zone is known. Times
+that are stored, exported or written into a URL are always in UTC.
 """
 
 from __future__ import annotations
@@ -18,29 +18,32 @@ FORMATS = {"minutes": "%Y-%m-%d %H:%M", "seconds": "%Y-%m-%d %H:%M:%S", "exact":
 
 
 def zone() -> str:
-    """The name of the zone, such as Europe/Zurich or UTC."""
+    """Return the name of the current time zone, such as Europe/Zurich or UTC."""
     return timezone.get_current_timezone_name()
 
 
 def in_zone(words: str | Promise) -> Any:
-    """The title of a column or field of moments: the words, and whose clock it is."""
+    """Return the lazy title of a column or field of times: the words and the name of the time zone."""
     return format_lazy("{} ({})", words, lazy(zone, str)())
 
 
 def shown(moment: datetime, precision: str = "seconds") -> str:
-    """For where a title names the zone."""
+    """Return the time in the reader's zone without the zone's name, for a column whose title names it."""
     return timezone.localtime(moment).strftime(FORMATS[precision])
 
 
 def told(moment: datetime, precision: str = "seconds") -> str:
-    """For a sentence: the moment with the short name that the zone has then."""
+    """Return the time in the reader's zone with the short name of the zone at that time, for a sentence."""
     local = timezone.localtime(moment)
     return f"{local.strftime(FORMATS[precision])} {local:%Z}"
 
 
 def entered(text: str, *, end: bool = False) -> datetime | None:
-    """What somebody entered, in UTC: a moment, or a date, which with `end` counts to its last moment; None for what is
-    neither. An offset that it names counts, and the reader's clock where it names none."""
+    """Return an entered time or date in UTC; None for any other text.
+
+    A date means its start, and with `end` the end of that day. An offset in the text applies; without one, the
+    reader's zone does.
+    """
     try:
         day = parse_date(text) if len(text) == 10 else None
         if day is not None:
@@ -56,11 +59,11 @@ def entered(text: str, *, end: bool = False) -> datetime | None:
 
 
 def address(moment: datetime) -> str:
-    """For an address, which means the same to whoever opens it."""
+    """Return the time in UTC for a URL, so that it means the same in every zone."""
     return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat()}Z"
 
 
 def entry(text: str) -> str:
-    """For a field of the browser, which takes a moment of its reader's clock; what is none stays as it is."""
+    """Return the time in the reader's zone for a datetime-local field; return any other text unchanged."""
     moment = entered(text)
     return text if moment is None else timezone.localtime(moment).replace(tzinfo=None).isoformat()

@@ -1,4 +1,4 @@
-"""Background jobs of the audit log (verification, retention, rollups), and the chores of the writer's heartbeat."""
+"""Background jobs of the audit log (verification, retention, rollups) and the writer's work at each heartbeat."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from audit.writing.writer import Writer
 from toolhub.jobs import Job
 
 JOB_SECONDS = 60.0
-"""How often each job looks whether it is due, which is a matter of settings and of what other processes did."""
+"""Interval at which each job checks whether it is due, which depends on settings and on other processes."""
 
 
 def jobs() -> list[Job]:
-    """Return the background jobs of the audit log. Each may take long and wants a thread of its own."""
+    """Return the background jobs of the audit log. Each may take long and needs a thread of its own."""
     return [
         _job("Verify audit log", scheduled.verify_if_due),
         _job("Apply retention", retention.apply_if_due),
@@ -33,13 +33,13 @@ def _job(name: str, work: Callable[[], None]) -> Job:
         try:
             work()
         finally:
-            connection.close()  # whichever thread this was, the database may be another one next time
+            connection.close()  # the next run may be in another thread or use another database
 
     return Job(name, JOB_SECONDS, run)
 
 
 class PeriodicJobs:
-    """Jobs that run with the writer's heartbeat, each in a thread of its own and never twice at a time."""
+    """Jobs that the writer's heartbeat starts, each in a thread of its own and never twice at the same time."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         now = time.monotonic()
@@ -47,7 +47,7 @@ class PeriodicJobs:
         self._tasks = [(job, BackgroundTask(f"audit-job {job.name}", job.run)) for job in jobs]
 
     def tick(self, now: float | None = None) -> int:
-        """Start what is due and return how many that were. Called often, by one thread; costs nothing otherwise."""
+        """Start the jobs that are due and return their number. Called often, by one thread; cheap when none is due."""
         now = time.monotonic() if now is None else now
         started = 0
         for job, task in self._tasks:
@@ -58,14 +58,14 @@ class PeriodicJobs:
 
 
 class Chores:
-    """What a writer does beside writing: recovery, checkpoints, and the start of what runs periodically."""
+    """Work of a writer besides writing: recovery, checkpoints, and the start of periodic jobs."""
 
     def __init__(self, start_jobs: Callable[[], object]) -> None:
         self._recovery = Recovery()
         self._start_jobs = start_jobs
 
     def on_heartbeat(self, writer: Writer) -> None:
-        """Close what dead processes left, sign a checkpoint when one is due, start the jobs that are due."""
+        """Close the calls of dead processes, sign a checkpoint when one is due, and start the jobs that are due."""
         store = writer.store
         assert store is not None  # noqa: S101
         self._recovery.run(writer)

@@ -1,8 +1,8 @@
-"""What is on record: calls, administrative actions, and the chain that shows when somebody changed either.
+"""Models of the audit log: calls, admin activity, and the hash chain that shows changes to either.
 
-Rows are written by the recorder, in its own statements, and read through these models. Nothing here points to another
-table with a constraint: a user who is deleted leaves the calls as they were. Times are whole milliseconds, so that
-SQLite and PostgreSQL hand back the same value and the chain verifies on both.
+Rows are written by the recorder, in its own SQL statements, and read through these models. No foreign key to another
+table has a constraint: deleting a user does not change the calls. Times are whole milliseconds, so that SQLite and
+PostgreSQL return the same value and the hash chain verifies on both.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from audit import local_time, outcomes
 
 
 class Call(models.Model):
-    """One attempt, and how it ended."""
+    """One attempt to use a tool, prompt or resource, and its status."""
 
     id = models.UUIDField(_("id"), primary_key=True)
-    """UUIDv7: ordering by id is ordering by time."""
+    """UUIDv7: order by id is order by time."""
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL,
         verbose_name=_("user"),
@@ -40,21 +40,21 @@ class Call(models.Model):
     address = models.CharField(_("address"), max_length=64)
     method = models.CharField(_("method"), max_length=64)
     name = models.CharField(_("name"), max_length=500)
-    """The tool, prompt or resource as it was asked for."""
+    """Name of the tool, prompt or resource as the client requested it."""
     target_id = models.BigIntegerField(_("target id"), null=True)
     definition = models.CharField(_("definition"), max_length=64)
-    """The hash of the definition that was in force."""
+    """Hash of the definition that was in force."""
     rule = models.CharField(_("rule"), max_length=500)
-    """What decided, in English."""
+    """Rule that decided, in English."""
     rule_reason = models.TextField(_("rule code"))
-    """What decided, as code and parameters: canonical JSON."""
+    """Rule that decided, as code and parameters: canonical JSON."""
     request_id = models.CharField(_("request id"), max_length=200)
     arguments = models.TextField(_("arguments"))
     outcome = models.CharField(_("status"), max_length=20, choices=outcomes.CHOICES)
     error_class = models.CharField(_("error class"), max_length=200)
     detail = models.TextField(_("detail"))
     detail_reason = models.TextField(_("detail code"))
-    """The detail as code and parameters: canonical JSON; empty for what a tool or a client said."""
+    """The detail as code and parameters: canonical JSON; empty for text that comes from a tool or a client."""
     result = models.TextField(_("result"))
     result_bytes = models.BigIntegerField(_("result bytes"))
     result_sha256 = models.CharField(_("result sha256"), max_length=64)
@@ -62,12 +62,12 @@ class Call(models.Model):
     ended_at = models.DateTimeField(_("ended at"), null=True)
     duration_us = models.BigIntegerField(_("duration (µs)"), null=True)
     writer = models.BigIntegerField(_("writer"))
-    """The process that recorded the beginning."""
+    """Number of the writer that logged the start."""
     link = models.BigIntegerField(_("link"))
-    """The link of the chain that holds the beginning, and with `end_link` the end."""
+    """Hash chain entry of the start; `end_link` is that of the end."""
     end_link = models.BigIntegerField(_("end link"), null=True)
     body_state = models.CharField(_("body state"), max_length=10, choices=(("", "kept"), ("pruned", "pruned")))
-    """`pruned`: arguments and result were replaced by `pruned:sha256:...`, which the chain still verifies."""
+    """`pruned`: arguments and result were replaced by `pruned:sha256:...`, which the hash chain still verifies."""
 
     class Meta:
         verbose_name = _("call")
@@ -86,18 +86,18 @@ class Call(models.Model):
 
 
 class Action(models.Model):
-    """One administrative action: who did what to which thing, with what it was before and after."""
+    """One change by an administrator: actor, operation and target, with the values before and after."""
 
     id = models.UUIDField(_("id"), primary_key=True)
     at = models.DateTimeField(_("at"))
     actor = models.CharField(_("actor"), max_length=200)
     verb = models.CharField(_("operation"), max_length=64)
     kind = models.CharField(_("kind"), max_length=64)
-    """What kind of thing it was done to, as `tool`."""
+    """Kind of the target, such as `tool`."""
     target = models.CharField(_("target"), max_length=500)
     before = models.TextField(_("before"))
     after = models.TextField(_("after"))
-    """JSON objects, secrets elided; empty when there is nothing before or after."""
+    """JSON objects without secrets; empty when there is no state before or after."""
     link = models.BigIntegerField(_("link"))
 
     class Meta:
@@ -111,21 +111,21 @@ class Action(models.Model):
 
 
 class Writer(models.Model):
-    """A chain, and the process that extends it. Its heartbeat is the lease on the calls that it began."""
+    """A hash chain and the process that extends it. Its heartbeat is the lease on the calls that it started."""
 
     id = models.BigIntegerField(_("id"), primary_key=True)
     host = models.CharField(_("host"), max_length=200)
-    """The machine, its boot and the process namespace: where `pid` means something. Empty for chains of actions."""
+    """The machine, its boot and the process namespace: the scope of `pid`. Empty for the chains of admin activity."""
     pid = models.BigIntegerField(_("pid"))
     born = models.BigIntegerField(_("born"))
-    """When the process started, in the kernel's clock ticks: a pid that was given to another process is not it."""
+    """Start of the process in the kernel's clock ticks: tells it from a later process with the same pid."""
     started = models.DateTimeField(_("started"))
     heartbeat = models.DateTimeField(_("heartbeat"))
     ended = models.DateTimeField(_("expired"), null=True)
     covered = models.BigIntegerField(_("covered"))
-    """The last sequence that a checkpoint signed."""
+    """Last sequence that a checkpoint signed."""
     sealed = models.BooleanField(_("sealed"))
-    """It ended and a checkpoint signed its last link: later checkpoints need not look at it."""
+    """Whether it ended and a checkpoint signed its last link: later checkpoints can skip it."""
 
     class Meta:
         verbose_name = _("writer")
@@ -137,17 +137,17 @@ class Writer(models.Model):
 
 
 class Link(models.Model):
-    """One link: `hash` covers (writer, sequence, the previous link's hash, kind, subject, content)."""
+    """One hash chain entry: `hash` covers (writer, sequence, the previous link's hash, kind, subject, content)."""
 
     id = models.BigIntegerField(_("id"), primary_key=True)
-    """writer * 2**40 + sequence: unique together, and the chain in order, with one index."""
+    """writer * 2**40 + sequence: one index makes the pair unique and gives the order of the chain."""
     writer = models.BigIntegerField(_("writer"))
     sequence = models.BigIntegerField(_("sequence"))
     kind = models.CharField(_("kind"), max_length=12)
     subject = models.CharField(_("subject"), max_length=36)
-    """The id of the call or action, as 32 hexadecimal digits."""
+    """Id of the call or action, as 32 hexadecimal digits."""
     content = models.CharField(_("content"), max_length=64)
-    """SHA-256 of the canonical bytes of what was recorded."""
+    """SHA-256 of the canonical bytes of the logged values."""
     hash = models.CharField(_("hash"), max_length=64)
 
     class Meta:
@@ -160,7 +160,7 @@ class Link(models.Model):
 
 
 class Checkpoint(models.Model):
-    """A signature over the heads of all chains that moved since the checkpoint before."""
+    """A signature over the heads of all hash chains that grew since the previous checkpoint."""
 
     number = models.BigIntegerField(_("number"), primary_key=True)
     at = models.DateTimeField(_("at"))
@@ -182,20 +182,20 @@ class Checkpoint(models.Model):
 
 
 class Verification(models.Model):
-    """What a check of the chain found."""
+    """Result of a verification of the audit log."""
 
     id = models.UUIDField(_("id"), primary_key=True)
     at = models.DateTimeField(_("at"))
     ok = models.BooleanField(_("passed"))
     through = models.CharField(_("newest call checked"), max_length=64)
-    """The newest call that was checked."""
+    """Newest call that was verified."""
     problem = models.TextField(_("problem"))
-    """The first bad entry and what is wrong with it, in English; empty when nothing was found."""
+    """First bad entry and its problem, in English; empty when no problem was found."""
     problem_reason = models.TextField(_("problem code"), default="")
-    """The same as code and parameters: canonical JSON."""
+    """The problem as code and parameters: canonical JSON."""
     links = models.BigIntegerField(_("hash chain entries"))
     outside_head = models.BooleanField(_("external checkpoint"))
-    """Whether a checkpoint kept elsewhere was compared: without one, cutting off the newest records does not show."""
+    """Whether an external checkpoint was compared: without one, deleting the newest entries can go unnoticed."""
 
     class Meta:
         verbose_name = _("verification")
@@ -207,14 +207,14 @@ class Verification(models.Model):
 
 
 class SavedView(models.Model):
-    """A filter of the list of calls that somebody keeps under a name. It is a convenience and no part of the record."""
+    """A named filter of the list of calls. It is a convenience and no part of the audit log."""
 
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, verbose_name=_("owner"), on_delete=models.CASCADE, related_name="+"
     )
     name = models.CharField(_("name"), max_length=80)
     filters = models.TextField(_("filters"))
-    """JSON object of what `searches.Question` takes from an address."""
+    """JSON object of the parameters that `search.Question` reads from a URL."""
     shared = models.BooleanField(_("shared with everyone who can read the audit log"), default=False)
 
     class Meta:
@@ -229,18 +229,18 @@ class SavedView(models.Model):
 
 
 class Rollup(models.Model):
-    """How many calls began within an hour or a day: counted from the record, once, and no part of it."""
+    """Number of calls that started within an hour or a day: counted once from the audit log, and no part of it."""
 
     span = models.CharField(_("span"), max_length=1)
-    """`h`: an hour; `d`: a day (UTC)."""
+    """`h`: hour; `d`: day (UTC)."""
     at = models.DateTimeField(_("at"))
-    """When it begins."""
+    """Start of the span."""
     what = models.CharField(_("subject"), max_length=8)
-    """What `key` is: an `outcome`, a `tool`, a `user`, or how long calls `took` (see `rollups`)."""
+    """Meaning of `key`: an `outcome`, a `tool`, a `user`, or the duration that calls `took` (see `rollups`)."""
     key = models.CharField(_("key"), max_length=500)
     calls = models.BigIntegerField(_("calls"))
     failed = models.BigIntegerField(_("failed"))
-    """Those of them that did not end well; see `rollups.FAILED`."""
+    """Number of these calls whose outcome is not `ok`; see `rollups`."""
 
     class Meta:
         verbose_name = _("rollup")
@@ -254,13 +254,13 @@ class Rollup(models.Model):
 
 
 class RollupProgress(models.Model):
-    """How far the rollups reach: one row, which only the process that counted next may change."""
+    """Progress of the rollups: one row, changed only by the process that counted the next calls."""
 
     id = models.SmallIntegerField(_("id"), primary_key=True)
     through = models.UUIDField(_("newest call counted"))
-    """Calls with smaller ids are counted, but for `open`."""
+    """Calls with smaller ids are counted, except those in `open`."""
     open = models.TextField(_("open"))
-    """JSON: the ids of those that were still running; they are counted when they have ended."""
+    """JSON: ids of the calls that were still running; they are counted after they end."""
 
     class Meta:
         verbose_name = _("rollup progress")

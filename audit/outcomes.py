@@ -1,4 +1,4 @@
-"""How a call can end. A call has one of these, and `running` until it has one."""
+"""Codes of the status of a call: `running` at first, then one of the others."""
 
 from __future__ import annotations
 
@@ -30,4 +30,4 @@ CHOICES = (
     (UNKNOWN, _("Interrupted")),
 )
 NEVER_RAN = frozenset({INVALID_ARGUMENTS, REFUSED, UNKNOWN_TOOL, LIMITED})
-"""Outcomes of attempts that were turned away before anything ran."""
+"""Outcomes of attempts that were rejected before anything ran."""

@@ -1,6 +1,6 @@
 """Public API of the audit log: begin, finish and deny calls.
 
-A process has one `AuditLog`, which `audit.apps` puts among the process's parts. The functions of this module hand over
+A process has one `AuditLog`, which `audit.apps` puts among the process's parts. The functions of this module delegate
 to it.
 """
 
@@ -55,19 +55,19 @@ new_call_id = uuid7.new_id
 
 
 class AuditLog:
-    """The audit log of a process: its writer, who hears of ended calls, and the copy for a log shipper.
+    """The audit log of a process: its writer, the listeners for ended calls, and the copy for a log shipper.
 
-    The first call opens the writer, and `stop` ends it; the next call opens a new one. Waiters belong to their own
-    event loop, so that loops may come and go. `call_log` is the file for the log shipper, "-" for standard output, ""
-    for none; `jobs` run with the writer's heartbeat (all of `audit.maintenance` when None).
+    The first call opens the writer, and `stop` ends it; the next call opens a new one. Each waiter belongs to its own
+    event loop, so that loops can be created and closed. `call_log` is the file for the log shipper, "-" for standard
+    output, "" for none; `jobs` run with the writer's heartbeat (all of `audit.maintenance` when None).
     """
 
     def __init__(self, call_log: str = "", jobs: Sequence[Job] | None = None) -> None:
         self.shipper = Shipper(call_log) if call_log else None
         self.writer: Writer | None = None
-        """None until the first call, and after the end."""
+        """None until the first call, and after `stop`."""
         self.living: set[int] = set()
-        """The numbers of this process's writers that have not ended."""
+        """Numbers of this process's writers that have not ended."""
         self._jobs = list(maintenance.jobs() if jobs is None else jobs)
         self._periodic = maintenance.PeriodicJobs(self._jobs)
         self._opening = Lock()
@@ -76,7 +76,7 @@ class AuditLog:
             self._listeners.append(self._ship)
 
     async def begin(self, intent: Intent, call_id: UUID | None = None) -> Begun:
-        """Return when the call is durably logged; raises CannotRecord within three seconds otherwise."""
+        """Wait until the call is durably logged and return it. Raise CannotRecord within three seconds otherwise."""
         writer = self.writer or self._open()
         loop = asyncio.get_running_loop()
         future = loop.create_future()
@@ -92,9 +92,10 @@ class AuditLog:
         return begun
 
     def finish(self, begun: Begun, ending: Ending) -> asyncio.Future[None]:
-        """Return a future that is done when the end is durable: in the database, or in the spool while that is away.
+        """Return a future that is done when the end is durable.
 
-        The write is queued by this very call, before anything is awaited: an awaiter that is cancelled loses nothing.
+        It is durable in the database, or in the spool while the database is unavailable. This call queues the write
+        before anything is awaited: cancelling the awaiter loses nothing.
         """
         writer = self.writer or self._open()
         writer.queue.open.pop(begun.id, None)
@@ -107,7 +108,7 @@ class AuditLog:
         return future
 
     async def refuse(self, intent: Intent, ending: Ending) -> UUID:
-        """Log an attempt that was denied before anything ran. Raises CannotRecord like `begin`."""
+        """Log an attempt that was denied before anything ran, and return its id. Raise CannotRecord like `begin`."""
         writer = self.writer or self._open()
         loop = asyncio.get_running_loop()
         future = loop.create_future()
@@ -119,7 +120,7 @@ class AuditLog:
         return id
 
     async def ready(self) -> str | None:
-        """Return why calls cannot be logged, or None. Asks the database when nothing was written lately."""
+        """Return why calls cannot be logged, or None. Query the database if nothing was written in the last second."""
         writer = self.writer or self._open()
         if writer.queue.refusing:
             return writer.queue.refusing
@@ -135,11 +136,11 @@ class AuditLog:
         return None
 
     def running(self) -> int:
-        """Return how many calls of this process have begun and not ended."""
+        """Return the number of calls of this process that have begun and not ended."""
         return len(self.writer.queue.open) if self.writer is not None else 0
 
     def on_finished(self, listener: Listener) -> None:
-        """Hand the ends (and denials) of every batch to `listener`, in the writer's thread, after their commit."""
+        """Pass the ends and denials of every batch to `listener`, in the writer's thread, after their commit."""
         self._listeners.append(listener)
 
     def off_finished(self, listener: Listener) -> None:
@@ -147,21 +148,24 @@ class AuditLog:
         self._listeners.remove(listener)
 
     def take_jobs(self) -> list[Job]:
-        """Return the background jobs for a scheduler to run: the writer's heartbeat runs them no longer."""
+        """Return the background jobs for a scheduler; the writer's heartbeat no longer runs them."""
         taken, self._jobs = self._jobs, []
         self._periodic = maintenance.PeriodicJobs(())
         return taken
 
     def run_once(self, work: Callable[[Writer], None]) -> None:
-        """Open a chain, do the work in this thread and end the chain: for commands."""
+        """Open a hash chain, do the work in this thread and end the chain: for commands."""
         Writer.once(work, self.living)
 
     async def stop(self, timeout: float) -> None:
-        """Write what is queued, sign a checkpoint and end the process's chain. The next `begin` opens a new one."""
+        """Write the queued entries, sign a checkpoint and end the process's hash chain.
+
+        `timeout` is in seconds. The next `begin` opens a new chain.
+        """
         await asyncio.get_running_loop().run_in_executor(None, self.stop_now, timeout)
 
     def stop_now(self, timeout: float) -> None:
-        """Do what `stop` does, from a thread without an event loop. Costs nothing when nothing was logged."""
+        """Stop like `stop`, from a thread without an event loop. Do nothing when nothing was logged."""
         with self._opening:
             writer, self.writer = self.writer, None
         if writer is not None:
@@ -177,7 +181,7 @@ class AuditLog:
             self.shipper.flush(EXIT_SECONDS)
 
     def after_fork(self) -> None:
-        """Share nothing with the parent: its threads are not here, and its connection must not be used by two."""
+        """Reset the state in a child process: the parent's threads do not exist here, its connection is not shared."""
         self.writer, self._opening = None, Lock()
         self.living = set()
         self._periodic = maintenance.PeriodicJobs(self._jobs)
@@ -261,6 +265,7 @@ def _after_fork() -> None:
         log.after_fork()
 
 
-# The process's own, whichever it is by then. Neither can be taken back, so no object registers itself.
+# These functions look up the process's audit log when they run. A registration is permanent, so no instance registers
+# itself.
 atexit.register(_at_exit)
 os.register_at_fork(after_in_child=_after_fork)

@@ -1,8 +1,8 @@
-"""Take old bodies and old rows out of the record, and leave what its verification needs.
+"""Removal of old bodies and old calls from the audit log, without the data that its verification needs.
 
-A body (arguments, result) is replaced by `pruned:sha256:...`, the digest that the chain covers. A row goes whole; its
-links stay. Every run is an administrative action itself, written before the first row is touched. Work is done in small
-transactions: the writer of new calls waits for one at a time.
+A body (arguments, result) is replaced by `pruned:sha256:...`, the digest that the hash chain covers. A row is removed
+completely; its links stay. Every run is logged as an admin change itself, before the first row is changed. The work is
+done in small transactions: the writer of new calls waits for one at a time.
 """
 
 from __future__ import annotations
@@ -37,20 +37,23 @@ _DAY = 86_400
 
 @dataclass(slots=True)
 class Pruned:
-    """What a run took away."""
+    """Numbers of bodies and rows that a run removed."""
 
     bodies: int = 0
     rows: int = 0
 
 
 def due(before: datetime) -> dict[str, int]:
-    """How much a run would take away: for a person who asks before it happens."""
+    """Return the numbers of rows and bodies that a run would remove, for a confirmation before the run."""
     old = Call.objects.filter(_ENDED, pk__lt=first_id_of(to_ms(before)))
     return {ROWS: old.count(), BODIES: old.filter(body_state="").count()}
 
 
 def prune(before: datetime, what: str, step: Callable[[Pruned], None] | None = None) -> Pruned:
-    """Remove the bodies, or the whole rows, of ended calls that began before that moment."""
+    """Remove the bodies, or the whole rows, of ended calls that started before that time.
+
+    `what` is BODIES or ROWS; `step` is called with the numbers so far after each batch.
+    """
     limit = first_id_of(to_ms(before))
     done = Pruned()
     old = Call.objects.filter(_ENDED, pk__lt=limit)
@@ -86,7 +89,7 @@ def _remove_bodies(rows: list[tuple[UUID, str, str]]) -> int:
     values = [
         (_digest(arguments), _digest(result), key.get_db_prep_value(pk, connection)) for pk, arguments, result in rows
     ]
-    # The whole batch in one statement's round: the transaction is open for a few milliseconds.
+    # One executemany for the whole batch keeps the transaction open for a few milliseconds only.
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.executemany(
             "UPDATE audit_call SET arguments = %s, result = %s, body_state = 'pruned'"
@@ -101,7 +104,7 @@ def _digest(text: str) -> str:
 
 
 def apply_if_due() -> None:
-    """Apply the settings in this thread: once a day, in one process of all, and only when they say how long to keep."""
+    """Apply the retention settings in this thread: once a day, in one of all processes, and only when they are set."""
     if not settings.KEEP_BODIES_DAYS and not settings.KEEP_CALLS_DAYS:
         return
     if not cache.add("audit:retention", 1, timeout=_DAY):
@@ -117,7 +120,7 @@ def apply_if_due() -> None:
 
 
 def by_settings(now: datetime | None = None) -> Pruned:
-    """What the settings ask for, now."""
+    """Remove bodies and rows as the settings require, at `now`."""
     done = Pruned()
     now = now or timezone.now()
     wanted: tuple[tuple[int, str], ...] = ((settings.KEEP_BODIES_DAYS, BODIES), (settings.KEEP_CALLS_DAYS, ROWS))
@@ -129,7 +132,10 @@ def by_settings(now: datetime | None = None) -> Pruned:
 
 
 def days(text: str) -> timedelta:
-    """`90d`, `12w` or a plain number of days."""
+    """Parse `90d`, `12w` or a plain number of days.
+
+    Raise ValueError for any other text and for more than 36,500 days.
+    """
     number, factor = (text[:-1], {"d": 1, "w": 7}[text[-1]]) if text[-1:] in {"d", "w"} else (text, 1)
     if not number.isdecimal() or int(number) * factor > 36_500:
         raise ValueError("say how old as in 90d or 12w")

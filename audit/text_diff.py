@@ -1,4 +1,4 @@
-"""What is different between two texts, line by line, in a time and a size that hostile texts cannot grow."""
+"""Line-by-line difference of two texts, with bounds on time and size that hostile texts cannot exceed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from audit import display
 from toolhub import invisible
 
 LINES = 300
-"""Lines that are compared one with another; what is equal at both ends does not count."""
+"""Maximum lines that are compared one with another; equal lines at the start and the end do not count."""
 MOST = 20_000
-"""Lines of each text that are looked at."""
+"""Maximum lines of each text that are read."""
 LONGEST_LINE = 500
-"""Characters of a line; the rest of a longer one are further lines, so that no difference is left out."""
+"""Maximum characters of a line; the rest of a longer one becomes further lines, so that no difference is omitted."""
 ROOM = 60_000
-"""Bytes of one difference, once escaped for a page."""
+"""Maximum bytes of one difference, after escaping for a page."""
 CONTEXT = 3
 SAME, GONE, NEW, SKIPPED = "same", "gone", "new", "skipped"
 
@@ -24,12 +24,12 @@ SAME, GONE, NEW, SKIPPED = "same", "gone", "new", "skipped"
 @dataclass(frozen=True, slots=True)
 class Line:
     kind: str
-    """same, gone (only in the first), new (only in the second), skipped (`text` is how many lines are left out)."""
+    """same, gone (only in the first), new (only in the second), skipped (`text` is the number of omitted lines)."""
     text: str
 
 
 def lines(before: str, after: str) -> list[Line]:
-    """The lines of both texts, JSON spread out first; empty when they are equal."""
+    """Return the lines of both texts, with JSON pretty-printed first; an empty list when they are equal."""
     if before == after:
         return []
     old, new = _split(before), _split(after)
@@ -57,7 +57,7 @@ def _compared(old: list[str], new: list[str]) -> Iterator[Line]:
     yield from (Line(SAME, text) for text in old[:start])
     a, b = old[start : len(old) - end], new[start : len(new) - end]
     if len(a) > LINES or len(b) > LINES:
-        # Too much to say what became of which line: all of the first, then all of the second.
+        # Too many lines to match: all of the first, then all of the second.
         yield from (Line(GONE, text) for text in a)
         yield from (Line(NEW, text) for text in b)
     else:
@@ -71,7 +71,7 @@ def _compared(old: list[str], new: list[str]) -> Iterator[Line]:
 
 
 def _folded(found: Iterator[Line]) -> Iterator[Line]:
-    """Without the middle of long stretches in which nothing changed, of which the page would be full."""
+    """Yield the lines without the middle of long unchanged stretches, which would fill the page."""
     same: list[Line] = []
     begun = False
     for line in found:

@@ -1,9 +1,9 @@
-"""What the floors above hand to the record, and how it refuses them.
+"""Data types that other layers pass to the audit log, and the exceptions that it raises.
 
-CannotRecord            the record cannot be written: nothing may run
-+-- RecordBusy          too much is waiting to be written
+CannotRecord            the audit log cannot be written: nothing may run
++-- RecordBusy          too many entries are waiting to be written
 
-Who attempts something: plain data that every floor above hands down with a call.
+The types of the caller are plain data that every layer above passes down with a call.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """Who a bearer token, or a session of the admin, says it is. Kept for at most five seconds."""
+    """Identity behind a bearer token or a session of the admin. Cached for at most five seconds."""
 
     user_id: int
     username: str
     id: str
     """`token:12`, `stdio:12`, `admin:3` (user 3 tries a tool in the admin), `admin:3:17` (as user 17)."""
     label: str
-    """The token's name, for the record."""
+    """Name of the token, for the audit log."""
     toolset_ids: frozenset[int] | None
-    """What the token is restricted to; None is everything the user may see."""
+    """Ids of the toolsets that the token is restricted to; None means everything the user may see."""
     expires_at: float | None
     """Unix seconds."""
 
@@ -40,20 +40,20 @@ class Reason:
 
     code: str
     params: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """JSON data."""
+    """Parameters of the sentence: JSON data."""
 
     @property
     def text(self) -> str:
         return self.encoded()
 
     def encoded(self) -> str:
-        """Return canonical JSON, as the log stores it; without parameters that are too large to be stored."""
+        """Return canonical JSON as the log stores it, without the parameters when the text is too large to store."""
         text = _encode([self.code, self.params])
         return text if len(text) <= MAX_REASON_CHARACTERS else _encode([self.code, {}])
 
     @classmethod
     def read(cls, text: str) -> Reason | None:
-        """Return what the log stored, or None for an empty or unreadable text."""
+        """Return the reason that the log stored, or None for an empty or unreadable text."""
         try:
             code, params = json.loads(text)
         except (ValueError, TypeError, RecursionError):
@@ -69,11 +69,11 @@ class Caller:
     transport: str
     """`http`, `websocket`, `stdio` or `admin`."""
     revision: str
-    """The protocol revision that was spoken, as `2025-11-25`."""
+    """Protocol revision of the request, such as `2025-11-25`."""
     address: str
-    """The client's IP address."""
+    """IP address of the client."""
     client_name: str = ""
-    """As the client claims; nothing is decided by it."""
+    """Self-reported by the client; no decision depends on it."""
     client_version: str = ""
 
     @property
@@ -86,7 +86,7 @@ class Caller:
 
 
 class CannotRecord(Exception):
-    """The record cannot be written now, so nothing may run. `reason` is a sentence for the caller."""
+    """Error: the audit log cannot be written now, so nothing may run. `reason` is a sentence for the caller."""
 
     def __init__(self, why: str = "") -> None:
         self.reason = f"cannot record calls now: {why}" if why else "cannot record calls now"
@@ -94,30 +94,30 @@ class CannotRecord(Exception):
 
 
 class RecordBusy(CannotRecord):
-    """More is waiting to be written than the queue may hold."""
+    """Error: more entries are waiting to be written than the queue may hold."""
 
 
 @dataclass(slots=True)
 class Intent:
-    """What is about to be attempted."""
+    """Values of a call that are known before it runs."""
 
     caller: Caller
     method: str
     name: str
-    """The tool, prompt or resource as it was asked for."""
+    """Name of the tool, prompt or resource as the client requested it."""
     target_id: int | None = None
     definition: str = ""
     rule: str = ""
     arguments: str = "{}"
-    """Canonical JSON text as it is to be stored: already redacted."""
+    """Canonical JSON text for storage: already redacted."""
     request_id: str = ""
     rule_reason: str = ""
-    """The text of the Reason that `rule` says in English."""
+    """Text of the Reason whose English sentence is `rule`."""
 
 
 @dataclass(slots=True)
 class Ending:
-    """How it ended."""
+    """Values of a call that are known after it ended."""
 
     outcome: str
     error_class: str = ""
@@ -126,14 +126,14 @@ class Ending:
     result_bytes: int = 0
     result_sha256: str = ""
     detail_reason: str = ""
-    """The text of the Reason that `detail` says in English: already redacted."""
+    """Text of the Reason whose English sentence is `detail`: already redacted."""
 
 
 @dataclass(slots=True, eq=False)
 class Begun:
-    """A call that is on record and may run."""
+    """A call that is logged and may run."""
 
     id: UUID
     started: float
-    """time.monotonic() at the beginning."""
+    """time.monotonic() at the start, in seconds."""
     intent: Intent

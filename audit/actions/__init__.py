@@ -1,1 +1,1 @@
-"""What administrators did: the actor, the differences, the entry in the hash chain."""
+"""Admin activity: the actor, the changes, the entry in the hash chain."""

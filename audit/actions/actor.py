@@ -1,7 +1,7 @@
-"""Who acts: the person signed in to the request at hand, or the command that runs.
+"""The actor of admin activity: the user signed in to the current request, or the running command.
 
-The request is only remembered; its user is looked up when something is written down, so that a page that changes
-nothing asks the database nothing.
+Only a reference to the request is kept; its user is read when a change is logged, so that a page without changes needs
+no database query.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from django.http.response import HttpResponseBase
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """A name for the record, and the account it belongs to if there is one."""
+    """A name for the audit log, and the id of the user if there is one."""
 
     name: str
     id: int | None = None
@@ -31,7 +31,7 @@ _acting: ContextVar[Actor | None] = ContextVar("audit_acting", default=None)
 
 
 class ActorMiddleware:
-    """After AuthenticationMiddleware, whose `request.user` it relies on."""
+    """Middleware that keeps the current request; it must follow AuthenticationMiddleware, which sets `request.user`."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
@@ -46,7 +46,7 @@ class ActorMiddleware:
 
 @contextmanager
 def acting(name: str, id: int | None = None) -> Iterator[None]:
-    """Everything inside is done by this actor: for commands and background work."""
+    """Attribute every change in the block to this actor: for commands and background work."""
     token = _acting.set(Actor(name, id))
     try:
         yield
@@ -55,7 +55,7 @@ def acting(name: str, id: int | None = None) -> Iterator[None]:
 
 
 def current() -> Actor:
-    """The actor to write down. Never empty: what nobody asked for was done by the process itself."""
+    """Return the actor to log. Never empty: outside of requests and commands, the actor is the process itself."""
     if (actor := _acting.get()) is not None:
         return actor
     request = _request.get()
@@ -68,13 +68,13 @@ def current() -> Actor:
 
 
 def signed_in() -> Any | None:
-    """The account behind the request at hand (perhaps an anonymous one); None outside of a request."""
+    """Return the user of the current request (perhaps an anonymous one); None outside of a request."""
     request = _request.get()
     return None if request is None else getattr(request, "user", None)
 
 
 def address() -> str:
-    """Where the request at hand comes from, "" outside of one."""
+    """Return the IP address of the current request's client; "" outside of a request."""
     request = _request.get()
     return "" if request is None else str(request.META.get("REMOTE_ADDR") or "")
 

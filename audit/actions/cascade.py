@@ -1,7 +1,7 @@
-"""What a deletion takes along, for the page that asks whether one is sure: counted, and the first few by name.
+"""Related rows of a deletion, for its confirmation page: their number, and the first few by name.
 
-Django's own answer loads every row and names each, which is minutes for somebody with thousands of grants. This one
-costs a few queries for each kind of thing, however many there are.
+Django's own implementation loads and names every row, which takes minutes for a user with thousands of grants. This
+one needs a few queries for each model, whatever the number of rows.
 """
 
 from __future__ import annotations
@@ -23,16 +23,20 @@ from django.utils.translation import gettext as _
 from audit import hooks
 
 SHOWN = 20
-"""Of each kind that are named."""
+"""Maximum rows of each model that are named."""
 _DEEP = 4
 _STAYS = (DO_NOTHING, SET_NULL, SET_DEFAULT)
 
 
 class BoundedDeletion(admin.ModelAdmin):  # type: ignore[type-arg]
-    """A ModelAdmin whose question before a deletion takes a bounded time."""
+    """A ModelAdmin whose confirmation page of a deletion takes a bounded time."""
 
     def get_deleted_objects(self, objs: Iterable[Any], request: HttpRequest) -> tuple[Any, Any, Any, Any]:
-        """(nested list of texts, {kind: number}, kinds that this person may not delete, what stands against it)"""
+        """Return the related rows of a deletion, as Django expects them.
+
+        The tuple holds a nested list of texts, {model name: number}, the model names that this user may not delete,
+        and the rows that prevent the deletion.
+        """
         rows = list(objs)
         if not rows:
             return [], {}, set(), []
@@ -45,12 +49,12 @@ class BoundedDeletion(admin.ModelAdmin):  # type: ignore[type-arg]
         return ([*named, along] if along else named), question.numbers, question.refused, question.against
 
     def render_delete_form(self, request: HttpRequest, context: dict[str, Any]) -> Any:
-        # The question is asked in the language of the page, about the row as the page calls it.
+        # The page names the row in the language of the page.
         return super().render_delete_form(request, {**context, "object": _Named(context["object"])})
 
 
 class _Named:
-    """A row that calls itself as the page calls it."""
+    """A proxy of a row whose text is its name in the language of the page."""
 
     def __init__(self, row: Any) -> None:
         self._row = row
@@ -71,7 +75,7 @@ class _Question:
 
     def count(self, model: type[models.Model], number: int, example: Any) -> None:
         meta = model._meta
-        # Django's own tables between two kinds have an English name and no other.
+        # Django's automatic many-to-many tables have only an English name.
         nameless = meta.auto_created and not isinstance(meta.verbose_name_plural, Promise)
         kind = _("relations between them") if nameless else str(meta.verbose_name_plural)
         self.numbers[kind] = self.numbers.get(kind, 0) + number
@@ -92,7 +96,10 @@ class _Question:
         return f"{kind}: {name}"
 
     def along(self, model: type[models.Model], keys: Any, deep: int) -> list[Any]:
-        """The rows that go because those with these keys (a list, or a query of them) go."""
+        """Return the names of rows that the deletion of these keys (a list, or a query of them) deletes as well.
+
+        The result is a nested list of at most `deep` further levels.
+        """
         found: list[Any] = []
         relations: Iterable[Any] = get_candidate_relations_to_delete(model._meta)
         for relation in relations:

@@ -1,4 +1,4 @@
-"""What an administrative action changed, for people: field by field, long texts line by line."""
+"""Display of the changes of admin activity: field by field, long texts line by line."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from audit.text_diff import Line, lines
 from toolhub import invisible
 
 LONG = 120
-"""Characters from which on a change is shown line by line."""
+"""Length in characters above which a change is shown line by line."""
 SHOWN = 2_000
 FIELDS = 200
-"""Fields of one action that a page shows."""
+"""Maximum fields of one change that a page shows."""
 ROOM = 100_000
-"""Bytes of a page after which what is left is shown in a few words each."""
+"""Bytes of a page after which each remaining field is shown in a few words."""
 _BRIEF, _BRIEF_FIELDS = 40, 3
 
 
@@ -31,11 +31,11 @@ class Change:
     before: str
     after: str
     lines: list[Line] = field(default_factory=list)
-    """In place of `before` and `after` where these are long."""
+    """Line-by-line difference, in place of `before` and `after` where these are long."""
 
 
 def of(before: str, after: str) -> list[Change]:
-    """Every field that either side names, those that changed first."""
+    """Return the changes of all fields on either side, changed fields first."""
     left = ROOM
     found = []
     for change, a, b in _pairs(before, after):
@@ -52,8 +52,8 @@ def of(before: str, after: str) -> list[Change]:
 
 
 def in_short(before: str, after: str) -> str:
-    """One line for a list; empty when nothing was changed."""
-    # Of what is new or gone, the fields that are empty say nothing.
+    """Return the changes in one line for a list; empty when nothing was changed."""
+    # Empty fields of a created or deleted row carry no information.
     found = [(one, a, b) for one, a, b in _pairs(before, after) if one.kind != "same" and (a or b)]
     parts = []
     for change, a, b in found[:_BRIEF_FIELDS]:
@@ -75,7 +75,7 @@ def _brief(text: str) -> str:
 
 
 def _pairs(before: str, after: str) -> Iterator[tuple[Change, str, str]]:
-    """Each field with what kind of change it is, and both its values as words."""
+    """Yield each field with the kind of its change, and both its values as text."""
     old, new = _object(before), _object(after)
     for name in [*old, *(name for name in new if name not in old)][:FIELDS]:
         a, b = _words(old.get(name, "")), _words(new.get(name, ""))

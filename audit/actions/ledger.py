@@ -1,8 +1,9 @@
-"""Administrative actions on the chain, inside the transaction of whoever acts: both are there, or neither.
+"""Writing of admin activity to the hash chains, in the transaction of the change itself: both are kept, or neither.
 
-Actions come from any thread of any process, and a transaction may take long. So there are sixteen chains for them; a
-transaction takes the first that no other one holds, and keeps it until its end. Nobody waits, and nothing can lock
-each other out. On SQLite the transaction holds the database anyway, so that the first chain is always free.
+Changes come from any thread of any process, and a transaction may take long. So there are sixteen hash chains for
+them; a transaction takes the first that no other one holds, and keeps it until its end. Transactions do not wait for
+each other unless all sixteen are held, and cannot lock each other out. On SQLite the transaction locks the database
+anyway, so that the first chain is always free.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from audit.models import Action, Link, Writer
 from audit.writing.entries import clean
 
 _LOCK = 0x746F6F6C
-"""The first half of the advisory locks' keys; the second is the chain's number."""
+"""First half of the advisory locks' keys; the second is the chain's number."""
 
 
 def write(
@@ -86,7 +87,11 @@ def _chain() -> Chain:
 
 
 def _free() -> int:
-    """A chain that no other transaction holds. The lock ends with the transaction, after its commit is visible."""
+    """Lock a chain that no other transaction holds, and return its number.
+
+    PostgreSQL releases the lock at the end of the transaction, after its commit is visible. When all chains are held,
+    wait for the first.
+    """
     with connection.cursor() as cursor:
         for number in range(1, chain.ACTION_CHAINS + 1):
             cursor.execute("SELECT pg_try_advisory_xact_lock(%s, %s)", (_LOCK, number))

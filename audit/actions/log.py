@@ -1,4 +1,4 @@
-"""Put administrative actions on record: the actor from the request at hand, secrets hidden, and signing in and out."""
+"""Logging of admin activity, with the actor of the current request and without secrets, and of signing in and out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from audit.redaction import redactor
 
 
 class _Encoder(DjangoJSONEncoder):
-    """What came from a form is on the clock of whoever filled it in; on record every moment is in UTC."""
+    """JSON encoder that converts times to UTC: those from a form are in the zone of the user who filled it in."""
 
     def default(self, o: Any) -> Any:
         return super().default(o.astimezone(UTC) if isinstance(o, datetime) and o.tzinfo else o)
@@ -36,7 +36,7 @@ def record(
     *,
     actor: str | None = None,
 ) -> None:
-    """One action, in the transaction of the change itself: both are kept, or neither is."""
+    """Log one admin change, in the transaction of the change itself: both are kept, or neither is."""
     name = actor if actor is not None else actors.current().name
     ledger.write(name[:200], verb, kind, redactor.detail(target)[:500], _plain(before), _plain(after))
 
@@ -49,7 +49,7 @@ def _plain(values: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def connect() -> None:
-    """Record who signs in and out, and who tries to."""
+    """Log every sign-in, sign-out and failed sign-in."""
     user_logged_in.connect(_signed_in, dispatch_uid="audit.actions.log.signed_in")
     user_logged_out.connect(_signed_out, dispatch_uid="audit.actions.log.signed_out")
     user_login_failed.connect(_sign_in_failed, dispatch_uid="audit.actions.log.sign_in_failed")
@@ -73,7 +73,7 @@ def _signed_out(*, user: Any, request: HttpRequest | None = None, **_: Any) -> N
 def _sign_in_failed(*, credentials: Mapping[str, Any], request: HttpRequest | None = None, **_: Any) -> None:
     users = get_user_model()
     name = str(credentials.get(users.USERNAME_FIELD) or credentials.get("username") or "")
-    # People type their password into the wrong field: a name that nobody has is kept as a digest only.
+    # Users may type their password into the wrong field: an unknown username is stored as a digest only.
     known = users._default_manager.filter(**{users.USERNAME_FIELD: name}).exists()
     target = name if known else redactor.rules().inline(name)
     record("failed to sign in", "session", target, None, {"address": _address(request)}, actor="nobody signed in")

@@ -1,7 +1,7 @@
-"""Watch models: every change to a watched one is an administrative action, with the fields before and after.
+"""Watched models: every change to a row is logged as admin activity, with the fields before and after.
 
-Apps register their models from `AppConfig.ready`. A save, a delete, a change of a relation to many, and, for querysets
-with `RecordsBulkChanges`, an update or insertion of many rows at once are recorded in the transaction of the change.
+Apps register their models from `AppConfig.ready`. A save, a delete, a change of a many-to-many relation, and, for
+querysets with `RecordsBulkChanges`, a bulk update or insertion are logged in the transaction of the change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from audit.redaction.redactor import CHANGED, HIDDEN
 from toolhub.parts import parts
 
 LISTED = 200
-"""How many rows of a change in bulk are listed one by one; the others are counted."""
+"""Maximum rows of a bulk change that are listed one by one; the others are counted."""
 _BEFORE = "_audit_before"
 
 
@@ -30,14 +30,14 @@ class Watched:
     secrets: frozenset[str]
 
     def values(self, instance: models.Model, using: str | None) -> dict[str, Any] | None:
-        """The row as the database has it now; None when it has none."""
+        """Return the logged fields of the row from the database; None when it has no such row."""
         if instance.pk is None:
             return None
         manager = type(instance)._base_manager
         return manager.using(using).filter(pk=instance.pk).values(*self.fields).first()
 
     def of(self, instance: models.Model) -> dict[str, Any]:
-        """The row as the instance has it, without asking the database."""
+        """Return the logged fields of the instance, without a database query."""
         return {name: getattr(instance, name) for name in self.fields}
 
     def shown(self, values: dict[str, Any]) -> dict[str, Any]:
@@ -52,9 +52,9 @@ class WatchedModels:
 
 
 def watched_models() -> dict[type[models.Model], Watched]:
-    """Return what is logged of each watched model."""
+    """Return for each watched model which fields are logged, and how."""
     found = parts.find(WatchedModels)
-    if found is None:  # the first `watch`: applications get ready one after the other, in one thread
+    if found is None:  # the first `watch`: Django calls `ready` of the applications one after the other, in one thread
         found = WatchedModels()
         parts.put(found)
     return found.by_model
@@ -69,11 +69,11 @@ def watch(
     secrets: Iterable[str] = (),
     many: Iterable[str] | None = None,
 ) -> None:
-    """Record every change of the model.
+    """Log every change of the model.
 
-    `fields` are all columns unless named; `ignore` takes some away (a change of those alone is none), and so does a
-    column that every save sets to the time of day; of `secrets` the record says that they changed and nothing else;
-    `many` names relations to many, all of them by default.
+    `fields` are the logged columns, all by default. `ignore` excludes some (a change of those alone is not logged);
+    columns that every save sets to the current time (`auto_now`) are always excluded. Of `secrets` the log has only
+    that they changed. `many` names many-to-many relations, all of them by default.
     """
     meta = model._meta
     columns = {field.name: field.attname for field in meta.concrete_fields}
@@ -94,7 +94,7 @@ def watch(
         m2m_changed.connect(_relation(name), sender=through, weak=False, dispatch_uid=f"{uid}.{name}")
     manager: Any = model._default_manager
     if not issubclass(manager._queryset_class, RecordsBulkChanges):
-        # Models of others (accounts and groups): their manager hands out querysets that record as well.
+        # Models of other applications (users and groups): their manager now returns querysets that log as well.
         name = f"Recording{manager._queryset_class.__name__}"
         manager._queryset_class = type(name, (RecordsBulkChanges, manager._queryset_class), {})
 
@@ -108,8 +108,9 @@ def _numbered(pk: Any) -> str:
 
 
 def trace(instance: models.Model) -> dict[str, str] | None:
-    """What the list of actions is asked for to show all that was done to this row, under whatever name; None when
-    its model is not watched.
+    """Return the parameters with which the list of admin activity shows every change of this row, under any name.
+
+    Return None when its model is not watched.
     """
     watched = watched_models().get(type(instance))
     return None if watched is None else {"kind": watched.kind, "q": _numbered(instance.pk)}
@@ -117,7 +118,7 @@ def trace(instance: models.Model) -> dict[str, str] | None:
 
 def _before_save(*, sender: type[models.Model], instance: models.Model, using: str | None, **_: Any) -> None:
     watched = watched_models()[sender]
-    # Something new with a key of its own asks once and finds nothing.
+    # A new row that already has a key costs one query, which finds nothing.
     setattr(instance, _BEFORE, watched.values(instance, using))
 
 
@@ -126,7 +127,8 @@ def _after_save(
 ) -> None:
     watched = watched_models()[sender]
     before = instance.__dict__.pop(_BEFORE, None)
-    # Read back: an expression as F("count") + 1, or a save of some fields only, leaves the instance unlike the row.
+    # Read back: after an expression such as F("count") + 1, or a save of some fields only, the instance differs from
+    # the row.
     after = watched.values(instance, using) or {}
     if created or before is None:
         log.record("created", watched.kind, name_of(instance), None, watched.shown(after))
@@ -146,7 +148,8 @@ def _difference(
 
 
 def _before_delete(*, sender: type[models.Model], instance: models.Model, using: str | None, **_: Any) -> None:
-    # The name may hold that of another row, as a grant's holds its tool's: when both go, that one may go first.
+    # The name may contain that of another row, as a grant's contains its tool's: when both are deleted, the other row
+    # may be deleted first.
     setattr(instance, _BEFORE, (name_of(instance), watched_models()[sender].values(instance, using)))
 
 
@@ -157,7 +160,7 @@ def _after_delete(*, sender: type[models.Model], instance: models.Model, **_: An
 
 
 def _english(words: Any) -> str:
-    """As the record has it, whatever language the page is in."""
+    """Return the text in English, the language of the audit log, whatever the language of the page."""
     with override("en"):
         return str(words)
 
@@ -172,7 +175,7 @@ def _relation(name: str) -> Any:
         kind = watched.kind if watched is not None else _english(instance._meta.verbose_name)
         key = f"{_BEFORE}_{name}_{reverse}"
         if action.startswith("pre_"):
-            # Only who is touched is read: a group may have thousands of members.
+            # Only the affected rows are read: a group may have thousands of members.
             manager = _manager(instance, name, model if reverse else None)
             chosen = manager.all() if pk_set is None else manager.filter(pk__in=pk_set)
             instance.__dict__[key] = {row.pk: str(row) for row in chosen}
@@ -191,7 +194,7 @@ def _relation(name: str) -> Any:
         if back_to is None:
             return getattr(instance, name)
         for relation in instance._meta.related_objects:
-            # By the model as well: several may name their relation alike, and some of them have no way back.
+            # Compare the model too: several models may use the same name, and some have no reverse relation.
             if relation.many_to_many and relation.field.name == name and relation.related_model is back_to:
                 return getattr(instance, relation.get_accessor_name())
         raise LookupError(f"{type(instance).__name__} has no way back over {name}")
@@ -200,7 +203,7 @@ def _relation(name: str) -> Any:
 
 
 class RecordsBulkChanges(models.QuerySet[Any]):
-    """For the querysets of watched models: `update`, `bulk_create` and `bulk_update` send no signals."""
+    """Base class for querysets of watched models: `update`, `bulk_create` and `bulk_update` send no signals."""
 
     def update(self, **changes: Any) -> int:
         watched = watched_models().get(self.model)

@@ -1,4 +1,4 @@
-"""What administrative actions are called on record, and how a page says it in its own language."""
+"""Stored names of operations and kinds of admin activity, and their translations for pages."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ KINDS: dict[str, Promise] = {
     "upstream": gettext_lazy("upstream server"),
     "user": gettext_lazy("user"),
 }
-"""Stored kind of what was changed: its name on a page."""
+"""Stored kind of the changed row -> its name on a page."""
 
 
 def verb(recorded: str) -> str:

@@ -1,4 +1,4 @@
-"""The audit log in the admin. Django finds the pages here: each module registers the models that it shows."""
+"""Admin pages of the audit log. Django discovers them here: each module registers the models that it shows."""
 
 from __future__ import annotations
 

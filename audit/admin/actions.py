@@ -1,4 +1,4 @@
-"""Administrative actions in the admin: who did what to which thing, and what was different afterwards."""
+"""Admin pages of admin activity: actor, operation, target and the changed fields."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from audit.queries.search import Page, Question, id_at, page
 from toolhub import invisible
 
 SHORT = 4_000
-"""Characters of a before or after that a list reads; of longer ones it says that they are long."""
+"""Maximum characters of a before or after that a list reads; longer ones are reported as long text."""
 
 
 def _short(name: str) -> Case:
@@ -61,7 +61,7 @@ class ActionAdmin(ReadOnlyAdmin):
             rows = rows.filter(pk__lt=id_at(until))
         for name, known in (("actor", ()), ("verb", verbs.VERBS), ("kind", verbs.KINDS)):
             if value := str(request.GET.get(name) or "").strip():
-                # A word of the record's own is that word; any other, as an address may have it, is a part of one.
+                # A known code matches exactly; any other text, which only a URL can have, matches as a part.
                 rest &= Q(**{name if value in known else f"{name}__icontains": value})
         if question.q:
             spelled = json.dumps(question.q, ensure_ascii=False)[1:-1]
@@ -86,7 +86,7 @@ class ActionAdmin(ReadOnlyAdmin):
     ) -> HttpResponse:
         action = self.get_object(request, object_id)
         if action is None:
-            return super().change_view(request, object_id, form_url, extra_context)  # which says so, and redirects
+            return super().change_view(request, object_id, form_url, extra_context)  # shows a message and redirects
         if not self.has_view_permission(request, action):
             raise PermissionDenied
         context = {

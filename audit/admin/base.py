@@ -1,4 +1,4 @@
-"""Admin pages that only read: nothing can be added, changed, deleted or acted on, and nothing is ever counted."""
+"""Read-only admin pages: rows cannot be added, changed, deleted or selected for actions, and are never counted."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ _COLOURS = {
     "danger": "bg-red-100 text-red-700 dark:bg-red-500/20 dark:text-red-400",
 }
 Words: TypeAlias = str | Promise
-"""A text, or one that is translated when it is shown."""
+"""A text, or a lazily translated one."""
 Options: TypeAlias = tuple[tuple[str, Words], ...]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def column(description: Words, label: dict[str, str] | None = None) -> Callable[[F], F]:
-    """A column of a list; with `label`, a coloured one whose method answers (key, text)."""
+    """Return a decorator for a list column; with `label`, a colored one whose method returns (key, text)."""
     return cast("Callable[[F], F]", display(description=description, label=label))
 
 
 def label(tone: str, words: Any) -> SafeString:
-    """The theme's own label: rendering its template for every row took a fifth of a page."""
+    """Return the markup of the theme's label. Rendering its template for every row took a fifth of a page's time."""
     return format_html(
         '<span class="inline-block font-semibold h-6 leading-6 px-2 rounded-default text-[11px] uppercase'
         ' whitespace-nowrap {}">{}</span>',
@@ -66,7 +66,7 @@ def title_of(admin: Any, name: str) -> Words:
 
 
 class KeysetChangeList(ChangeList):  # type: ignore[misc]
-    """A list with Newer and Older instead of page numbers, whose rows the admin class itself looks up."""
+    """A list with Newer and Older instead of page numbers, whose rows come from the admin class itself."""
 
     page: Page
     older_link = newer_link = ""
@@ -75,7 +75,10 @@ class KeysetChangeList(ChangeList):  # type: ignore[misc]
         return [title_of(self.model_admin, name) for name in self.model_admin.list_display]
 
     def lines(self) -> Iterator[tuple[str, list[tuple[Words, str]]]]:
-        """Address, and (title, text) of each column: a third of the theme's markup, and of the time that it takes."""
+        """Yield for each row its URL and the (title, text) of each column.
+
+        This takes a third of the theme's markup, and of its time.
+        """
         admin, titles = self.model_admin, self.titles()
         columns = [getattr(admin, name, None) for name in admin.list_display]
         for row in self.result_list:
@@ -108,14 +111,14 @@ class KeysetChangeList(ChangeList):  # type: ignore[misc]
         self.newer_link = self.page.newer and self.get_query_string({"after": self.page.newer}, ["before"])
         self.result_list = self.page.rows
         self.result_count = len(self.page.rows)
-        # Equal counts keep the theme from claiming that the page is the whole result.
+        # Equal counts prevent the theme from presenting the page as the whole result.
         self.full_result_count = self.result_count
         self.show_full_result_count = self.can_show_all = self.multi_page = self.show_admin_actions = False
         self.paginator = Paginator(self.page.rows, PAGE)
 
 
 class ReadOnlyAdmin(ModelAdmin):
-    """What every page of the record has in common."""
+    """Base class of the pages of the audit log."""
 
     actions = None
     list_per_page = PAGE
@@ -126,7 +129,7 @@ class ReadOnlyAdmin(ModelAdmin):
     show_facets = ShowFacets.NEVER
     change_list_template = "admin/audit/change_list.html"
     plain = False
-    """Whether every column is a text of this class or of the row: the list is then the record's own small table."""
+    """Whether every column is a text of this class or of the row: the list then uses the audit log's small table."""
     nothing: Words = gettext_lazy("No entries yet.")
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -151,12 +154,12 @@ class ReadOnlyAdmin(ModelAdmin):
         return super().render_change_form(request, {**context, "show_history": False}, *args, **options)
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        # The record has no other history than itself.
+        # The audit log has no other history than itself.
         return redirect(reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_change", args=(object_id,)))
 
 
 class Text(TextFilter):  # type: ignore[misc]
-    """A text to filter by. What it does to the rows is the question's business."""
+    """A text filter. The `Question` of the page, not this class, applies it to the rows."""
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset
@@ -166,7 +169,7 @@ class Choice(DropdownFilter):  # type: ignore[misc]
     options: Options = ()
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Options:
-        # What an address asks for counts, also where it is none of the choices: then it is shown as it is.
+        # A value from the URL applies even when it is not among the choices: then it is shown unchanged.
         asked = request.GET.get(str(self.parameter_name), "")
         return self.options if not asked or asked in dict(self.options) else (*self.options, (asked, asked))
 
@@ -182,7 +185,7 @@ class _MomentForm(forms.Form):
 
 
 class Moment(Text):
-    """On the reader's clock, also where the address names a moment in UTC."""
+    """A time filter in the reader's time zone, also when the URL has a time in UTC."""
 
     form_class = _MomentForm
 
@@ -206,7 +209,7 @@ def moment(label: Words, parameter: str) -> type[Moment]:
 
 
 def calls_address(**filters: str) -> str:
-    """The list of calls with these filters of a `Question`; those that are empty are left out."""
+    """Return the URL of the list of calls with these filters of a `Question`, without empty ones."""
     said = urlencode({name: value for name, value in filters.items() if value})
     address = reverse("admin:audit_call_changelist")
     return f"{address}?{said}" if said else address

@@ -1,4 +1,4 @@
-"""What the page of one call shows, in the order in which one asks: what was decided, what ran, what the chain says."""
+"""Content of the page of one call, in the order of a reader's questions: decision, execution, hash chain."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BODIES = ("arguments", "result")
 
 
 def context(call: Call) -> dict[str, Any]:
-    """Everything of the template except the theme's own."""
+    """Return the template context of the page, without the theme's part."""
     definition = compare.definition_of(call)
     return {
         "decision": _decision(call),
@@ -40,7 +40,7 @@ def context(call: Call) -> dict[str, Any]:
 
 
 def _decision(call: Call) -> list[tuple[str, str]]:
-    """Whether it was allowed, by which rule, and which limit or check stopped it."""
+    """Return (title, text) of the decision, the rule, and the limit or check that stopped the call."""
     words = {
         outcomes.REFUSED: _('Denied by the rule below. The client received "Unknown tool".'),
         outcomes.UNKNOWN_TOOL: _("Rejected: no tool, prompt or resource has this name."),
@@ -81,7 +81,7 @@ def _facts(call: Call) -> list[tuple[str, str]]:
 
 
 def _origin(call: Call) -> str:
-    """Empty for what a client sent; else who tried it in the admin."""
+    """Return who tried the call in the admin; empty for a call by a client."""
     kind, _colon, number = call.credential_id.partition(":")
     if call.transport != "admin" and kind != "admin":
         return ""
@@ -99,7 +99,7 @@ def _size(call: Call) -> str:
 
 
 def _rows(moments: list[neighbours.Moment]) -> list[tuple[neighbours.Moment, str, str]]:
-    """With the name as it is shown and the address of the page; none for the call that the page is about."""
+    """Return each call with its displayed name and the URL of its page, which is empty for the page's own call."""
     return [(one, invisible.show(one.call.name[:200]), "" if one.here else address_of(one.call)) for one in moments]
 
 

@@ -1,4 +1,4 @@
-"""The record in the admin: calls, to be read and nothing else; and with them every other page of the record."""
+"""Read-only admin pages of calls, and the URLs of the other pages of the audit log."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LABELS = {
 
 @lru_cache(maxsize=500)
 def badge(outcome: str, language: str | None) -> SafeString:
-    """Made once for each outcome and language."""
+    """Return the label of an outcome; cached for each outcome and language."""
     return label(LABELS.get(outcome, ""), dict(outcomes.CHOICES).get(outcome, invisible.show(outcome)))
 
 
@@ -110,7 +110,7 @@ class CallAdmin(ReadOnlyAdmin):
     ) -> HttpResponse:
         call = self.get_object(request, object_id)
         if call is None:
-            return super().change_view(request, object_id, form_url, extra_context)  # which says so, and redirects
+            return super().change_view(request, object_id, form_url, extra_context)  # shows a message and redirects
         if not self.has_view_permission(request, call):
             raise PermissionDenied
         log.record("viewed", "call", str(call.pk))
@@ -152,7 +152,7 @@ class CallAdmin(ReadOnlyAdmin):
 
     @column(gettext_lazy("Compare"))
     def pick(self, call: Call) -> str:
-        # Belongs to the form above the list, which asks for the difference of two.
+        # Part of the form above the list, which compares two calls.
         return format_html(
             '<input type="checkbox" class="record-pick" name="call" value="{}" form="compare" aria-label="{}">',
             call.pk,

@@ -1,4 +1,4 @@
-"""The chain in the admin: checkpoints, and what the checks of it found."""
+"""Admin pages of the hash chain: checkpoints and the results of verifications."""
 
 from __future__ import annotations
 

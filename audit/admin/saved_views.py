@@ -1,6 +1,7 @@
-"""Filters of the record that people keep under a name: made, renamed, shared and deleted by their owner only.
+"""Saved views: named filters of the audit log, created, renamed, shared and deleted by their owner only.
 
-Everybody who may read the record sees the shared ones; somebody else's own ones are as absent as those that never were.
+Every user who may read the audit log sees the shared views. A view of another user that is not shared gives the same
+response as one that does not exist.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from audit.queries.search import Question
 from toolhub import invisible
 
 MOST = 100
-"""Views that one person may keep."""
+"""Maximum views of one user."""
 NAMES = {
     "q": gettext_lazy("Search"),
     "outcome": gettext_lazy("status"),
@@ -43,9 +44,9 @@ NAMES = {
     "since": gettext_lazy("started from"),
     "until": gettext_lazy("started before"),
 }
-"""What the list of calls calls its filters."""
+"""Names of the filters in the list of calls."""
 SHOWN = 200
-"""Views, own and shared, that a page lists."""
+"""Maximum views, own and shared, that a page lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +59,11 @@ class Shown:
     mine: bool
     address: str
     words: str
-    """What it filters by."""
+    """Its filters as text."""
 
 
 def visible_to(user: Any) -> list[Shown]:
-    """The person's own views, then those of others that are shared."""
+    """Return the user's own views, then the shared views of others."""
     rows = SavedView.objects.filter(Q(owner=user.pk) | Q(shared=True)).select_related("owner")[:SHOWN]
     found = [_shown(row, user) for row in rows]
     return sorted(found, key=lambda one: not one.mine)
@@ -81,12 +82,12 @@ def _shown(view: SavedView, user: Any) -> Shown:
 
 
 def filters_of(view: SavedView) -> dict[str, str]:
-    """What the view asks for; nothing but what a question knows, whatever stands in the column."""
+    """Return the filters of the view, only those that `Question` knows, whatever the column contains."""
     try:
         values = json.loads(view.filters)
     except (ValueError, RecursionError):
         return {}
-    with timezone.override(UTC):  # what names no offset was kept when every page was in UTC
+    with timezone.override(UTC):  # a time without offset was saved when every page was in UTC
         return Question.of(values).said() if isinstance(values, dict) else {}
 
 
@@ -112,7 +113,7 @@ class ViewForm(forms.ModelForm):  # type: ignore[type-arg]
 
 @require_safe
 def manage(request: HttpRequest, model_admin: Any) -> HttpResponse:
-    """The list of views, with what an owner can do about each."""
+    """Show the list of views, with the operations of an owner on each."""
     _may_read(request, model_admin)
     context = {
         **admin.site.each_context(request),
@@ -125,7 +126,7 @@ def manage(request: HttpRequest, model_admin: Any) -> HttpResponse:
 
 @require_POST
 def create(request: HttpRequest, model_admin: Any) -> HttpResponse:
-    """Keep the filter that the form carries; the answer is the list with that filter."""
+    """Save the filter that the form carries, and redirect to the list with that filter."""
     _may_read(request, model_admin)
     filters = Question.of(request.POST).said()
     user: Any = request.user
@@ -139,7 +140,7 @@ def create(request: HttpRequest, model_admin: Any) -> HttpResponse:
 
 @require_POST
 def change(request: HttpRequest, pk: int, model_admin: Any) -> HttpResponse:
-    """Rename it, share it, or keep it to oneself again."""
+    """Rename a view, share it, or stop sharing it."""
     view = _own(request, pk, model_admin)
     if _saved(request, ViewForm(request.POST, instance=view)):
         messages.success(request, _("View changed."))

@@ -1,4 +1,4 @@
-"""What the admin's pages of the record do besides showing rows: export, compare, take a copy, check the chain now."""
+"""Views of the audit log's admin pages besides lists: export, compare, copy, verify now."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COPIES: dict[str, tuple[str, str, Copy]] = {
     "arguments": ("text/plain; charset=utf-8", "txt", lambda call: call.arguments),
     "result": ("text/plain; charset=utf-8", "txt", lambda call: call.result),
 }
-"""What can be taken of a call: content type, ending of the file, and how it is made."""
+"""Formats in which a call can be copied: content type, file extension, function that makes the text."""
 
 
 def query(values: Mapping[str, str], **more: str) -> str:
@@ -45,7 +45,7 @@ def query(values: Mapping[str, str], **more: str) -> str:
 
 @require_safe
 def export_calls(request: HttpRequest, model_admin: Any) -> HttpResponseBase:
-    """The filtered list as a download."""
+    """Return the filtered list as a download."""
     if not model_admin.has_view_permission(request):
         raise PermissionDenied
     kind = request.GET.get("format", "jsonl")
@@ -54,7 +54,7 @@ def export_calls(request: HttpRequest, model_admin: Any) -> HttpResponseBase:
     question = Question.of(request.GET)
     rows.record(question, kind, "download")
     body = rows.chunks(question, kind)
-    # Under ASGI a plain iterator would be read to its end before the first byte leaves.
+    # Under ASGI a plain iterator would be read to its end before the first byte is sent.
     content = _from_thread(body) if isinstance(request, ASGIRequest) else body
     response = StreamingHttpResponse(content, content_type=rows.FORMATS[kind])
     name = f"calls-{timezone.now():%Y%m%d-%H%M%S}.{kind}"
@@ -71,7 +71,7 @@ async def _from_thread(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
 
 @require_safe
 def copy(request: HttpRequest, pk: UUID, what: str, model_admin: Any) -> HttpResponse:
-    """A call, or one body of it, whole: a file, never a page, whatever it holds."""
+    """Return a complete call, or one body of it, always as a file and never as a page, whatever it contains."""
     if not model_admin.has_view_permission(request):
         raise PermissionDenied
     call = Call.objects.filter(pk=pk).first()
@@ -92,7 +92,10 @@ def copy(request: HttpRequest, pk: UUID, what: str, model_admin: Any) -> HttpRes
 
 @require_safe
 def compare(request: HttpRequest, model_admin: Any) -> HttpResponse:
-    """`?call=..&call=..`, or `?call=..&with=previous`: the difference; anything else leads back with a sentence."""
+    """Show the difference of two calls: `?call=..&call=..`, or `?call=..&with=previous`.
+
+    Any other query redirects to the list or the call with a message.
+    """
     if not model_admin.has_view_permission(request):
         raise PermissionDenied
     keys = request.GET.getlist("call")[:10]
@@ -136,7 +139,7 @@ def _call(key: str) -> Call | None:
 
 @require_POST
 def verify_now(request: HttpRequest, model_admin: Any) -> HttpResponse:
-    """Start a check of the whole chain in the background; the list shows what it found."""
+    """Start a verification of the whole audit log in the background; the list shows its result."""
     if not model_admin.has_view_permission(request):
         raise PermissionDenied
     if scheduled.start():

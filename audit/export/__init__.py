@@ -1,1 +1,1 @@
-"""The audit log taken elsewhere: rows, one call, a line for a log shipper."""
+"""Exports of the audit log: rows, one call, lines for a log shipper."""

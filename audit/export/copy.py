@@ -1,4 +1,4 @@
-"""A call taken elsewhere: its record as JSON, the request as a curl command, a body as a file. Secrets stay digests."""
+"""Copies of one call: all columns as JSON, the request as a curl command. Secrets remain digests."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from audit.models import Call
 from toolhub.wire.headers import encode_value
 
 REVISION = "2026-07-28"
-"""The protocol revision in which one request is a whole conversation: nothing has to be opened first."""
+"""Stateless protocol revision: one request is complete, without a session to open first."""
 _META = "io.modelcontextprotocol/"
 _HIDDEN = re.compile(r"\$redacted|\[redacted |pruned:sha256:")
 _ascii = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 
 
 def as_json(call: Call) -> str:
-    """Every column, with arguments and result as values where they are JSON; ASCII, so that nothing in it hides."""
+    """Return every column as JSON, with arguments and result as values where they are JSON.
+
+    The text is ASCII, so that it cannot contain invisible characters.
+    """
     values: dict[str, Any] = rows.plain(call)
     for name in ("arguments", "result"):
         values[name] = _value(values[name])
@@ -29,7 +32,10 @@ def as_json(call: Call) -> str:
 
 
 def as_curl(call: Call) -> str:
-    """One command for a POSIX shell; the token comes from $TOKEN. Raises ValueError for what no client can ask."""
+    """Return the request as a command for a POSIX shell; the token comes from $TOKEN.
+
+    Raise ValueError for a method that is not a request of a client.
+    """
     params = _params(call)
     request = {
         "jsonrpc": "2.0",

@@ -1,8 +1,8 @@
-"""Append every finished call as one JSON line to a file or standard output, for a log shipper.
+"""Output of every finished call as one JSON line to a file or standard output, for a log shipper.
 
-The lines hold what an export holds, without the columns that only the chain needs. The database is the record; this
-is a copy of it. So nothing here may delay or stop recording: lines are written by a thread of their own, a pipe that
-nobody reads fills a bounded queue, and what does not fit is dropped and counted in the log.
+The lines have the columns of an export, without those that only the hash chain needs. The database is the audit log;
+this is a copy of it. So nothing here may delay or stop logging: a separate thread writes the lines, a pipe without
+reader fills a bounded queue, and lines that do not fit are dropped and counted in the server log.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from toolhub.log_throttle import ThrottledWarning
 logger = logging.getLogger(__name__)
 
 WAITING = 20_000
-"""Rows that may wait to be written."""
+"""Maximum rows that wait to be written."""
 _OF_THE_CHAIN = {"writer", "link", "end_link", "body_state"}
 _encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), default=str).encode
 
@@ -39,7 +39,7 @@ class Shipper:
 
     def __init__(self, target: str) -> None:
         self.target = target
-        """The path of a file, or "-" for standard output."""
+        """Path of a file, or "-" for standard output."""
         self._rows: deque[Mapping[str, Any] | Entry] = deque()
         self._changed = Condition()
         self._thread: Thread | None = None
@@ -49,7 +49,7 @@ class Shipper:
         self._warning = ThrottledWarning(logger)
 
     def put(self, rows: Iterable[Mapping[str, Any] | Entry]) -> None:
-        """Take over finished calls: entries of the writer, or rows. Returns at once and never raises."""
+        """Queue finished calls: entries of the writer, or rows. Return at once and never raise."""
         with self._changed:
             for row in rows:
                 if len(self._rows) < WAITING:
@@ -62,7 +62,7 @@ class Shipper:
             self._changed.notify_all()
 
     def flush(self, timeout: float) -> bool:
-        """Whether everything is written, waiting at most that long."""
+        """Wait at most `timeout` seconds, and return whether everything is written."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._rows and not self._writing, timeout)
 
@@ -88,8 +88,8 @@ class Shipper:
             sys.stdout.buffer.write(lines)
             sys.stdout.buffer.flush()
             return
-        # Opened for every batch: whoever rotates the file needs to tell nobody. O_APPEND keeps the lines of several
-        # processes apart as long as each batch is one write.
+        # Opened for every batch, so that log rotation needs no signal. O_APPEND keeps the lines of several processes
+        # apart as long as each batch is one write.
         descriptor = os.open(self.target, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             while lines:
@@ -117,7 +117,7 @@ def _whole(rows: list[Mapping[str, Any] | Entry]) -> Iterator[Mapping[str, Any]]
 
 
 def of_entry(entry: Entry) -> dict[str, Any] | None:
-    """The row of an ended call, from memory; None when its beginning is not there any more."""
+    """Return the row of an ended call from memory; None when the data of its start is no longer available."""
     intent, ending = entry.intent, entry.ending
     if intent is None or ending is None:
         return None
@@ -160,7 +160,7 @@ def _time(ms: int) -> str:
 
 
 def _from_database(ids: list[UUID]) -> Iterator[dict[str, Any]]:
-    """Calls that another process began: their outcome came from a spool, or nobody will ever know it."""
+    """Yield the rows of calls that another process started: their outcome came from a spool, or is unknown."""
     try:
         for call in Call.objects.filter(pk__in=ids).order_by("pk"):
             yield {name: value for name, value in plain(call).items() if name not in _OF_THE_CHAIN}

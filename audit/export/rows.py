@@ -1,4 +1,4 @@
-"""The record for an auditor's own tools: JSON Lines or CSV, any size, in memory that does not grow with it."""
+"""Exports for an auditor's own tools: JSON Lines or CSV of any size, in constant memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 
 
 def plain(call: Call) -> dict[str, Any]:
-    """Every column as JSON can say it. Arguments and result stay the text that the chain covers."""
+    """Return every column as a JSON value. Arguments and result remain the text that the hash chain covers."""
     return {name: _plain(getattr(call, name)) for name in FIELDS}
 
 
@@ -33,17 +33,17 @@ def _plain(value: Any) -> Any:
 
 
 def safe_cell(value: Any) -> Any:
-    """A text that a spreadsheet would take for a formula starts with an apostrophe."""
+    """Return the value, with an apostrophe before a text that a spreadsheet would interpret as a formula."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def record(question: Question, kind: str, where: str) -> None:
-    """Put the export itself on record, before its first line."""
+    """Log the export itself, before its first line."""
     log.record("exported", "calls", where, None, {"format": kind, "filters": question.said()})
 
 
 def chunks(question: Question, kind: str) -> Iterator[bytes]:
-    """The calls of the question, newest first, a batch at a time."""
+    """Yield the encoded calls of the question, newest first, a batch at a time."""
     if kind == "jsonl":
         for batch in question.every(BATCH):
             yield "".join(f"{_encode(plain(call))}\n" for call in batch).encode()

@@ -1,1 +1,1 @@
-"""What an entry of the audit log is made of: canonical bytes and their hash chain, times, identifiers."""
+"""Parts of an entry of the audit log: canonical bytes and their hash chain, times, identifiers."""

@@ -1,8 +1,8 @@
-"""What is hashed, exactly: the canonical bytes of every kind of record, and how links hold together.
+"""The hash chain format: the canonical bytes of every kind of entry, and the hashes that link them.
 
-A record's content is the SHA-256 of a JSON list of the recorded columns, in the order given here, times as
-milliseconds, identifiers as 32 hexadecimal digits. The bodies (arguments, result) enter as their own SHA-256, so that
-they can be removed later and the rest still verifies. A link's hash covers the link before it.
+An entry's content is the SHA-256 of a JSON list of the logged columns, in the order given here, times as milliseconds,
+identifiers as 32 hexadecimal digits. The bodies (arguments, result) are included as their own SHA-256, so that they
+can be removed later and the rest still verifies. A link's hash covers the previous link.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, Final
 
 SHIFT: Final = 40
 START: Final = "0" * 64
-"""What the first link of a chain has before it."""
+"""Previous hash of the first link of a chain."""
 ACTION_CHAINS: Final = 16
-"""Writers 1 to 16 are the chains of administrative actions; processes have larger numbers."""
+"""Writers 1 to 16 are the chains of admin activity; processes have larger numbers."""
 PRUNED: Final = "pruned:sha256:"
 
 OPENED, BEGIN, FINISH, REFUSED, CLOSED, ACTION = "opened", "begin", "finish", "refused", "closed", "action"
@@ -59,7 +59,7 @@ ARGUMENTS: Final = BEGIN_COLUMNS.index("arguments")
 ENDED: Final = END_COLUMNS.index("ended_at")
 RESULT: Final = END_COLUMNS.index("result")
 END: Final = len(BEGIN_COLUMNS)
-"""Where the columns of the end begin in a row that holds both."""
+"""Index of the first column of the end in a row that holds start and end."""
 
 encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -69,7 +69,7 @@ def body_digest(text: str) -> str:
 
 
 def content(values: Sequence[Any]) -> str:
-    """The digest of the recorded values; the caller has put the bodies' digests in their places."""
+    """Return the digest of the logged values, in which the caller has replaced the bodies with their digests."""
     return sha256(encode(values).encode()).hexdigest()
 
 
@@ -82,7 +82,7 @@ def place(writer: int, sequence: int) -> int:
 
 
 def where(link: int) -> tuple[int, int]:
-    """The writer and the sequence of a link's id."""
+    """Return the writer and the sequence of a link's id."""
     return link >> SHIFT, link & ((1 << SHIFT) - 1)
 
 
@@ -91,7 +91,7 @@ Row = tuple[int, int, int, str, str, str, str]
 
 
 class Chain:
-    """One writer's chain: where it stands, and the rows of links that are not yet committed."""
+    """One writer's hash chain: its current head, and the rows of links that are not yet committed."""
 
     __slots__ = ("hash", "rows", "sequence", "writer")
 
@@ -100,7 +100,7 @@ class Chain:
         self.rows: list[Row] = []
 
     def add(self, kind: str, subject: str, content: str) -> int:
-        """Appends a link and returns its id."""
+        """Append a link and return its id."""
         writer = self.writer
         self.sequence = sequence = self.sequence + 1
         text = f"{writer} {sequence} {self.hash} {kind} {subject} {content}"
@@ -114,6 +114,6 @@ class Chain:
         return self.sequence, self.hash
 
     def back_to(self, head: tuple[int, str]) -> None:
-        """Forgets what was added since; the transaction that held it was not committed."""
+        """Discard the links added since `head`: their transaction was not committed."""
         self.sequence, self.hash = head
         self.rows = []

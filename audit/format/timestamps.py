@@ -1,4 +1,4 @@
-"""Time as the record keeps it: whole milliseconds since 1970, in UTC."""
+"""Times as the audit log stores them: whole milliseconds since 1970, in UTC."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ def _second(seconds: int) -> str:
 
 
 def sql_text(ms: int) -> str:
-    """As Django writes a datetime into SQLite, so that the two compare: `2026-01-02 03:04:05.678000`."""
+    """Return the time as Django writes it to SQLite, so that both compare equal: `2026-01-02 03:04:05.678000`."""
     return f"{_second(ms // 1000)}.{ms % 1000:03d}000"

@@ -1,4 +1,4 @@
-"""UUIDv7: identifiers that order by time and cannot be guessed."""
+"""UUIDv7 identifiers, which order by time and cannot be guessed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _POOL = 4096
 
 
 class _Source:
-    """Random bytes are drawn from the kernel in large pieces: one system call for hundreds of identifiers."""
+    """A generator that reads random bytes from the kernel in large blocks: one system call for hundreds of ids."""
 
     def __init__(self) -> None:
         self.lock = Lock()
@@ -31,7 +31,7 @@ class _Source:
             if ms > self.last:
                 self.last, self.count = ms, 0
             else:
-                # The same millisecond, or a clock that was set back: count on, so that the order stays.
+                # The same millisecond, or a clock that was set back: keep counting to preserve the order.
                 self.count += 1
                 if self.count > 0xFFF:
                     self.last, self.count = self.last + 1, 0
@@ -46,17 +46,17 @@ def new_id() -> UUID:
 
 
 def as_hex(value: object) -> str:
-    """An identifier as SQLite (text) or PostgreSQL (UUID) hands it back."""
+    """Return the hexadecimal digits of an id that SQLite (text) or PostgreSQL (UUID) returned."""
     return value.hex if isinstance(value, UUID) else str(value)
 
 
 def first_id_of(ms: int) -> UUID:
-    """The smallest identifier that could have been made at that time: the boundary for retention."""
+    """Return the smallest id that could have been created at that time in milliseconds: the boundary for retention."""
     return UUID(int=(ms << 80) | (0x7000 << 64) | 0x8000_0000_0000_0000)
 
 
 def _after_fork() -> None:
-    # A child must never repeat what its parent is going to draw, nor inherit a lock that a thread held.
+    # A child must never repeat the parent's future random bytes, nor inherit a lock that a thread held.
     _source.lock = Lock()
     _source.reset()
 

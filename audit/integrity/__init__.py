@@ -1,1 +1,1 @@
-"""The hash chain verified: links, entries, checkpoints, and the proof of one call."""
+"""Verification of the audit log: links, entries, checkpoints, and the proof of one call."""

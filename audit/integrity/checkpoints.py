@@ -1,6 +1,6 @@
-"""Where the chains end, and the signed statement of it that can be kept outside the database.
+"""Checkpoints: signed statements of the heads of all hash chains, which can be stored outside the database.
 
-Signs the heads of all chains, now and then: what was there before can no longer be cut off unseen.
+The heads of all chains are signed at intervals, after which the deletion of earlier entries is detected.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from audit.writing.stores.base import Store, StoreAway, Taken
 logger = logging.getLogger("audit")
 
 Heads = dict[int, tuple[int, str]]
-"""writer -> (sequence, hash)"""
+"""writer -> (sequence, hash)."""
 
 
 def heads_text(heads: Heads) -> str:
@@ -53,7 +53,7 @@ class Head:
 
     @property
     def fits(self) -> bool:
-        """Whether the hash is that of what it covers."""
+        """Whether the hash matches the values that it covers."""
         return self.hash == _digest(self.number, self.at, self.heads, self.previous)
 
     @property
@@ -75,7 +75,7 @@ class Head:
 
     @classmethod
     def parse(cls, line: str) -> Head:
-        """Raises ValueError when the line is no checkpoint."""
+        """Parse a JSON line. Raise ValueError when it is not a checkpoint."""
         try:
             data: dict[str, Any] = json.loads(line)
             return cls(
@@ -96,7 +96,10 @@ def _digest(number: int, at: int, heads: str, previous: str) -> str:
 
 
 def read_file(path: Path) -> list[Head]:
-    """The checkpoints in a file, oldest first: JSON lines, wherever a log has put something before the brace."""
+    """Return the checkpoints in a file, oldest first: JSON lines, which may have a log prefix before the brace.
+
+    Raise ValueError when the file contains none.
+    """
     found = []
     for line in path.read_text(encoding="utf-8").splitlines():
         start = line.find('{"checkpoint":')
@@ -113,7 +116,10 @@ def due(store: Store) -> bool:
 
 
 def sign(store: Store) -> Head | None:
-    """Signs the heads that moved since the last checkpoint; None when none did, or another process signs just now."""
+    """Sign the heads that changed since the last checkpoint.
+
+    Return None when none changed, or when another process signs at the same time.
+    """
     store.begin()
     try:
         last = store.fetch(sql.LAST_CHECKPOINT)
@@ -149,7 +155,10 @@ def sign(store: Store) -> Head | None:
 
 
 def tell(head: Head) -> None:
-    """Puts the checkpoint where the database's administrator does not reach: the log, and a file if one is set."""
+    """Write the checkpoint to the server log, and to a file if one is set.
+
+    Both are beyond the reach of the database's administrator.
+    """
     line = head.line()
     logger.info("%s", line)
     if not settings.CHECKPOINT_FILE:

@@ -19,8 +19,8 @@ def _key(secret: str) -> Ed25519PrivateKey:
 
 
 def _secret() -> str:
-    # Without a key of its own the record is signed with one derived from the secret key: it is not in the database
-    # either, but a change of it makes older signatures foreign. A system check says so.
+    # Without RECORD_KEY the checkpoints are signed with a key derived from SECRET_KEY. That key is not in the database
+    # either, but after a change of it older signatures no longer verify. A system check warns about this.
     return settings.RECORD_KEY or settings.SECRET_KEY
 
 
@@ -37,5 +37,5 @@ def verifies(message: str, signature: str) -> bool:
 
 
 def name() -> str:
-    """Names the key without telling it: the first digits of the public key's SHA-256."""
+    """Return a name of the key that does not reveal it: the first 16 digits of the public key's SHA-256."""
     return sha256(_key(_secret()).public_key().public_bytes_raw()).hexdigest()[:16]

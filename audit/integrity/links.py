@@ -1,6 +1,6 @@
-"""One chain, link by link, and every record that its links name.
+"""Verification of one hash chain, link by link, and of every entry that its links name.
 
-What retention took away, by its own entries on the chain: only that may be missing.
+Only calls and bodies that retention removed, according to its own entries in the chain, may be missing.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ ROWS, BODIES = "rows", "bodies"
 
 
 class Prunes:
-    """Up to which call rows and bodies were removed, as far as recorded prunes say."""
+    """The newest calls up to which rows and bodies were removed, according to logged prunes."""
 
     def __init__(self) -> None:
         self._limits = {ROWS: "", BODIES: ""}
 
     def cover(self, what: str, call: str) -> bool:
-        """Whether a recorded prune took it. A prune may have run since the last look."""
+        """Return whether a logged prune removed it, including prunes that ran since the last check."""
         return self._covers(what, call) or (self._look() and self._covers(what, call))
 
     def _covers(self, what: str, call: str) -> bool:
-        # Whoever removes rows removes their bodies.
+        # A removed row includes its bodies.
         return call < self._limits[ROWS] or (what == BODIES and call < self._limits[BODIES])
 
     def _look(self) -> bool:
@@ -45,7 +45,7 @@ def _recorded() -> Iterator[dict[str, str]]:
     from audit.actions.ledger import action_content
 
     for action in Action.objects.filter(verb=VERB, kind=KIND).order_by("id").iterator():
-        # The chains of actions are verified by themselves; here it only counts that this entry is on one.
+        # The chains of admin activity are verified separately; here the entry only has to be in one of them.
         link = Link.objects.filter(id=action.link, kind=chain.ACTION, subject=action.id.hex).first()
         if link is None or link.content != action_content(action):
             continue
@@ -67,12 +67,12 @@ _STARTED, _ARGUMENTS, _ENDED, _RESULT = chain.STARTED, chain.ARGUMENTS, _END + c
 
 
 def link_name(place: int) -> str:
-    """writer:sequence."""
+    """Return the name of a link: writer:sequence."""
     return "{}:{}".format(*chain.where(place))
 
 
 def chains() -> Iterator[int]:
-    """Every writer that has links; the index is asked for one after the other."""
+    """Yield every writer that has links, with one index lookup each."""
     at = 0
     while (found := Link.objects.filter(id__gte=chain.place(at, 0)).values_list("id", flat=True).first()) is not None:
         writer = chain.where(found)[0]
@@ -87,7 +87,7 @@ def last_sequence(writer: int) -> int:
 
 
 def walk(writer: int, start: tuple[int, str], prunes: Prunes) -> Iterator[int | Problem]:
-    """The number of links of each page, and what is wrong on it. Links that are added meanwhile are not looked at."""
+    """Yield the problems of each page of links, then its number of links. Links added meanwhile are not verified."""
     upto = last_sequence(writer)
     sequence, previous = start
     while sequence < upto:
@@ -148,7 +148,7 @@ def _ids(subjects: Iterable[str]) -> list[UUID]:
         try:
             found.append(UUID(subject))
         except ValueError:
-            continue  # a link that was changed; its hash has said so
+            continue  # a changed link; its hash was reported already
     return found
 
 
@@ -162,7 +162,7 @@ def _actions(subjects: Iterable[str]) -> dict[str, Action]:
 
 
 def check_call(link: Link, call: Call) -> Finding | None:
-    """What is wrong with a call, going by one of its own links; None when nothing is."""
+    """Return the problem of a call according to one of its own links; None when there is none."""
     return _check_call(link, tuple(getattr(call, name) for name in _CALL_COLUMNS), Prunes())
 
 

@@ -1,6 +1,6 @@
 """Problems that a verification of the audit log finds: a subject, a code and parameters.
 
-`verifycalls` and the log say them in English, pages in the language of the reader.
+`verifycalls` and the log print them in English, pages show them in the language of the reader.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from audit.models import Verification
 from audit.types import Reason
 
 PREFIX: Final = "log."
-"""Of the codes in reasons."""
+"""Prefix of the codes in reasons."""
 _SENTENCES: Final = {
     "deleted_before": gettext_noop("missing: deleted before %s"),
     "entry_changed": gettext_noop("its hash chain entry, or an earlier one, was changed, replaced or moved"),
@@ -48,7 +48,7 @@ _SENTENCES: Final = {
     "newest_deleted": gettext_noop("missing: the newest entries were deleted, but %s names it"),
     "hash_differs": gettext_noop("does not match the hash in %s"),
 }
-"""What is wrong, by code; each %s takes the next parameter."""
+"""Sentence of each code; each %s takes the next parameter."""
 CODES: Final = frozenset(_SENTENCES)
 _SUBJECTS: Final = {
     "call": gettext_noop("call %s"),
@@ -70,16 +70,16 @@ _ENGLISH_SUBJECTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A call, a change (`action`), a checkpoint, one that is kept `outside`, or an entry (`link`) of the hash chain."""
+    """A call, a change (`action`), a checkpoint, an external one (`outside`), or an entry (`link`) of a hash chain."""
 
     kind: str
     name: str
-    """An id, the number of a checkpoint, or writer:sequence."""
+    """Id, number of a checkpoint, or writer:sequence."""
     entry: str = ""
-    """The hash chain entry of a call or a change through which the problem showed: writer:sequence."""
+    """Hash chain entry that revealed the problem of a call or a change: writer:sequence."""
     entry_kind: str = ""
     upto: str = ""
-    """The last sequence, when it is several entries."""
+    """Last sequence of a range of entries; empty for one entry."""
 
     def __str__(self) -> str:
         return _subject(self, _ENGLISH_SUBJECTS, str)
@@ -90,12 +90,12 @@ Param = str | Subject
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong with something that is known from elsewhere."""
+    """A problem without its subject."""
 
     code: str
     """One of CODES."""
     params: Mapping[str, Param] = field(default_factory=dict, hash=False)
-    """In the order of the sentence."""
+    """Parameters in the order of the sentence."""
 
     def english(self) -> str:
         return _SENTENCES[self.code] % tuple(map(str, self.params.values()))
@@ -108,7 +108,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A subject and what is wrong with it."""
+    """A subject and its problem."""
 
     subject: Subject
     finding: Finding
@@ -118,7 +118,7 @@ class Problem:
 
     @property
     def reason(self) -> Reason:
-        """What the log keeps beside the sentence; parameters that are subjects are objects in it."""
+        """Reason that the log stores with the sentence; it holds subjects as JSON objects."""
         named = {
             name: asdict(value) if isinstance(value, Subject) else value for name, value in self.finding.params.items()
         }
@@ -127,7 +127,7 @@ class Problem:
 
     @classmethod
     def of(cls, reason: Reason | None) -> Problem | None:
-        """Return the problem that a reason was made of, None for another reason or one that somebody edited."""
+        """Return the problem of a stored reason; None for any other reason or an edited one."""
         if reason is None or reason.code.removeprefix(PREFIX) not in CODES:
             return None
         try:

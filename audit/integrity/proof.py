@@ -1,4 +1,4 @@
-"""What the chain says about one call: whether it still is what was recorded, and which checkpoint covers it."""
+"""Proof of one call from the hash chain: whether it is unchanged, and which checkpoint covers it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from audit.integrity.links import check_call
 from audit.models import Call, Checkpoint, Link, Verification
 
 LOOKED_AT = 10
-"""Checkpoints after the call of which one must name its chain, if any does."""
+"""Maximum checkpoints after the call that are searched for its chain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +20,11 @@ class Place:
     """One link of the call."""
 
     name: str
-    """writer:sequence"""
+    """writer:sequence."""
     kind: str
     hash: str
     problem: str
-    """Empty when the link holds and the record is what it says."""
+    """Empty when the link is valid and matches the call."""
 
 
 @dataclass(slots=True)
@@ -36,11 +36,11 @@ class Proof:
     places: list[Place] = field(default_factory=list)
     checkpoint: Checkpoint | None = None
     verified: Verification | None = None
-    """The last check of the whole chain, when it found nothing and came as far as this call."""
+    """Last verification of the whole log, if it found no problem and covers this call."""
 
 
 def of(call: Call) -> Proof:
-    """Computed now, from the call's own links; what comes before them in the chain is the whole check's business."""
+    """Compute the proof of a call from its own links; only a full verification covers the links before them."""
     wanted = sorted({link for link in (call.link, call.end_link) if link})
     if not wanted:
         return Proof(
@@ -92,14 +92,14 @@ def _place(call: Call, key: int, rows: dict[int, Link]) -> Place:
 
 
 def _covering(call: Call, key: int) -> Checkpoint | None:
-    """The first checkpoint whose heads reach the link."""
+    """Return the first checkpoint whose heads reach the link, among the next LOOKED_AT; None if there is none."""
     writer, sequence = chain.where(key)
     moment = call.ended_at or call.started_at
     for checkpoint in Checkpoint.objects.filter(at__gte=moment).order_by("at", "number")[:LOOKED_AT]:
         try:
             head = read_heads(checkpoint.heads).get(writer)
         except (ValueError, TypeError, AttributeError):
-            continue  # edited: the whole check names it
+            continue  # edited: a full verification reports it
         if head is not None and head[0] >= sequence:
             return checkpoint
     return None

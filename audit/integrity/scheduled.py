@@ -1,4 +1,4 @@
-"""State of the hash chain for pages, and its verification: on demand and when it is due."""
+"""State of the hash chains for pages, and their verification: on demand and when it is due."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_VERIFY_SECONDS = 3_600
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A sentence about the chain for the pages of the record."""
+    """State of the hash chains as the pages of the audit log show it."""
 
     tone: str
     """success, warning or danger."""
@@ -36,18 +36,18 @@ class State:
     more: str = ""
     running: bool = False
     href: str = ""
-    """The page of the record that is broken."""
+    """URL of the call or change with the problem."""
 
 
 class Verifier(BackgroundTask):
-    """The verification of this process, whether it was asked for or is due."""
+    """The verification task of this process, on demand or when due."""
 
     def __init__(self) -> None:
         super().__init__("audit-check", _verify)
 
 
 def running() -> bool:
-    """Return whether this process is verifying right now."""
+    """Return whether this process is verifying now."""
     return parts.get(Verifier).running
 
 
@@ -82,12 +82,12 @@ def state() -> State:
 
 
 def start() -> bool:
-    """Verify in the background; return False when this process is verifying already."""
+    """Verify in the background. Return False when this process is already verifying."""
     return parts.get(Verifier).start()
 
 
 def due() -> bool:
-    """Return whether the last verification is older than the setting says; 0 switches it off."""
+    """Return whether the last verification is older than VERIFY_SECONDS; the value 0 disables it."""
     if not settings.VERIFY_SECONDS:
         return False
     last = Verification.objects.values_list("at", flat=True).first()
@@ -95,14 +95,14 @@ def due() -> bool:
 
 
 def verify_if_due() -> None:
-    """Verify in this thread when it is due: in one process of all, the others find the result next time."""
+    """Verify in this thread when it is due, in one of all processes; the others find its result next time."""
     timeout = min(settings.VERIFY_SECONDS, MAX_VERIFY_SECONDS)
     if due() and cache.add("audit:check", 1, timeout=timeout):
         parts.get(Verifier).run()
 
 
 def _kept() -> list[Head] | None:
-    """The heads that this installation keeps outside the database, if it does."""
+    """Return the external checkpoints of this installation; None if none are configured or readable."""
     if not settings.CHECKPOINT_FILE:
         return None
     try:

@@ -1,8 +1,8 @@
-"""Verifies the record: every chain, every record, every checkpoint, in pages, while calls go on being recorded.
+"""Verification of the audit log: every chain, entry and checkpoint, in pages, while calls continue to be logged.
 
-The other direction: every call and every action must be on a chain. What was inserted beside it is found here.
+Every call and every change must also be in a chain: rows that were inserted outside the log are found here.
 
-Checkpoints: each follows the one before, is signed, and names links that are there.
+Each checkpoint must follow the previous one, be signed, and name links that exist.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Found = dict[int, tuple[str, str]]
 
 
 def check_calls(after: UUID, upto: UUID) -> Iterator[int | Problem]:
-    """The number of calls of each page, and those that nobody recorded."""
+    """Yield a problem for each call that is not in a chain, and the number of calls of each page."""
     columns = ("id", "outcome", "link", "end_link")
     while page := list(Call.objects.filter(id__gt=after, id__lte=upto).order_by("id").values_list(*columns)[:PAGE]):
         links = _links([place for _, _, begin, end in page for place in (begin, end) if place is not None])
@@ -52,7 +52,7 @@ def check_actions(after: UUID) -> Iterator[Problem]:
 
 
 def check_writers() -> Iterator[Problem]:
-    """A chain that was removed whole leaves its writer behind."""
+    """Yield a problem for each writer without a first link: deleting a whole chain leaves its writer behind."""
     for id in Writer.objects.order_by("id").values_list("id", flat=True).iterator():
         if not Link.objects.filter(id=chain.place(id, 1)).exists():
             yield problem("link", f"{id}:1", "chain_deleted")
@@ -69,7 +69,7 @@ def _is(links: Found, place: int, subject: str, kinds: frozenset[str]) -> bool:
 
 
 def check_checkpoints(heads: Heads) -> Iterator[Problem]:
-    """What is wrong with the checkpoints of the database. Collects in `heads` where each chain was signed last."""
+    """Yield the problems of the checkpoints in the database, and collect each chain's last signed head in `heads`."""
     number, previous = 0, chain.START
     for row in Checkpoint.objects.order_by("number").iterator():
         head = Head(row.number, timestamps.to_ms(row.at), row.heads, row.previous, row.hash, row.key, row.signature)
@@ -89,7 +89,7 @@ def check_checkpoints(heads: Heads) -> Iterator[Problem]:
 
 
 def check_external(kept: list[Head]) -> Iterator[Problem]:
-    """What a head that is kept elsewhere knows and the database does not: the records first, then the checkpoints."""
+    """Yield the differences between external checkpoints and the database: entries first, then checkpoints."""
     good = []
     for head in kept:
         subject = Subject("outside", str(head.number))
@@ -126,17 +126,17 @@ def reached(head: Head, subject: Subject) -> Iterator[Problem]:
 
 
 ENOUGH = 20
-"""Problems that are named; the first is what matters."""
+"""Maximum problems in a report; the first one matters most."""
 _NOTHING = UUID(int=0)
 
 
 class _Enough(Exception):
-    """There is no point in going on."""
+    """Signal that the report is full."""
 
 
 @dataclass(slots=True)
 class Report:
-    """What was found."""
+    """Result of a verification."""
 
     outside_head: bool
     problems: list[Problem] = field(default_factory=list)
@@ -156,9 +156,9 @@ class Report:
 
 
 def run(kept: list[Head] | None = None, *, recent: bool = False, keep: bool = True) -> Report:
-    """Checks everything, or with `recent` what came after the last checkpoint. `kept` are heads from elsewhere.
+    """Verify everything, or with `recent` only entries after the last checkpoint.
 
-    The result is kept for the admin, unless `keep` says no.
+    `kept` are external checkpoints. The result is stored for the admin unless `keep` is False.
     """
     report = Report(outside_head=bool(kept))
     upto = Call.objects.order_by("-id").values_list("id", flat=True).first()
@@ -184,7 +184,7 @@ def _check(report: Report, kept: list[Head], upto: UUID, recent: bool) -> None:
     signed: list[Problem] = []
     last = Checkpoint.objects.order_by("-number").values_list("at", flat=True).first()
     report.checkpoints = Checkpoint.objects.count()
-    # A changed record is named before the checkpoint that knew it: it comes first in the report.
+    # A changed entry must come before its checkpoint in the report, so problems of checkpoints are added at the end.
     for one in check_checkpoints(heads):
         signed.append(one)
         if len(signed) >= ENOUGH:

@@ -1,1 +1,1 @@
-"""No secret in clear in the audit log: by name, by value, by schema."""
+"""Redaction of secrets in the audit log: by name, by value, by schema."""

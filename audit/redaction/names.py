@@ -1,4 +1,4 @@
-"""Which names of fields hold secrets: a list of defaults that an operator can add to and take from."""
+"""Names of fields that hold secrets: a default list that an operator can extend and reduce."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ ENDINGS = (
     "accesskey", "accesskeyid", "masterkey", "sharedkey", "sessionkey", "accesstokens", "refreshtokens", "authtokens",
     "clientsecrets", "connectionstring",
 )  # fmt: skip
-"""A name that ends with one of these, in any spelling: `db_password`, `X-Api-Key`, `clientSecret`."""
+"""Endings of secret names, in any spelling: `db_password`, `X-Api-Key`, `clientSecret`."""
 WORDS = frozenset({"pwd", "pass", "jwt", "otp", "totp", "cvv", "cvc", "ssn", "auth", "bearer", "sessionid", "pin"})
-"""Too short to look for at the end of longer words; the whole name, or its last word after _ or -."""
+"""Words too short to match at the end of longer words: they match the whole name, or its last word after _ or -."""
 LATER_WORDS = frozenset(
     {"hash", "value", "text", "again", "confirm", "confirmation", "repeat", "base64", "b64", "plain"}
 )
-"""Words that may follow: `password_confirmation`, `secret value`."""
+"""Words that may follow a secret name: `password_confirmation`, `secret value`."""
 HARMLESS = frozenset({
     "pagetoken", "nextpagetoken", "previouspagetoken", "prevpagetoken", "progresstoken", "continuationtoken",
     "synctoken", "boardingpass", "nexttoken", "isauth", "requiresauth", "dependsonsecret", "haspassword", "hassecret",
     "hastoken",
 })  # fmt: skip
-"""Names that end like a secret and are none: positions in a list, flags."""
+"""Names that end like a secret but are not secret: positions in a list, flags."""
 
 _SPLIT = re.compile(r"[^0-9A-Za-z]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _REMEMBERED = 20_000
 
 
 def squash(name: str) -> str:
-    """The name without case, blanks and marks: `X-Api-Key` and `x_apiKey` are both `xapikey`."""
+    """Return the name in lower case without spaces and punctuation: `X-Api-Key` and `x_apiKey` give `xapikey`."""
     return "".join(character for character in name.lower() if character.isalnum())
 
 
 class SecretNames:
-    """Answers from a dict after the first time: arguments repeat the same few names call after call."""
+    """A test for secret names that caches its results: arguments repeat the same few names in call after call."""
 
     def __init__(self, configured: Iterable[str] = ()) -> None:
         added = [entry.strip() for entry in configured if entry.strip()]

@@ -1,9 +1,9 @@
-"""What the record may keep of arguments, results and error texts: no secret in clear.
+"""Redaction of arguments, results and error texts for the audit log: no secret in plain text.
 
 A secret is a field that the schema marks (writeOnly, format: password, x-secret), a field whose name is on a list, or
-a configured value wherever it turns up. It is stored as a keyed digest and its length, so that two records of the same
-secret can be seen to be the same and nobody without the record's key can guess at it. What was hidden in one place is
-hidden wherever else it stands in the same value, and `found` carries it on to the result and the error of that call.
+a configured value wherever it occurs. It is stored as a keyed digest and its length, so that two entries of the same
+secret can be recognized as equal, and nobody without the audit log's key can guess it. A value that is hidden in one
+place is hidden everywhere else in the same value, and `found` passes it on to the result and the error of that call.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ __all__ = [
 ]
 
 HIDDEN, CHANGED = "(hidden)", "(hidden, changed)"
-"""What an action says of a secret field instead of anything about its value."""
+"""Texts that admin activity has in place of the value of a secret field."""
 WHOLE, REDACTED, DIGESTS = "whole", "redacted", "digests"
 _DEEPEST_TEXT = 4
-"""JSON in a string in JSON in a string: looked through so many times, then hidden whole."""
+"""Maximum levels of JSON inside a string of JSON that are searched; a deeper string is hidden completely."""
 
 _LABELS = 5_000
 VEIL = "[hidden secret]"
 _TELLING = 12
-"""So many characters of a secret's beginning tell too much."""
+"""Number of leading characters of a secret that reveal too much."""
 _MARKER = re.compile(r"hmac-sha256:[0-9a-f]{16}")
 
 
 def rules() -> Rules:
-    """Return what this installation hides everywhere."""
+    """Return the rules for secrets that this installation hides everywhere."""
     return redaction().rules
 
 
 def is_secret_name(name: str) -> bool:
-    """Return whether what a field of this name holds is secret, by the one list of such names."""
+    """Return whether a field of this name holds a secret, according to the one list of such names."""
     return redaction().rules.names(name)
 
 
 def veil(values: Sequence[str], text: str) -> str:
-    """`text` as somebody may read it who must not see these values, in any spelling of them."""
+    """Return `text` with these values masked, in any spelling of them."""
     return _veils(tuple(values)).mask(text, lambda secret: VEIL)
 
 
@@ -73,7 +73,7 @@ def _veils(values: tuple[str, ...]) -> SecretValues:
 
 
 class Redactor:
-    """The rules for the values of one schema: make it once, keep it with the definition."""
+    """A redactor for the values of one schema: create it once and keep it with the definition."""
 
     __slots__ = ("_fields", "_member", "_mode")
 
@@ -85,10 +85,10 @@ class Redactor:
         self._fields = SecretFields(schema) if schema and mode == REDACTED and has_marks(schema) else None
 
     def text(self, value: Any, found: list[str] | None = None, extra: Sequence[str] = ()) -> str:
-        """Canonical JSON text as it may be stored.
+        """Return canonical JSON text without secrets, ready to be stored.
 
-        `found` receives what had to be hidden, `extra` names what else to hide: pass the first of the arguments as the
-        second of the result and of `detail`.
+        `found` receives the hidden values, `extra` are further values to hide: pass `found` of the arguments as `extra`
+        of the result and of `detail`.
         """
         current = redaction().rules
         try:
@@ -101,11 +101,11 @@ class Redactor:
                 return text
             return self._careful(value, text, known, current, found, extra)
         except (RecursionError, TypeError, ValueError) as error:
-            # What cannot be looked through cannot be shown to hold no secret.
+            # A value that cannot be searched might hold a secret.
             return canonical({"$redacted": f"not recorded: {type(error).__name__}", "length": 0})
 
     def value(self, value: Any) -> Any:
-        """Plain data as it may be stored."""
+        """Return plain data without secrets, ready to be stored."""
         return json.loads(self.text(value))
 
     def _careful(
@@ -134,7 +134,7 @@ class Redactor:
 
 
 class _Walk:
-    """One pass over a value. Unchanged parts are the same objects."""
+    """One pass over a value. Unchanged parts remain the same objects."""
 
     def __init__(self, current: Rules, fields: SecretFields | None, names: bool, hidden: list[str]) -> None:
         self.current, self.fields, self.names, self.hidden = current, fields, names, hidden
@@ -187,7 +187,7 @@ class _Walk:
         return masked
 
     def inside(self, text: str) -> Any:
-        """A string that is JSON itself: its fields have names too."""
+        """Redact a string that is JSON itself, by the names of its fields too."""
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):
@@ -220,7 +220,7 @@ class _Walk:
 
 
 def _hidden_already(value: Any) -> bool:
-    """A marker of ours, exactly as `Rules.marker` makes it: a caller must not smuggle a secret in as one."""
+    """Return whether the value is a marker exactly as `Rules.marker` makes it, so that no caller can forge one."""
     if not isinstance(value, dict) or len(value) != 2 or type(value.get("length")) is not int:
         return False
     return _MARKER.fullmatch(str(value.get("$redacted"))) is not None
@@ -231,7 +231,7 @@ def _like_json(text: str) -> bool:
 
 
 def _suspicious(value: Any, names: SecretNames) -> bool:
-    """Whether any name is on the list, or a string might be JSON with such names: the quick look before the walk."""
+    """Return whether any name is on the list, or a string might be JSON with such names: a fast check before _Walk."""
     known = names.known
     pending = [value]
     while pending:
@@ -253,12 +253,12 @@ def _suspicious(value: Any, names: SecretNames) -> bool:
 
 
 def redactor(schema: dict[str, Any] | None, mode: str = REDACTED) -> Redactor:
-    """For arguments: `schema` is the tool's input schema."""
+    """Return a redactor for arguments; `schema` is the tool's input schema."""
     return Redactor(schema, mode)
 
 
 def result_redactor(output_schema: dict[str, Any] | None, mode: str = REDACTED) -> Redactor:
-    """For results: `output_schema` speaks of the member structuredContent."""
+    """Return a redactor for results; `output_schema` applies to the member structuredContent."""
     return Redactor(output_schema, mode, member="structuredContent")
 
 
@@ -272,7 +272,7 @@ _IN_TEXT = re.compile(
 
 
 def detail(text: str, extra: Sequence[str] = ()) -> str:
-    """A sentence or a log line without the configured values, tokens, and what `extra` names."""
+    """Return a sentence or a log line without the configured values, tokens, and the values in `extra`."""
     current = redaction().rules
     if extra:
         text = SecretValues(extra).mask(text, current.inline)
@@ -293,7 +293,7 @@ def detail(text: str, extra: Sequence[str] = ()) -> str:
 
 
 def _without_beginnings(text: str, secret: str, current: Rules) -> str:
-    """A sentence may show the first part of a long value only: that is hidden as well."""
+    """Hide the first part of a long value, which a sentence may have truncated."""
     if len(secret) <= _TELLING:
         return text
     start = secret[:_TELLING]
@@ -306,10 +306,10 @@ def _without_beginnings(text: str, secret: str, current: Rules) -> str:
 
 
 def label(text: str) -> str:
-    """`detail` for what a client calls itself, a tool or a request: short texts that come again and again."""
+    """Return `detail` of a name of a client, tool or request; cached, because these short texts recur."""
     current = redaction().rules
     if text.isdecimal() and not current.values.equals(text):
-        return text  # the ids of requests: every one is new
+        return text  # ids of requests are all different: not worth caching
     labels = current.labels
     known = labels.get(text)
     if known is None:
@@ -322,13 +322,13 @@ def label(text: str) -> str:
 
 
 class LogFilter(logging.Filter):
-    """On a handler: no log line, traceback included, leaves with a token or a configured value in it."""
+    """Filter for a log handler that masks tokens and configured values in every line, including tracebacks."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         try:
             message = record.getMessage()
         except (TypeError, ValueError):
-            return True  # the handler reports a record whose arguments do not fit
+            return True  # the handler reports a log record with wrong arguments
         mask = redaction().mask_logged
         masked = mask(detail(message))
         if masked != message:

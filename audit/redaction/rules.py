@@ -1,4 +1,4 @@
-"""What an installation hides everywhere: secret names and values, and the key of the digests in their place."""
+"""Redaction rules of an installation: secret names and values, and the key of the digests that replace them."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _encode = c_make_encoder(None, str, encode_basestring_ascii, None, ":", ",", Tru
 
 
 def canonical(value: Any) -> str:
-    """Return the one JSON text of a value: ASCII, sorted, without blanks. Both databases keep it byte for byte."""
+    """Return the canonical JSON text of a value: ASCII, sorted, without spaces. Both databases keep every byte."""
     return "".join(_encode(value, 0))
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Compiled rules: what to hide, and how it is written instead."""
+    """Compiled rules: the secrets to hide, and the markers that replace them."""
 
     names: SecretNames
     values: SecretValues
     key: bytes
     labels: dict[str, str] = field(default_factory=dict)
-    """What `label` answered: the same few names come with every call."""
+    """Cached results of `label`: the same few names occur in every call."""
 
     def digest(self, text: str, characters: int = 16) -> str:
         return (
@@ -48,7 +48,7 @@ class Rules:
 
 
 class Redaction:
-    """The rules of a process: its settings, and the secrets that other parts came to hold since it began."""
+    """Rules of a process, from its settings and from secrets that other parts have added since its start."""
 
     def __init__(self) -> None:
         self._rules: Rules | None = None
@@ -58,21 +58,20 @@ class Redaction:
 
     @property
     def rules(self) -> Rules:
-        """The rules in force, compiled when they are first needed."""
+        """Rules in force, compiled on first use."""
         return self._rules or self._compile()
 
     def also(self, values: Iterable[str]) -> None:
-        """Hide these values too from now on: secrets that other parts hold, such as an upstream's password."""
+        """Also hide these values from now on: secrets of other parts, such as an upstream's password."""
         new = {value: None for value in values if value not in self._also}
         if new:
             self._also.update(new)
             self._rules = None
 
     def also_in_logs(self, values: Iterable[str]) -> None:
-        """Keep these out of log lines from now on, the latest few hundred of them: each user's own secrets.
+        """Mask these values in log lines from now on: users' personal secrets, of which the latest 300 are kept.
 
-        The audit log masks them with the calls that used them; masking everybody's everywhere would slow every call
-        down.
+        The audit log masks them in the calls that used them; masking all of them everywhere would slow every call.
         """
         for value in values:
             self._logged[value] = self._logged.pop(value, None)
@@ -90,7 +89,7 @@ class Redaction:
         return values.mask(text, self.rules.inline)
 
     def on_setting_changed(self, *, setting: str, **_: Any) -> None:
-        """Read the settings again: handler of Django's signal, which only tests send."""
+        """Discard the compiled rules. Handler of Django's signal, which only tests send."""
         if setting in _SETTINGS:
             self._rules = None
 
@@ -106,7 +105,7 @@ class Redaction:
 
 
 def redaction() -> Redaction:
-    """Return the redaction of this process; before `audit.apps` made it, for log lines, one by the settings alone."""
+    """Return the redaction of this process; for log lines before `audit.apps` created it, one of the settings alone."""
     return parts.find(Redaction) or Redaction()
 
 

@@ -1,7 +1,7 @@
-"""Where a JSON Schema says that a secret is: writeOnly, format: password, x-secret.
+"""Secret fields of a JSON Schema: writeOnly, format: password, x-secret.
 
-The answer errs on the side of hiding: a field that any branch of allOf, anyOf, oneOf or if marks counts as marked, and
-so does one whose reference cannot be followed.
+In doubt a field is secret: a field that any branch of allOf, anyOf, oneOf or if marks counts as marked, and so does a
+field whose reference cannot be followed.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Schemas = tuple[dict[str, Any], ...]
 
 
 def marked(schema: Any) -> bool:
-    """Whether this very schema, without those inside it, marks its value as secret."""
+    """Return whether this schema itself, without its subschemas, marks its value as secret."""
     if schema.get("writeOnly") is True or schema.get("format") == "password":
         return True
     return schema.get("x-secret") not in (None, False)
 
 
 def has_marks(schema: Any) -> bool:
-    """Whether any mark is anywhere in a schema: without one, nothing of it need be looked at again."""
+    """Return whether a schema contains any mark; a schema without marks need not be checked again."""
     pending = [schema]
     while pending:
         node = pending.pop()
@@ -43,7 +43,7 @@ def has_marks(schema: Any) -> bool:
 
 
 class SecretFields:
-    """Walks a schema along with a value. Made once per schema, and only for one with marks."""
+    """The secret fields of a schema, to walk along with a value. Created once per schema, only for one with marks."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self._root = schema
@@ -58,7 +58,7 @@ class SecretFields:
         return any(marked(schema) for schema in schemas)
 
     def member(self, schemas: Schemas, name: str) -> Schemas:
-        """The schemas of one member of an object."""
+        """Return the schemas of one member of an object."""
         found: list[Any] = []
         for schema in schemas:
             named = False
@@ -76,7 +76,7 @@ class SecretFields:
         return self._spread(found)
 
     def element(self, schemas: Schemas, index: int) -> Schemas:
-        """The schemas of one element of an array."""
+        """Return the schemas of one element of an array."""
         found: list[Any] = []
         for schema in schemas:
             first = schema.get("prefixItems", schema.get("items"))
@@ -88,7 +88,7 @@ class SecretFields:
         return self._spread(found)
 
     def _spread(self, schemas: list[Any]) -> Schemas:
-        """With everything that applies at the same place: references, branches, conditions."""
+        """Return the schemas with all others that apply at the same place: references, branches, conditions."""
         result: list[dict[str, Any]] = []
         seen: set[int] = set()
         pending = [schema for schema in schemas if isinstance(schema, dict)]

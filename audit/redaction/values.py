@@ -1,4 +1,4 @@
-"""Secret values that are known in advance, in every spelling in which they may turn up inside other text."""
+"""Secret values that are known in advance, in every encoding in which they may occur inside other text."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from urllib.parse import quote, quote_plus
 import re2
 
 SHORTEST = 4
-"""Shorter values are not looked for: they would be found inside ordinary words."""
+"""Minimum characters of a value: shorter ones are not searched for, because they occur inside ordinary words."""
 HUB_CREDENTIAL = r"thp_[A-Za-z0-9_-]{20,}"
-"""An access token of this hub, whoever wrote it where."""
+"""Pattern of this hub's access tokens, wherever they occur."""
 _SHORTEST_CORE = 8
 
 
 def spellings(secret: str) -> list[str]:
-    """The value as it is, and as JSON, URLs, HTML, hexadecimal and base64 write it."""
+    """Return the value itself and its encodings in JSON, URLs, HTML, hexadecimal and base64."""
     raw = secret.encode("utf-8", "surrogatepass")
     once = json.dumps(secret)[1:-1]
     found = [
@@ -30,7 +30,7 @@ def spellings(secret: str) -> list[str]:
     if len(raw) >= SHORTEST + 2:
         found += [raw.hex(), raw.hex().upper()]
     # Inside a longer base64 text ("user:SECRET") the value starts at any of three offsets. The characters at its
-    # ends mix with the neighbours' bits; those in between are the same whatever stands around.
+    # ends mix with the neighbors' bits; those in between do not depend on the surrounding text.
     for offset in range(3):
         whole = base64.b64encode(b"\0" * offset + raw).decode()
         core = whole[-(-offset * 8 // 6) : (offset + len(raw)) * 8 // 6]
@@ -40,7 +40,7 @@ def spellings(secret: str) -> list[str]:
 
 
 class SecretValues:
-    """Finds any of the values in a text, in one pass that does not slow down with their number."""
+    """A search for any of the values in a text, in one pass whose speed does not depend on their number."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self.raw = tuple(dict.fromkeys(value for value in values if len(value) >= SHORTEST))
@@ -49,7 +49,7 @@ class SecretValues:
             for spelling in spellings(value):
                 owners.setdefault(spelling, value)
         self.owners = owners
-        # What the canonical JSON text of a value looks like decides whether anything has to be looked at closely.
+        # A search in the canonical JSON text decides whether a value has to be searched in detail.
         in_json = dict.fromkeys(json.dumps(spelling)[1:-1] for spelling in owners)
         self._in_json = re2.compile("|".join([HUB_CREDENTIAL, *map(re2.escape, in_json)]))
         self._shortest = min(map(len, in_json), default=1 << 62)
@@ -57,15 +57,15 @@ class SecretValues:
         self._in_text = re2.compile("|".join([HUB_CREDENTIAL, *map(re2.escape, filter(_encodes, longest_first))]))
 
     def in_json(self, text: str) -> bool:
-        """Whether canonical (ASCII) JSON text holds any of them."""
+        """Return whether canonical (ASCII) JSON text contains any of the values."""
         if len(text) < self._shortest and "thp_" not in text:
             return False
         return self._in_json.search(text) is not None
 
     def mask(self, text: str, mark: Callable[[str], str]) -> str:
-        """The text with every find replaced by `mark(value)`."""
+        """Return the text with every match replaced by `mark(value)`."""
         if not _encodes(text):
-            # A lone surrogate has no UTF-8 form, which the engine works on: it cannot be inside a find either.
+            # The engine works on UTF-8, in which a lone surrogate has no form: so no match can contain one.
             return "".join(
                 part if not _encodes(part) else self.mask(part, mark) for part in re.split("([\ud800-\udfff]+)", text)
             )
@@ -74,7 +74,7 @@ class SecretValues:
         return str(self._in_text.sub(lambda match: mark(self.owners.get(match.group(), match.group())), text))
 
     def equals(self, number: str) -> bool:
-        """Whether a number's text holds one of the values, which then must not stay a number."""
+        """Return whether a number's text contains one of the values; such a number must be hidden."""
         return any(value in number for value in self.raw)
 
 

@@ -1,4 +1,4 @@
-"""Moments on the reader's clock in templates: `{{ at|told }}`, `{{ at|shown }}` below a title with `{% zone %}`."""
+"""Times in the reader's zone in templates: `{{ at|told }}`, or `{{ at|shown }}` below a title with `{% zone %}`."""
 
 from __future__ import annotations
 

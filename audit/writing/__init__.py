@@ -1,1 +1,1 @@
-"""From an attempt to a durable row: queue, group commit, spool, recovery."""
+"""Writing of the audit log: queue, group commit, spool, recovery."""

@@ -1,4 +1,4 @@
-"""What waits to be written, and how it becomes rows and links."""
+"""Entries that wait to be written, and their conversion to rows and links."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from audit.types import Ending, Intent
 
 BEGIN, FINISH, REFUSAL, PING = range(4)
 WAITING, SETTLED, GIVEN_UP, SPOOLED = range(4)
-"""GIVEN_UP: its caller was told that nothing is recorded, or has left. SPOOLED: it is durable outside the database."""
+"""GIVEN_UP: its caller got an error, or has disconnected. SPOOLED: it is durable outside the database."""
 
 Row = tuple[Any, ...]
 _OPEN_END: Final = ("running", "", "", "", 0, "", None, None, "")
@@ -24,7 +24,7 @@ _ENDED_OF_BOTH, _RESULT_OF_BOTH = chain.END + chain.ENDED, chain.END + chain.RES
 
 
 class Entry:
-    """One begin, finish or refusal on its way to the database."""
+    """One begin, finish or denial on its way to the database."""
 
     __slots__ = ("duration", "ending", "future", "id", "intent", "kind", "link", "loop", "ms", "since", "state", "why")
 
@@ -48,7 +48,7 @@ class Entry:
 
 
 def rows(entries: list[Entry], links: Chain, moment: Callable[[int], Any]) -> tuple[list[Row], list[Row]]:
-    """The rows of calls and of ends that the entries become; their links are added to the chain."""
+    """Return the entries as rows of calls and rows of ends, and add their links to the chain."""
     calls: list[Row] = []
     ends: list[Row] = []
     for entry in entries:
@@ -81,7 +81,7 @@ def _beginning(entry: Entry) -> tuple[list[Any], str]:
     caller = intent.caller
     credential = caller.credential
     arguments, digest = _body(intent.arguments)
-    # Cut to the columns: PostgreSQL refuses what is longer, and what the client sent must never stop the record.
+    # Truncate to the columns: PostgreSQL rejects longer values, and client input must never stop the audit log.
     return [
         entry.id.hex,
         credential.user_id,
@@ -133,7 +133,7 @@ def _body(text: str) -> tuple[str, str]:
 
 
 def _content(values: list[Any], subject: str = "") -> str:
-    """The digest of the values. What no database can store is replaced in them first."""
+    """Return the digest of the values, after replacing in `values` the characters that no database can store."""
     line = [subject, *values] if subject else values
     text = chain.encode(line)
     try:
@@ -146,5 +146,5 @@ def _content(values: list[Any], subject: str = "") -> str:
 
 
 def clean(text: str) -> str:
-    """Without NUL, which PostgreSQL refuses, and without lone surrogates, which are not UTF-8."""
+    """Return the text without NUL, which PostgreSQL rejects, and without lone surrogates, which are not UTF-8."""
     return text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")

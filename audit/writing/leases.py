@@ -1,6 +1,6 @@
-"""A chain of its own for a process, and where a chain ends.
+"""Registration of a process as the writer of its own hash chain, and the head of a chain.
 
-Which process a writer is, and whether that process still lives.
+Also the identity of a writer's process, and whether that process is still alive.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _read(path: str) -> str:
 
 @cache
 def here() -> str:
-    """Where a process id means something: the machine, its boot, and the namespace of process ids (a container's)."""
+    """Return the scope of a process id: the machine, its boot, and the namespace of process ids (a container's)."""
     boot = _read("/proc/sys/kernel/random/boot_id")[:13]
     try:
         namespace = os.readlink("/proc/self/ns/pid")
@@ -35,14 +35,14 @@ def here() -> str:
 
 
 def born(pid: int) -> int:
-    """When the process started, in clock ticks since boot; 0 where the system does not tell."""
+    """Return the start time of the process, in clock ticks since boot; 0 where the system does not report it."""
     fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
-    # Field 22 of proc(5); the command's name, which may hold blanks, is cut off with the two fields before.
+    # Field 22 of proc(5). The split drops the pid and the command's name, which may contain spaces.
     return int(fields[19]) if len(fields) > 19 and fields[0] not in {"Z", "X"} else 0
 
 
 def lives(pid: int, since: int) -> bool:
-    """Whether the process of that id, started at that time, is there. A zombie is not."""
+    """Return whether the process with that id and start time is running. A zombie is not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -57,7 +57,10 @@ _TRIES = 20
 
 
 def open_chain(store: Store) -> Chain:
-    """Registers the process as a writer. Its first link covers what it says about itself."""
+    """Register the process as a writer and return its chain. The first link covers the writer's own values.
+
+    Raise StoreAway when no chain can be opened.
+    """
     problem: Exception | None = None
     for _ in range(_TRIES):
         try:
@@ -65,7 +68,7 @@ def open_chain(store: Store) -> Chain:
         except StoreAway:
             raise
         except Exception as error:  # noqa: BLE001
-            # Processes that start together may draw the same number: one of them has it, the others draw again.
+            # Processes that start together may choose the same number: one of them gets it, the others try again.
             problem = error
     raise StoreAway("no chain can be opened") from problem
 
@@ -92,6 +95,6 @@ def _draw(store: Store) -> Chain:
 
 
 def head_of(store: Store, writer: int) -> tuple[int, str]:
-    """The sequence and the hash of the chain's last link in the database."""
+    """Return the sequence and the hash of the chain's last link in the database."""
     found = store.fetch(sql.HEAD, (chain.place(writer, 0), chain.place(writer + 1, 0)))
     return (int(found[0][0]), str(found[0][1])) if found else (0, chain.START)

@@ -1,9 +1,9 @@
-"""What waits to be recorded: entries from every thread, and what becomes of them when the database is away.
+"""Queue of entries from every thread, and their handling while the database is unavailable.
 
-`mutex` decides, once for a batch, who has an entry: the writer's thread, which settles it, or the watchdog's, which
-sets it aside. Whoever waits for a beginning is then refused; an end goes to the spool and is as durable there.
+`mutex` decides, once for a batch, which thread owns an entry: the writer's, which settles it, or the watchdog's, which
+sets it aside. A waiter for a begin is then rejected; an end goes to the spool and is as durable there.
 
-Tells those who wait in their event loops, from whatever thread knows.
+The module also resolves asyncio futures of the waiters from other threads.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def reject(futures: list[asyncio.Future[None]], why: str) -> None:
 
 
 def wake(entries: list[Entry], why: str = "") -> None:
-    """The entries are durable; or they are not, and why."""
+    """Resolve the futures of entries that are durable, or reject them with the reason `why`."""
     for entry in entries:
         loop, future, entry.future = entry.loop, entry.future, None
         if loop is None or future is None:
             continue
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: there is no waiter
             if why:
                 loop.call_soon_threadsafe(reject, [future], why)
             else:
@@ -52,7 +52,7 @@ def wake(entries: list[Entry], why: str = "") -> None:
 
 
 MAX_WAITING = 10_000
-"""How many entries may wait. More are refused as busy."""
+"""Maximum entries that wait; further ones are rejected with RecordBusy."""
 
 
 def _nothing() -> None:
@@ -64,16 +64,16 @@ class EntryQueue:
         self.waiting: deque[Entry] = deque()
         self.open: dict[Any, Begun] = {}
         self.away = ""
-        """Why the database cannot be written; empty while it can."""
+        """Reason why the database cannot be written; empty while it can."""
         self.crowded = ""
-        """Why the disk has no room; empty while it has."""
+        """Reason why the disk has not enough space; empty while it has."""
         self.refusing = ""
-        """The one thing that `begin` looks at: a reason out of the two."""
+        """One of these two reasons: the only attribute that `begin` checks."""
         self.finished: list[Callable[[list[Entry]], None]] = []
-        """Called in the writer's thread with the ends of a batch, after its commit."""
+        """Listeners, called in the writer's thread with the ends of a batch, after its commit."""
         self.spool: Spool | None = None
         self.batch: list[Entry] = []
-        """What the writer's thread took out of the queue and is writing."""
+        """Entries that the writer's thread took out of the queue and is writing."""
         self.mutex = Lock()
         self._alarm = Lock()
         self._alarm.acquire()
@@ -85,7 +85,7 @@ class EntryQueue:
     # --- any thread ------------------------------------------------------------------------------------------------
 
     def put(self, entry: Entry) -> None:
-        """Queues an entry that must be refused when the record is away or busy."""
+        """Queue an entry. Raise CannotRecord when the audit log is unavailable, RecordBusy when the queue is full."""
         if self.refusing:
             raise CannotRecord(self.refusing)
         if len(self.waiting) >= MAX_WAITING:
@@ -95,7 +95,7 @@ class EntryQueue:
             self.ring()
 
     def put_end(self, entry: Entry) -> None:
-        """Queues the end of a call: never refused, there are no more of them than calls that run."""
+        """Queue the end of a call. It is never rejected: there are no more ends than running calls."""
         self.waiting.append(entry)
         if self._asleep:
             self.ring()
@@ -116,7 +116,7 @@ class EntryQueue:
         self.refusing = self.away or self.crowded
 
     def give_up_on(self, entry: Entry, why: str) -> None:
-        """Whoever awaited the beginning has left: the call does not run, and must not stay open."""
+        """Give up a begin whose waiter has disconnected: the call does not run, and must not stay open."""
         with self.mutex:
             if entry.state == WAITING:
                 entry.state, entry.why = GIVEN_UP, why
@@ -150,7 +150,7 @@ class EntryQueue:
             self.set_aside("the database does not answer")
 
     def set_aside(self, why: str) -> None:
-        """The database is away: whoever waits is told so, and outcomes become durable in the spool instead."""
+        """Reject the waiters with `why`, and make outcomes durable in the spool while the database is unavailable."""
         refused: list[Entry] = []
         ends: list[Entry] = []
         with self.mutex:
@@ -173,7 +173,7 @@ class EntryQueue:
         wake(refused, why)
         if not ends:
             return
-        # Not under the mutex: a disk that hangs must hold up this thread and no event loop.
+        # Not under the mutex: a disk that hangs must block this thread and no event loop.
         try:
             if self.spool is None:
                 raise SpoolFailed("the audit log was never open")
@@ -184,7 +184,7 @@ class EntryQueue:
             with self.mutex:
                 for entry in ends:
                     entry.state = WAITING
-                # Tried again with the next tick; what the database took meanwhile is dropped as a second outcome.
+                # Retried at the next tick; ends that the database stored meanwhile are dropped as a second outcome.
                 self.waiting.extend(ends)
         else:
             wake(ends)
@@ -192,18 +192,18 @@ class EntryQueue:
     # --- the writer's thread ---------------------------------------------------------------------------------------
 
     def sleep(self, seconds: float) -> None:
-        """Wait for an entry, for at most `seconds`; not at all while something waits or the queue stops."""
+        """Wait at most `seconds` for an entry. Return at once while an entry waits or the queue stops."""
         self._asleep = True
         if not self.waiting and not self.stopping and seconds > 0:
             self._alarm.acquire(timeout=seconds)
         self._asleep = False
 
     def pause(self, seconds: float) -> None:
-        """Wait `seconds`, less when an entry is put by somebody who found the writer asleep."""
+        """Wait `seconds`, or less when a thread puts an entry and finds the writer asleep."""
         self._alarm.acquire(timeout=seconds)
 
     def settle(self, entries: list[Entry]) -> None:
-        """The entries are in the database: wakes who waits for them, all of a loop at once."""
+        """Wake the waiters of entries that are in the database, all of a loop at once."""
         unrun: list[Entry] = []
         loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
         with self.mutex:
@@ -219,7 +219,7 @@ class EntryQueue:
                 elif entry.state == GIVEN_UP and entry.kind == BEGIN:
                     unrun.append(entry)
         for loop, futures in loops.items():
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed: there is no waiter
                 loop.call_soon_threadsafe(resolve, futures)
         for entry in unrun:
             self._end_unrun(entry, entry.why)

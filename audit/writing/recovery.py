@@ -1,8 +1,8 @@
-"""Calls whose process died: they become `unknown`, with what is known. A process that lives is never touched.
+"""Recovery of calls whose process died: they become `unknown`, unless a spool has their outcome.
 
-On the same machine the kernel says whether a process lives. Of another machine only the heartbeat is known: its lease
-is over when it did not change for twenty seconds that this process watched, with a database that could be written all
-the time. Clocks are not compared.
+The calls of a living process are never changed. On the same machine the kernel reports whether a process lives. Of
+another machine only the heartbeat is known: its lease expires when it did not change for twenty seconds in which this
+process watched it and the database was writable all the time. Clocks are not compared.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ LEASE = 20.0
 
 
 class Recovery:
-    """What one process has seen of the others."""
+    """Recovery of dead writers by one process, with the heartbeats that it has seen of the others."""
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[object, float]] = {}
 
     def run(self, writer: Writer) -> int:
-        """Replays what dead processes spooled, then closes what they left open. Returns how many were closed."""
+        """Replay the spools of dead processes, then close their open calls. Return the number of closed calls."""
         store, links = writer.store, writer.chain
         assert store is not None and links is not None  # noqa: S101
-        # Asked first: whoever begins a call after this is among the writers that are asked for next.
+        # Queried first: a writer that begins a call after this is among the writers of the next query.
         left = {row[0] for row in store.fetch(sql.RUNNING_WRITERS)} - {links.writer}
         now = time.monotonic()
         alive: set[int] = set()
@@ -46,10 +46,10 @@ class Recovery:
             gone = self._is_dead(writer, number, host, pid, born, beat, now)
             (dead if gone else alive).add(number)
         self._seen = {number: seen for number, seen in self._seen.items() if number in alive}
-        # After it is known who is dead: what they spooled is complete now.
+        # After the dead writers are known: their spools are complete now.
         held = replay_abandoned(writer)
         closed = 0
-        # A writer that ended, or is not in the table any more, may have left calls as well.
+        # A writer that ended, or is no longer in the table, may also have open calls.
         for number in sorted((left - alive | dead) - held):
             closed += _close(writer, number)
             store.execute(sql.END_WRITER, (store.moment(timestamps.now_ms()), number))
@@ -68,12 +68,12 @@ class Recovery:
 
     @property
     def watching(self) -> bool:
-        """Whether there are processes of other machines whose lease is not yet decided."""
+        """Whether the lease of a process on another machine is not yet decided."""
         return bool(self._seen)
 
 
 def _close(writer: Writer, number: int) -> int:
-    """Ends the calls that a dead writer began: some hundred in a transaction, so that others can record between."""
+    """End the open calls of a dead writer, 200 in a transaction, so that others can write in between."""
     store = writer.store
     assert store is not None  # noqa: S101
     count = 0
@@ -92,9 +92,9 @@ def _close(writer: Writer, number: int) -> int:
 
 
 def replay_abandoned(writer: Writer) -> set[int]:
-    """Puts the outcomes that dead processes left in their spools into the database.
+    """Write the outcomes in the spools of dead processes to the database.
 
-    Returns the writers whose outcomes may still be in a file: their calls must not be called unknown yet.
+    Return the numbers of writers whose outcomes may still be in a file: their calls must not become unknown yet.
     """
     held: set[int] = set()
     own = writer.chain.writer if writer.chain is not None else 0
@@ -117,5 +117,5 @@ def replay_abandoned(writer: Writer) -> set[int]:
 
 
 def as_uuid(value: object) -> UUID:
-    """An identifier as SQLite (text) or PostgreSQL (UUID) hands it back."""
+    """Return the UUID of an id that SQLite (text) or PostgreSQL (UUID) returned."""
     return value if isinstance(value, UUID) else UUID(str(value))

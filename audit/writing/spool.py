@@ -1,8 +1,8 @@
-"""Outcomes that could not reach the database: a file of checksummed lines in the data folder, synced before anybody is
-told, replayed once and in order when the database is back.
+"""Spool of outcomes that could not be written to the database: a file of checksummed lines in the data folder.
 
-One file for a writer, locked for as long as its process lives. A file that nobody holds belongs to a process that
-died, and the next one replays it.
+The file is synced before the waiters are woken, and replayed once and in order when the database is available again.
+Each writer has one file, locked as long as its process lives. An unlocked file belongs to a dead process, and the next
+process replays it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_BYTES = 64 * 1024 * 1024
 
 
 class SpoolFailed(Exception):
-    """The outcomes are not durable: the disk refused them, or there are too many."""
+    """Error: the outcomes are not durable, because the disk failed or there are too many."""
 
 
 def folder() -> Path:
@@ -42,7 +42,7 @@ def path_of(writer: int) -> Path:
 
 
 class Spool:
-    """The file of this process. Threads may share it."""
+    """The spool file of one writer of this process. Threads may share it."""
 
     def __init__(self, writer: int) -> None:
         self.path = path_of(writer)
@@ -51,7 +51,7 @@ class Spool:
         self._size = 0
 
     def append(self, entries: Iterable[Entry]) -> None:
-        """Returns when the entries are on the disk."""
+        """Write the entries to the disk, synced. Raise SpoolFailed when that fails or the spool is full."""
         text = "".join(map(_line, entries)).encode()
         with self._lock:
             if self._size + len(text) > MAX_BYTES:
@@ -70,7 +70,7 @@ class Spool:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             parent = os.open(self.path.parent, os.O_RDONLY)
             try:
-                os.fsync(parent)  # the name of the file must survive as well
+                os.fsync(parent)  # the file's directory entry must be durable as well
             finally:
                 os.close(parent)
             self._descriptor, self._size = descriptor, os.fstat(descriptor).st_size
@@ -84,18 +84,18 @@ class Spool:
                 view = view[os.write(descriptor, view) :]
             os.fsync(descriptor)
         except OSError:
-            os.ftruncate(descriptor, before)  # half a line must not stay before the next one
+            os.ftruncate(descriptor, before)  # remove a partial line
             raise
 
     def read(self) -> tuple[list[Entry], int]:
-        """What is in the file, and its size then."""
+        """Return the entries in the file, and its size in bytes at that time."""
         with self._lock:
             if self._descriptor is None:
                 return [], 0
             return list(read(self.path)), self._size
 
     def discard(self, size: int) -> None:
-        """Forgets the first `size` bytes: they are in the database."""
+        """Remove the first `size` bytes: they are in the database."""
         with self._lock:
             if self._descriptor is None:
                 return
@@ -114,7 +114,7 @@ class Spool:
         return not self._size
 
     def close(self) -> None:
-        """Lets go of the file, and removes it when nothing is in it."""
+        """Close the file, and remove it when it is empty."""
         with self._lock:
             if self._descriptor is not None:
                 if not self._size:
@@ -125,7 +125,7 @@ class Spool:
 
 @contextmanager
 def abandoned(path: Path) -> Iterator[bool]:
-    """Holds a file that another process left; False when its process lives."""
+    """Lock the spool file of a dead process. Yield False when its process lives or the file is gone."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -137,7 +137,7 @@ def abandoned(path: Path) -> Iterator[bool]:
         except BlockingIOError:
             yield False
         else:
-            # Another process may have replayed and removed it between the opening and the lock.
+            # Another process may have replayed and removed the file between open and lock.
             yield os.fstat(descriptor).st_nlink > 0
     finally:
         os.close(descriptor)
@@ -166,7 +166,7 @@ def _line(entry: Entry) -> str:
 
 
 def read(path: Path) -> Iterator[Entry]:
-    """The outcomes in a spool file. Lines that were not written to their end, or were changed, are reported."""
+    """Yield the outcomes in a spool file. Log and skip lines that are incomplete or were changed."""
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             checksum, _, text = line.rstrip(b"\n").partition(b" ")

@@ -1,4 +1,4 @@
-"""The record's own SQL, the same for both databases. Values are always parameters."""
+"""SQL of the audit log, the same for both databases. Values are always parameters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CALL_COLUMNS: Final = (*BEGIN_COLUMNS, *END_COLUMNS, "writer", "link", "end_link
 LINK_COLUMNS: Final = ("id", "writer", "sequence", "kind", "subject", "content", "hash")
 INSERT_LINK: Final = f"INSERT INTO audit_link ({', '.join(LINK_COLUMNS)}) VALUES ({', '.join('?' * len(LINK_COLUMNS))})"  # noqa: S608
 FINISH_COLUMNS: Final = (*END_COLUMNS, "end_link", "id")
-"""The parameters of a finish, in order; the last one finds the row."""
+"""Parameters of a finish, in order; the last one selects the row."""
 
 HEAD: Final = "SELECT sequence, hash FROM audit_link WHERE id >= ? AND id < ? ORDER BY id DESC LIMIT 1"
 HEARTBEAT: Final = "UPDATE audit_writer SET heartbeat = ? WHERE id = ?"

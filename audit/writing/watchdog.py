@@ -1,7 +1,8 @@
-"""Watches the writer from a thread of its own: when the database hangs, calls are refused and outcomes are spooled,
-although the thread that waits for the database cannot move.
+"""Watchdog of the writer, in a separate thread.
 
-Room on the disk: calls are refused while there is still enough of it to end the ones that run.
+When the database hangs, calls are rejected and outcomes are spooled, although the writer's thread is blocked.
+
+When disk space runs short, calls are rejected while there is still enough of it to end the running ones.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ logger = logging.getLogger("audit")
 
 
 def log_folders() -> tuple[Path, ...]:
-    """Where the record grows: the data folder, and the folder of an SQLite database."""
+    """Return the folders in which the audit log grows: the data folder, and the folder of an SQLite database."""
     found = [Path(settings.DATA_DIR)]
     database = connections["default"].settings_dict
     if "sqlite3" in str(database["ENGINE"]):
@@ -30,12 +31,12 @@ def log_folders() -> tuple[Path, ...]:
 
 
 def disk_shortage(places: tuple[Path, ...]) -> str:
-    """Why there is not enough room, or an empty text."""
+    """Return why there is not enough disk space, or an empty text."""
     for place in places:
         try:
             status = os.statvfs(place)
         except FileNotFoundError:
-            continue  # made with the first file in it
+            continue  # created with the first file in it
         except OSError as error:
             return f"the disk of {place.name} cannot be read ({error.strerror})"
         free = status.f_bavail * status.f_frsize // 1_000_000
@@ -46,7 +47,7 @@ def disk_shortage(places: tuple[Path, ...]) -> str:
 
 TICK_SECONDS = 0.2
 MARGIN_SECONDS = 0.8
-"""Seconds of `RECORD_SECONDS` that are for a tick and the spool's sync; the rest may pass until a commit."""
+"""Part of `RECORD_SECONDS` reserved for a tick and the spool's sync; a commit may take the rest."""
 
 
 class Watchdog:

@@ -1,8 +1,8 @@
-"""Group commit: one thread takes everything that is queued, writes it as one transaction and wakes all who wait.
+"""Group commit: one thread takes all queued entries, writes them in one transaction and wakes all waiters.
 
-The thread is the only one that touches the database. The watchdog (its own thread) may take waiting entries away from
-it when the database hangs (see `queue`). After any failure the thread opens a new connection and reads where its chain
-ends: a batch is one transaction, so that alone tells whether it was committed.
+No other thread uses its database connection. The watchdog (a separate thread) may take waiting entries away from it
+when the database hangs (see `queue`). After any failure the thread opens a new connection and reads the head of its
+chain: a batch is one transaction, so the head alone shows whether it was committed.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ class Writer:
         self.watchdog = Watchdog(self.queue)
         self.queue.on_urgent = self.watchdog.hurry
         self.living: set[int] = set() if living is None else living
-        """The numbers of this process's writers that have not ended; shared by all of them."""
+        """Numbers of this process's writers that have not ended; shared by all of them."""
         self.chain: Chain | None = None
         self.store: Store | None = None
         self.available_since = 0.0
-        """time.monotonic() when the database became writable."""
+        """time.monotonic() when the database became writable, in seconds."""
         self.last_write = 0.0
         self._on_heartbeat, self._on_close = on_heartbeat, on_close
         self._hoped: tuple[tuple[int, str], list[Entry]] | None = None
-        """Where the chain ends if the transaction under way was committed, and what is in it."""
+        """Head of the chain if the current transaction was committed, and the entries in it."""
         self._failures = 0
         self._deadline = 0.0
         self._next_heartbeat = 0.0
@@ -75,11 +75,11 @@ class Writer:
         self._thread.start()
 
     def stop(self, timeout: float) -> None:
-        """Writes what is queued and ends the chain; after the timeout, what is left goes to the spool."""
+        """Write the queued entries and end the chain. After `timeout` seconds, the remaining ends go to the spool."""
         self._deadline = time.monotonic() + timeout
         self.queue.stop()
         self._thread.join(timeout + 0.5)
-        # A thread whose last try took until the deadline ended with what it could not write still in its hands.
+        # A thread whose last attempt lasted until the deadline has ended with entries that it could not write.
         if self._thread.is_alive() or self.queue.waiting or self.queue.batch:
             self.queue.set_aside("the server stops")
         self.watchdog.stop()
@@ -104,7 +104,7 @@ class Writer:
                 self._on_connection_lost("the audit log failed")
             if self.queue.stopping and (self.queue.away or time.monotonic() > self._deadline):
                 break
-            # The first try after a failure comes at once: a server that was restarted is there again.
+            # Retry soon after the first failure: a restarted database server may be available again.
             self.queue.pause(min(0.05 * self._failures, 0.5))
         self._close_store()
         self._release_chain()
@@ -122,7 +122,7 @@ class Writer:
                 store.close()
 
     def _release_chain(self) -> None:
-        """The chain is this process's no more: what is in the spool, and what is still open, is for the next one."""
+        """Give up the chain of this process: the next process handles its spool and its open calls."""
         if self.queue.spool is not None:
             self.queue.spool.close()
         if self.chain is not None:
@@ -148,12 +148,12 @@ class Writer:
         self._release_chain()
         self.chain, self.queue.spool = links, Spool(links.writer)
         self.living.add(links.writer)
-        # The chores of a beginning, as to close what a dead process left, come right after the first calls.
+        # The first chores, such as closing the calls of a dead process, run right after the first calls.
         self._next_heartbeat = time.monotonic() + 0.2
         self.available_since = time.monotonic()
 
     def _resume(self, store: Store) -> None:
-        """Reads where the chain ends in the database, and with it whether the last transaction is there."""
+        """Read the head of the chain in the database, which shows whether the last transaction was committed."""
         links = self.chain
         assert links is not None  # noqa: S101
         head = leases.head_of(store, links.writer)
@@ -162,7 +162,7 @@ class Writer:
             links.back_to(head)
             self.queue.settle(entries)
         elif head != links.head:
-            # Somebody else's doing: a restored database, or emptied tables. A new chain begins.
+            # Changed from outside: a restored database, or emptied tables. Start a new chain.
             logger.error(
                 "hash chain %d ends at %d and not at %d: a new one begins", links.writer, head[0], links.sequence
             )
@@ -170,7 +170,7 @@ class Writer:
         self._hoped = None
 
     def _return(self) -> None:
-        """The database is back: first what was spooled, in order, then calls are accepted again."""
+        """Replay the spool in order now that the database is available, then accept calls again."""
         spool = self.queue.spool
         assert spool is not None  # noqa: S101
         self._beat()
@@ -193,7 +193,7 @@ class Writer:
                 return
 
     def _cycle(self) -> bool:
-        """One batch. False when there will never be another."""
+        """Write one batch. Return False when the chain has ended and no further batch will come."""
         now = time.monotonic()
         if now >= self._next_heartbeat:
             self._beat()
@@ -204,7 +204,7 @@ class Writer:
             if not queue:
                 if self.queue.stopping:
                     if self.queue.away or (self.queue.spool is not None and not self.queue.spool.empty):
-                        return True  # the heartbeat waited until the database was back: first what was spooled
+                        return True  # the database became available during the heartbeat: replay the spool first
                     self._end()
                     return False
                 self.queue.sleep(self._next_heartbeat - now)
@@ -224,7 +224,7 @@ class Writer:
         return True
 
     def commit(self, entries: list[Entry]) -> None:
-        """Writes the entries as one transaction; those that make it fail are found and refused."""
+        """Write the entries in one transaction. If it fails, write each alone and reject those that fail."""
         for _ in range(2):
             try:
                 self.transact(entries)
@@ -236,7 +236,7 @@ class Writer:
             except Exception:
                 logger.exception("%d entries cannot be written together; each is written alone", len(entries))
                 break
-        self._beat()  # raises when it is the database after all
+        self._beat()  # raises StoreAway if the database itself is the cause
         for entry in entries:
             try:
                 self.transact([entry])
@@ -252,14 +252,14 @@ class Writer:
                     wake([entry], "what was to be recorded cannot be stored")
 
     def transact(self, entries: list[Entry]) -> None:
-        """One transaction, whole or not at all."""
+        """Write the entries in one transaction, all or none of them."""
         store, links = self.store, self.chain
         assert store is not None and links is not None  # noqa: S101
         head = links.head
         try:
             calls, ends = rows(entries, links, store.moment)
             if len(calls) + len(ends) < len(entries):
-                # Somebody asked whether it can be written: the answer is a write.
+                # A ping tests whether the database is writable: answer it with a write.
                 ping = next(entry for entry in entries if entry.kind == PING)
                 store.execute(sql.HEARTBEAT, (store.moment(ping.ms), links.writer))
             self._hoped = links.head, entries
@@ -267,7 +267,7 @@ class Writer:
                 store.write(calls, ends, links.rows)
         except BaseException:
             links.back_to(head)
-            # When this fails as well, the connection is lost, and reading the chain's end decides.
+            # When this fails as well, the connection is lost, and the head of the chain decides.
             store.rollback()
             raise
         self._hoped = None
@@ -276,7 +276,7 @@ class Writer:
         self.queue.settle(entries)
 
     def _without_ended(self, entries: list[Entry]) -> list[Entry]:
-        """Drops the ends of calls that have an outcome: exactly one is ever recorded."""
+        """Return the entries without ends of calls that have an outcome already: exactly one is ever logged."""
         store = self.store
         assert store is not None  # noqa: S101
         ids = [entry.id.hex for entry in entries if entry.kind == FINISH]
@@ -305,7 +305,7 @@ class Writer:
         return kept
 
     def _beat(self) -> None:
-        """The heartbeat is a durable write: it renews the lease and proves that the database can be written."""
+        """Write the heartbeat, durably: it renews the lease and proves that the database is writable."""
         store, links = self.store, self.chain
         assert store is not None and links is not None  # noqa: S101
         if not store.execute(sql.HEARTBEAT, (store.moment(timestamps.now_ms()), links.writer)):
@@ -315,7 +315,7 @@ class Writer:
         self._next_heartbeat = self.last_write + HEARTBEAT_SECONDS
 
     def _end(self) -> None:
-        """Closes what is still open, signs a checkpoint and gives the lease back."""
+        """Close the open calls, end the lease and call `on_close`, which signs a checkpoint."""
         store, links = self.store, self.chain
         assert store is not None and links is not None  # noqa: S101
         left = list(self.queue.open.values())

@@ -1,4 +1,4 @@
-"""`manage.py closecalls [--wait]`"""
+"""`manage.py closecalls [--wait]`: end the calls of processes that died."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Command(BaseCommand):
                 self.stdout.write(chunk.decode(), ending="")
             return
         try:
-            # Only the owner reads it, and nothing is overwritten.
+            # Only the owner may read the file, and an existing file is not overwritten.
             descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except OSError as error:
             raise CommandError(

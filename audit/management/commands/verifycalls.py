@@ -1,4 +1,4 @@
-"""`manage.py verifycalls [--head FILE] [--recent] [--json]`"""
+"""`manage.py verifycalls [--head FILE] [--recent] [--json]`: verify the audit log."""
 
 from __future__ import annotations
 

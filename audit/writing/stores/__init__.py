@@ -10,7 +10,7 @@ __all__ = ["NotDurable", "Overtaken", "Store", "StoreAway", "Taken", "open_store
 
 
 def open_store() -> Store:
-    """Open a new connection to the database that Django uses. Raises StoreAway when it cannot be used."""
+    """Open a new connection to the database that Django uses. Raise StoreAway when it cannot be used."""
     wrapper = connections["default"]
     if wrapper.vendor == "sqlite":
         from audit.writing.stores.sqlite import SqliteStore

@@ -1,7 +1,7 @@
-"""The writer's own connection to the database: opened in its thread, asserted durable, without the ORM.
+"""The writer's own connection to the database: opened in its thread, checked for durability, without the ORM.
 
 StoreAway               the database cannot be written now: try again later
-+-- NotDurable          it answers, but a committed row could be lost: nothing is recorded until that is changed
++-- NotDurable          it answers, but a committed row could be lost: nothing is logged until that is fixed
 """
 
 from __future__ import annotations
@@ -11,26 +11,29 @@ from typing import Any, Protocol
 
 
 class StoreAway(Exception):
-    """The database cannot be written now."""
+    """Error: the database cannot be written now."""
 
 
 class NotDurable(StoreAway):
-    """A row that was committed could be lost."""
+    """Error: a committed row could be lost."""
 
 
 class Taken(Exception):
-    """Another process has written a row with this key."""
+    """Error: another process has written a row with this key."""
 
 
 class Overtaken(Exception):
-    """A call that was to be ended has an outcome already."""
+    """Error: a call to end has an outcome already."""
 
 
 Rows = Sequence[Sequence[Any]]
 
 
 class Store(Protocol):
-    """Every method raises StoreAway when the database is the reason, and what the driver raises otherwise."""
+    """Connection of the writer.
+
+    Every method raises StoreAway when the database is the cause, and the driver's exception otherwise.
+    """
 
     def begin(self) -> None: ...
     def commit(self) -> None: ...
@@ -39,10 +42,10 @@ class Store(Protocol):
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int: ...
     def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]: ...
     def write(self, calls: Rows, ends: Rows, links: Rows) -> None:
-        """Rows as `statements` orders their columns, in one transaction that is durable when this returns.
+        """Write the rows in one transaction that is durable when this returns.
 
-        Raises Overtaken, with nothing written, when one of the ends belongs to no call that is running. After any
-        exception `rollback` must be called.
+        The columns are in the order of `sql`. Raise Overtaken, with nothing written, when one of the ends belongs to
+        no running call. After any exception `rollback` must be called.
         """
 
     @staticmethod

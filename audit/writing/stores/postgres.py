@@ -1,9 +1,9 @@
-"""The record in PostgreSQL: synchronous_commit=on, and a batch is one statement, so one round trip and one commit.
+"""The audit log in PostgreSQL: synchronous_commit=on, and a batch is one statement, so one round trip and one commit.
 
-The rows travel as one array per column, in text. Against COPY in a transaction of its own (seven round trips) that
-takes a sixth of the client's time and two thirds of the server's (measured, batches of 32: 12 instead of 70 and 65
-instead of 109 microseconds a call); above all, the thread gives the interpreter's lock away once per batch, not dozens
-of times, each of which waits behind the event loop.
+The rows are sent as one array per column, in text. Compared with COPY in a separate transaction (seven round trips)
+this takes a sixth of the client's time and two thirds of the server's (measured, batches of 32: 12 instead of 70 and
+65 instead of 109 microseconds a call). Above all, the thread releases the interpreter's lock once per batch, not dozens
+of times, after each of which it would wait for the event loop.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _TYPES = {
     **dict.fromkeys(("writer", "link", "end_link"), "bigint"),
     **dict.fromkeys(("started_at", "ended_at"), "timestamptz"),
 }
-"""Of the columns that are neither text nor a key."""
+"""Types of the columns that are neither text nor a key."""
 
 
 def _unnested(columns: tuple[str, ...], key: str, first: int) -> str:
-    # In the list of columns they are read side by side; in FROM each array would become a temporary table.
+    # In the select list PostgreSQL reads the arrays in parallel; in FROM each would become a temporary table.
     types = [_TYPES.get(name, key if name == "id" else "text") for name in columns]
     return ", ".join(
         f"unnest(${number}::{kind}[]) AS {name}"
@@ -42,8 +42,8 @@ def _unnested(columns: tuple[str, ...], key: str, first: int) -> str:
 
 _CALLS, _ENDS, _LINKS = statements.CALL_COLUMNS, statements.FINISH_COLUMNS, statements.LINK_COLUMNS
 _COUNT = len(_CALLS) + len(_ENDS) + len(_LINKS) + 1
-# A call that is not running any more must undo all of it, and nobody is asked between the statements: so the last one
-# fails by dividing by zero.
+# An end of a call that is no longer running must undo everything, and the client cannot decide between the parts of one
+# statement: so the last part fails with a division by zero.
 _WRITE = f"""
 WITH begun AS (
   INSERT INTO audit_call ({", ".join(_CALLS)}) SELECT {_unnested(_CALLS, "uuid", 1)}
@@ -57,13 +57,13 @@ WITH begun AS (
 SELECT 1 / (CASE WHEN (SELECT count(*) FROM ended) = ${_COUNT}::bigint THEN 1 ELSE 0 END)
 """  # noqa: S608
 _WRITE_NAME = b"toolhub_write"
-# The statement is planned once, when the tables may be empty, and must be right for a hundred million rows: a row is
-# found by its key, always.
+# The statement is planned once, when the tables may be empty, and the plan must suit a hundred million rows: it always
+# finds a row by its key.
 _PLANNING = (
     "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_hashjoin = off;"
     " SET enable_mergejoin = off; SET jit = off"
 )
-# A machine that vanished without a word is noticed by the kernel, not only by the guard.
+# The kernel also detects a machine that vanished without closing its connections, not only the watchdog.
 _KEEPALIVES = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3, "tcp_user_timeout": 10_000}
 
 
@@ -78,7 +78,7 @@ def _told(method: Callable[Concatenate[PostgresStore, P], T]) -> Callable[Concat
         except (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError) as error:
             if isinstance(error, psycopg.errors.DiskFull):
                 raise StoreAway("the disk of the database is full") from error
-            # The words of the server are for the log; the client is told no more than this.
+            # The server's message is for the server log; the client gets no more than this.
             raise StoreAway("the database failed" if error.sqlstate else "the database does not answer") from error
 
     return wrapper
@@ -90,7 +90,7 @@ def _placeholders(sql: str) -> bytes:
 
 
 def _as_arrays(rows: Rows, columns: tuple[str, ...]) -> list[bytes]:
-    """One array literal per column."""
+    """Return one array literal per column."""
     if not rows:
         return [b"{}"] * len(columns)
     return [
@@ -104,7 +104,7 @@ def _plain_array(values: tuple[Any, ...]) -> bytes:
 
 
 def _text_array(values: tuple[str, ...]) -> bytes:
-    # No text that is recorded has NUL in it, so that all of them can be escaped at once.
+    # No logged text contains NUL, so that all texts can be escaped at once.
     text = "\0".join(values).replace("\\", "\\\\").replace('"', '\\"').replace("\0", '","')
     return f'{{"{text}"}}'.encode()
 
@@ -114,7 +114,7 @@ class PostgresStore:
     def __init__(self, parameters: dict[str, Any]) -> None:
         known = {key: value for key, value in parameters.items() if key not in {"cursor_factory", "context", "pool"}}
         self._connection = psycopg.connect(**{"connect_timeout": 3, **_KEEPALIVES, **known}, autocommit=True)
-        # The driver prepares nothing: after a rollback it would drop all that is prepared, the one below included.
+        # The driver must prepare nothing: after a rollback it would drop all prepared statements, also the one below.
         self._connection.prepare_threshold = None
         try:
             for name, good in (
@@ -162,10 +162,10 @@ class PostgresStore:
             *_as_arrays(links, _LINKS),
             b"%d" % len(ends),
         ]
-        # Past psycopg's own adaptation and waiting: libpq does it all in one call without the interpreter's lock.
+        # Bypass psycopg's adaptation and waiting: libpq does it all in one call without the interpreter's lock.
         try:
             self._checked(self._connection.pgconn.exec_prepared(_WRITE_NAME, values))
-        except psycopg.errors.InvalidSqlStatementName:  # discarded by whatever is between us and the server
+        except psycopg.errors.InvalidSqlStatementName:  # discarded between client and server
             self._prepare()
             self._checked(self._connection.pgconn.exec_prepared(_WRITE_NAME, values))
 
@@ -175,7 +175,7 @@ class PostgresStore:
 
     def _checked(self, result: PGresult) -> None:
         if result.status not in {ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK}:
-            # What has no code was not said by the server: libpq lost it, and may not call the connection bad at once.
+            # An error without a code is not from the server: libpq lost the connection, and may report that later.
             if self._connection.pgconn.status != ConnStatus.OK or not result.error_field(DiagnosticField.SQLSTATE):
                 raise psycopg.OperationalError(result.error_message.decode(errors="replace"))
             raise psycopg.errors.error_from_result(result)

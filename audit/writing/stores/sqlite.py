@@ -1,4 +1,4 @@
-"""The record in SQLite: WAL with synchronous=FULL, one IMMEDIATE transaction per batch."""
+"""The audit log in SQLite: WAL with synchronous=FULL, one IMMEDIATE transaction per batch."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _FINISH = (
     " WHERE id = ? AND outcome = 'running'"
 )
 _PATIENCE = 1.0
-"""Seconds to wait for another process's write lock, at the least; the guard counts the tries together."""
+"""Minimum seconds to wait for another process's write lock; the watchdog counts all attempts together."""
 
 
 def patience() -> float:
-    """The writer tries twice: where calls may wait longer for their record, so does each try."""
+    """Return the seconds of one attempt. The writer tries twice: a longer RECORD_SECONDS prolongs each attempt."""
     return max(_PATIENCE, (settings.RECORD_SECONDS - 1) / 2)
 
 
@@ -40,7 +40,7 @@ def _told(method: Callable[Concatenate[SqliteStore, P], T]) -> Callable[Concaten
         except sqlite3.IntegrityError as error:
             raise Taken(str(error)) from error
         except sqlite3.DatabaseError as error:
-            if type(error) is sqlite3.DatabaseError:  # a damaged file, or none at all
+            if type(error) is sqlite3.DatabaseError:  # a damaged file, or not a database
                 raise StoreAway(_words(error)) from error
             raise
 
@@ -53,7 +53,7 @@ def _words(error: sqlite3.Error) -> str:
         return "the database is locked"
     if "full" in text:
         return "the disk of the database is full"
-    return "the database failed"  # the words of the driver are for the log
+    return "the database failed"  # the driver's message is for the server log
 
 
 class SqliteStore:
