@@ -1,4 +1,4 @@
-"""History of a definition in the admin: who changed what when, the difference, and the way back."""
+"""History of a definition in the admin: author and time of each change, the difference, and the revert."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from audit.admin_base import ModelAdmin
 
 
 class HistoryAdmin(BoundedDeletion, SimpleHistoryAdmin, ModelAdmin):  # type: ignore[misc]
-    """A revert brings back the toolsets as well, and is one transaction like every other save."""
+    """A ModelAdmin with history. A revert restores the toolsets as well, in one transaction like every other save."""
 
     list_per_page = 20
     history_list_per_page = 15  # each asks for the version before it, and for both their toolsets
