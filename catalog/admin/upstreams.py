@@ -93,7 +93,7 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):
 
     @admin.display(description=_("health"))
     def state(self, row: Upstream) -> str:
-        """The health as text alone: the page of one server shows no badges."""
+        """Return the health as text alone: the page of one server shows no badges."""
         return str(self.health(row)[1])
 
     @admin.display(description=_("quarantined"))
