@@ -90,7 +90,7 @@ class OfferAdmin(HistoryAdmin):
 
     def _switch(self, request: HttpRequest, queryset: QuerySet[Any], *, enabled: bool) -> None:
         changed = 0
-        for row in queryset.exclude(enabled=enabled):  # one by one: each has a history
+        for row in queryset.exclude(enabled=enabled):  # one by one: each save adds to the history
             row.enabled = enabled
             row.save()
             changed += 1
@@ -115,7 +115,7 @@ class RunnerFilter(admin.SimpleListFilter):
 class ToolAdmin(Editor, Quarantine, OfferAdmin):
     form = ToolForm
     inlines = (ToolGrantInline, ToolLimitInline)
-    warn_unsaved_form = False  # the editor's own script warns, and knows what was really changed
+    warn_unsaved_form = False  # the editor's own script warns, and detects real changes
     list_display = ("name", "title", "run_by", "sets", "effect", "enabled", "position")
     list_filter = ("enabled", QuarantineFilter, "toolsets", RunnerFilter, "read_only", "destructive", "task_support")
     readonly_fields = ("who_sees", "quarantine")

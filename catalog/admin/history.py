@@ -17,7 +17,7 @@ class HistoryAdmin(BoundedDeletion, SimpleHistoryAdmin, ModelAdmin):  # type: ig
     """A ModelAdmin with history. A revert restores the toolsets as well, in one transaction like every other save."""
 
     list_per_page = 20
-    history_list_per_page = 15  # each asks for the version before it, and for both their toolsets
+    history_list_per_page = 15  # each queries the version before it, and the toolsets of both
     object_history_list_template = "admin/catalog/history_list.html"
     object_history_form_template = "admin/catalog/version.html"
 

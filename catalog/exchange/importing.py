@@ -78,7 +78,7 @@ def _section(kind: Kind, entries: list[Any], outcome: Outcome, *, prune: bool) -
     complete = [(place, _complete(kind, entry, place)) for place, entry in wanted]
     _refuse_twins(kind, complete)
     pairs, left = _matched(kind, complete, present)
-    if prune:  # first: what is removed may stand in the way of what is new
+    if prune:  # first: removed rows may conflict with new ones
         for row, whole in left:
             outcome.changes.append(Change("-", f"{kind.word} {kind.label(whole)}"))
             row.delete()

@@ -45,7 +45,7 @@ class Kind:
     def columns(self) -> list[Any]:
         concrete = self.model._meta.concrete_fields
         found = [column for column in concrete if not column.primary_key and column.name not in self.left_out]
-        return sorted(found, key=lambda column: column.name != "name")  # a reader looks for the name first
+        return sorted(found, key=lambda column: column.name != "name")  # the name comes first for readers
 
 
 def _target(values: Values) -> tuple[Any, ...]:

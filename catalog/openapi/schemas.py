@@ -103,7 +103,7 @@ class Converter:
             while name in self.definitions:
                 name += "_"
             self._names[reference] = name
-            self.definitions[name] = True  # the place, before what it holds refers to it
+            self.definitions[name] = True  # reserved before its content refers to it
             self.definitions[name] = self._convert(target, (reference,), 1)
         return name
 
@@ -140,7 +140,7 @@ class Converter:
         try:
             child = self._references.resolve(child) if isinstance(child, dict) else {}
         except Refused:
-            return False  # said where it is converted
+            return False  # the conversion reports it
         return child.get("readOnly" if self._for_input else "writeOnly") is True
 
     def _required(self, value: dict[str, Any], made: dict[str, Any]) -> None:

@@ -143,7 +143,7 @@ class Child:
         with contextlib.suppress(ValueError, TypeError):
             return Report(**json.loads(data))
         if self._stopped and self.process.returncode in (-signal.SIGTERM, -signal.SIGINT):
-            _discard(self._order)  # so early that nothing was started
+            _discard(self._order)  # stopped before the program was started
             return Report("stopped", None)
         log.error("the supervisor of a tool's program ended with status %s", self.process.returncode)
         return Report("lost", None)

@@ -165,7 +165,7 @@ def main() -> None:
         began = time.monotonic()
         pid = start(order, libc)
         nothing = os.open(os.devnull, os.O_RDWR)
-        for number in (0, 1, 2):  # or the readers would wait for this process too
+        for number in (0, 1, 2):  # otherwise the readers would wait for this process too
             os.dup2(nothing, number)
         why = watch(pid, hub, order, status)
         end_all(pid, status)

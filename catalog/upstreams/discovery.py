@@ -107,7 +107,7 @@ def definition_of(tool: Any) -> dict[str, Any]:
     listed = tool.model_dump(by_alias=True, mode="json", exclude_none=True)
     hints = {name: listed["annotations"][name] for name in HINTS if name in listed.get("annotations", {})}
     if hints.get("readOnlyHint") is True:
-        hints.pop("destructiveHint", None)  # it means something only where the tool writes
+        hints.pop("destructiveHint", None)  # it has a meaning only for tools that write
     found = quarantine.source_side({**listed, "annotations": hints})
     found.pop("settings", None)
     if len(dumps(found)) > MAX_DEFINITION:

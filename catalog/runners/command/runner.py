@@ -148,7 +148,7 @@ async def _read_or_stop(child: Child, stream: Any, most: int) -> tuple[bytes, bo
     if cut:
         child.stop(at_once=True)
         while await stream.read(65_536):
-            pass  # what was in the pipe already
+            pass  # the output already in the pipe
     return output, cut
 
 

@@ -43,7 +43,7 @@ class HostBreakers:
 def breaker(origin: str) -> CircuitBreaker:
     """Return the breaker of this origin, for calls of this process, which are all on its event loop."""
     breakers = parts.find(HostBreakers)
-    if breakers is None:  # the first request: a runner is made known to nobody else
+    if breakers is None:  # the first request: no other module creates the breakers
         breakers = HostBreakers()
         parts.put(breakers)
     return breakers.of(origin)

@@ -91,7 +91,7 @@ async def _call(request: dict[str, Any], send: Any) -> dict[str, Any]:
         made = results.produce(value)
         return {"produced": [made.content, made.structured, made.is_error, made.meta, made.size]}
     if isinstance(value, bytes):
-        results.produce(value)  # says why not
+        results.produce(value)  # raises with the reason
     return {"value": results.plain(value)[0]}
 
 

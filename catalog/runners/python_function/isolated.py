@@ -58,7 +58,7 @@ async def call(
             report = await child.report()
             said = await errors
             _died(report, said, limits, context)
-        child.stop(at_once=True)  # nothing that it started outlives its answer
+        child.stop(at_once=True)  # no process that it started outlives its answer
         said = await errors
         await child.report()
     return _result(message, context, said)

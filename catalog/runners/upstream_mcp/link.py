@@ -209,7 +209,7 @@ class Link:
             if not began:
                 return
             await asyncio.sleep(pause)
-            self._changed()  # nothing is said again to who was away
+            self._changed()  # changes during the pause are not announced again
 
     def _changed(self) -> None:
         if self._on_change is not None:

@@ -151,7 +151,7 @@ async def _end(child: Child, label: str) -> None:
         report = await asyncio.wait_for(child.report(), POLITE_SECONDS)
     except TimeoutError:
         child.stop()
-        let_go(child)  # or what nobody reads any more would be waited for
+        let_go(child)  # otherwise unread output would be waited for
         report = await child.report()
     if report.why == "processes":
         log.warning("%s was stopped: it had started more than %d processes", label, LIMITS.processes)

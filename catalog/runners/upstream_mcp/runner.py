@@ -103,14 +103,14 @@ async def _call(connection: Connection, tool: str, arguments: dict[str, Any], co
         try:
             return work.result()
         except (ToolError, ProtocolError, NeedsInput) as error:
-            failed = error  # said on a connection that works
+            failed = error  # the connection itself works
         except _SessionGone:
             link.close()
             raise
         except Exception as error:  # noqa: BLE001 - the boundary to a foreign library
             broken = _broken(link, error)
             news.health(connection.upstream, broken.on_record)
-            link.close()  # so that the next call finds out whether it can be reached again
+            link.close()  # so that the next call tests the connection again
             raise broken from None
     raise failed
 
