@@ -1,4 +1,4 @@
-"""The catalogue in the admin. Django finds the pages here: each module registers the models that it shows."""
+"""The admin of the catalogue. Django discovers the pages here: each module registers the models that it shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The catalogue in the admin: define, grant, limit, look who sees what, and go back in history."""
+"""Admin pages of the catalogue: definitions, grants, limits, effective access and history."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from catalog.policy import visibility
 
 
 class OfferAdmin(HistoryAdmin):
-    """Tools, resources and prompts alike."""
+    """The common admin page of tools, resources and prompts."""
 
     inlines: ClassVar[tuple[Any, ...]] = (GrantInline,)
     autocomplete_fields = ("toolsets",)
@@ -60,7 +60,7 @@ class OfferAdmin(HistoryAdmin):
     def who_sees(self, row: Any) -> str:
         if row.pk is None:
             return gettext("No one has access yet. Add a grant under Grants, then save.")
-        # The theme asks for each text of a page several times; a thousand users are decided about once.
+        # The theme asks for each text of a page several times; deciding for a thousand users is done once.
         shown: str | None = row.__dict__.get("_who_sees")
         if shown is None:
             context = {"audience": visibility.of(row._meta.model_name, row.pk), "environment": settings.ENVIRONMENT}
@@ -90,7 +90,7 @@ class OfferAdmin(HistoryAdmin):
 
     def _switch(self, request: HttpRequest, queryset: QuerySet[Any], *, enabled: bool) -> None:
         changed = 0
-        for row in queryset.exclude(enabled=enabled):  # one by one: each has a history
+        for row in queryset.exclude(enabled=enabled):  # one by one: each save adds to the history
             row.enabled = enabled
             row.save()
             changed += 1
@@ -98,7 +98,7 @@ class OfferAdmin(HistoryAdmin):
 
 
 class RunnerFilter(admin.SimpleListFilter):
-    """Those kinds that a tool has, called as in the editor."""
+    """A filter with the tool types in use, named as in the editor."""
 
     title = _("tool type")
     parameter_name = "runner"
@@ -115,7 +115,7 @@ class RunnerFilter(admin.SimpleListFilter):
 class ToolAdmin(Editor, Quarantine, OfferAdmin):
     form = ToolForm
     inlines = (ToolGrantInline, ToolLimitInline)
-    warn_unsaved_form = False  # the editor's own script warns, and knows what was really changed
+    warn_unsaved_form = False  # the editor's own script warns, and detects real changes
     list_display = ("name", "title", "run_by", "sets", "effect", "enabled", "position")
     list_filter = ("enabled", QuarantineFilter, "toolsets", RunnerFilter, "read_only", "destructive", "task_support")
     readonly_fields = ("who_sees", "quarantine")
@@ -151,7 +151,7 @@ class ToolAdmin(Editor, Quarantine, OfferAdmin):
     )
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """A word about quarantine only where there is one to be said."""
+        """Return the read-only fields, with the text about quarantine only where there is one."""
         fields = super().get_readonly_fields(request, obj)
         return (
             fields if obj is not None and obj.quarantined_since else [name for name in fields if name != "quarantine"]
@@ -233,7 +233,7 @@ class ToolsetAdmin(HistoryAdmin):
 
 
 class GrantStateFilter(admin.SimpleListFilter):
-    """By time alone: what holds only in other environments is in force there."""
+    """A filter by time alone: grants for other environments only are in force there."""
 
     title = _("status")
     parameter_name = "when"
@@ -346,7 +346,7 @@ class LimitAdmin(HistoryAdmin):
 
 
 class RunningAdmin(ModelAdmin):
-    """To look at and to delete; what a call returned is in the record, under its own permission."""
+    """A page to view and delete rows; the result of a call is in the audit log, under its own permission."""
 
     list_per_page = 20
 

@@ -1,4 +1,4 @@
-"""Forms of the catalogue's admin: JSON readable and checked, the runner chosen from those there are."""
+"""Forms of the catalogue's admin: JSON readable and checked, the runner chosen from the available ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class JSONWidget(UnfoldAdminTextareaWidget):  # type: ignore[misc]
 
 
 class CatalogueForm(forms.ModelForm):  # type: ignore[type-arg]
-    """JSON fields in a fixed-width face, as high as their content; empty optional ones take their default."""
+    """A form with JSON fields in monospace, as high as their content; empty optional ones take their default."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -35,7 +35,7 @@ class CatalogueForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def clean(self) -> dict[str, Any] | None:
         cleaned = super().clean()
-        # On the page of a new tool or user, its grants are checked before it has a number of its own.
+        # On the page of a new tool or user, grants are checked before the row has a primary key.
         inside = [name for name, field in self.fields.items() if isinstance(field, InlineForeignKeyField)]
         self.instance.inside = inside[0] if inside else None
         for name, field in self.fields.items():
@@ -98,7 +98,7 @@ class LimitForm(CatalogueForm):
 
 
 class UserLimitForm(LimitForm):
-    """On the page of a user: the limit is theirs alone."""
+    """The limit form on the page of a user: the limit applies to this user alone."""
 
     scope = Limit.Scope.USER
 
@@ -108,6 +108,6 @@ class UserLimitForm(LimitForm):
 
 
 class GroupLimitForm(UserLimitForm):
-    """On the page of a group: for each of its members."""
+    """The limit form on the page of a group: the limit applies to each of its members."""
 
     scope = Limit.Scope.EACH_MEMBER

@@ -1,4 +1,4 @@
-"""History of a definition in the admin: who changed what when, the difference, and the way back."""
+"""History of a definition in the admin: author and time of each change, the difference, and the revert."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from audit.admin_base import ModelAdmin
 
 
 class HistoryAdmin(BoundedDeletion, SimpleHistoryAdmin, ModelAdmin):  # type: ignore[misc]
-    """A revert brings back the toolsets as well, and is one transaction like every other save."""
+    """A ModelAdmin with history. A revert restores the toolsets as well, in one transaction like every other save."""
 
     list_per_page = 20
-    history_list_per_page = 15  # each asks for the version before it, and for both their toolsets
+    history_list_per_page = 15  # each queries the version before it, and the toolsets of both
     object_history_list_template = "admin/catalog/history_list.html"
     object_history_form_template = "admin/catalog/version.html"
 

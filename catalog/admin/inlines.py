@@ -1,6 +1,6 @@
-"""Grants and limits inside the pages of what they are about and of whom they are for.
+"""Grants and limits on the pages of their targets (tools, toolsets, resources, prompts) and subjects (users, groups).
 
-Grants and limits on the page of a tool itself, open and in the section that says who may use it.
+On the page of a tool, grants are open and in the access section.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from catalog.models import Grant, Limit
 
 
 class GrantInline(StackedInline):  # type: ignore[misc]
-    """On a tool, a toolset, a resource or a prompt: to whom."""
+    """The grants on the page of a tool, a toolset, a resource or a prompt: their subjects."""
 
     model = Grant
     form = GrantForm
@@ -34,7 +34,7 @@ class GrantInline(StackedInline):  # type: ignore[misc]
 
 
 class SubjectGrantInline(GrantInline):
-    """On a user or a group: what."""
+    """The grants on the page of a user or a group: their targets."""
 
     fields = ("effect", ("toolset", "tool"), ("resource", "prompt"), "starts", "ends", "environments", "note")
     autocomplete_fields = ("toolset", "tool", "resource", "prompt")
@@ -67,7 +67,7 @@ class GroupLimitInline(UserLimitInline):
 
 
 class ToolGrantInline(GrantInline):
-    """A new tool comes with one empty grant, which is left out when nothing is filled in."""
+    """The grants of a tool. A new tool starts with one empty grant, which is ignored when nothing is filled in."""
 
     tab = False
     collapsible = False
@@ -97,4 +97,4 @@ class ToolLimitInline(LimitInline):
 
 USER_INLINES = (SubjectGrantInline, UserLimitInline)
 GROUP_INLINES = (SubjectGrantInline, GroupLimitInline)
-"""What the pages of users and groups show of the catalogue; the composition of the apps puts them there."""
+"""The inlines of the catalogue on the pages of users and groups; `toolhub.composition` installs them there."""

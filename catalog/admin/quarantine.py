@@ -1,4 +1,4 @@
-"""Quarantine in the admin: which tools wait, what changed side by side, approve or reject."""
+"""Quarantine in the admin: the tools that need review, their changes side by side, approval and rejection."""
 
 from __future__ import annotations
 

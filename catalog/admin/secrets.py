@@ -1,4 +1,4 @@
-"""Secrets in the admin: values are written here and never read again. Who uses them is shown, and keeps them."""
+"""Secrets in the admin: values can be written and never read. Its uses are shown, and block its deletion."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from catalog.secrets.resolve import check_value
 
 
 class WriteOnly(UnfoldAdminTextareaWidget):  # type: ignore[misc]
-    """Several lines, for keys; what was typed is not sent back, with an error neither."""
+    """A widget of several lines, for keys; the entered value is never sent back, not even with an error."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -76,7 +76,7 @@ class SecretForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 def some(words: list[str], shown: int = 50) -> str:
-    """The first few, and how many more there are."""
+    """Return the first `shown` words as text, and the number of further ones."""
     more = len(words) - shown
     return ", ".join(words[:shown]) + (f", {gettext('and %(more)s more') % {'more': more}}" if more > 0 else "")
 
@@ -96,7 +96,7 @@ class SecretAdmin(BoundedDeletion, ModelAdmin):
         return found
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
-        # Settings of tools refer to the name, and the values that were entered belong to name and kind.
+        # Settings of tools refer to the name, and the entered values belong to name and kind.
         return self.readonly_fields if obj is None else ("name", "kind", *self.readonly_fields)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
@@ -114,7 +114,7 @@ class SecretAdmin(BoundedDeletion, ModelAdmin):
         return response
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        """A secret that something uses is kept: its page says what to change first."""
+        """Return the objects to delete; secrets in use are protected, and the page names the uses to change first."""
         deleted, counts, needed, protected = super().get_deleted_objects(objs, request)
         uses = resolve.uses()
         kept = [
@@ -126,7 +126,7 @@ class SecretAdmin(BoundedDeletion, ModelAdmin):
 
     @display(description=_("kind"), ordering="kind", label={"shared": "info", "personal": "success"})  # type: ignore[untyped-decorator]
     def sort(self, row: Secret) -> tuple[str, str]:
-        # The words of the form say what each means; a list has room for one.
+        # The choices of the form explain each kind; a list has room for one word.
         return row.kind, gettext("shared") if row.kind == Secret.Kind.SHARED else gettext("personal")
 
     @admin.display(description=_("value"))

@@ -1,7 +1,7 @@
-"""Upstream servers in the admin: how they are reached, how they are, what they offer, and what of it is imported.
+"""Upstream servers in the admin: connection, health, offered tools, and imports.
 
-Whatever connects (testing included) runs what the settings say, so it needs the same permission as saving them, comes
-as a POST and is on record.
+Every page that connects (testing included) runs the configured program or request. It therefore needs the same
+permission as saving the settings, requires a POST and is logged.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):
         return found
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        # One that is not saved yet has no health.
+        # A server that is not saved yet has no health.
         return self.fieldsets if obj is not None else self.fieldsets[:-1]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
@@ -93,7 +93,7 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):
 
     @admin.display(description=_("health"))
     def state(self, row: Upstream) -> str:
-        """The same in words alone: the page of one shows no badges."""
+        """Return the health as text alone: the page of one server shows no badges."""
         return str(self.health(row)[1])
 
     @admin.display(description=_("quarantined"))

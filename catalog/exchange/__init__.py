@@ -1,1 +1,1 @@
-"""The catalogue as a file: written out whole, read back without loss, compared before anything changes."""
+"""The catalogue as a file: exported completely, imported without loss, compared before anything changes."""

@@ -1,4 +1,4 @@
-"""The whole catalogue as plain values: only what differs from a column's default, in a stable order."""
+"""The whole catalogue as plain values: only deviations from the columns' defaults, in a stable order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def everything() -> dict[str, Any]:
 
 
 def rows(kind: Kind) -> list[tuple[Any, Values]]:
-    """Every row with all its values, in the order of the file."""
+    """Return every row with all its values, in the order of the file."""
     columns = kind.columns()
     related = [column.name for column in columns if column.is_relation]
     query = kind.model._default_manager.select_related(*related) if related else kind.model._default_manager.all()
@@ -34,7 +34,7 @@ def rows(kind: Kind) -> list[tuple[Any, Values]]:
 
 
 def short(kind: Kind, whole: Values) -> Values:
-    """Without what a reader fills in by itself."""
+    """Return the values without the defaults that an import fills in."""
     made: Values = {}
     for column in kind.columns():
         value = whole[column.name]
@@ -44,5 +44,5 @@ def short(kind: Kind, whole: Values) -> Values:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal as JSON: 1 is not true, and the order of names counts as it does to a reader."""
+    """Compare two values as JSON: 1 is not true, and the order of names counts, as it does to a reader."""
     return dumps(one) == dumps(other)

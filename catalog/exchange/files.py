@@ -20,7 +20,7 @@ class _Dumper(_Base):  # type: ignore[misc]
 
 
 def _text(dumper: Any, value: str) -> Any:
-    """Lines as lines; quoted wherever a reader could take it for something else than text."""
+    """Write several lines as a block; quote text that a YAML reader could take for another type."""
     style = None
     if "\n" in value:
         style = "|"
@@ -38,7 +38,7 @@ _Dumper.add_representer(float, _number)
 
 
 def write(content: dict[str, Any], *, as_json: bool) -> str:
-    """The text of a file. ValueError when YAML cannot say it (a lone surrogate): JSON can."""
+    """Return the text of a file. Raises ValueError for text that YAML cannot hold (a lone surrogate); JSON can."""
     if as_json:
         return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     text: str = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)

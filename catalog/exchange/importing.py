@@ -1,4 +1,4 @@
-"""Reads a catalogue file into the database: all of it or nothing, and every difference named."""
+"""Import of a catalogue file into the database: all of it or nothing, with every difference named."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from catalog.exchange.values import Wrong
 @dataclass(slots=True)
 class Change:
     mark: str
-    """+ made, ~ changed, - removed"""
+    """The kind of change: + created, ~ changed, - removed."""
     what: str
     differences: list[tuple[str, str, str]] = field(default_factory=list)
 
@@ -32,11 +32,14 @@ class Outcome:
 
 
 class _Planned(Exception):
-    """Takes everything back."""
+    """The signal to roll back after a plan."""
 
 
 def run(content: Any, *, plan: bool = False, prune: bool = False) -> Outcome:
-    """One transaction; a plan does everything and takes it back. Raises Wrong, and then nothing has changed."""
+    """Import in one transaction; a plan does everything and rolls it back.
+
+    Raises Wrong, and then nothing has changed.
+    """
     sections = _sections(content)
     outcome = Outcome()
     try:
@@ -75,7 +78,7 @@ def _section(kind: Kind, entries: list[Any], outcome: Outcome, *, prune: bool) -
     complete = [(place, _complete(kind, entry, place)) for place, entry in wanted]
     _refuse_twins(kind, complete)
     pairs, left = _matched(kind, complete, present)
-    if prune:  # first: what is removed may stand in the way of what is new
+    if prune:  # first: removed rows may conflict with new ones
         for row, whole in left:
             outcome.changes.append(Change("-", f"{kind.word} {kind.label(whole)}"))
             row.delete()
@@ -91,7 +94,10 @@ def _section(kind: Kind, entries: list[Any], outcome: Outcome, *, prune: bool) -
 
 
 def _complete(kind: Kind, entry: Any, place: str) -> Values:
-    """With its defaults; every name known, every value of its kind. Relations are looked up when it is saved."""
+    """Return the entry with its defaults; every name is known, every value has the type of its column.
+
+    Relations are resolved when it is saved. Raises Wrong.
+    """
     if not isinstance(entry, dict):
         raise Wrong(place, "this must be an object.")
     columns = {column.name: column for column in kind.columns()}
@@ -119,7 +125,7 @@ def _complete(kind: Kind, entry: Any, place: str) -> Values:
 
 
 def _refuse_twins(kind: Kind, entries: list[tuple[str, Values]]) -> None:
-    """Where a name is the key, twice is a mistake; two grants may say the same."""
+    """Raise Wrong for two entries of one name, where the name is the key; two grants may be equal."""
     unique = any(column.unique for column in kind.columns()) or kind.section == "resources"
     seen: dict[str, str] = {}
     for place, entry in entries if unique else ():
@@ -135,7 +141,10 @@ Match = tuple[Any, Values]
 def _matched(
     kind: Kind, entries: list[tuple[str, Values]], present: list[Match]
 ) -> tuple[list[tuple[tuple[str, Values], Match | None]], list[Match]]:
-    """Each entry with the row it is about: one that is the same already, else one with the same key."""
+    """Return each entry with its row, or None, and the rows without an entry.
+
+    An entry belongs to a row that is equal already, else to one with the same key.
+    """
     left = list(present)
     by_content: dict[str, list[Match]] = {}
     for match in left:
@@ -180,7 +189,7 @@ def _save(kind: Kind, row: Any, entry: Values, place: str) -> None:
 
 
 def _differences(before: Any, after: Any, name: str = "") -> Iterator[tuple[str, str, str]]:
-    """(member, before, after), into objects as deep as they go."""
+    """Yield (member, before, after) for every difference, also inside nested objects."""
     if isinstance(before, dict) and isinstance(after, dict):
         inner = [key for key in (*before, *after) if not same(before.get(key, _ABSENT), after.get(key, _ABSENT))]
         if inner:

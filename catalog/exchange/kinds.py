@@ -1,6 +1,6 @@
-"""What a catalogue file holds: its sections in the order in which they are read, and what each leaves out and why.
+"""The sections of a catalogue file, in import order, with the columns that each leaves out and the reason.
 
-Every column of a model is in the file unless it is left out here with a reason; a new column is in it by itself.
+Every column of a model is in the file unless it is left out here with a reason; a new column is included automatically.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Kind:
     section: str
     model: type[models.Model]
     word: str
-    """How a plan calls one of them."""
+    """The singular noun for a row in a plan."""
     key: Callable[[Values], tuple[Any, ...]] = _by_name
-    """What makes two rows the same one; several rows may share it where nothing else does."""
+    """The identity of a row; several rows may share it where nothing else distinguishes them."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     many: tuple[str, ...] = ()
     label: Callable[[Values], str] = lambda values: str(values["name"])
@@ -45,7 +45,7 @@ class Kind:
     def columns(self) -> list[Any]:
         concrete = self.model._meta.concrete_fields
         found = [column for column in concrete if not column.primary_key and column.name not in self.left_out]
-        return sorted(found, key=lambda column: column.name != "name")  # a reader looks for the name first
+        return sorted(found, key=lambda column: column.name != "name")  # the name comes first for readers
 
 
 def _target(values: Values) -> tuple[Any, ...]:
@@ -66,7 +66,7 @@ KINDS: list[Kind] = []
 
 
 def register(kind: Kind) -> None:
-    """For models that come later; sections are read in the order of registration."""
+    """Add a section for the models of another application; sections are read in the order of registration."""
     KINDS.append(kind)
 
 

@@ -1,4 +1,4 @@
-"""Columns of the catalogue as values of a file, and back: relations by name, moments as text, nothing coerced."""
+"""Columns of the catalogue as values of a file, and back: relations by name, times as text, no type coercion."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ ORIGINS: dict[str, type[models.Model]] = {"upstream": Upstream, "openapi": Impor
 
 
 class Wrong(Exception):
-    """A sentence, and the place in the file it is about."""
+    """A sentence, with the place in the file that it is about."""
 
     def __init__(self, place: str, sentence: str) -> None:
         super().__init__(f"{place}: {sentence}")
 
 
 def default(column: Any) -> Any:
-    """The value that a file need not mention."""
+    """Return the value that a file need not mention."""
     if column.has_default():
         return column.get_default()
     if column.null:
@@ -40,7 +40,7 @@ def required(column: Any) -> bool:
 
 
 def out(column: Any, value: Any) -> Any:
-    """A column's value (a related row for a relation) as the file has it."""
+    """Return a column's value (a related row for a relation) in the format of the file."""
     if value is None:
         return None
     if isinstance(column, models.ForeignKey):
@@ -59,7 +59,7 @@ def name_of(row: Any) -> str:
 
 
 def into(column: Any, value: Any, place: str) -> Any:
-    """What to give the model. Raises Wrong."""
+    """Return the value for the model from a value of the file. Raises Wrong."""
     if value is None:
         if not column.null:
             raise Wrong(place, "this must not be null.")
@@ -115,7 +115,7 @@ def _origin_out(value: str) -> str:
     kind, _, number = value.partition(":")
     model = ORIGINS.get(kind)
     row = model._default_manager.filter(pk=number).first() if model is not None and number.isdigit() else None
-    # What it came from may be gone: the number alone, marked as one.
+    # The origin may have been deleted: then its number alone is written, marked with "#".
     return f"{kind}:{name_of(row)}" if row is not None else value.replace(":", ":#", 1) if value else ""
 
 

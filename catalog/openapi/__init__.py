@@ -1,1 +1,1 @@
-"""OpenAPI 3.0 and 3.1 documents as a source of tools: read, bounded, turned into proposals, imported when chosen."""
+"""OpenAPI 3.0 and 3.1 documents as a source of tools: parsed within limits, proposed, imported by choice."""

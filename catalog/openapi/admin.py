@@ -1,4 +1,4 @@
-"""OpenAPI documents in the admin: upload or fetch, look, choose, import; and again when the document changed."""
+"""OpenAPI documents in the admin: upload or fetch, review, select, import; and again when the document changed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from catalog.openapi.proposals import MAX_OPERATIONS
 from catalog.querysets import counted_by_origin
 
 SHOWN = 50
-"""Operations on one page, each with its schemas; the filter finds the others."""
+"""Operations per page, each with its schemas; the filter finds the others."""
 
 
 @admin.register(ImportedDocument)
@@ -49,7 +49,7 @@ class ImportedDocumentAdmin(BoundedDeletion, ModelAdmin):
         return found
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Importing makes tools."""
+        """Allow an import only to users who may create tools."""
         return bool(request.user.has_perm("catalog.add_tool"))
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -59,7 +59,7 @@ class ImportedDocumentAdmin(BoundedDeletion, ModelAdmin):
         return bool(super().has_view_permission(request, obj)) or self.has_add_permission(request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Its tools would lose what they are reviewed against."""
+        """Deny deletion of a document with tools: they would lose the source that they are reviewed against."""
         if obj is not None and Tool.objects.filter(origin=obj.origin).exists():
             return False
         return bool(super().has_delete_permission(request, obj))

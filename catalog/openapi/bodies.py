@@ -1,4 +1,4 @@
-"""The body of an operation: its members become arguments where it is a plain object, else it is one argument."""
+"""The body of an operation: the members of a plain object become arguments, any other body is one argument."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def add_body(inputs: Inputs, method: str, operation: dict[str, Any]) -> None:
 
 
 def _choose(content: dict[str, Any]) -> tuple[str, str] | None:
-    """The first in the order in which a model writes them well."""
+    """Return the first supported media type, in the order of reliability with models, or None."""
     for media_type in content:
         if is_json(media_type):
             return media_type, "json"
@@ -130,7 +130,7 @@ def _multipart(inputs: Inputs, value: Any, *, required: bool) -> None:
 
 
 def _file_type(part: Any) -> str | None:
-    """The MIME type when the part is a file."""
+    """Return the MIME type when the part is a file, else None."""
     if not isinstance(part, dict):
         return None
     kinds = part.get("type")

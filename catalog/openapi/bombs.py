@@ -1,4 +1,4 @@
-"""Schemas that somebody else wrote: what could not be saved is refused on import, with the operation named."""
+"""Schemas from outside: one that could not be saved is rejected on import, with the operation named."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from catalog.schemas import validator
 
 
 def check(schema: dict[str, Any], sentence: str) -> None:
-    """Raise Refused with a sentence that says which schema it is and has a place for %(why)s."""
+    """Raise Refused for an unusable schema; `sentence` names the schema and has a place for %(why)s."""
     try:
         validator.check(schema)
     except ValidationError as error:

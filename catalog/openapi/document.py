@@ -1,7 +1,7 @@
-"""Reads an OpenAPI document: JSON or YAML, bounded in size, depth and number of values, with nothing that runs.
+"""A parser of OpenAPI documents: JSON or YAML, limited in size, depth and number of values, without executable tags.
 
-YAML is read node by node into what JSON can say: no tags, no merge keys, no dates, and only `true` and `false` are
-booleans, as YAML 1.2 has it (the country code NO stays text). Aliases share what they name, and count every time.
+YAML is read node by node into JSON values: no tags, no merge keys, no dates, and only `true` and `false` are booleans,
+as in YAML 1.2 (the country code NO stays text). Aliases share their values, and count every time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from catalog.canonical import loads
 MAX_BYTES = 5 * 1024 * 1024
 MAX_DEPTH = 64
 MAX_VALUES = 400_000
-"""Counted as a reader of the expanded document would."""
+"""Maximum number of values, counted in the expanded document."""
 _PREFIX = "tag:yaml.org,2002:"
 _KINDS = ("str", "null", "bool", "int", "float", "timestamp")
 _WORDS: dict[str, Any] = {"": None, "~": None}
@@ -33,11 +33,11 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class BadDocument(Exception):
-    """A sentence that says what is wrong with the whole document."""
+    """A sentence with the problem of the whole document."""
 
 
 def parse(data: bytes) -> dict[str, Any]:
-    """The document as plain JSON values. Raises BadDocument."""
+    """Return the document as plain JSON values. Raises BadDocument."""
     if len(data) > MAX_BYTES:
         raise BadDocument(_("The document is larger than %(most)d MB.") % {"most": MAX_BYTES // 1_048_576})
     try:
@@ -58,12 +58,13 @@ def parse(data: bytes) -> dict[str, Any]:
 
 
 def read(text: str, max_values: int = MAX_VALUES) -> Any:
-    """JSON, or YAML within the bounds. Raises BadDocument."""
+    """Return the value of JSON, or of YAML within the limits. Raises BadDocument."""
     if text.lstrip()[:1] in ("{", "["):
         try:
             value = loads(text)
         except ValueError as error:
-            # A flow mapping of YAML begins like this too; real JSON errors are named as such.
+            # A YAML flow mapping starts like JSON too; an error in text that looks like JSON is reported as a JSON
+            # error.
             if text.lstrip()[:2].strip() in ("{", "[") or '"' in text[:200]:
                 raise BadDocument(_("The document is not valid JSON: %(why)s.") % {"why": error}) from None
             value = _yaml(text)
@@ -74,7 +75,7 @@ def read(text: str, max_values: int = MAX_VALUES) -> Any:
 
 
 def _yaml(text: str) -> Any:
-    """Event by event: what composes whole nodes recurses, in C without a bound."""
+    """Parse YAML event by event: composing whole nodes recurses, in C without a limit."""
     builder = _Builder()
     try:
         for event in yaml.parse(text, Loader=_Loader):
@@ -92,12 +93,12 @@ def _yaml(text: str) -> Any:
 
 
 class _Builder:
-    """From YAML events to JSON values; an alias gives the same value again."""
+    """A builder of JSON values from YAML events; an alias gives the same value again."""
 
     def __init__(self) -> None:
         self.root: Any = None
         self._open: list[tuple[Any, str | None]] = []
-        """Lists and objects that are being filled, with the name under which the next value goes."""
+        """Open lists and objects, with the name under which the next value goes."""
         self._anchors: dict[str, Any] = {}
         self._pending: list[str | None] = []
         self._documents = 0
@@ -164,7 +165,7 @@ def _at(event: Any, sentence: str) -> BadDocument:
 
 
 def plain(text: str) -> Any:
-    """What an unquoted word of YAML says."""
+    """Return the value of an unquoted YAML word."""
     if text in _WORDS:
         return _WORDS[text]
     if _INTEGER.fullmatch(text):
@@ -188,7 +189,10 @@ def _scalar(event: Any, *, names: bool) -> Any:
 
 
 def _bound(value: Any, max_values: int) -> None:
-    """Depth, and the number of values of the expanded document; shared parts are weighed once and counted each time."""
+    """Raise BadDocument for a document that is too deep, or has too many values when expanded.
+
+    Shared parts are weighed once and counted each time.
+    """
     weights: dict[int, int] = {}
 
     def weigh(part: Any, depth: int) -> int:

@@ -1,4 +1,4 @@
-"""The two forms of an import: where the document is, and what is decided for all of its tools."""
+"""The two forms of an import: the location of the document, and the choices for all of its tools."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class SourceForm(forms.Form):
 
 
 class ChoicesForm(forms.Form):
-    """Made for one document: a choice of secret for each of its security schemes."""
+    """A form for one document: one choice of secret for each of its security schemes."""
 
     server = forms.CharField(
         label=_("server"),
@@ -111,7 +111,7 @@ class ChoicesForm(forms.Form):
         return server
 
     def start_with(self, kept: dict[str, Any]) -> None:
-        """What was chosen the last time."""
+        """Preset the choices of the last import."""
         self.fields["outputs"].initial = kept.get("outputs", True)
         if not kept:
             return
@@ -122,7 +122,7 @@ class ChoicesForm(forms.Form):
             self.fields[field].initial = kept.get("secrets", {}).get(name, "")
 
     def starting(self) -> Choices:
-        """The choices of a form that was not sent yet."""
+        """Return the choices of a form that was not submitted yet."""
         initial = {name: field.initial for name, field in self.fields.items()}
         return self._choices(initial)
 

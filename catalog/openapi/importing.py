@@ -1,4 +1,4 @@
-"""Makes tools of chosen operations, and holds a document that is imported again against the tools it became before."""
+"""Creation of tools from chosen operations, and comparison of a re-imported document with its existing tools."""
 
 from __future__ import annotations
 
@@ -59,16 +59,16 @@ class Row:
 
     @property
     def word(self) -> Promise:
-        """The state, as a page says it."""
+        """The label of the state."""
         return WORDS[self.state]
 
     @property
     def beyond(self) -> bool:
-        """Nothing can be said of it but that it is beyond what is imported of one document."""
+        """Whether the operation is only beyond the import limit of one document."""
         return self.tool is None and self.proposal is not None and self.proposal.beyond
 
     def matches(self, words: str) -> bool:
-        """Whether all of these words are in what is shown of it in one line."""
+        """Return whether all of these words are in the operation's line of the preview."""
         shown = [self.key, self.tool.name if self.tool is not None else ""]
         shown += [self.proposal.name, self.proposal.title, self.proposal.description] if self.proposal else []
         text = " ".join(shown).casefold()
@@ -82,7 +82,7 @@ class Result:
 
 
 def fetch(url: str) -> bytes:
-    """The document at an address, through the one way out. Raises CannotImport."""
+    """Return the document at an address, fetched through `toolhub.egress`. Raises CannotImport."""
     try:
         reply = async_to_sync(egress.fetch)(
             "GET",
@@ -115,7 +115,7 @@ def read(data: bytes) -> dict[str, Any]:
 
 
 def prepare(data: bytes, source: str, *, again: ImportedDocument | None = None) -> ImportedDocument:
-    """Keep a document to look at. What came from the same place before is imported again, not twice."""
+    """Store a document for review. One from the same source as before is imported again, not twice."""
     content = read(data)
     info = content.get("info")
     info = info if isinstance(info, dict) else {}
@@ -139,7 +139,7 @@ def _free_name(title: str) -> str:
 
 
 def rows(row: ImportedDocument, choices: Choices) -> list[Row]:
-    """Every operation of the pending document, and every tool whose operation is there no more."""
+    """Return every operation of the pending document, and every tool whose operation no longer exists."""
     content = read(row.pending.encode())
     tools = {quarantine.approved(tool).get("name"): tool for tool in Tool.objects.filter(origin=row.origin)}
     taken = dict(Tool.objects.values_list("name", "origin"))
@@ -174,16 +174,16 @@ def _again(proposal: Proposal, tool: Tool) -> Row:
 
 
 def readable(value: Any) -> str:
-    """A member of a definition as text in which nothing is invisible."""
+    """Return a member of a definition as text with invisible characters made visible."""
     if value is None:
         return ""
     return show(value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def apply(row: ImportedDocument, choices: Choices, chosen: Collection[str], toolset: Toolset | None, by: Any) -> Result:
-    """Make tools of the chosen operations; changed and vanished ones of earlier imports go into quarantine.
+    """Create tools from the chosen operations; quarantine the changed and vanished ones of earlier imports.
 
-    One transaction. Raises CannotImport, and then nothing was done.
+    Runs in one transaction. Raises CannotImport, and then nothing was changed.
     """
     result = Result()
     with transaction.atomic():
@@ -193,7 +193,8 @@ def apply(row: ImportedDocument, choices: Choices, chosen: Collection[str], tool
                     raise CannotImport(f"{line.key}: {line.problem}")
                 result.made.append(_make(row, line.proposal, toolset))
             elif line.tool is not None and line.state in (CHANGED, GONE, WAITING):
-                # What cannot be imported any more is as good as gone: it must not be called as it was.
+                # An operation that cannot be imported any more counts as removed: its tool must not be called in the
+                # old form.
                 usable = line.proposal is not None and not line.proposal.problem
                 if quarantine.propose(line.tool, line.proposal.definition() if usable and line.proposal else None):
                     result.quarantined.append(line.tool)

@@ -1,4 +1,4 @@
-"""Names out of somebody else's document: of tools, arguments, and the words that describe them."""
+"""Names from a document: of tools, arguments, and their descriptions."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from catalog.openapi.schemas import plain_text
 
 LONGEST = 64
-"""What clients accept as the name of a tool."""
+"""Maximum length of a tool name that clients accept, in characters."""
 _ARGUMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 
 
 def tool_name(operation: dict[str, Any], method: str, path: str) -> str:
-    """operationId made valid, else method_path."""
+    """Return the tool's name: operationId made valid, else method_path."""
     given = operation.get("operationId")
     text = (
         given
@@ -29,7 +29,7 @@ def title(operation: dict[str, Any]) -> str:
 
 
 def description(operation: dict[str, Any], method: str, path: str) -> str:
-    """Summary and description, bounded; never empty, because a model decides by it."""
+    """Return summary and description, limited in length; never empty, because models choose tools by it."""
     summary, more = plain_text(operation.get("summary"), 300), plain_text(operation.get("description"), 1_700)
     if more.startswith(summary):
         summary = ""
@@ -38,7 +38,7 @@ def description(operation: dict[str, Any], method: str, path: str) -> str:
 
 
 class Arguments:
-    """The names of one tool's arguments: each once, those in the path fit to stand between braces."""
+    """The argument names of one tool: each unique, those in the path valid between braces."""
 
     def __init__(self) -> None:
         self.taken: set[str] = set()

@@ -1,4 +1,4 @@
-"""The parameters of an operation as arguments of a tool, and where each of them is sent."""
+"""The parameters of an operation as arguments of a tool, with the place where each is sent."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ WORDS: dict[str, Promise] = {
     "body": pgettext_lazy("place of a parameter", "body"),
 }
 OWN_HEADERS = frozenset({"accept", "content-type", "authorization"})
-"""Header parameters that the specification says to ignore."""
+"""Header parameters to ignore, by the specification."""
 NOT_SENT = frozenset({"cookie", "host", "proxy-authorization", "content-length", "transfer-encoding", "connection"})
 NOT_SENT |= {"accept-encoding", "expect", "te", "trailer", "upgrade", "keep-alive"}
 _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 class Inputs:
-    """What one operation takes, as it is being put together."""
+    """The inputs of one operation, while they are collected."""
 
     def __init__(self, references: References, version: str, notes: list[str]) -> None:
         self.references = references
@@ -42,7 +42,7 @@ class Inputs:
         self.path = ""
 
     def add(self, name: str, place: str, schema: dict[str, Any], *, required: bool) -> str:
-        """The argument's name."""
+        """Add an argument and return its name."""
         argument = self.arguments.take(name, place)
         if argument != name:
             renamed = _("The %(place)s parameter %(name)s becomes the argument %(argument)s.")

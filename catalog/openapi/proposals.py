@@ -1,4 +1,4 @@
-"""From an OpenAPI document to proposed tools: one for each operation, or the sentence that says why not."""
+"""Proposed tools from an OpenAPI document: one for each operation, or a sentence with the reason against it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from catalog.openapi.responses import result_of
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 MAX_OPERATIONS = 900
-"""Each is a field of the page on which they are chosen, and Django takes a thousand."""
+"""Each operation is a field on the selection page, and Django accepts a thousand fields."""
 HINTS: dict[str, dict[str, bool]] = {
     "get": {"readOnlyHint": True, "idempotentHint": True},
     "head": {"readOnlyHint": True, "idempotentHint": True},
@@ -27,25 +27,25 @@ HINTS: dict[str, dict[str, bool]] = {
     "post": {"readOnlyHint": False},
     "patch": {"readOnlyHint": False},
 }
-"""What a method says of itself. Whether a POST or PATCH destroys is not in the method: unsaid counts as yes."""
+"""Hints by HTTP method. A method does not tell whether a POST or PATCH is destructive: undeclared counts as yes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What the administrator decides for the whole document."""
+    """The administrator's choices for the whole document."""
 
     server: str = ""
     prefix: str = ""
     secrets: Mapping[str, str] = field(default_factory=dict)
-    """Security scheme: name of the secret that stands for it."""
+    """{security scheme: name of its secret}."""
     outputs: bool = True
-    """Whether results are held to the document's schemas."""
+    """Whether results are validated against the document's schemas."""
 
 
 @dataclass(slots=True)
 class Proposal:
     key: str
-    """Such as "GET /pets/{petId}": how the document calls it."""
+    """The key in the document, such as "GET /pets/{petId}"."""
     name: str
     title: str = ""
     description: str = ""
@@ -55,12 +55,12 @@ class Proposal:
     settings: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     problem: str = ""
-    """Why it cannot be imported; "" when it can."""
+    """The reason why it cannot be imported; "" when it can."""
     beyond: bool = False
-    """It comes after as many operations as are imported of one document."""
+    """Whether it comes after the maximum number of operations imported from one document."""
 
     def definition(self) -> dict[str, Any]:
-        """In the shape that `catalog.quarantine` pins; `name` is how the source calls it."""
+        """Return the definition in the shape that `catalog.quarantine` pins; `name` is the key in the document."""
         return {
             "name": self.key,
             "title": self.title,
@@ -73,7 +73,7 @@ class Proposal:
 
 
 def proposals(document: dict[str, Any], choices: Choices, source: str = "") -> list[Proposal]:
-    """All operations, in the order of the document."""
+    """Return all operations as proposals, in the order of the document."""
     references = References(document)
     base = choices.server or next(iter(servers.of(document, source)), "")
     found: list[Proposal] = []
@@ -104,7 +104,7 @@ def _operations(
         try:
             item = references.resolve(value)
         except Refused as refused:
-            # Of this path nothing is known but that it is there.
+            # Nothing but the existence of this path is known.
             yield f"GET {path}", "get", path, {"$problem": str(refused)}, {}
             continue
         for method in METHODS:

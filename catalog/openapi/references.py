@@ -1,4 +1,4 @@
-"""`$ref` inside one document: nothing is ever fetched, nothing is followed for ever."""
+"""`$ref` inside one document: nothing is fetched, and no reference is followed endlessly."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from django.utils.translation import gettext as _
 
 MAX_HOPS = 16
 MAX_WORK = 400_000
-"""Subschemas written out for all operations of a document together."""
+"""Maximum number of subschemas expanded for all operations of a document together."""
 
 
 class Refused(Exception):
-    """A sentence that says why one operation cannot become a tool."""
+    """A sentence with the reason why one operation cannot become a tool."""
 
 
 class References:
@@ -30,7 +30,7 @@ class References:
             raise Refused(large)
 
     def target(self, reference: Any) -> Any:
-        """What a reference points to. Raises Refused unless it is inside the document."""
+        """Return the target of a reference. Raises Refused unless it is inside the document."""
         if not isinstance(reference, str):
             raise Refused(_('A "$ref" is not text.'))
         shown = {"reference": reference[:200]}
@@ -50,7 +50,7 @@ class References:
         return found
 
     def resolve(self, value: Any) -> dict[str, Any]:
-        """A parameter, body, response or path item itself, behind however many references there are."""
+        """Return a parameter, body, response or path item itself, behind any number of references."""
         for _hop in range(MAX_HOPS):
             if not isinstance(value, dict):
                 raise Refused(_("A value in the document must be an object, but is not."))

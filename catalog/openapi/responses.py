@@ -1,4 +1,4 @@
-"""What a successful answer is: how the runner reads it, and the schema of a JSON object."""
+"""The successful answers of an operation: how the runner reads them, and the schema of a JSON object."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from catalog.openapi.schemas import Converter
 def result_of(
     references: References, version: str, operation: dict[str, Any], method: str
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """(settings of the runner, the output schema where every good answer is one JSON object)."""
+    """Return (settings of the runner, output schema or None).
+
+    The output schema exists where every successful answer is one JSON object.
+    """
     if method == "head":
         return {"response": "text"}, None
     listed = operation.get("responses")
@@ -29,7 +32,7 @@ def result_of(
     settings: dict[str, Any] = {"response": "json"}
     if len(json_types) < len(types):
         settings["static_headers"] = {"Accept": json_types[0]}
-    # Only where every successful answer has the one schema is a result held to it.
+    # Results are validated only where all successful answers share one schema.
     if len(bodies) != 1:
         return {**settings, "response": "auto"}, None
     holder = bodies[0][json_types[0]]

@@ -1,8 +1,8 @@
-"""Schemas of OpenAPI 3.0 and 3.1 as JSON Schema 2020-12 that stands alone.
+"""Schemas of OpenAPI 3.0 and 3.1 as self-contained JSON Schema 2020-12.
 
-References are written out where that ends and stays small; what refers to itself, and what would grow too large, is
-kept once under `$defs`. Keywords that say nothing to a caller (xml, discriminator, x-...) are left out, by a list of
-those that stay, so that nothing of a document reaches the hub that the hub does not know.
+References are expanded where that ends and stays small; self-references, and schemas that would grow too large, are
+kept once under `$defs`. Keywords without meaning for a caller (xml, discriminator, x-...) are dropped: an allow list
+names those that stay, so that no unknown keyword of a document reaches the hub.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from catalog.openapi.references import MAX_HOPS, References, Refused
 from toolhub.invisible import is_invisible
 
 MAX_WRITTEN_OUT = 300
-"""Subschemas after which references stay references."""
+"""Number of subschemas from which on references stay references."""
 MAX_DEPTH = 40
 MAX_SUBSCHEMAS = 2_500
 MAX_TEXT = 1_000
@@ -36,7 +36,7 @@ REFUSED = frozenset({"$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursi
 
 
 def plain_text(value: Any, longest: int = MAX_TEXT) -> str:
-    """Somebody else's words: nothing invisible, bounded."""
+    """Return text from outside without invisible characters, limited in length."""
     if not isinstance(value, str):
         return ""
     text = "".join(character for character in value.replace("\r\n", "\n") if not is_invisible(character)).strip()
@@ -44,7 +44,7 @@ def plain_text(value: Any, longest: int = MAX_TEXT) -> str:
 
 
 class Converter:
-    """The schemas of one tool's arguments, or of its result."""
+    """A converter for the schemas of one tool's arguments, or of its result."""
 
     def __init__(self, references: References, *, for_input: bool, version: str) -> None:
         self._references = references
@@ -55,7 +55,7 @@ class Converter:
         self.definitions: dict[str, Any] = {}
 
     def schema(self, value: Any) -> dict[str, Any]:
-        """One schema, as an object. Raises Refused."""
+        """Return one schema, as an object. Raises Refused."""
         made = self._convert(value, (), 0)
         return made if isinstance(made, dict) else {} if made else {"not": {}}
 
@@ -103,7 +103,7 @@ class Converter:
             while name in self.definitions:
                 name += "_"
             self._names[reference] = name
-            self.definitions[name] = True  # the place, before what it holds refers to it
+            self.definitions[name] = True  # reserved before its content refers to it
             self.definitions[name] = self._convert(target, (reference,), 1)
         return name
 
@@ -136,11 +136,11 @@ class Converter:
         return _modern(made, value) if self._old else made
 
     def _not_for_us(self, child: Any) -> bool:
-        """What only comes back is not asked for; what only goes in does not come back."""
+        """Return whether a property belongs to the other direction: readOnly in an input, writeOnly in an output."""
         try:
             child = self._references.resolve(child) if isinstance(child, dict) else {}
         except Refused:
-            return False  # said where it is converted
+            return False  # the conversion reports it
         return child.get("readOnly" if self._for_input else "writeOnly") is True
 
     def _required(self, value: dict[str, Any], made: dict[str, Any]) -> None:
@@ -159,7 +159,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _modern(made: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
-    """What 3.0 writes otherwise: nullable, and bounds that are exclusive by a flag."""
+    """Convert 3.0 spellings: nullable, and bounds that a flag makes exclusive."""
     for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if isinstance(made.get(exclusive), bool) and made.pop(exclusive) and bound in made:
             made[exclusive] = made.pop(bound)

@@ -20,7 +20,7 @@ WHERE: dict[str, Promise] = {
 
 
 def schemes(document: dict[str, Any]) -> dict[str, str]:
-    """Every scheme that a secret can stand for, with what it is in words."""
+    """Return {name of a scheme that a secret can serve: its description}."""
     references = References(document)
     components = document.get("components")
     listed = components.get("securitySchemes") if isinstance(components, dict) else None
@@ -38,7 +38,7 @@ def schemes(document: dict[str, Any]) -> dict[str, str]:
 
 
 def _placed(scheme: dict[str, Any], secret: str) -> tuple[str, str, dict[str, str]]:
-    """(setting, name in it, reference)."""
+    """Return (setting, name in it, reference). Raises Refused for an unsupported scheme."""
     kind = scheme.get("type")
     if kind == "apiKey" and isinstance(scheme.get("name"), str):
         places = {"header": "static_headers", "query": "static_query", "cookie": "static_cookies"}
@@ -60,7 +60,7 @@ def add(
     chosen: Mapping[str, str],
     notes: list[str],
 ) -> None:
-    """The first alternative for which every scheme has a secret; a note when there is none."""
+    """Add the secrets of the first alternative whose schemes all have one; add a note when there is none."""
     wanted = operation.get("security", document.get("security"))
     alternatives = [found for found in wanted if isinstance(found, dict)] if isinstance(wanted, list) else []
     if not alternatives:

@@ -1,4 +1,4 @@
-"""Where an API is: the servers a document names, made absolute."""
+"""The servers of an API that a document names, as absolute URLs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from toolhub import egress
 
 
 def of(holder: dict[str, Any], source: str) -> list[str]:
-    """The addresses that can be used, without a slash at the end; variables take their defaults."""
+    """Return the usable URLs, without a slash at the end; variables take their defaults."""
     found = []
     listed = holder.get("servers")
     for server in listed if isinstance(listed, list) else []:
@@ -27,7 +27,7 @@ def of(holder: dict[str, Any], source: str) -> list[str]:
 
 
 def absolute(url: str, source: str) -> str:
-    """ "" when it is no address that could be asked."""
+    """Return the absolute URL, or an empty text when no request may go there."""
     joined = urljoin(source, url) if source.startswith(("http://", "https://")) else url
     joined = joined.partition("#")[0].partition("?")[0].rstrip("/")
     try:
@@ -38,7 +38,10 @@ def absolute(url: str, source: str) -> str:
 
 
 def address(document: dict[str, Any], item: dict[str, Any], operation: dict[str, Any], base: str, source: str) -> str:
-    """The chosen one; an operation that is served elsewhere is not sent there, with credentials, unasked."""
+    """Return the chosen server's URL.
+
+    Raises Refused for an operation that is served elsewhere: requests with credentials go only to the chosen server.
+    """
     for holder in (operation, item):
         if holder.get("servers"):
             own = of(holder, source)

@@ -1,1 +1,1 @@
-"""Child processes of tools: started with limits, watched by a process of their own, and ended with all they started."""
+"""Child processes of tools: with limits, a supervisor process, and an end that includes all their descendants."""

@@ -1,4 +1,4 @@
-"""The programs that tools may start: those that TOOLHUB_COMMANDS lists, each looked up once on a fixed path."""
+"""The programs that tools may start: those in TOOLHUB_COMMANDS, each looked up once on a fixed path."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ INTERPRETERS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "csh", "tc
 INTERPRETERS |= {"awk", "gawk", "mawk", "sed", "perl", "ruby", "node", "python", "php", "lua", "tclsh", "make", "vi"}
 INTERPRETERS |= {"vim", "ed", "ssh", "sudo", "su", "doas", "nice", "nohup", "setsid", "timeout", "watch", "strace"}
 INTERPRETERS |= {"gdb", "git", "tar", "rsync", "docker"}
-"""They run what they are told to, so that whoever may give them arguments may run anything."""
+"""Programs that run other programs: control over their arguments allows running anything."""
 
 
 def programs() -> dict[str, str]:
-    """{as the setting has it: absolute path}; what is not there is missing."""
+    """Return {name in the setting: absolute path}; programs that were not found are missing."""
     return _resolved(tuple(settings.COMMANDS))
 
 
 def problem(program: str) -> str | None:
-    """Why this program may not be started, as a sentence."""
+    """Return the reason why this program may not be started, as a sentence, or None."""
     if not settings.COMMANDS:
         return _("Commands are turned off. Add the program to TOOLHUB_COMMANDS and restart.")
     if program not in settings.COMMANDS:
@@ -41,7 +41,7 @@ def problem(program: str) -> str | None:
 
 
 def risky() -> list[str]:
-    """Those of the listed programs that would run others."""
+    """Return the listed programs that can run others."""
     return [name for name in settings.COMMANDS if os.path.basename(name).rstrip("0123456789.") in INTERPRETERS]
 
 

@@ -1,7 +1,7 @@
-"""Starts a program under its supervisor and brings back what it wrote: no shell, a clean environment, limits, a cap.
+"""Runs of programs under a supervisor, with captured output: no shell, a clean environment, limits, an output cap.
 
-A cancelled awaiter leaves at once; the supervisor then ends the program (SIGTERM, a moment later SIGKILL) and all that
-it started. It also does so by itself when the hub is gone.
+A cancelled awaiter returns at once; the supervisor then ends the program (SIGTERM, later SIGKILL) and all processes
+that it started. The supervisor also does so by itself when the hub is gone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Limits:
     file_bytes: int = 67_108_864
     open_files: int = 256
     reserves: bool = False
-    """It reserves far more address space than it uses, as Node does: what it may write to is bounded instead."""
+    """Whether it reserves far more address space than it uses, as Node does: then writable memory is limited."""
 
     def of_kernel(self) -> dict[str, int]:
         return {
@@ -53,7 +53,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to run, and where."""
+    """A program to run, with its arguments, environment, folder and limits."""
 
     program: str
     """An absolute path."""
@@ -62,23 +62,23 @@ class Order:
     environment: Mapping[str, str]
     folder: str
     folder_fd: int | None = None
-    """A folder that is open already, instead of `folder`."""
+    """The descriptor of an open folder, instead of `folder`."""
     remove: bool = False
     """Remove `folder` afterwards."""
     limits: Limits = field(default_factory=Limits)
     nice: int = 10
     look_seconds: float = 0.0
-    """How seldom its processes may be counted while nothing happens; 0: as often as a short-lived program needs."""
+    """Longest interval in seconds between process counts of an idle program; 0: as short as a brief program needs."""
     name: str = ""
-    """What the program sees as its own name."""
+    """The name that the program sees as its own."""
 
 
 @dataclass(slots=True)
 class Report:
     why: str
-    """ended, stopped, processes (there were too many), orphaned, or lost: the supervisor itself was killed."""
+    """One of ended, stopped, processes (there were too many), orphaned, or lost: the supervisor itself was killed."""
     status: int | None
-    """Of the program: negative is the number of the signal that ended it."""
+    """The exit status of the program; a negative one is the number of the signal that ended it."""
     seconds: float = 0.0
     cpu_seconds: float = 0.0
 
@@ -89,14 +89,14 @@ class Busy(ToolError):
 
 
 class ChildProcesses:
-    """The programs that run for calls of this process, of which there may be TOOL_PROCESSES."""
+    """The programs that run for calls of this process, limited by TOOL_PROCESSES."""
 
     def __init__(self) -> None:
         self.taken = 0
         self._ending: set[asyncio.Future[Report]] = set()
 
     def take(self) -> bool:
-        """Count one more; False when there are as many as there may be."""
+        """Count one more program; return False when the limit is reached."""
         if self.taken >= settings.TOOL_PROCESSES:
             return False
         self.taken += 1
@@ -106,7 +106,7 @@ class ChildProcesses:
         self.taken -= 1
 
     def keep(self, ended: asyncio.Future[Report]) -> None:
-        """Give the place back when the program has ended, whoever still waits for it then."""
+        """Release the slot when the program has ended, even if no caller waits for it then."""
         self._ending.add(ended)
         ended.add_done_callback(self._finished)
 
@@ -118,7 +118,7 @@ class ChildProcesses:
 
 
 class Child:
-    """A program that runs; `report` once it has ended."""
+    """A running program; `report` waits for its end."""
 
     def __init__(self, process: asyncio.subprocess.Process, order: Order, order_fd: int) -> None:
         self.process, self._order, self._order_fd = process, order, order_fd
@@ -143,7 +143,7 @@ class Child:
         with contextlib.suppress(ValueError, TypeError):
             return Report(**json.loads(data))
         if self._stopped and self.process.returncode in (-signal.SIGTERM, -signal.SIGINT):
-            _discard(self._order)  # so early that nothing was started
+            _discard(self._order)  # stopped before the program was started
             return Report("stopped", None)
         log.error("the supervisor of a tool's program ended with status %s", self.process.returncode)
         return Report("lost", None)
@@ -158,9 +158,10 @@ def running() -> int:
 async def launched(
     order: Order, *, stdin: int | None, most_line: int = CHUNK, counted: bool = True
 ) -> AsyncIterator[Child]:
-    """The running program. Leaving the block by an exception stops it; what is left of it ends in the background.
+    """Run the program inside the block.
 
-    One that is not `counted` among the programs of calls has bounds of its own.
+    Leaving the block by an exception stops it; its remaining processes end in the background. A program that is not
+    `counted` among the programs of calls has limits of its own.
     """
     children = parts.get(ChildProcesses)
     if counted and not children.take():
@@ -184,7 +185,7 @@ async def launched(
 
 
 def _discard(order: Order) -> None:
-    """The folder of a program that never started, which is empty."""
+    """Remove the folder of a program that never started; the folder is empty."""
     if order.remove:
         with contextlib.suppress(OSError):
             os.rmdir(order.folder)
@@ -243,7 +244,7 @@ async def _start(order: Order, stdin: int | None, most_line: int) -> Child:
 
 
 async def read(stream: asyncio.StreamReader | None, most: int) -> tuple[bytes, bool]:
-    """What comes, up to `most` bytes, and whether there was more."""
+    """Read up to `most` bytes; return them, and whether there was more."""
     assert stream is not None  # noqa: S101 - every child has its pipes
     found = bytearray()
     while chunk := await stream.read(CHUNK):
@@ -254,7 +255,7 @@ async def read(stream: asyncio.StreamReader | None, most: int) -> tuple[bytes, b
 
 
 async def feed(child: Child, data: bytes) -> None:
-    """Hand `data` to the program, which need not read it."""
+    """Write `data` to the program's stdin, which the program may ignore."""
     stdin: Any = child.stdin
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         stdin.write(data)

@@ -1,15 +1,16 @@
-"""Watches one program and everything that it starts. A script of its own, which imports nothing of the hub:
+"""The supervisor of one program and all its descendants: a script of its own, which imports nothing of the hub.
 
-    python -I -S supervisor.py FD        FD: an anonymous file with the order, in which the report is left
+    python -I -S supervisor.py FD        FD: an anonymous file with the order, which receives the report
 
-It takes in every orphan below it (PR_SET_CHILD_SUBREAPER), so that a process cannot get away by a second fork, a new
-session or a new group. When the program has ended, when it is told to stop (SIGTERM: gently, SIGINT: at once), when
-there are too many processes or when the hub is gone, it ends all that are left, and removes the temporary folder.
+It adopts every orphan below it (PR_SET_CHILD_SUBREAPER), so that a process cannot escape by a second fork, a new
+session or a new group. When the program has ended, when the supervisor gets a signal to stop (SIGTERM: gently, SIGINT:
+at once), when there are too many processes or when the hub is gone, it ends all remaining processes, and removes the
+temporary folder.
 
-What bounds a fork bomb: the count of processes is looked at every few hundredths of a second, and above the limit the
+Fork bombs are limited as follows: the processes are counted every few hundredths of a second, and above the limit the
 whole tree is stopped (SIGSTOP) and killed. In between, a bomb grows as fast as its reduced priority lets it: to some
-hundred processes. A supervisor of root is scheduled before it; where the hub does not run as root, RLIMIT_NPROC is
-a hard bound. In a container of root without CAP_SYS_NICE, a bomb of many sessions may take seconds to end: give such a
+hundred processes. A supervisor of root is scheduled before it; where the hub does not run as root, RLIMIT_NPROC is a
+hard bound. In a container of root without CAP_SYS_NICE, a bomb of many sessions may take seconds to end: give such a
 container a limit of processes (`--pids-limit`).
 """
 
@@ -31,7 +32,7 @@ WATCHED = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGINT})
 
 
 def family(ancestor: int) -> dict[int, str]:
-    """All processes below `ancestor` that are not dead: their states."""
+    """Return {pid: state} of all live processes below `ancestor`."""
     parents: dict[int, tuple[int, str]] = {}
     for name in os.listdir("/proc"):
         if name[0] in "0123456789":
@@ -60,7 +61,7 @@ def send(pids: Any, number: int) -> None:
 
 
 def reap() -> dict[int, int]:
-    """Everything that has ended: {pid: its status}."""
+    """Collect all ended children: {pid: status}."""
     ended: dict[int, int] = {}
     while True:
         try:
@@ -73,7 +74,7 @@ def reap() -> dict[int, int]:
 
 
 def end_all(group: int, status: dict[int, int]) -> None:
-    """Kill until nothing is left. First all are stopped, so that none starts another meanwhile."""
+    """Kill until no process remains. All are stopped first, so that none starts another meanwhile."""
     with contextlib.suppress(OSError):
         os.killpg(group, signal.SIGKILL)
     while True:
@@ -90,7 +91,7 @@ def end_all(group: int, status: dict[int, int]) -> None:
 
 
 def limit(order: dict[str, Any]) -> None:
-    """In the child, before the program takes its place."""
+    """Apply the limits, in the child, before the program replaces it."""
     limits = dict(order["limits"])
     processes = limits.pop("NPROC", None)
     if processes is not None and os.getuid() != 0:
@@ -99,7 +100,7 @@ def limit(order: dict[str, Any]) -> None:
         which = getattr(resource, f"RLIMIT_{name}")
         hard = resource.getrlimit(which)[1]
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        # One more second from the signal that a program may catch to the one that it cannot.
+        # One second between the signal that a program may catch and the one that it cannot.
         top = value + 1 if name == "CPU" and (hard == resource.RLIM_INFINITY or hard > value) else value
         resource.setrlimit(which, (value, top))
     with contextlib.suppress(OSError):
@@ -117,7 +118,10 @@ def _tasks_of_user() -> int:
 
 
 def start(order: dict[str, Any], libc: Any) -> int:
-    """The program, in a session of its own. Ends this copy with 126 or 127 when it cannot be started."""
+    """Start the program in a session of its own; return its pid.
+
+    The forked copy exits with 126 or 127 when the program cannot be started.
+    """
     pid = os.fork()
     if pid:
         return pid
@@ -154,14 +158,14 @@ def main() -> None:
         hub = os.getppid()
         libc = ctypes.CDLL(None, use_errno=True)
         libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        # Whoever must stop a fork bomb must not have to wait in line behind it. Needs a right; without it, see above.
+        # A supervisor must be scheduled before a fork bomb. Needs a privilege; without it, see the module docstring.
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
         status: dict[int, int] = {}
         began = time.monotonic()
         pid = start(order, libc)
         nothing = os.open(os.devnull, os.O_RDWR)
-        for number in (0, 1, 2):  # or the readers would wait for this process too
+        for number in (0, 1, 2):  # otherwise the readers would wait for this process too
             os.dup2(nothing, number)
         why = watch(pid, hub, order, status)
         end_all(pid, status)
@@ -182,7 +186,7 @@ def main() -> None:
 
 
 def watch(pid: int, hub: int, order: dict[str, Any], status: dict[int, int]) -> str:
-    """Until the program has ended or must end: why."""
+    """Wait until the program has ended or must end; return the reason."""
     most, wait, seldom, before = order["processes"], LOOK_SECONDS, order["look"], 0
     ending_at = None
     while True:

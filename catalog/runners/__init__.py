@@ -1,1 +1,1 @@
-"""How a tool executes: one folder for each tool type. No module here knows the ORM."""
+"""The runners: one folder for each tool type. No module here imports the ORM."""

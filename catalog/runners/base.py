@@ -1,5 +1,6 @@
-"""Description of a tool type: settings, form, advice and permission. It says where the code that runs is, and imports
-none of it.
+"""Description of a tool type: settings, form, suggestions and permission.
+
+It names the module with the code that runs, and imports none of it.
 
 A runner is a module or a package with a `Runner` named `RUNNER`. Each folder in `catalog/runners/` is one; a runner
 elsewhere is named in the setting TOOLHUB_RUNNERS:
@@ -20,8 +21,8 @@ elsewhere is named in the setting TOOLHUB_RUNNERS:
                     prepare="shout.prepare")
 
 `prepare(settings)` returns `run`; `await run(arguments, context)` does the work and returns a value that
-`catalog.functions.results.produce` understands. The arguments fit the input schema of the tool. A runner raises
-ToolError for what the caller should read, and is cancelled when the call is.
+`catalog.functions.results.produce` understands. The arguments are valid for the input schema of the tool. A runner
+raises ToolError with a message for the caller, and is cancelled when the call is.
 """
 
 from __future__ import annotations
@@ -50,10 +51,10 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class FormWords:
-    """How the tool editor shows the settings of a runner. Every part can be left out."""
+    """The form of a runner's settings in the tool editor. Every part is optional."""
 
     main: tuple[str, ...] = ()
-    """The settings that a first tool needs, in this order; the others are folded away. Empty: all are shown."""
+    """The settings that a first tool needs, in this order; the others are collapsed. Empty: all are shown."""
     hidden: frozenset[str] = frozenset()
     """Settings that toolhub fills in itself."""
     labels: Mapping[str, Words] = field(default_factory=dict)
@@ -61,27 +62,27 @@ class FormWords:
     helps: Mapping[str, Words] = field(default_factory=dict)
     """Help texts instead of the descriptions in the settings model, at any depth of the form."""
     choices: Mapping[str, Callable[[], Iterable[str]] | Rows] = field(default_factory=dict)
-    """The values that can run, for settings where only these can."""
+    """The existing values, for settings where only these can run."""
     fill_from: str = ""
     """The setting whose value can fill in the name, description and schemas of a tool."""
     fill: Callable[[str], Mapping[str, Any]] | None = None
-    """The columns of a tool for a value of `fill_from`. LookupError when there are none."""
+    """The columns of a tool for a value of `fill_from`. Raises LookupError when there are none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What the settings reveal about the side effects of a tool, for advice about its annotations."""
+    """The side effects of a tool as its settings reveal them, for suggestions about its annotations."""
 
     word: str
-    """The word that reveals it, such as DELETE."""
+    """The word that reveals the effect, such as DELETE."""
     changes: bool | None
-    """None where the word does not tell."""
+    """Whether the tool changes data; None where the word does not tell."""
     destroys: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runner:
-    """One tool type. Names are stored with tools and exported, so they stay."""
+    """One tool type. Names are stored with tools and exported, so they never change."""
 
     name: str
     title: Words
@@ -98,11 +99,11 @@ class Runner:
     effect: Callable[[Mapping[str, Any]], Effect | None] | None = None
     """The effect of a tool, from its stored settings."""
     advice: Callable[[Any], Iterable[str]] | None = None
-    """Advice about a row of the catalogue, as sentences in the language of the reader."""
+    """Suggestions about a row of the catalogue, as sentences in the language of the reader."""
     asks_before_task: Callable[[Any], bool] | None = None
-    """Whether a tool with these settings asks the client before it goes on as a task."""
+    """Whether a tool with these settings asks the client before it continues as a task."""
     permission: str = ""
-    """The permission, beside those for tools, that saving such a tool needs."""
+    """The permission, besides those for tools, that saving such a tool needs."""
     permission_refusal: Words = ""
     """The sentence for a person who does not have this permission."""
     position: int = 100

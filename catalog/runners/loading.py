@@ -1,4 +1,4 @@
-"""The side of a runner that runs. Only the call pipeline imports this module; import-linter holds it."""
+"""The executing side of a runner. Only the call pipeline imports this module, as import-linter enforces."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Run = Callable[[dict[str, Any], Context], Awaitable[Any]]
 
 
 def prepare(kind: str, data: Any) -> Run:
-    """Return what runs with these settings. Raises LookupError or ValueError when it cannot."""
+    """Return the `run` function for these settings. Raises LookupError or ValueError when there is none."""
     return prepare_parsed(kind, registry.parse_settings(kind, data))
 
 
 def prepare_parsed(kind: str, settings: BaseModel) -> Run:
-    """The same for settings that were parsed already."""
+    """Return the `run` function for settings that are parsed already."""
     path = registry.runner(kind).prepare
     try:
         prepared: Callable[[Any], Run] = import_string(path)

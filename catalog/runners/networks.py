@@ -1,4 +1,4 @@
-"""The private networks that tools may reach, by the settings."""
+"""The private networks that tools may reach, from the settings."""
 
 from __future__ import annotations
 

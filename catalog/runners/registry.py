@@ -1,6 +1,7 @@
-"""The runners that there are: every folder here, and the modules in TOOLHUB_RUNNERS. Found when first needed.
+"""The available runners: every folder here, and the modules in TOOLHUB_RUNNERS. Discovered on first use.
 
-This describes runners, for pages, checks and imports. `catalog.runners.loading` loads what runs, for calls only.
+This module describes runners, for pages, checks and imports. `catalog.runners.loading` loads the code that runs, for
+calls only.
 """
 
 from __future__ import annotations
@@ -21,22 +22,25 @@ ATTRIBUTE = "RUNNER"
 
 
 def runners() -> Mapping[str, Runner]:
-    """All runners by name, in the order of lists."""
+    """Return all runners by name, in the order of lists."""
     return _found(tuple(configured.RUNNERS))[0]
 
 
 def problems() -> Mapping[str, str]:
-    """{module named in TOOLHUB_RUNNERS: why it brings no runner}."""
+    """Return {module named in TOOLHUB_RUNNERS: the reason why it provides no runner}."""
     return _found(tuple(configured.RUNNERS))[1]
 
 
 def runner(kind: str) -> Runner:
-    """Raises KeyError when there is no such runner."""
+    """Return a runner by its name. Raises KeyError when there is no such runner."""
     return runners()[kind]
 
 
 def parse_settings(kind: str, data: Any) -> BaseModel:
-    """The typed settings. Raises KeyError for an unknown runner, ValueError with a sentence that names the field."""
+    """Return the typed settings. Raises KeyError for an unknown runner.
+
+    Raises ValueError with a sentence that names the field when the settings are invalid.
+    """
     model = runner(kind).settings
     try:
         return model.model_validate(data)
@@ -45,18 +49,18 @@ def parse_settings(kind: str, data: Any) -> BaseModel:
 
 
 def not_ready(kind: str, data: Any) -> str | None:
-    """Why a tool with these valid settings could not run on this installation, as a sentence."""
+    """Return the reason why a tool with these valid settings could not run on this installation, or None."""
     check = runner(kind).not_ready
     return check(parse_settings(kind, data)) if check is not None else None
 
 
 def settings_schema(kind: str) -> dict[str, Any]:
-    """The JSON Schema of a runner's settings, for a form. Raises KeyError when there is no such runner."""
+    """Return the JSON Schema of a runner's settings, for a form. Raises KeyError when there is no such runner."""
     return runner(kind).settings.model_json_schema()
 
 
 def settings_errors(kind: str, data: Any) -> list[tuple[tuple[str | int, ...], str, str]]:
-    """(location, type, message) of everything that is wrong. Raises KeyError for an unknown runner."""
+    """Return (location, type, message) of every problem with the settings. Raises KeyError for an unknown runner."""
     try:
         runner(kind).settings.model_validate(data)
     except ValidationError as error:

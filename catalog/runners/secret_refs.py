@@ -1,6 +1,6 @@
-"""Values in a runner's settings that may be a secret by its name instead of the text itself.
+"""Values in a runner's settings that may refer to a secret by its name instead of holding the text itself.
 
-Wherever a text may stand for a credential, `{"secret": "github_token", "prefix": "Bearer "}` may stand instead of it.
+Wherever a text may hold a credential, `{"secret": "github_token", "prefix": "Bearer "}` may replace it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Value = Annotated[Any, BeforeValidator(_with_references)]
 
 
 def names(settings: Any) -> frozenset[str]:
-    """The names of all secrets that settings (a model, or plain values out of one) refer to."""
+    """Return the names of all secrets that settings (a model, or plain values out of one) refer to."""
     found: set[str] = set()
     pending = [settings]
     while pending:
@@ -61,7 +61,7 @@ def names(settings: Any) -> frozenset[str]:
 
 
 def reveal(value: Text, secrets: Mapping[str, str]) -> str:
-    """The text itself. KeyError when the secret is not among `secrets`."""
+    """Return the text itself. Raises KeyError when the secret is not among `secrets`."""
     if isinstance(value, str):
         return value
     text = secrets[value.secret]
@@ -71,7 +71,7 @@ def reveal(value: Text, secrets: Mapping[str, str]) -> str:
 
 
 def reveal_all(value: Any, secrets: Mapping[str, str]) -> Any:
-    """The same value with every reference in it revealed."""
+    """Return the same value with every reference in it replaced by its text."""
     if isinstance(value, SecretRef):
         return reveal(value, secrets)
     if isinstance(value, dict):

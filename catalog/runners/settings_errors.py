@@ -1,4 +1,4 @@
-"""What pydantic finds wrong with settings, as a sentence in the language of the page; in English, its own words."""
+"""Pydantic's errors about settings as sentences in the language of the page; in English, pydantic's own messages."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ SENTENCES = {
     "less_than": _("Input should be less than %(lt)s"),
     "less_than_equal": _("Input should be less than or equal to %(le)s"),
 }
-"""By the type of the error; what is not here stays as pydantic says it."""
+"""Messages by the type of the error; any other type keeps pydantic's message."""
 
 
 def sentence(error: ValidationError) -> str:
-    """The first few, each with the field that it is about."""
+    """Return a sentence with the first few errors, each with its field."""
     said = ""
     for entry in error.errors(include_url=False, include_input=False)[:MOST]:
         found, where = words(entry), ".".join(str(part) for part in entry["loc"])
@@ -48,7 +48,7 @@ def sentence(error: ValidationError) -> str:
 
 
 def words(entry: Mapping[str, Any]) -> str:
-    """What one of pydantic's errors says."""
+    """Return the message of one of pydantic's errors."""
     own = str(entry["msg"]).removeprefix("Value error, ")
     context = {name: _shown(name, value) for name, value in entry.get("ctx", {}).items()}
     original = SENTENCES.get(entry["type"])

@@ -12,7 +12,7 @@ register = template.Library()
 
 @register.filter
 def rate_words(rate: str) -> str:
-    """`60/h` as a person says it."""
+    """Return a rate such as `60/h` in words."""
     found = RATE.fullmatch(rate)
     if found is None:
         return rate

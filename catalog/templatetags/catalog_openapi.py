@@ -1,4 +1,4 @@
-"""How a page shows what somebody else wrote: indented, with nothing invisible."""
+"""Values from outside on a page: indented, with invisible characters made visible."""
 
 from __future__ import annotations
 

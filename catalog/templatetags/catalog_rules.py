@@ -11,5 +11,5 @@ register = template.Library()
 
 @register.filter
 def said(rule: object) -> str:
-    """Any other row stays as it calls itself."""
+    """Return a grant or limit as a sentence; any other row as its own text."""
     return messages.name_row(rule)

@@ -1,3 +1,3 @@
-"""Other MCP servers whose tools the catalogue offers: how to reach them, what they offer, and what changed there."""
+"""Other MCP servers whose tools the catalogue imports: connection, list of tools, and changes."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an upstream offers: listed, imported under names of ours, and compared with what was approved."""
+"""The tools of an upstream: listed, imported under local names, and compared with the approved definitions."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ MAX_TOOLS, MAX_PAGES, MAX_DEFINITION = 1000, 100, 262_144
 HINTS = ("title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 NAME_LENGTH = 128
 CAPABILITIES: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
-"""Servers show some tools only to clients that can be asked. Whatever is asked meanwhile is refused."""
+"""Servers show some tools only to clients that can answer questions. Questions during the listing are rejected."""
 UNREACHED = (ValueError, resolve.MissingSecret)
-"""Why it cannot even be tried, as a sentence in the language at hand."""
+"""Errors before a connection attempt, as a sentence in the active language."""
 T = TypeVar("T")
 Way = tuple[Connection, Mapping[str, str]]
 
 
 @dataclass(slots=True)
 class Found:
-    """What a server says it has."""
+    """The list of tools of a server."""
 
     revision: str
     server: str
@@ -52,14 +52,14 @@ class Found:
 
 @dataclass(slots=True)
 class Candidate:
-    """One listed tool, and whether it can be imported."""
+    """One listed tool, with its local name and the reason against an import, if any."""
 
     definition: dict[str, Any]
     name: str
-    """What it would be called here."""
+    """The local name after an import."""
     problem: str = ""
     tool: Tool | None = None
-    """The one that was imported from it."""
+    """The tool that was imported from it."""
 
     @property
     def pin(self) -> str:
@@ -75,13 +75,13 @@ class Candidate:
 
     @property
     def value(self) -> str:
-        """For a form: what is imported is what was looked at. The name is in the pin, too."""
+        """The value in a form: an import takes exactly the reviewed definition. The pin includes the name."""
         return self.pin
 
 
 class Refusal(NamedTuple):
     name: str
-    """Of the tool at its source; "" when it is not there as it was looked at."""
+    """The name of the tool at its source; "" when the reviewed definition no longer exists there."""
     why: str
 
     def __str__(self) -> str:
@@ -97,17 +97,17 @@ class Outcome:
 @dataclass(slots=True)
 class Comparison:
     changed: list[str] = field(default_factory=list)
-    """Names of our tools that are, or stay, in quarantine because of it."""
+    """Names of local tools that are, or stay, in quarantine because of the comparison."""
     new: list[str] = field(default_factory=list)
     problem: str = ""
 
 
 def definition_of(tool: Any) -> dict[str, Any]:
-    """The pinned side of a tool as the official client read it."""
+    """Return the pinned parts of a tool as the official client parsed it."""
     listed = tool.model_dump(by_alias=True, mode="json", exclude_none=True)
     hints = {name: listed["annotations"][name] for name in HINTS if name in listed.get("annotations", {})}
     if hints.get("readOnlyHint") is True:
-        hints.pop("destructiveHint", None)  # it means something only where the tool writes
+        hints.pop("destructiveHint", None)  # it has a meaning only for tools that write
     found = quarantine.source_side({**listed, "annotations": hints})
     found.pop("settings", None)
     if len(dumps(found)) > MAX_DEFINITION:
@@ -117,7 +117,7 @@ def definition_of(tool: Any) -> dict[str, Any]:
 
 
 async def list_tools(connection: Connection, values: Mapping[str, str]) -> Found:
-    """Ask the server itself, on a connection of its own. Raises UpstreamError."""
+    """List the server's tools, on a connection of its own. Raises UpstreamError."""
     from mcp_types import PaginatedRequestParams
 
     link = Link(connection, {name: values[name] for name in connection.secret_names}, CAPABILITIES)
@@ -147,13 +147,13 @@ async def list_tools(connection: Connection, values: Mapping[str, str]) -> Found
 
 
 def run_now(work: Coroutine[Any, Any, T]) -> T:
-    """From a page: in a thread with a loop of its own, whatever thread the page runs in."""
+    """Run a coroutine for a page: in a thread with its own loop, independent of the page's thread."""
     with ThreadPoolExecutor(1, "upstream") as executor:
         return executor.submit(asyncio.run, work).result()
 
 
 def reach(upstream: Upstream, user_id: int | None) -> Way:
-    """How to connect, with the secrets of this user where personal ones are needed. Raises UpstreamError."""
+    """Return the connection, with this user's secrets where personal ones are needed. Raises UpstreamError."""
 
     def way() -> Way:
         connection = upstream.connection()
@@ -174,7 +174,7 @@ def reach(upstream: Upstream, user_id: int | None) -> Way:
 
 
 def look(upstream: Upstream, user_id: int | None, verb: str) -> Found:
-    """Connect and list, on record, and note the health. Raises UpstreamError."""
+    """Connect and list the tools, log the admin activity, and store the health. Raises UpstreamError."""
     try:
         found = run_now(list_tools(*reach(upstream, user_id)))
     except UpstreamError as error:
@@ -187,7 +187,7 @@ def look(upstream: Upstream, user_id: int | None, verb: str) -> Found:
 
 
 def candidates(upstream: Upstream, found: Found) -> list[Candidate]:
-    """Every listed tool with the name that it would get, and why it cannot be imported."""
+    """Return every listed tool with its future local name, and the reason why it cannot be imported."""
     imported = {str(quarantine.approved(tool).get("name")): tool for tool in _tools(upstream)}
     result = [
         Candidate(definition, _kept_name(upstream, definition, imported), tool=imported.get(definition["name"]))
@@ -211,7 +211,7 @@ def candidates(upstream: Upstream, found: Found) -> list[Candidate]:
 
 
 def import_tools(upstream: Upstream, found: Found, wanted: Iterable[str]) -> Outcome:
-    """Import the chosen ones (values of `Candidate.value`); one that cannot be is refused with the reason."""
+    """Import the chosen tools (values of `Candidate.value`); reject those that cannot be imported, with a reason."""
     outcome = Outcome()
     choices = {one.value: one for one in candidates(upstream, found)}
     for value in wanted:
@@ -242,7 +242,7 @@ def import_tools(upstream: Upstream, found: Found, wanted: Iterable[str]) -> Out
 
 
 def compare(upstream: Upstream, found: Found) -> Comparison:
-    """Quarantine every imported tool whose definition is not the approved one, or is not there any more."""
+    """Quarantine every imported tool whose definition is not the approved one, or no longer exists."""
     listed: dict[str, list[dict[str, Any]]] = {}
     for definition in found.tools:
         listed.setdefault(definition["name"], []).append(definition)
@@ -250,7 +250,7 @@ def compare(upstream: Upstream, found: Found) -> Comparison:
     with actor.acting(f"comparison with upstream {upstream.name}"):
         for tool in _tools(upstream):
             definitions = listed.pop(str(quarantine.approved(tool).get("name")), [])
-            # Listed twice: whichever is another one counts.
+            # Listed twice: a deviation in either definition counts.
             changed = [one for one in definitions if quarantine.pin(one) != tool.pinned]
             quarantine.propose(tool, changed[0] if changed else definitions[0] if definitions else None)
             if tool.quarantined_since is not None:
@@ -261,7 +261,7 @@ def compare(upstream: Upstream, found: Found) -> Comparison:
 
 
 def refresh(upstream: Upstream, user_id: int | None = None) -> Comparison:
-    """List and compare, now. A server that cannot be reached changes nothing but its health."""
+    """List and compare now. A server that cannot be reached changes nothing but its health."""
     try:
         found = run_now(list_tools(*reach(upstream, user_id)))
     except UpstreamError as error:
@@ -271,7 +271,7 @@ def refresh(upstream: Upstream, user_id: int | None = None) -> Comparison:
 
 
 def note(upstream: Upstream, found: Found | None = None, problem: str = "") -> None:
-    """Health, which is neither on record nor a change of the catalogue."""
+    """Store the health, which is neither logged nor a change of the catalogue."""
     rows = Upstream.objects.filter(pk=upstream.pk)
     if found is None:
         rows.update(last_error=problem[:1000])
@@ -285,7 +285,7 @@ def note(upstream: Upstream, found: Found | None = None, problem: str = "") -> N
 
 
 def secret_uses() -> Iterator[tuple[str, str]]:
-    """(name of a secret, what uses it in words), for `catalog.secrets.resolve.uses`."""
+    """Yield (name of a secret, description of its use) for every use, for `catalog.secrets.resolve.uses`."""
     for upstream in Upstream.objects.all():
         with suppress(ValueError):
             for name in upstream.connection().secret_names:
@@ -293,7 +293,7 @@ def secret_uses() -> Iterator[tuple[str, str]]:
 
 
 def local_name(upstream: Upstream, name: str) -> str:
-    """A valid name under the upstream's prefix; one that had to be cut ends with a hash of the whole."""
+    """Return a valid name under the upstream's prefix; a shortened one ends with a hash of the whole name."""
     clean = re.sub(r"[^A-Za-z0-9_.-]+", "_", name) or "tool"
     whole = f"{upstream.prefix}{upstream.separator}{clean}" if upstream.prefix else clean
     if len(whole) <= NAME_LENGTH:

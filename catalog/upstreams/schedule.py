@@ -1,7 +1,7 @@
-"""Definitions of upstreams are compared on a schedule, and within seconds when one says that its list changed.
+"""Scheduled comparison of upstream definitions, and within seconds after an upstream announces a changed list.
 
-One process at a time does it for one upstream: the one that moves `next_refresh` on with a conditional update. It runs
-as a background job, on an event loop of its own, so that no answer of an upstream can hold up a call.
+One process at a time compares one upstream: the one that advances `next_refresh` with a conditional update. It runs as
+a background job, on an event loop of its own, so that no answer of an upstream can delay a call.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from toolhub.parts import parts
 
 LOOK_SECONDS = 2.0
 AT_ONCE = 8
-"""Upstreams that one process compares side by side."""
+"""Maximum number of upstreams that one process compares concurrently."""
 log = logging.getLogger("toolhub.catalog")
 
 
 def claim(now: datetime | None = None) -> list[Upstream]:
-    """Those that are due and that this process is to compare now; nobody else gets them before their next time."""
+    """Return the due upstreams that this process must compare; no other process gets them before their next time."""
     now = now or timezone.now()
     due = Upstream.objects.filter(Q(next_refresh__isnull=True) | Q(next_refresh__lte=now), enabled=True)
     mine = []
@@ -44,7 +44,7 @@ def claim(now: datetime | None = None) -> list[Upstream]:
 
 
 def run_due() -> int:
-    """Compare what is due, in this thread. How many that were."""
+    """Compare the due upstreams in this thread; return their number."""
     mine = claim()
     if mine:
         ways = [_reach(upstream) for upstream in mine]
@@ -59,7 +59,7 @@ def run_due() -> int:
 
 
 def hasten(number: int) -> None:
-    """Let this upstream be compared soon, by whichever process looks first."""
+    """Schedule this upstream for the next run of any process."""
     soon = timezone.now()
     Upstream.objects.filter(pk=number, enabled=True, next_refresh__gt=soon).update(next_refresh=soon)
 
@@ -84,33 +84,33 @@ def _reach(upstream: Upstream) -> discovery.Way | UpstreamError:
 
 
 def keep(health: Mapping[int, str]) -> None:
-    """Write down what is new of the health that calls found."""
+    """Store the changes of the health that calls found."""
     for number, problem in health.items():
         rows = Upstream.objects.filter(pk=number).exclude(last_error=problem[:1000])
         rows.update(last_error=problem[:1000], **({} if problem else {"last_seen": timezone.now()}))
 
 
 class UpstreamSchedule:
-    """What connections of this process tell about upstream servers, and the background job that acts on it."""
+    """The reports of this process's connections about upstream servers, and the background job that handles them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._hurried: set[int] = set()
         self._health: dict[int, str] = {}
-        """What calls learned since it was written down last."""
+        """Reports of calls since the last time they were stored."""
         self._warning = ThrottledWarning(log)
 
     def start(self) -> None:
-        """Listen to the connections of this process; harmless when called again."""
+        """Listen to the connections of this process; repeated calls have no effect."""
         parts.get(news.UpstreamNews).listen(self._changed, self._told)
 
     async def stop(self) -> None:
-        """Listen no more, and close the connections that calls of this loop left open."""
+        """Stop listening, and close the connections that calls of this loop left open."""
         parts.get(news.UpstreamNews).forget(self._changed, self._told)
         await pool.close()
 
     def run(self) -> None:
-        """Write down what was learned and compare what is due, in this thread. A database that is away is logged."""
+        """Store the reports and compare the due upstreams, in this thread. A database that is away is logged."""
         with self._lock:
             hurried, self._hurried = self._hurried, set()
             health, self._health = self._health, {}
@@ -138,10 +138,10 @@ def jobs() -> list[Job]:
 
 
 def start() -> None:
-    """See `UpstreamSchedule.start`."""
+    """Start the schedule of this process; see `UpstreamSchedule.start`."""
     parts.get(UpstreamSchedule).start()
 
 
 async def stop() -> None:
-    """See `UpstreamSchedule.stop`."""
+    """Stop the schedule of this process; see `UpstreamSchedule.stop`."""
     await parts.get(UpstreamSchedule).stop()

@@ -1,4 +1,4 @@
-"""`/secrets/`: the personal secrets that one's tools ask for. Entered, replaced, removed, and never shown again."""
+"""`/secrets/`: the personal secrets that the user's tools need. Entered, replaced, removed, and never shown again."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from catalog.views.tools import title_of, visible_to
 class Card:
     secret: Secret
     tools: list[str] = field(default_factory=list)
-    """What asks for it, by title."""
+    """The titles of the tools that need it."""
     mine: PersonalSecret | None = None
 
 
 class ValueForm(forms.Form):
-    """Write only: what was typed never comes back, not even with an error."""
+    """A write-only form: the entered value is never sent back, not even with an error."""
 
     value = forms.CharField(
         label=gettext_lazy("Value"),
@@ -49,7 +49,7 @@ class ValueForm(forms.Form):
 
 
 def _cards(user: User) -> dict[str, Card]:
-    """What this person's tools ask for, and what they entered for tools that they had."""
+    """Return the secrets that the user's tools need, and those entered for tools that the user had before."""
     wanted: dict[str, list[str]] = {}
     for tool, _rule in visible_to(user).tools.values():
         for name in resolve.names_of(tool):

@@ -1,4 +1,4 @@
-"""`/tools/`: exactly what the signed-in person's clients see, from the same decision as tools/list."""
+"""`/tools/`: exactly the tools that the user's clients see, from the same decision as tools/list."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from catalog.policy.rules import Visible
 from catalog.schemas.parameters import Mark, Parameter, kinds, marks, rows
 
 PAGE = 50
-"""Up to this many tools are on one page and filtered by the browser; beyond it the server searches, in pages."""
+"""Maximum number of tools on one page that the browser filters; with more of them, the server searches, in pages."""
 OTHERS = 25
-"""Resources, and prompts, of one page."""
+"""Resources per page, and prompts per page."""
 ABOUT_BYTES = 1_500
-"""Of a description in a list, as it is in the page; a tool's own page has all of it."""
+"""Maximum size of a description in a list, in bytes of the page; a tool's own page has all of it."""
 PARAMETER_BYTES = 80_000
-"""Of all tables of parameters on one page; tools after that have theirs on their own page."""
+"""Maximum size of all parameter tables on one page, in bytes; further tools have theirs on their own page."""
 WHOLE_BYTES = 100_000
 
 
@@ -39,7 +39,7 @@ class ToolCard:
     title: str
     about: str
     parameters: list[Parameter] | None
-    """None: they did not fit on this page."""
+    """None when they did not fit on this page."""
     marks: list[Mark]
     limits: list[rate_limits.Remaining]
 
@@ -55,12 +55,12 @@ class OtherCard:
 
 
 def credential_of(user: User) -> Credential:
-    """The person at a page, without the restrictions that one of their tokens may have."""
+    """Return the user's credential for pages, without the restrictions that one of their tokens may have."""
     return visibility.page_credential(user.pk, user.get_username())
 
 
 def visible_to(user: User) -> Visible:
-    """What this person may use now. Compares the revision first: a page shows what was saved a moment ago."""
+    """Return everything that the user may use now. Compares the revision first: a page shows the latest saved state."""
     snapshot.latest()
     return visibility.for_credential(credential_of(user))
 
@@ -78,7 +78,7 @@ def _weight(text: str) -> int:
 
 
 def _cut(text: str, most: int = ABOUT_BYTES) -> str:
-    """As much of a text as takes at most so many bytes in a page: descriptions come from elsewhere and have no end."""
+    """Shorten a text to at most `most` bytes in a page: descriptions come from outside and have no limit."""
     if _weight(text[: most + 1]) <= most:
         return text
     text = text[:most]
@@ -147,7 +147,7 @@ def tools(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_safe
 def tool(request: HttpRequest, name: str) -> HttpResponse:
-    """All about one tool of mine; one that I may not use is as absent as one that never was."""
+    """Show one tool of the user; a tool without access gets the same answer as one that does not exist."""
     user = cast(User, request.user)
     seen = visible_to(user).tools.get(name)
     if seen is None:

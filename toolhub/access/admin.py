@@ -1,4 +1,7 @@
-"""Accounts, groups and tokens in the admin. A token is shown once, when it is made, and can be found by no secret."""
+"""Accounts, groups and access tokens in the admin.
+
+A token is shown once, when it is created; its text is not stored, so nothing can show it again.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ DJANGOS = (
     gettext_noop("groups"),
     gettext_noop("The groups this user belongs to. A user will get all permissions granted to each of their groups."),
 )
-"""Words of Django that our catalogues translate anew: a group is called the same on every page."""
+"""Texts of Django that the translation catalogues override: groups have the same name on every page."""
 
 admin.site.unregister(User)
 admin.site.unregister(Group)
@@ -42,7 +45,7 @@ class PermissionsField(forms.ModelMultipleChoiceField):  # type: ignore[type-arg
 
 
 class PermissionsInWords(admin.ModelAdmin):  # type: ignore[type-arg]
-    """A ModelAdmin whose form has a box of permissions."""
+    """A ModelAdmin whose form has a select box for permissions."""
 
     def formfield_for_manytomany(self, db_field: Any, request: Any = None, **kwargs: Any) -> Any:
         if db_field.related_model is Permission:
@@ -66,7 +69,7 @@ class UserAdmin(PermissionsInWords, BoundedDeletion, DjangoUserAdmin, ModelAdmin
         return hooks.neighbours().user_inlines
 
     def get_inline_instances(self, request: HttpRequest, obj: Any = None) -> Any:
-        # A new person has a name and a password first; what they may use is asked on the page that follows.
+        # A new account needs a name and a password first. Its grants are edited on the page that follows.
         return super().get_inline_instances(request, obj) if obj is not None else []
 
     @admin.display(description=_("name"))
@@ -86,7 +89,10 @@ class GroupAdmin(PermissionsInWords, BoundedDeletion, DjangoGroupAdmin, ModelAdm
 
 @admin.register(Permission)
 class PermissionAdmin(ModelAdmin):
-    """Only what the boxes above search: Django's two lists side by side are wider than the window."""
+    """The admin page behind the search of the permission boxes.
+
+    Django's two lists side by side are wider than the window.
+    """
 
     search_fields = ("name", "codename", "content_type__app_label")
     list_select_related = ("content_type",)
@@ -121,7 +127,7 @@ class TokenForm(forms.ModelForm):  # type: ignore[type-arg]
         fields = ("name", "expires", "restricted", "toolsets")
 
     def clean(self) -> dict[str, Any]:
-        # Toolsets that were chosen mean something: forgetting the switch must not make a token that reaches everything.
+        # Selected toolsets mean a restriction: a forgotten switch must not create a token that reaches everything.
         cleaned = super().clean() or self.cleaned_data
         if cleaned.get("toolsets"):
             cleaned["restricted"] = True
@@ -209,7 +215,7 @@ class AccessTokenAdmin(ModelAdmin):
     def changeform_view(
         self, request: HttpRequest, object_id: Any = None, form_url: str = "", extra_context: Any = None
     ) -> Any:
-        # A new token is answered with the page that shows it, whichever button was pressed.
+        # Every save button leads to the page that shows the new token.
         hidden = {"show_save_and_add_another": False, "show_save_and_continue": object_id is not None}
         return super().changeform_view(request, object_id, form_url, {**(extra_context or {}), **hidden})
 
@@ -227,17 +233,20 @@ class AccessTokenAdmin(ModelAdmin):
         if change:
             super().save_model(request, obj, form, change)
             return
-        # Restricted from the first moment; the form adds the toolsets a moment later.
+        # Restricted from the start; the form adds the toolsets afterwards.
         chosen = () if form.cleaned_data["restricted"] else None
         made, text = AccessToken.objects.issue(obj.user, obj.name, days=form.cleaned_data["days"], toolsets=chosen)
-        # The form goes on with the row that was made: it adds the toolsets to it and logs the addition.
+        # The form continues with the created row: it adds the toolsets to it and logs the addition.
         for field in made._meta.concrete_fields:
             setattr(obj, field.attname, getattr(made, field.attname))
         obj._state.adding, obj._state.db = False, made._state.db
         request.new_token = text  # type: ignore[attr-defined]
 
     def response_add(self, request: HttpRequest, obj: AccessToken, post_url_continue: Any = None) -> HttpResponse:
-        """The one page that ever shows the token: an answer of its own, never stored, no redirect to carry it."""
+        """Return the only page that shows the token.
+
+        It is rendered directly, never cached, and no redirect carries the token.
+        """
         context = {
             **self.admin_site.each_context(request),
             "title": _("New token"),
@@ -251,7 +260,7 @@ class AccessTokenAdmin(ModelAdmin):
 
     @admin.action(description=_("Revoke"), permissions=["change"])
     def revoke_chosen(self, request: HttpRequest, queryset: QuerySet[AccessToken]) -> None:
-        # One by one: each is told to whoever holds a stream of it.
+        # One by one: every open stream of a token must be notified.
         number = sum(token.revoke() for token in queryset.iterator())
         text = ngettext("%d token was revoked.", "%d tokens were revoked.", number) % number
         self.message_user(request, text, messages.SUCCESS)
@@ -262,7 +271,7 @@ class AccessTokenAdmin(ModelAdmin):
             self.message_user(request, _("The token was revoked. Its clients are now rejected."))
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Revoking keeps what the record refers to. Tokens go only together with their owner."""
+        """Deny deletion: the audit log refers to revoked tokens. They are deleted only together with their owner."""
         match = request.resolver_match
         return bool(match and (match.url_name or "").startswith("auth_user_")) and super().has_delete_permission(
             request, obj

@@ -18,7 +18,7 @@ class AccessConfig(AppConfig):
 
 
 def _watch() -> None:
-    """Every change of a token is an administrative action on record; accounts and groups the record watches itself."""
+    """Log every change of a token as admin activity; `audit` watches accounts and groups itself."""
     from audit.actions.model_signals import watch
     from toolhub.access.models import AccessToken
 

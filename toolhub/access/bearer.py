@@ -1,12 +1,14 @@
-"""Who a bearer token is. Known tokens answer from memory for 5 s; everything else asks the database in own threads.
+"""Authentication of bearer tokens.
+
+Known tokens are answered from memory for 5 s; everything else is looked up in the database, in threads of its own.
 
     BadToken                 401  unknown, malformed, expired, revoked, of an inactive user: one answer for all of them
     ├── TooManyBadTokens     429  this address sent too many of them
-    └── CannotCheck          503  the database does not answer and the token is not one checked lately
+    └── CannotCheck          503  the database does not answer and the token was not checked recently
 
 `cached` is for the hot path: no lock, no await, no database. `forget` is thread-safe. While the database is away, a
-token that was good stays good for 10 minutes; its own expiry, and a revocation that reached this process, bite all
-the same.
+token that was valid stays valid for 10 minutes; its own expiry, and a revocation that reached this process, still
+apply.
 """
 
 from __future__ import annotations
@@ -40,11 +42,11 @@ LAST_USED_SECONDS = 60.0
 THREADS = 3
 CLOSE_SECONDS = 3.0
 ANSWER_SECONDS = settings.RECORD_SECONDS
-"""A database that says nothing for so long counts as away."""
+"""Seconds without an answer after which the database counts as away."""
 WAITING = 2_000
-"""At most this many different tokens wait to be looked up; beyond it, only what is known here is answered."""
+"""Maximum number of different tokens waiting for a look-up; beyond it, only cached answers are given."""
 REMEMBERED = 50_000
-"""At most this many tokens are kept in memory; the one unused for longest goes first."""
+"""Maximum number of tokens kept in memory; the least recently used one is dropped first."""
 SHAPE = re.compile(r"thp_[A-Za-z0-9_-]{43}")
 AWAY = (OperationalError, InterfaceError)
 
@@ -52,7 +54,7 @@ T = TypeVar("T")
 
 
 class BadToken(Exception):
-    """`reason` is for the log and the record; the caller is told nothing but the status and the headers."""
+    """A rejected token; `reason` is for the log and the audit log, the caller gets only the status and the headers."""
 
     status = 401
 
@@ -63,9 +65,9 @@ class BadToken(Exception):
         self.reason = reason
         self.sent = sent
         self.code = code
-        """One word for the page on which its owner connects a client."""
+        """One word for the page on which the token's owner connects a client."""
         self.owner = owner
-        """Whose token it is, when that is known: the user's key and the credential's id."""
+        """The owner, when known: the user's primary key and the credential's id."""
 
     def headers(self) -> dict[str, str]:
         return {"WWW-Authenticate": challenge(sent=self.sent)}
@@ -101,14 +103,14 @@ class _Known:
 
 
 def challenge(*, sent: bool) -> str:
-    """The text of WWW-Authenticate; RFC 6750 names an error only when a token was sent."""
+    """Return the value of WWW-Authenticate; RFC 6750 names an error only when a token was sent."""
     if sent:
         return 'Bearer realm="toolhub", error="invalid_token", error_description="The access token is not valid"'
     return 'Bearer realm="toolhub"'
 
 
 def from_header(value: str | None) -> str:
-    """The token of an Authorization header; raises BadToken when there is none."""
+    """Return the token of an Authorization header. Raises BadToken when there is none."""
     if not value:
         raise BadToken("no token", sent=False, code="missing")
     scheme, _, token = value.strip().partition(" ")
@@ -119,7 +121,7 @@ def from_header(value: str | None) -> str:
 
 
 def still_valid_now(credential_ids: Iterable[str]) -> set[str]:
-    """Those of the ids that are good now, asked in this thread. Raises what the database raises."""
+    """Return those of the ids that are valid now, asked in this thread. Raises the errors of the database."""
     from toolhub.access import trying
 
     tokens: dict[int, set[str]] = {}
@@ -168,21 +170,21 @@ def _chunks(ids: Iterable[int], size: int = 500) -> Iterable[list[int]]:
 
 
 class Authenticator:
-    """The tokens that this process knows, and the threads that look up those that it does not."""
+    """The tokens that this process knows, and the threads that look up the others."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._asking: dict[str, Future[Credential]] = {}
         self._lock = threading.Lock()
         self._changes = 0
-        """Goes up with every `forget`: an answer that was read before one is not kept after it."""
+        """Incremented by every `forget`: an answer that was read before one is not cached after it."""
         self._reached = time.monotonic()
-        """When the database last answered here."""
+        """Monotonic time of the last answer of the database in this process."""
         self._warning = ThrottledWarning(log)
         self._threads = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="bearer")
 
     def cached(self, token: str) -> Credential | None:
-        """The credential if it was checked within the last 5 s."""
+        """Return the credential if it was checked within the last 5 s, else None."""
         known = self._known.get(digest_of(token))
         if known is None or time.monotonic() >= known.fresh_until:
             return None
@@ -190,7 +192,10 @@ class Authenticator:
         return None if expires is not None and time.time() >= expires else known.credential
 
     async def authenticate(self, token: str, address: str = "") -> Credential:
-        """Whose token it is; raises BadToken or one of its kinds. `address` is where bad ones are counted."""
+        """Return the credential of a token. Raises BadToken or a subclass of it.
+
+        Bad tokens are counted for `address`.
+        """
         if (credential := self.cached(token)) is not None:
             return credential
         digest = digest_of(token)
@@ -206,13 +211,13 @@ class Authenticator:
             return self._from_before(self._known.get(digest), "too many tokens are waiting to be looked up")
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                # Shielded: one caller that goes away must not cancel the question for the others.
+                # Shielded: one cancelled caller must not cancel the look-up for the others.
                 return await asyncio.shield(asyncio.wrap_future(asking))
         except TimeoutError:
             return self._from_before(self._known.get(digest), f"the database did not answer for {ANSWER_SECONDS:.0f} s")
 
     def authenticate_now(self, token: str, address: str = "") -> Credential:
-        """`authenticate` for code without an event loop (the stdio command, tests)."""
+        """Run `authenticate` in code without an event loop (the stdio command, tests)."""
         if (credential := self.cached(token)) is not None:
             return credential
         return self._threads.submit(
@@ -220,9 +225,9 @@ class Authenticator:
         ).result()
 
     async def still_valid(self, credential_ids: Iterable[str]) -> set[str]:
-        """Those of the ids ("token:12", "stdio:12", "admin:3", "admin:3:17") that are good now.
+        """Return those of the ids ("token:12", "stdio:12", "admin:3", "admin:3:17") that are valid now.
 
-        Asks the database, in one thread. While it does not answer, all of them count as good for the same 10 minutes.
+        Asks the database, in one thread. While it does not answer, all of them count as valid for the same 10 minutes.
         """
         wanted = frozenset(credential_ids)
         if not wanted:
@@ -263,21 +268,21 @@ class Authenticator:
             del self._known[digest]
 
     async def close(self) -> None:
-        """Close the database connections of the threads, as far as they let go of them in time."""
+        """Close the database connections of the threads, as far as they finish in time."""
         try:
             await asyncio.get_running_loop().run_in_executor(None, self.settle, CLOSE_SECONDS)
         except threading.BrokenBarrierError:
             log.warning("The look-up of a token did not end in time")
 
     def settle(self, timeout: float = 30.0) -> None:
-        """Wait until what was handed to the threads so far is done. Raises BrokenBarrierError after `timeout` s."""
+        """Wait until all work submitted to the threads is done. Raises BrokenBarrierError after `timeout` seconds."""
         barrier = threading.Barrier(THREADS + 1)
         for _ in range(THREADS):
             self._threads.submit(_end_connections, barrier, timeout)
         barrier.wait(timeout)
 
     def _check(self, token: str, digest: str, address: str, changes: int) -> Credential:
-        # Somebody who shares the address of a guesser keeps working: a token that was good here is looked up all the
+        # A client that shares the address of a guesser keeps working: a token that was valid here is looked up all the
         # same.
         known = self._known.get(digest)
         rate = settings.BAD_TOKENS_RATE

@@ -1,4 +1,7 @@
-"""`/calls/`: what the signed-in person's clients attempted. Somebody else's call is as absent as one that never was."""
+"""`/calls/`: the calls of the signed-in user's clients.
+
+A call of another user gets the same answer as a call that does not exist.
+"""
 
 from __future__ import annotations
 
@@ -37,24 +40,27 @@ TONES = {
     outcomes.LIMITED: "warn",
     outcomes.UNKNOWN: "warn",
 }
-"""How an outcome looks; what is not here went wrong."""
+"""The tone of each outcome; outcomes that are missing here are failures."""
 WORDS = dict(outcomes.CHOICES)
-# To its owner "not granted" reads as "no such tool": the difference would tell which tools exist.
+# For its owner "not granted" reads as "no such tool": the difference would reveal which tools exist.
 SHOWN_AS = {outcomes.REFUSED: outcomes.UNKNOWN_TOOL}
 SAID = {
     "cancelled": _("The call was cancelled."),
     "ended": _("The call had already ended."),
     "asked": _("Cancellation requested"),
 }
-"""What became of a wish to cancel, in words."""
+"""The texts for the result of a cancellation request."""
 CANCEL_SECONDS = settings.RECORD_SECONDS
-"""How long a page waits for the end of a call: as long as the record may take to hold it."""
+"""How long a page waits for the end of a call, in seconds: as long as the audit log may take to store it."""
 FILTERS = ("q", "tool", "outcome", "client", "since", "until")
 CHOICES = [(value, label) for value, label in outcomes.CHOICES if value not in SHOWN_AS]
 
 
 def _shown(call: Call) -> dict[str, Any]:
-    """A call as its owner reads it. What came from clients and tools is text, with what cannot be seen spelled out."""
+    """Return a call as its owner reads it.
+
+    Values from clients and tools are plain text, with invisible characters made visible.
+    """
     outcome = SHOWN_AS.get(call.outcome, call.outcome)
     hidden = outcome == outcomes.UNKNOWN_TOOL
     return {
@@ -76,7 +82,10 @@ def _shown(call: Call) -> dict[str, Any]:
 @never_cache
 @require_safe
 def calls(request: HttpRequest) -> HttpResponse:
-    """The list. A call's id in the search box leads to that call; `X-Part: calls` asks for the list alone."""
+    """Show the list of calls.
+
+    A call's id in the search box redirects to that call; the header `X-Part: calls` requests the list alone.
+    """
     user = cast(User, request.user)
     filters = {name: request.GET.get(name, "").strip()[:200] for name in FILTERS}
     if (call_id := _as_id(filters["q"])) and search.one_for_user(user.pk, call_id) is not None:
@@ -111,9 +120,9 @@ def _as_id(text: str) -> UUID | None:
 
 
 def _moment(text: str, *, end: bool = False) -> str:
-    """What was entered on the reader's clock, as the record understands it; what is no time filters nothing.
+    """Convert an entered local time to the format of the audit log's filters; return "" for an invalid time.
 
-    With `end` a bare date counts to its last moment.
+    With `end`, a bare date includes the whole day.
     """
     try:
         entered = datetime.fromisoformat(text)
@@ -144,10 +153,10 @@ def call(request: HttpRequest, pk: UUID) -> HttpResponse:
 @never_cache
 @require_POST
 def cancel(request: HttpRequest, pk: UUID) -> HttpResponse:
-    """End a running call: one's own, or with the permission for it anybody's. On record with who did it.
+    """Cancel a running call: one's own, or any call with the permission for it. Logged with the acting user.
 
-    Answers with JSON, {"state": "cancelled" | "ended" | "asked"}, where that is what is accepted: it had ended before,
-    or it has not ended yet although it was told to.
+    Answers with JSON where that is what the client accepts: {"state": "cancelled" | "ended" | "asked"}. "ended": the
+    call had ended before; "asked": cancellation was requested, and the call has not ended yet.
     """
     user = cast(User, request.user)
     found = Call.objects.only("id", "user_id", "username", "name", "outcome").filter(pk=pk).first()
@@ -165,7 +174,7 @@ def cancel(request: HttpRequest, pk: UUID) -> HttpResponse:
 
 
 def _end(call: Call, user: User) -> str:
-    """Tell the workers, and wait a moment for what the record says then."""
+    """Ask the workers to cancel the call, and wait up to CANCEL_SECONDS for its logged outcome."""
     name = user.get_username()
     reason = f"cancelled by {name} in the browser"
     log.record("cancelled", "call", f"{call.name} ({call.pk})", None, {"user": call.username})
@@ -173,7 +182,7 @@ def _end(call: Call, user: User) -> str:
     give_up = time.monotonic() + CANCEL_SECONDS
     while (now := time.monotonic()) < give_up:
         if now >= again:
-            # More than once: news between workers can get lost, and is harmless when it comes twice.
+            # Repeated every second: a message between workers can get lost, and a duplicate has no effect.
             hooks.neighbours().cancel_call(call.pk, reason)
             again = now + 1.0
         time.sleep(0.05)

@@ -1,11 +1,11 @@
-"""The AI clients that `/connect/` explains, as data: add one here and it has its page.
+"""The AI clients that `/connect/` explains, as data: each entry here gets its page.
 
-In a text, @URL@ is the address of /mcp, @TOKEN@ the token (or a placeholder), and @NAME@ what the client calls this
-server; @HTTP@ is text that only an address without TLS needs.
+In a text, @URL@ is the address of /mcp, @TOKEN@ the token (or a placeholder), and @NAME@ the name under which the
+client lists this server; @HTTP@ is text that only an address without TLS needs.
 
-What can go wrong while a client connects, in words: what happened, and what to do about it. Data, like `clients`.
+Problems of connecting clients: what happened, and how to fix it. Data, like `clients`.
 
-The keys are the reasons of `toolhub.server.live.connect_check`; a reason that is not here is shown as "request".
+The keys are the reasons of `toolhub.server.live.connect_check`; a reason that is missing here is shown as "request".
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Text = str | Promise
 @dataclass(frozen=True, slots=True)
 class Snippet:
     label: Text
-    """What to do with it, above the text."""
+    """The instruction above the text."""
     text: str
     where: Text = ""
-    """The file it belongs in, when it belongs in one."""
+    """The file that the text belongs in, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class Client:
     about: Text
     snippets: tuple[Snippet, ...]
     then: Text
-    """How to see that it works."""
+    """How to verify that it works."""
     deeplink: str = ""
-    """"cursor" or "vscode": offered once there is a token to put in."""
+    """The scheme, cursor or vscode, of a link that is shown once a token is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,12 +269,12 @@ BY_KEY = {client.key: client for client in CLIENTS}
 
 
 def fill(client: Client, public_url: str, token: str = "", name: str = "toolhub") -> list[Filled]:
-    """The snippets with this server's address and, when there is one, the token."""
+    """Return the snippets with this server's address and, when there is one, the token."""
     return [Filled(part.label, _put(part.text, public_url, token, name), part.where) for part in client.snippets]
 
 
 def _put(text: str, public_url: str, token: str, name: str) -> str:
-    # mcp-remote refuses an address without TLS unless told; localhost needs no telling.
+    # mcp-remote rejects an address without TLS unless allowed by an option; localhost needs no option.
     host = public_url.split("://", 1)[-1]
     plain = public_url.startswith("http://") and not host.startswith(("localhost", "127.0.0.1", "[::1]"))
     if plain:
@@ -285,7 +285,7 @@ def _put(text: str, public_url: str, token: str, name: str) -> str:
 
 
 def deeplink(client: Client, public_url: str, token: str, name: str = "toolhub") -> str:
-    """The address that makes the client add this server by itself, or ""."""
+    """Return the link that adds this server to the client, or "" if there is none."""
     settings = {"url": f"{public_url}/mcp", "headers": {"Authorization": f"Bearer {token}"}}
     if client.deeplink == "cursor":
         packed = base64.b64encode(json.dumps(settings).encode()).decode()

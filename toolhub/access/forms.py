@@ -1,4 +1,4 @@
-"""Forms of the user area: signing in (throttled), one's account, a new password, a new token."""
+"""Forms of the user area: sign-in (throttled), account, new password, new token."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ from toolhub.access.models import DEFAULT_DAYS, Preference
 from toolhub.access.preferences import zones
 
 NAME_RATE, ADDRESS_RATE = "10/10m", "60/10m"
-"""Failed sign-ins of one account from one address, and of one address whatever the account."""
+"""Rates of failed sign-ins: of one account from one address, and of one address for all accounts."""
 
 
 @contextmanager
 def throttled(request: HttpRequest | None, name: str) -> Iterator[None]:
-    """Refuse to look at a password after too many wrong ones; what is raised inside counts as one."""
+    """Reject a sign-in after too many failed ones; a ValidationError raised inside counts as one failure.
+
+    Raises ValidationError when the rate is exceeded.
+    """
     address = str(request.META.get("REMOTE_ADDR", "")) if request is not None else ""
     keys = [("sign-in", f"{name.casefold()}\n{address}", NAME_RATE), ("sign-in-address", address, ADDRESS_RATE)]
     if seconds := max(throttle.wait(*key, count=False) for key in keys):
@@ -51,7 +54,7 @@ def throttled(request: HttpRequest | None, name: str) -> Iterator[None]:
 
 
 class ThrottledMixin:
-    """Unknown accounts are counted and answered like known ones."""
+    """A form mixin that throttles sign-ins; unknown accounts are counted and answered like known ones."""
 
     request: HttpRequest | None
     cleaned_data: dict[str, Any]
@@ -62,15 +65,15 @@ class ThrottledMixin:
 
 
 class SignInForm(ThrottledMixin, AuthenticationForm):
-    """The user area's."""
+    """The sign-in form of the user area."""
 
 
 class AdminSignInForm(ThrottledMixin, AdminAuthenticationForm):  # type: ignore[misc]
-    """The admin's, with the same counters."""
+    """The sign-in form of the admin, with the same counters."""
 
 
 class NewPasswordForm(PasswordChangeForm):
-    """Django's rules as they are; a wrong old password counts like a wrong one at the sign-in."""
+    """Django's form for a new password; a wrong old password counts like a failed sign-in."""
 
     def __init__(self, user: Any, *args: Any, request: HttpRequest | None = None, **kwargs: Any) -> None:
         super().__init__(user, *args, **kwargs)
@@ -82,7 +85,7 @@ class NewPasswordForm(PasswordChangeForm):
 
 
 class AccountForm(forms.ModelForm):  # type: ignore[type-arg]
-    """What a person may change about themselves."""
+    """The settings that users may change about themselves."""
 
     language = forms.ChoiceField(label=_("Language"), required=False)
     time_zone = forms.ChoiceField(
@@ -112,7 +115,7 @@ class AccountForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 def own_names() -> list[tuple[str, str]]:
-    """The languages there are, each by its own name: who cannot read the page still finds theirs."""
+    """Return the languages, each by its own name, so that everyone can find theirs."""
     return [(code, get_language_info(code)["name_local"]) for code, _name in settings.LANGUAGES]
 
 

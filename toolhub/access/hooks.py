@@ -24,23 +24,23 @@ def _nothing_runs(call_id: UUID, reason: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """What the catalogue and the server do for accounts and tokens."""
+    """The functions that the catalogue and the server provide for accounts and tokens."""
 
     cancel_call: Callable[[UUID, str], None] = _nothing_runs
-    """End a running call, whichever worker runs it, and log this reason. Promises nothing."""
+    """Cancel a running call in any worker, and log this reason. Success is not guaranteed."""
     reaches_anything: Callable[[int], bool] = _nothing_granted
-    """Whether a client of this user would find anything: a tool, a resource or a prompt."""
+    """Whether a client of this user would find any tool, resource or prompt."""
     toolsets_for: Callable[[int], frozenset[int]] = _none
-    """The toolsets (primary keys) of which this user may use something: what a token of theirs can be restricted to."""
+    """The toolsets (primary keys) in which this user may use something: the choices for restricting their tokens."""
     user_inlines: tuple[Any, ...] = ()
-    """The tables of others on the page of an account."""
+    """The inlines of other applications on the page of an account."""
     group_inlines: tuple[Any, ...] = ()
-    """The same on the page of a group."""
+    """The inlines of other applications on the page of a group."""
 
 
 _NOBODY = Neighbours()
 
 
 def neighbours() -> Neighbours:
-    """Return what `toolhub.composition` put in place; without it, there is no catalogue and nothing runs."""
+    """Return the functions that `toolhub.composition` installed; without it, there is no catalogue and nothing runs."""
     return parts.find(Neighbours) or _NOBODY

@@ -1,4 +1,4 @@
-"""Permissions in the language of the page. Django keeps their names in English, in the database."""
+"""Permission names in the language of the page. Django stores them in English, in the database."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ PLAIN: dict[str, str | Promise] = {
 
 
 def said(permission: Permission) -> str:
-    """Where it belongs and what it allows, such as "Record | call | Can view call"."""
+    """Return the content type and the name of a permission, such as "Audit log | call | Can view call"."""
     kind = permission.content_type
     verb, _of, model = permission.codename.partition("_")
     plain = verb in PLAIN and model == kind.model
-    # `tests.messages` collects the names that models of ours give to permissions of their own.
+    # `tests.messages` collects the names of the permissions that our own models define.
     name = str(PLAIN[verb]) % kind.name if plain else gettext(permission.name)
     return f"{kind} | {name}"

@@ -1,4 +1,4 @@
-"""Personal access tokens: only the SHA-256 of a token is kept, and the token itself is seen once, when it is made."""
+"""Personal access tokens: only the SHA-256 of a token is stored, and its text is shown once, when it is created."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy as _
 SCHEME = "thp_"
 DEFAULT_DAYS, MAX_DAYS = 90, 3650
 SHOWN = len(SCHEME) + 4
-"""How many characters of a token stay readable, so that its owner can tell which one a client holds."""
+"""Number of readable characters of a token, so that its owner can tell which one a client holds."""
 
 
 def digest_of(token: str) -> str:
@@ -30,7 +30,10 @@ class AccessTokenQuerySet(models.QuerySet["AccessToken"]):
     def issue(
         self, user: Any, name: str, *, days: int = DEFAULT_DAYS, toolsets: Iterable[Any] | None = None
     ) -> tuple[AccessToken, str]:
-        """A new token and, this once, its text. `toolsets` restricts it; None leaves it all that the user may use."""
+        """Create a token and return it with its text, which is available only here.
+
+        `toolsets` restricts the token; with None it reaches everything that the user may use.
+        """
         text = SCHEME + secrets.token_urlsafe(32)
         now = timezone.now()
         with transaction.atomic():
@@ -64,7 +67,7 @@ class AccessToken(models.Model):
         default=False,
         help_text=_("When on, the token can use only the toolsets below. With no toolset, it has no access."),
     )
-    # `restricted` and not "are there any?" decides: deleting the last toolset must not open a token to everything.
+    # `restricted` decides, not the presence of toolsets: deleting the last one must not open a token to everything.
     toolsets = models.ManyToManyField("catalog.Toolset", blank=True, related_name="+", verbose_name=_("toolsets"))
 
     objects = AccessTokenQuerySet.as_manager()
@@ -91,7 +94,7 @@ class AccessToken(models.Model):
         return self.revoked is None and not self.is_expired
 
     def revoke(self) -> bool:
-        """Whether it was this that ended it. What is cached about it is forgotten once the change is committed."""
+        """Revoke the token; return False if it was revoked before. Caches forget it after the commit."""
         if self.revoked is not None:
             return False
         self.revoked = timezone.now()
@@ -100,7 +103,7 @@ class AccessToken(models.Model):
 
 
 class ServingProcess(models.Model):
-    """A process that serves clients, and who is connected to it, as it said itself a few seconds ago."""
+    """A process that serves clients, with the clients connected to it, as reported by itself a few seconds ago."""
 
     id = models.CharField(_("id"), primary_key=True, max_length=32)
     """The name of the process among the workers; a new one with every start."""
@@ -108,15 +111,15 @@ class ServingProcess(models.Model):
     pid = models.BigIntegerField(_("pid"))
     started = models.DateTimeField(_("started"))
     beat = models.DateTimeField(_("beat"))
-    """When it said so. A process that is silent for long is gone, and so is who was connected to it."""
+    """The time of the last report. A process without recent reports is gone, and so are its connections."""
     peers = models.TextField(_("peers"))
     """JSON: see `toolhub.server.presence`."""
     left_out = models.PositiveIntegerField(_("left out"), default=0)
-    """How many more there are than `peers` lists."""
+    """Number of connected clients that `peers` does not list."""
     jobs = models.TextField(_("background jobs"), default="", blank=True)
     """JSON: see `toolhub.server.presence`."""
     orders = models.TextField(_("orders"), default="", blank=True)
-    """JSON: the keys of those who are to be disconnected, for a process that the news does not reach."""
+    """JSON: the keys of the clients to disconnect, for a process that notifications do not reach."""
 
     class Meta:
         verbose_name = _("serving process")
@@ -133,7 +136,7 @@ class ServingProcess(models.Model):
 
 
 class Preference(models.Model):
-    """How a person wants the pages: what is empty is the browser's own."""
+    """The page settings of a user; an empty one means the browser's own."""
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL,

@@ -1,4 +1,4 @@
-"""The admin's sidebar and its badge. Names models as text, so that this floor knows none of the others."""
+"""The admin's sidebar and its badge. Models are named as text, so that this layer imports no other."""
 
 from __future__ import annotations
 
@@ -71,7 +71,10 @@ GROUPS: tuple[tuple[Any, tuple[tuple[str, str], ...], tuple[tuple[str, str, Any,
 
 
 def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
-    """Only what has a page and may be seen: an auditor finds the record and nothing that answers 403."""
+    """Return the sidebar with the pages that the user may open.
+
+    An auditor finds the audit log and no link that answers 403.
+    """
     groups: list[dict[str, Any]] = []
     for title, entries, others in GROUPS:
         items = []
@@ -96,21 +99,21 @@ def favicon(request: HttpRequest) -> str:
 
 
 def styles(request: HttpRequest) -> str:
-    """What the theme's colours need in order to be read by everybody."""
+    """Return the style sheet that makes the theme's colours accessible."""
     return static("toolhub/admin.css")
 
 
 def labels(request: HttpRequest) -> str:
-    """Names for the theme's select boxes, which screen readers would read as nothing."""
+    """Return the script that labels the theme's select boxes, which have no name for screen readers otherwise."""
     return static("toolhub/labels.js")
 
 
 def zone(request: HttpRequest) -> str:
-    """Tells the server which zone the browser is in, for times in the admin."""
+    """Return the script that sends the browser's time zone to the server, for times in the admin."""
     return static("toolhub/zone.js")
 
 
 def environment(request: HttpRequest) -> list[str]:
-    """The badge: which installation this is, loud where a mistake costs most."""
+    """Return the badge with the name of the installation, in a warning colour where a mistake costs most."""
     name = settings.ENVIRONMENT
     return [name, "danger" if name.lower().startswith("prod") else "info"]

@@ -1,4 +1,4 @@
-"""Changes of tokens and people, told once they are committed: here at once, to other processes through `revoked`."""
+"""Notifications of changed tokens and users after the commit: here directly, in other processes through `revoked`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HARMLESS = frozenset({"last_used", "last_login"})
 
 
 def tell(*, credentials: tuple[str, ...] = (), users: tuple[int, ...] = ()) -> None:
-    """Forget what is cached about these and send `revoked`, after the commit."""
+    """Drop the cached answers about these and send `revoked`, after the commit."""
 
     def committed() -> None:
         if (authenticator := parts.find(Authenticator)) is not None:

@@ -1,4 +1,4 @@
-"""Pages for browsers that stray: the one that opens /mcp, and refusals in the look of the rest."""
+"""Pages for misdirected browsers: the help page at /mcp, and rejections in the design of the other pages."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from django.utils.translation.trans_real import parse_accept_lang_header
 
 
 def mcp_help(accepted: str = "") -> bytes:
-    """What a browser that accepts these languages sees at /mcp. Made once for each that there is; needs no database."""
+    """Return the page for a browser at /mcp, in one of these languages.
+
+    It is rendered once for each language, and needs no database.
+    """
     return _mcp_help(_language(accepted))
 
 
 def _language(accepted: str) -> str:
-    """The first of an Accept-Language header that the pages are written in."""
+    """Return the first language of an Accept-Language header that the pages support."""
     for code, _quality in parse_accept_lang_header(accepted.lower()):
         with suppress(LookupError):
             return get_supported_language_variant(code)

@@ -1,9 +1,9 @@
-"""The language and the time zone of whoever reads a page.
+"""The language and the time zone of the reader of a page.
 
-What a person chose is stored with their account, so that it counts in every browser, and copied into the session when
-they sign in, so that no page has to ask for it. Who chose nothing gets what their browser says: its languages, and the
-zone that it names in a cookie. So it is in the admin too, whose titles and sentences name the zone; what is recorded,
-exported or handed to programs is in UTC whoever asks.
+The choice of a user is stored with their account, so that it applies in every browser, and copied into the session at
+sign-in, so that no page has to query it. Without a choice, the browser decides: by its languages, and by the zone that
+it names in a cookie. The admin follows the same rules, and its titles and sentences name the zone; logged data, exports
+and answers to programs are in UTC for everyone.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from django.utils import timezone, translation
 from toolhub.access.models import Preference
 
 LANGUAGE, ZONE = "toolhub_language", "toolhub_zone"
-"""In the session."""
+"""Keys of the session."""
 ZONE_COOKIE = "toolhub_zone"
-"""What the browser says; set by zone.js."""
+"""The cookie with the browser's time zone; set by zone.js."""
 
 
 @cache
@@ -34,22 +34,22 @@ def zones() -> frozenset[str]:
 
 
 def zone_of(name: str) -> ZoneInfo | None:
-    """None for what is no zone: a cookie may hold anything."""
+    """Return the time zone of this name, or None if there is none: a cookie may hold anything."""
     return ZoneInfo(name) if name in zones() else None
 
 
 def of(user: User) -> Preference:
-    """What they chose, or an unsaved row that says nothing."""
+    """Return the stored preference of a user, or an unsaved empty one."""
     return Preference.objects.filter(user=user).first() or Preference(user=user)
 
 
 def keep(request: HttpRequest, preference: Preference) -> None:
-    """Let the pages of this session follow it."""
+    """Apply the preference to the pages of this session."""
     request.session[LANGUAGE], request.session[ZONE] = preference.language, preference.time_zone
 
 
 class Preferences:
-    """After the session and Django's own choice of a language, which it overrules."""
+    """Middleware behind the session and Django's own choice of a language, which it overrides."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response

@@ -1,4 +1,4 @@
-"""Who may try tools in the admin: asked when a try begins, and again for as long as it runs."""
+"""Permission to try tools in the admin: checked when a try begins, and again while it runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CHUNK = 500
 
 
 def still_good(credential_ids: Iterable[str]) -> set[str]:
-    """Those of "admin:3" and "admin:3:17" (3 tries as 17) whose people may go on with it now."""
+    """Return those ids ("admin:3", or "admin:3:17": 3 tries as 17) whose users may still try tools."""
     people = {text: parts for text in credential_ids if (parts := _people(text))}
     actors = {actor for actor, _ in people.values()}
     others = {other for _, other in people.values() if other is not None}
@@ -33,7 +33,7 @@ def _people(text: str) -> tuple[int, int | None] | None:
 
 
 def _of(ids: Iterable[int], permission: str = "") -> set[int]:
-    """Those whose account is active and, where a permission is asked for, who are staff and hold it."""
+    """Return the ids of active users; with `permission`, only of staff who hold it."""
     rest, found = list(ids), set()
     for start in range(0, len(rest), CHUNK):
         people = User.objects.with_perm(permission).filter(is_staff=True) if permission else User.objects.all()

@@ -1,4 +1,4 @@
-"""Pages of the signed-in person: account, tokens, connecting a client. Every row comes through `request.user`."""
+"""Pages of the signed-in user: account, tokens, connecting a client. Every row is filtered by `request.user`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from toolhub.access.forms import AccountForm, NewPasswordForm, SignInForm, Token
 from toolhub.access.models import AccessToken, AccessTokenQuerySet
 
 MAX_TOKENS = 100
-"""Usable tokens one person may have: a script that makes one per run is stopped before it fills the table."""
+"""Maximum number of usable tokens of one user: a script that creates one per run must not fill the table."""
 
 
 class SignIn(auth_views.LoginView):
@@ -38,8 +38,11 @@ class SignIn(auth_views.LoginView):
         return super().get_context_data(**kwargs, languages=own_names())
 
     def get_default_redirect_url(self) -> str:
-        """Who wanted no page and has no token yet is led to what is left to do: connect a client. Without anything that
-        a client could use, that would lead nowhere: the tools page says what to do then."""
+        """Return the page after a sign-in that did not ask for a certain page.
+
+        A user without a token is led to the next step: connecting a client. If a client could use nothing, the default
+        page follows instead: the tools page explains what to do then.
+        """
         key = self.request.user.pk
         if key is not None and hooks.neighbours().reaches_anything(key) and not _own(self.request).usable().exists():
             return reverse("access:connect")
@@ -61,7 +64,7 @@ class NewPassword(auth_views.PasswordChangeView):
 
 @require_POST
 def language(request: HttpRequest) -> HttpResponseBase:
-    """For who has no account yet or is not signed in: kept in a cookie."""
+    """Store the language in a cookie, for visitors who are not signed in."""
     return set_language(request)
 
 
@@ -69,7 +72,7 @@ def language(request: HttpRequest) -> HttpResponseBase:
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def account(request: HttpRequest) -> HttpResponse:
-    """One's name, language and time zone."""
+    """Show and save the user's name, language and time zone."""
     user = cast(User, request.user)
     preference = preferences.of(user)
     form = AccountForm(request.POST or None, instance=User.objects.get(pk=user.pk), preference=preference)
@@ -84,7 +87,10 @@ def account(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def home(request: HttpRequest) -> HttpResponseRedirect:
-    """My tools. To sign in from here asks for no page: where that leads is decided then."""
+    """Redirect to the user's tools, or to the sign-in.
+
+    The redirect to the sign-in asks for no page, so that the target is decided after it.
+    """
     return redirect("catalog:tools" if request.user.is_authenticated else "access:login")
 
 
@@ -101,7 +107,7 @@ def _too_many(request: HttpRequest) -> bool:
 @require_http_methods(["GET", "HEAD", "POST"])
 @sensitive_variables("text")
 def tokens(request: HttpRequest) -> HttpResponse:
-    """The list, and a form whose answer shows the new token. It is in that one answer and nowhere else."""
+    """Show the list of tokens, and a form whose answer shows the new token in that one answer only."""
     user = cast(User, request.user)
     toolset_ids = hooks.neighbours().toolsets_for(user.pk)
     form = TokenForm(request.POST or None, toolset_ids=toolset_ids)
@@ -143,7 +149,7 @@ def revoke(request: HttpRequest, pk: int) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @sensitive_variables("text", "context")
 def connect(request: HttpRequest, key: str = connect_page.CLIENTS[0].key) -> HttpResponse:
-    """The settings of one client to paste; a POST makes a token and answers with the settings that contain it."""
+    """Show the settings of one client to copy; a POST creates a token and shows the settings that contain it."""
     client = connect_page.BY_KEY.get(key)
     if client is None:
         raise Http404

@@ -1,4 +1,4 @@
-"""The only way out over HTTP: no private address that was not listed, no redirects, no proxies, no endless answers."""
+"""The only way out over HTTP: no unlisted private addresses, no redirects, no proxies, no unlimited answers."""
 
 from __future__ import annotations
 

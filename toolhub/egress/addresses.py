@@ -1,4 +1,4 @@
-"""Which addresses may be connected to."""
+"""The addresses that connections may go to."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class AllowedNetwork:
 
 Allowed: TypeAlias = tuple[AllowedNetwork, ...]
 
-# What `is_global` lets through although it leads into somebody's network, or nowhere.
+# Addresses that `is_global` accepts although they lead into a private network, or nowhere.
 _DENIED: Final = tuple(
     ip_network(text)
     for text in (
@@ -39,7 +39,7 @@ _DENIED: Final = tuple(
 
 
 def parse_allowed(entries: Iterable[str]) -> Allowed:
-    """Networks as `10.0.0.0/8`, `10.1.2.3:8080`, `127.0.0.0/8:8000`, `fd00::/8` or `[fd00::/8]:443`."""
+    """Parse networks such as `10.0.0.0/8`, `10.1.2.3:8080`, `127.0.0.0/8:8000`, `fd00::/8` or `[fd00::/8]:443`."""
     allowed: list[AllowedNetwork] = []
     for entry in entries:
         text, port = entry.strip(), ""
@@ -62,7 +62,7 @@ def parse_allowed(entries: Iterable[str]) -> Allowed:
 
 
 def check_address(ip: str, port: int, allowed: Allowed = ()) -> None:
-    """Refuse an address that is neither public nor in a listed network."""
+    """Raise DeniedAddress for an address that is neither public nor in a listed network."""
     try:
         address = ip_address(ip)
     except ValueError:

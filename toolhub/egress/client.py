@@ -1,4 +1,4 @@
-"""One request, one whole answer, one deadline over name, connection, headers and body."""
+"""One request, one complete answer, one deadline over name, connection, headers and body."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CHARSETS: Final = (
     *("ascii", "us-ascii", "utf-16", "iso-8859-", "latin", "windows-"),
     *("shift_jis", "euc-", "gb", "big5", "koi8-"),
 )
-# They belong to the connection, or say where a request goes.
+# They belong to the connection, or name the target of the request.
 _OWN_HEADERS: Final = frozenset(
     {"host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade", "expect", "keep-alive"}
     | {"proxy-authorization", "proxy-connection", "accept-encoding"}
@@ -50,10 +50,10 @@ class Reply:
 
     @property
     def text(self) -> str:
-        """The body in the charset it names, if that is one of the usual ones, else as UTF-8; never fails."""
+        """Return the body in its declared charset, if that is a common one, else as UTF-8; never fails."""
         match = re.search(r"charset=\"?([\w.:-]+)", self.headers.get("content-type", ""), re.IGNORECASE)
         charset = match[1].lower() if match else "utf-8"
-        # Python's other codecs hold surprises: some fail on any input, some take quadratic time.
+        # Python's other codecs are unsafe: some fail on any input, some take quadratic time.
         if charset.startswith(_CHARSETS):
             with contextlib.suppress(LookupError):
                 return self.body.decode(charset, "replace")
@@ -73,9 +73,10 @@ async def fetch(
     ssl_context: ssl.SSLContext | None = None,
     pools: ConnectionPools | None = None,
 ) -> Reply:
-    """Send one request and return its whole answer, whatever its status; a redirect is an answer like any other.
+    """Send one request and return its complete answer, whatever its status; redirects are not followed.
 
-    Connections are kept in `pools` for the next request; without pools of this event loop, none outlives this one.
+    Connections are kept in `pools` for the next request; without pools of this event loop, the connection is closed
+    after the request.
     """
     kept = pools if pools is not None and pools.belong_here() else None
     used = ConnectionPools() if kept is None else kept
@@ -113,7 +114,7 @@ async def _fetch(
             try:
                 return await _read(response, max_bytes, bodiless=method == "HEAD")
             finally:
-                # A body that was not read to its end takes its connection with it, also when we are cancelled.
+                # A body that was not read to its end closes its connection, also when the call is cancelled.
                 await response.aclose()
     except TimeoutError:
         late = _("%(host)s did not answer within %(seconds)g seconds")
@@ -174,7 +175,7 @@ async def _read(response: httpcore2.Response, max_bytes: int, *, bodiless: bool)
 
 
 class _Unpacker:
-    """Collects a body up to its cap, counted after unpacking, without ever unpacking more than that."""
+    """A collector of a body up to its cap, counted after unpacking; it never unpacks more than that."""
 
     def __init__(self, encoding: str, max_bytes: int) -> None:
         self._packed = encoding.strip().lower() in ("gzip", "x-gzip", "deflate")

@@ -1,7 +1,7 @@
-"""Connections to addresses that were judged, kept for the next request to the same host.
+"""Connections to checked addresses, kept for the next request to the same host.
 
-The address that was checked is the address that is connected to, while Host, SNI and the certificate stay with the
-name: nothing that DNS says later can move a connection.
+The checked address is the one that is connected to, while Host, SNI and the certificate keep the name: a later DNS
+answer cannot redirect a connection.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .errors import DeniedAddress, Unreachable
 
 MAX_POOLS: Final = 128
 MAX_CONNECTIONS: Final = 32
-"""Per host, so that one slow host never keeps the others waiting."""
+"""Maximum number of connections per host, so that one slow host never blocks the others."""
 KEEP_ALIVE_SECONDS: Final = 5.0
 
 log = logging.getLogger(__name__)
@@ -33,13 +33,13 @@ Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:
-    """The addresses of a name as this machine sees them."""
+    """Return the addresses of a name as this machine resolves it."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 class CheckedBackend(httpcore2.AnyIOBackend):
-    """Connects to addresses only, and to none before all addresses of the name have been judged."""
+    """A network backend that connects to addresses only, and to none before all addresses of the name are checked."""
 
     def __init__(self, allowed: Allowed, resolver: Resolver) -> None:
         self._allowed = allowed
@@ -58,7 +58,7 @@ class CheckedBackend(httpcore2.AnyIOBackend):
             check_address(host, port, self._allowed)
         else:
             addresses = await self._addresses(host, port)
-        # One dead address of several must not eat the whole deadline.
+        # One dead address of several must not use up the whole deadline.
         patience = timeout if len(addresses) == 1 else 3.0
         for address in addresses[:-1]:
             try:
@@ -104,7 +104,7 @@ def new_pool(
     max_connections: int = MAX_CONNECTIONS,
     keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
 ) -> httpcore2.AsyncConnectionPool:
-    """Return a pool whose connections go to addresses that were judged. Every request that leaves has one of these."""
+    """Return a pool whose connections go to checked addresses. Every outgoing request has one of these."""
     return httpcore2.AsyncConnectionPool(
         ssl_context=ssl_context or default_ssl_context(),
         max_connections=max_connections,
@@ -117,7 +117,7 @@ def new_pool(
 class ConnectionPools:
     """The open connections of one event loop: a pool per host and per list of allowed networks; no cookies, no logins.
 
-    They belong to the loop that uses them first.
+    They belong to the first loop that uses them.
     """
 
     def __init__(self) -> None:
@@ -128,7 +128,7 @@ class ConnectionPools:
         return len(self._pools)
 
     def belong_here(self) -> bool:
-        """Whether the running loop may use them."""
+        """Return whether the running loop may use these pools."""
         loop = asyncio.get_running_loop()
         if self._loop is None:
             self._loop = loop
@@ -137,7 +137,7 @@ class ConnectionPools:
     async def pool_for(
         self, target: httpx2.URL, allowed: Allowed, resolver: Resolver, ssl_context: ssl.SSLContext | None
     ) -> httpcore2.AsyncConnectionPool:
-        """The pool of this host, made where there is none; an idle one goes when there are too many."""
+        """Return the pool of this host, created on demand; an idle pool is closed when there are too many."""
         key = (allowed, resolver, ssl_context, target.raw_scheme, target.raw_host, target.port)
         pool = self._pools.get(key)
         if pool is not None:

@@ -1,6 +1,6 @@
-"""Why a request that went out brought nothing back.
+"""Reasons for a request without a usable answer.
 
-What an error says of itself is English, as callers, the record and the log have it; `in_words` says it to a page.
+The message of an error is in English, for callers, the audit log and the log; `in_words` is in the language of a page.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from django.utils.translation import gettext_noop as _
 
 
 class EgressError(Exception):
-    """A request that got no usable answer; the message may be shown to whoever asked for it.
+    """A request that got no usable answer; the message may be shown to the caller.
 
-    `sentence` is one that the catalogues of translations have, `said` fills its placeholders.
+    `sentence` is a text of the translation catalogues, `said` fills its placeholders.
     """
 
     def __init__(self, sentence: str, **said: object) -> None:
@@ -24,18 +24,18 @@ class EgressError(Exception):
 
     @property
     def in_words(self) -> str:
-        """For a page of whoever sets the address up, in the language of the page."""
+        """Return the reason in the language of the page, for the person who configures the address."""
         return _filled(gettext(self._sentence), self._said)
 
 
 class Denied(EgressError):
-    """Not allowed to send this; nothing was sent."""
+    """A request that was denied; nothing was sent."""
 
 
 class DeniedAddress(Denied):
-    """Not allowed to go there. Every such refusal reads the same: which it is would tell about the network in here.
+    """A denied address. Every such error has the same message: a difference would reveal the internal network.
 
-    `reason` is for the record, the log and whoever sets the address up.
+    `reason` is for the audit log, the log and the person who configures the address.
     """
 
     SENTENCE: Final = _("toolhub blocks requests to this address")
@@ -56,15 +56,15 @@ class DeniedAddress(Denied):
 
 
 class TooLarge(EgressError):
-    """The answer is larger than its cap, as sent or unpacked."""
+    """An answer that is larger than its cap, as sent or unpacked."""
 
 
 class DeadlineExceeded(EgressError):
-    """Not answered completely in time."""
+    """An answer that was not complete in time."""
 
 
 class Unreachable(EgressError):
-    """No such name, no connection, no valid certificate, or the connection broke."""
+    """A name that does not resolve, a failed or broken connection, or an invalid certificate."""
 
 
 def _filled(sentence: str, said: Mapping[str, object]) -> str:

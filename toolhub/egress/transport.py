@@ -1,8 +1,7 @@
-"""For clients of other protocols that bring their own HTTP (MCP): the same checks under an httpx2 client.
+"""The same checks under an httpx2 client, for clients of other protocols that bring their own HTTP (MCP).
 
-Every request's URL is judged, every connection goes to an address that was judged, nothing comes packed, and an answer
-that is not an event stream has a cap. Redirects and proxies are for the client not to follow: build it with
-`checked_client`.
+Every URL is checked, every connection goes to a checked address, nothing is compressed, and an answer that is not an
+event stream has a cap. The client itself must not follow redirects or use proxies: build it with `checked_client`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ KEEP_ALIVE_SECONDS = 15.0
 
 
 class EgressRefused(httpx2.TransportError):
-    """An EgressError on its way through a client that knows its own errors only; `reason` is not for the caller."""
+    """An EgressError inside a client that knows its own errors only; `reason` is not for the caller."""
 
     def __init__(self, error: EgressError, request: httpx2.Request | None = None) -> None:
         super().__init__(str(error), request=request)
@@ -89,7 +88,10 @@ def checked_client(
     resolver: Resolver = resolve,
     ssl_context: ssl.SSLContext | None = None,
 ) -> httpx2.AsyncClient:
-    """`read_timeout` is how long a stream may be silent; None: as long as it likes."""
+    """Return a client with these checks.
+
+    `read_timeout` is the maximum silence of a stream in seconds; None: unlimited.
+    """
     return httpx2.AsyncClient(
         headers=dict(headers or {}),
         timeout=httpx2.Timeout(timeout, read=read_timeout),

@@ -1,4 +1,4 @@
-"""Which URLs may be asked for, and how a parameter becomes part of one."""
+"""The URLs that requests may go to, and parameters as parts of a URL."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NUMERIC_LABEL: Final = re.compile(r"(?:[0-9]+|0[xX][0-9a-fA-F]*)\Z")
 
 
 def parse_url(url: str) -> httpx2.URL:
-    """`url` if it is a plain http or https URL; raises DeniedAddress."""
+    """Return `url` if it is a plain http or https URL. Raises DeniedAddress otherwise."""
     if len(url) > MAX_URL:
         raise DeniedAddress(_("the URL is longer than %(most)d characters"), most=MAX_URL)
     if _FORBIDDEN_IN_URL.search(url):
@@ -37,7 +37,7 @@ def parse_url(url: str) -> httpx2.URL:
         raise DeniedAddress(_("the URL has no host, or its port is not valid"))
     if "%" in host:
         raise DeniedAddress(_("the host must not contain a network interface"))
-    # 0x7f.1, 2130706433, 127.1: every reader takes them for something else.
+    # 0x7f.1, 2130706433, 127.1: parsers disagree about these.
     if _NUMERIC_LABEL.match(host.rstrip(".").rpartition(".")[2]) and not is_address(host):
         raise DeniedAddress(
             _("%(host)s is not a valid address. Write IPv4 addresses as four numbers, such as 192.0.2.1"), host=host
@@ -46,7 +46,10 @@ def parse_url(url: str) -> httpx2.URL:
 
 
 def ensure_below(base: str, url: str) -> str:
-    """`url` in its final spelling if it has the origin of `base` and a path below it, however it was put together."""
+    """Return `url` in its final spelling if it has the origin of `base` and a path below it.
+
+    The final URL is checked, however it was put together.
+    """
     root, final = parse_url(base), parse_url(url)
     prefix = root.path.rstrip("/")
     if (root.scheme, root.raw_host, root.port) != (final.scheme, final.raw_host, final.port):
@@ -57,7 +60,7 @@ def ensure_below(base: str, url: str) -> str:
 
 
 def safe_path_value(value: object) -> str:
-    """One parameter as one segment of a path, quoted; refuses what could name another segment."""
+    """Return one parameter as one quoted path segment. Raises Denied when it could address another segment."""
     if isinstance(value, bool):
         text = "true" if value else "false"
     elif isinstance(value, str | int | float):

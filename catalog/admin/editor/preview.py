@@ -1,8 +1,8 @@
-"""A look at a tool while it is being edited: what is wrong and where, what could be better, what a client would get.
+"""Preview of a tool during editing: problems with their places, suggestions, and the definition for clients.
 
-Nothing is saved and nothing runs. The form that saves decides here too, so that the two cannot disagree.
+Nothing is saved and nothing runs. The form that saves uses the same checks, so that the two cannot disagree.
 
-What a client will see of a tool that is being edited: from the code that serves clients, for each revision.
+The definition for clients comes from the code that serves clients, for each revision.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from toolhub.wire.shapes import shape
 from toolhub.wire.versions import ALL
 
 SHOWN = 40_000
-"""Characters of a definition that a preview shows."""
+"""Maximum number of characters of a definition in a preview."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The entry of tools/list as these revisions get it."""
+    """The entry of tools/list for these revisions."""
 
     revisions: tuple[str, ...]
     text: str
-    """Indented, with what hides made visible; the beginning of it when it is very long."""
+    """Indented, with invisible characters made visible; cut after SHOWN characters."""
     cut: bool
     size: int
-    """Bytes, compact."""
+    """Size in bytes, compact."""
     tokens: int
 
 
 def preview_definition(row: Tool) -> ToolDefinition:
-    """As the snapshot would hold this row, saved or not."""
+    """Return the definition that the snapshot would hold for this row, saved or not."""
     values = {field.attname: getattr(row, field.attname) for field in row._meta.concrete_fields}
     return loader.tool(values, frozenset())
 
 
 def preview_shapes(wire: dict[str, Any]) -> list[Shape]:
-    """The newest revisions first; those that get the same are together."""
+    """Return the entries of tools/list, newest revision first; revisions with the same entry share one."""
     by_text: dict[str, list[str]] = {}
     for revision in reversed(ALL):
         entry = shape("tools/list", revision, {"tools": [wire]})["tools"][0]
@@ -64,13 +64,13 @@ def preview_shapes(wire: dict[str, Any]) -> list[Shape]:
 
 
 def tokens(text: str) -> int:
-    """About what a model reads: a token for every four ASCII characters, and for each other one (Chinese, say)."""
+    """Estimate the number of tokens: one for four ASCII characters, one for each other character (Chinese, say)."""
     plain = sum(character < "\x80" for character in text)
     return max(1, round(plain / 4 + len(text) - plain))
 
 
 def has_hidden(wire: dict[str, Any]) -> bool:
-    """Whether a text in it holds characters that nobody sees and a model reads."""
+    """Return whether a text in it holds characters that are invisible to people and visible to a model."""
     text = json.dumps(wire, ensure_ascii=False)
     return show(text) != text
 
@@ -82,15 +82,15 @@ SIMILAR = 5
 @dataclass(frozen=True, slots=True)
 class Problem:
     field: str
-    """Of the form; "" for the tool as a whole."""
+    """A field of the form; "" for the tool as a whole."""
     label: str
     place: list[str | int]
-    """Keys and indexes into the field's JSON; empty for the whole of it."""
+    """Keys and indexes into the field's JSON; empty for the whole value."""
     text: str
 
     @property
     def where(self) -> list[str]:
-        """The place for people, who count from one."""
+        """The place as people read it: indexes start at one."""
         return [f"#{step + 1}" if isinstance(step, int) else step for step in self.place]
 
     def as_data(self) -> dict[str, Any]:
@@ -108,11 +108,11 @@ class Look:
     description: str
     hidden: bool
     parts: list[str] = field(default_factory=list)
-    """Labels of the fields that are wrong: the preview shows what they were before."""
+    """Labels of the invalid fields: the preview shows their previous values."""
 
 
 def at(form: Any) -> Look:
-    """`form` is a bound ToolForm. What is wrong with one field leaves that field as it was in the preview."""
+    """Return the preview of a bound ToolForm. An invalid field keeps its previous value in the preview."""
     form.is_valid()
     row: Tool = form.instance
     problems = list(_problems(form))
@@ -162,7 +162,7 @@ def _in_schema(form: Any, name: str, label: str) -> list[Problem]:
     try:
         validator.check(form.fields[name].to_python(form.data.get(form.add_prefix(name))))
     except ValidationError as refused:
-        # A syntax error has no place in the schema; its sentence names line and column.
+        # A syntax error has no place in the schema; its message names line and column.
         place: str = getattr(refused, "place", "")
         steps = [step.replace("~1", "/").replace("~0", "~") for step in place.split("/")[1:]]
         return [Problem(name, label, list(steps), refused.messages[0])]
@@ -179,7 +179,7 @@ def _in_settings(form: Any, label: str) -> list[Problem]:
 
 
 def summary(look: Look) -> str:
-    """One line for people who look at nothing else."""
+    """Return one line that sums up the preview."""
     if look.problems:
         return gettext("Fix before saving: %(parts)s") % {
             "parts": ", ".join(dict.fromkeys(look.parts)) or look.problems[0].text

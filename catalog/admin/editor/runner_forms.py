@@ -1,6 +1,6 @@
-"""The form of a runner's settings for the tool editor: its fields, what may be chosen, what is wrong where.
+"""Forms for the settings of runners in the tool editor: fields, choices, and problems with their places.
 
-The JSON Schema of a settings model as the fields of a form. Pure.
+The JSON Schema of a settings model is converted to the fields of a form. Pure.
 
 A field is a plain dict, ready for the page as JSON: `name`, `kind`, `label`, `help`, `required`, perhaps `default`, and
 
@@ -11,7 +11,7 @@ A field is a plain dict, ready for the page as JSON: `name`, `kind`, `label`, `h
     either    `variants`, fields                fixed    `value`: this one value (null included)
     json      anything else: edited as text
 
-`default` is absent where the model has none. What a form cannot say is never lost: it is `json`.
+`default` is absent where the model has none. Anything that a form cannot express is kept as `json`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from catalog.runners.base import FormWords, Rows
 
 Field = dict[str, Any]
 LONG_TEXT = 5_000
-"""Characters that a text may have from which on its field is several lines high."""
+"""The maximum length of a text, in characters, from which on its field has several lines."""
 DEPTH = 6
 SECRET = frozenset({"secret", "prefix", "encoding"})
 
 
 def fields(schema: Mapping[str, Any], words: FormWords | None = None) -> list[Field]:
-    """The fields of a model, in its own order, without the hidden ones."""
+    """Return the fields of a model, in its own order, without the hidden ones."""
     return _Form(schema.get("$defs", {}), words or FormWords()).fields(schema)
 
 
@@ -68,14 +68,14 @@ class _Form:
         return gettext(name.replace("_", " ").capitalize()) if given is None else str(given)
 
     def _field(self, part: Mapping[str, Any], depth: int) -> Field:
-        """Everything but the name."""
+        """Return a field with everything but its name."""
         help_text = part.get("description", "")
         if "$ref" in part:
             part = {**self._definitions.get(str(part["$ref"]).rpartition("/")[2], {}), **part}
         elif len(part.get("allOf", ())) == 1:
             return self._field({**part["allOf"][0], **{key: part[key] for key in part if key != "allOf"}}, depth)
         field = {"kind": "json"} if depth > DEPTH else self._kind(part, depth)
-        # The help of a model that is referred to is its docstring, which is written for programmers.
+        # The description of a referenced model is its docstring, which is written for programmers.
         return {**field, "help": gettext(help_text) if help_text else ""}
 
     def _kind(self, part: Mapping[str, Any], depth: int) -> Field:
@@ -132,8 +132,11 @@ def kind_name(kind: str) -> str:
 
 
 def kinds() -> dict[str, dict[str, Any]]:
-    """For each runner: its `name`, what it is `about`, `fields`, those that are `main`, `names` to choose from:
-    {setting: [...]} where only what is there can run, and `fill`, the setting that fills in the tool, or ""."""
+    """Return {runner: description of its form}.
+
+    A description holds `name`; `about`; `fields`; `main`, the names of the main fields; `names`, {setting: [...]}, the
+    choices of settings where only existing values can run; and `fill`, the setting that fills in the tool, or "".
+    """
     found = {}
     for kind, described in registry.runners().items():
         form = fields(_schema(kind), described.form)
@@ -149,7 +152,7 @@ def kinds() -> dict[str, dict[str, Any]]:
 
 
 def filled(kind: str, value: str) -> dict[str, Any]:
-    """The columns of a tool that this value of its runner's settings fills in. Raises LookupError without any."""
+    """Return the columns of a tool that this value of its settings fills in. Raises LookupError without any."""
     fill = registry.runner(kind).form.fill
     if fill is None:
         raise LookupError(kind)
@@ -174,7 +177,7 @@ def secrets() -> list[str]:
 
 
 def problems(kind: str, data: Any) -> list[tuple[list[str | int], str]]:
-    """(place, sentence) of everything that is wrong with settings; places are keys and indexes into them."""
+    """Return (place, sentence) of every problem with the settings; places are keys and indexes into them."""
     try:
         errors = registry.settings_errors(kind, data)
     except KeyError:
@@ -183,13 +186,16 @@ def problems(kind: str, data: Any) -> list[tuple[list[str | int], str]]:
 
 
 def placed(errors: list[tuple[tuple[str | int, ...], str, str]], data: Any) -> list[tuple[list[str | int], str]]:
-    """Pydantic's locations without the names of the variants it tried; of those only what the value looks like."""
+    """Return pydantic's errors as (place, sentence), without the names of the variants that it tried.
+
+    Errors of variants that do not match the value are left out.
+    """
     by_place: dict[tuple[str | int, ...], list[tuple[str, str]]] = {}
     for location, kind, message in errors:
         by_place.setdefault(_place(location, kind, data), []).append((kind, message))
     found: list[tuple[list[str | int], str]] = []
     for place, said in by_place.items():
-        # A place inside of which something is wrong was understood as another variant of the same value.
+        # A place with an error inside it was parsed as another variant of the same value.
         if len(errors) > len(by_place) or len(by_place) > 1:
             inner = any(other[: len(place)] == place and len(other) > len(place) for other in by_place)
             if inner and all(_is_kind(kind) for kind, _ in said):

@@ -83,7 +83,7 @@ TEXTS: dict[str, Promise] = {
     "fill": _("Fill in name, description and schemas from the function"),
     "filled": _("Filled in from the function."),
     "noNames": _("No choices available yet."),
-    # Looking
+    # The preview
     "looking": _("Updating preview…"),
     "notLooked": _("The preview could not be updated. Your input is still here."),
 }

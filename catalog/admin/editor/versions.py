@@ -1,4 +1,4 @@
-"""The difference between two versions of a tool, as people read it: field by field, schemas line by line."""
+"""The difference between two versions of a tool: field by field, schemas line by line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from toolhub.invisible import show
 
 UNTOLD = frozenset({"id", "version", "origin", "pinned", "approved", "proposed", "rejected", "quarantined_since"})
 LONG = 80
-"""Characters from which on a text is compared line by line."""
+"""Number of characters from which on a text is compared line by line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,11 @@ class Change:
     before: str
     after: str
     lines: list[Line]
-    """Where it is worth comparing line by line; `before` and `after` are then empty."""
+    """The line-by-line difference of long texts; `before` and `after` are then empty."""
 
 
 def changes(older: Any, newer: Any) -> list[Change]:
-    """Of two rows of a tool's history, in the order of the model's fields; the toolsets last."""
+    """Return the changes between two rows of a tool's history, in the order of the model's fields, toolsets last."""
     found = []
     for column in Tool._meta.concrete_fields:
         if column.name in UNTOLD:

@@ -1,7 +1,7 @@
-"""The tool editor in the admin: its addresses, and what its page is given.
+"""The tool editor in the admin: its URLs and the data of its page.
 
-The page works without the editor's scripts, as a form with JSON in text areas. Those in static/catalog/ put tables and
-forms on top of these, and ask `look` while somebody types.
+The page works without the editor's scripts, as a form with JSON in text areas. The scripts in static/catalog/ put
+tables and forms on top of these, and request `look` during typing.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class DuplicateForm(forms.Form):
 
 
 def duplicate(original: Tool, name: str, *, toolsets: bool = False) -> Tool:
-    """A copy under another name, switched off, without the grants and limits of the original.
+    """Create a copy under another name, disabled, without the grants and limits of the original.
 
-    PermissionDenied where the person at hand may not save a tool with its runner.
+    Raises PermissionDenied when the acting user may not save a tool with this runner.
     """
     kept = {
         field.attname: getattr(original, field.attname)
@@ -111,7 +111,7 @@ class Editor(HistoryAdmin):
         return super().render_history_view(request, template, context, **kwargs)
 
     def set_history_delta_changes(self, request: HttpRequest, historical_records: Any, **kwargs: Any) -> None:
-        """The list of versions says which schema changed; how it changed is on the page that compares."""
+        """Hide the values of changed schemas in the list of versions; the comparison page shows them."""
         super().set_history_delta_changes(request, historical_records, **kwargs)
         for record in historical_records:
             for change in getattr(record, "history_delta_changes", ()):
@@ -119,7 +119,7 @@ class Editor(HistoryAdmin):
                     change["old"] = change["new"] = ""
 
     def _editor(self, request: HttpRequest, obj: Tool | None) -> dict[str, Any] | None:
-        """What the scripts are told; None where nothing may be changed."""
+        """Return the data for the scripts; None where nothing may be changed."""
         if not self._may_edit(request, obj):
             return None
         look = reverse("admin:catalog_tool_look", args=[obj.pk]) if obj else reverse("admin:catalog_tool_look_new")
@@ -139,7 +139,7 @@ class Editor(HistoryAdmin):
         return bool(self.has_change_permission(request, obj))
 
     def _tool(self, request: HttpRequest, pk: int) -> Tool:
-        """For whoever may look at tools. PermissionDenied, or Http404."""
+        """Return a tool for a user who may view tools. Raises PermissionDenied or Http404."""
         if not self.has_view_or_change_permission(request):
             raise PermissionDenied
         tool: Tool | None = Tool.objects.filter(pk=pk).first()
@@ -147,10 +147,10 @@ class Editor(HistoryAdmin):
             raise Http404
         return tool
 
-    # --- asked by the scripts --------------------------------------------------------------------------------------
+    # --- requests of the scripts -----------------------------------------------------------------------------------
 
     def look(self, request: HttpRequest, pk: int | None = None) -> HttpResponse:
-        """{"problems": [{"field", "place", "text"}], "html": the preview} of the form sent. Nothing is saved."""
+        """Return {"problems": [{"field", "place", "text"}], "html": the preview} of the form sent. Nothing is saved."""
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
         may = request.user.has_perm("catalog.change_tool" if pk is not None else "catalog.add_tool")
@@ -164,7 +164,7 @@ class Editor(HistoryAdmin):
         return JsonResponse({"problems": [problem.as_data() for problem in found.problems], "html": html})
 
     def function(self, request: HttpRequest) -> HttpResponse:
-        """The columns of a tool that the setting `name` of `runner` fills in, such as a registered function."""
+        """Return the columns of a tool that the setting `name` of `runner` fills in, such as a registered function."""
         if not request.user.has_perm("catalog.change_tool") and not request.user.has_perm("catalog.add_tool"):
             raise PermissionDenied
         if request.method not in ("GET", "HEAD"):
@@ -174,13 +174,13 @@ class Editor(HistoryAdmin):
         except LookupError:
             raise Http404 from None
 
-    # --- pages of their own ----------------------------------------------------------------------------------------
+    # --- other pages -----------------------------------------------------------------------------------------------
 
     def duplicate(self, request: HttpRequest, pk: int) -> HttpResponse:
         tool = self._tool(request, pk)
         if not self.has_add_permission(request):
             raise PermissionDenied
-        # A copy would not be compared with the source any more: what changed there could pass unseen.
+        # A copy is not compared with the source any more: a change there could go unnoticed.
         form = DuplicateForm(request.POST if request.method == "POST" and not tool.origin else None)
         if form.is_valid():
             copy = duplicate(tool, form.cleaned_data["name"], toolsets=form.cleaned_data["toolsets"])
@@ -191,7 +191,7 @@ class Editor(HistoryAdmin):
         return self._page(request, "duplicate", title, tool=tool, form=form, origin=quarantine.source(tool))
 
     def compare(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Two versions, `older` and `newer` (numbers of the history); without them, the last two."""
+        """Show two versions, `older` and `newer` (numbers of the history); without them, the last two."""
         if request.method not in ("GET", "HEAD"):
             return HttpResponseNotAllowed(["GET", "HEAD"])
         tool = self._tool(request, pk)

@@ -1,4 +1,4 @@
-"""`exporttools [FILE]`: the whole catalogue as YAML or JSON, secrets by name only."""
+"""`exporttools [FILE]`: export the whole catalogue as YAML or JSON, secrets by name only."""
 
 from __future__ import annotations
 

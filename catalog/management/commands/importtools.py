@@ -14,7 +14,7 @@ from catalog.exchange.values import Wrong
 from toolhub.invisible import show
 
 LONGEST = 120
-"""Characters from which on a difference is shown line by line."""
+"""Number of characters from which on a difference is shown line by line."""
 MARKS = {SAME: " ", GONE: "-", NEW: "+", SKIPPED: "…"}
 
 
@@ -61,5 +61,5 @@ class Command(BaseCommand):
 
 
 def _plain(text: str) -> str:
-    """A text out of JSON with its own line breaks; other values stay JSON."""
+    """Return a JSON text with its own line breaks; other values stay JSON."""
     return str(json.loads(text)) if text.startswith('"') else text

@@ -17,7 +17,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         with transaction.atomic():
-            # Not through the watched managers: this is logged as one change, not as one for each row.
+            # Bypasses the watched managers: this is logged as one change, not as one for each row.
             shared = list(Secret._base_manager.select_for_update().exclude(value=""))
             personal = list(
                 PersonalSecret._base_manager.select_related("secret", "user").select_for_update(of=("self",))

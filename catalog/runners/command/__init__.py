@@ -1,4 +1,4 @@
-"""Programs of the server's machine, without a shell."""
+"""Programs on the server's machine, without a shell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run of a program. There is no shell: every value arrives as one whole argument, or not at all."""
+"""One run of a program. There is no shell: every value is passed as one complete argument, or not at all."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def prepare(settings: Settings) -> Callable[[dict[str, Any], Context], Awaitable
 
 
 def build(command: Command, arguments: dict[str, Any]) -> list[str]:
-    """The list of arguments: each value is one of them, whole and literal."""
+    """Return the list of arguments: each value is one of them, complete and literal."""
     built: list[str] = []
     separated = not command.separator
     for item in command.arguments:
@@ -117,7 +117,10 @@ def _text(name: str, value: Any) -> str:
 
 
 def _place(settings: Settings, command: Command, arguments: dict[str, Any], stack: ExitStack) -> dict[str, Any]:
-    """Where it runs. A folder of the workspace is handed over open, so that nothing can be swapped for it."""
+    """Return the options for the working folder.
+
+    A folder of the workspace is passed as an open descriptor, so that it cannot be swapped for another one.
+    """
     wanted = arguments.get(command.folder_argument) if command.folder_argument else None
     if wanted is not None or settings.folder == "workspace" or command.folder_argument:
         descriptor = stack.enter_context(workspace.opened_folder(str(wanted or "")))
@@ -145,7 +148,7 @@ async def _read_or_stop(child: Child, stream: Any, most: int) -> tuple[bytes, bo
     if cut:
         child.stop(at_once=True)
         while await stream.read(65_536):
-            pass  # what was in the pipe already
+            pass  # the output already in the pipe
     return output, cut
 
 

@@ -126,7 +126,7 @@ class Settings(Command):
 
 
 def not_ready(settings: Settings) -> str | None:
-    """Why a tool with these settings could not run on this installation."""
+    """Return the reason why a tool with these settings could not run on this installation, or None."""
     for command in settings.commands.values() or [settings]:
         if problem := allowed.problem(command.program):
             return problem

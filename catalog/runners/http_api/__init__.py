@@ -1,4 +1,4 @@
-"""HTTP APIs: requests made from arguments, responses made into results."""
+"""HTTP APIs: requests built from arguments, results built from responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The little of JSONPath that selects from an answer: $.items[0].name, $.items[*].name, $["odd name"]. No filters."""
+"""A small subset of JSONPath for answers: $.items[0].name, $.items[*].name, $["odd name"]. No filters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ Path = tuple[Any, ...]
 
 
 def parse_path(text: str) -> Path:
-    """The steps: names, indexes, ALL. An empty text and `$` select everything. ValueError with a sentence."""
+    """Return the steps of a path: names, indexes, ALL. An empty text and `$` select everything.
+
+    Raises ValueError with a sentence when the path is invalid.
+    """
     text = text.strip()
     if not text or text == "$":
         return ()
@@ -42,7 +45,7 @@ def parse_path(text: str) -> Path:
 
 
 def select(value: Any, path: Path) -> Any:
-    """What is there; a list after a `*`, None where nothing is."""
+    """Return the selected value; a list after a `*`, None where nothing is found."""
     for position, step in enumerate(path):
         if step is ALL:
             items = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []

@@ -1,4 +1,4 @@
-"""From settings and arguments to one request: every value arrives as the text it is, or is refused.
+"""One request from settings and arguments: every value is sent as its exact text, or is rejected.
 
 Secrets are filled in here and nowhere earlier.
 """
@@ -34,7 +34,7 @@ class Request:
 
 
 class Builder:
-    """One tool's settings, looked at once."""
+    """A builder of requests for the settings of one tool, which it reads once."""
 
     __slots__ = ("_cookies", "_headers", "_query", "_revealing", "_settings", "_used")
 
@@ -55,7 +55,7 @@ class Builder:
         self._cookies = self._texts(settings.static_cookies, {}) if plain else {}
 
     def build(self, arguments: Mapping[str, Any], secrets: Mapping[str, str]) -> Request:
-        """Raises ToolError and egress.Denied for what cannot be sent."""
+        """Return the request for these arguments. Raises ToolError and egress.Denied for values that cannot be sent."""
         settings = self._settings
         query, fixed, cookies = self._query, self._headers, self._cookies
         if self._revealing:
@@ -102,7 +102,7 @@ class Builder:
     def _add_cookies(self, headers: dict[str, str], fixed: dict[str, str], arguments: Mapping[str, Any]) -> None:
         found = dict(fixed)
         for name, argument in self._settings.cookies.items():
-            # What the administrator fixed stays fixed.
+            # Values fixed by the administrator cannot be overridden.
             if arguments.get(argument) is not None and name not in fixed:
                 value = _text(arguments[argument])
                 if not COOKIE_VALUE.fullmatch(value):
@@ -126,7 +126,7 @@ class Builder:
             wanted = settings.body or {}
             given = {name: arguments[source] for name, source in wanted.items() if arguments.get(source) is not None}
         fixed = reveal_all(settings.static_body, secrets) if self._revealing else settings.static_body
-        # What the administrator fixed stays fixed.
+        # Values fixed by the administrator cannot be overridden.
         body = {**given, **fixed}
         if settings.body_format == "json":
             return _json(body), "application/json"
@@ -159,7 +159,7 @@ class Builder:
                     f'filename="{_quoted(_filename(part, arguments))}"\r\nContent-Type: {part.content_type}'
                 )
                 parts.append((head, _decoded(arguments[part.argument], part.argument)))
-        # Nobody can guess it, so no value can end its part.
+        # The boundary cannot be guessed, so no value can end its part.
         boundary = random.token_hex(24)
         lines = [f"--{boundary}\r\n{head}\r\n\r\n".encode() + content + b"\r\n" for head, content in parts]
         return b"".join([*lines, f"--{boundary}--\r\n".encode()]), f"multipart/form-data; boundary={boundary}"
@@ -190,7 +190,7 @@ def _decoded(value: Any, argument: str) -> bytes:
 
 
 def _items(value: Any) -> list[Any]:
-    """A list in a form is its items, one after the other; what has no value is left out."""
+    """Return the values of a form field: a list gives its items one after the other, null items are left out."""
     return [item for item in value if item is not None] if isinstance(value, list) else [value]
 
 

@@ -1,4 +1,4 @@
-"""How a tool treats a host that has trouble: a few more attempts, then leave it alone; and never too many at once."""
+"""Resilience against failing hosts: a few more attempts, then a pause, and a limit on concurrent calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _random = random.SystemRandom()
 
 
 def pause(attempt: int, asked: str = "") -> float:
-    """Seconds before the next attempt: longer each time, never the same for two callers, what Retry-After asks."""
+    """Return the seconds before the next attempt: growing, with jitter, at least `asked` (Retry-After)."""
     longest = min(LONGEST_PAUSE, FIRST_PAUSE * float(1 << attempt))
     seconds: float = longest * (0.5 + _random.random() / 2)
     if asked.isascii() and asked.isdigit():
@@ -43,14 +43,14 @@ class HostBreakers:
 def breaker(origin: str) -> CircuitBreaker:
     """Return the breaker of this origin, for calls of this process, which are all on its event loop."""
     breakers = parts.find(HostBreakers)
-    if breakers is None:  # the first request: a runner is made known to nobody else
+    if breakers is None:  # the first request: no other module creates the breakers
         breakers = HostBreakers()
         parts.put(breakers)
     return breakers.of(origin)
 
 
 def enter(guard: CircuitBreaker, host: str) -> bool:
-    """Return whether this call is the one that tries. Raises ToolError while the host is left alone."""
+    """Return whether this call is the test call. Raises ToolError while calls to the host pause."""
     try:
         return guard.enter()
     except CircuitOpen as closed:
@@ -60,6 +60,6 @@ def enter(guard: CircuitBreaker, host: str) -> bool:
 
 
 def slots(size: int) -> Slots:
-    """Return the slots of one tool: so many calls at the same time, a further one waits and is told to come back."""
+    """Return the slots of one tool: `size` concurrent calls; a further one waits, then gets a ToolError."""
     busy = f"This tool is busy: {size} calls of it are already running. Try again in a few seconds."
     return Slots(size, lambda: ToolError(busy))

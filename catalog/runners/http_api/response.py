@@ -1,4 +1,4 @@
-"""From an answer to what the tool returns: JSON, text, an image, audio, or bytes to keep."""
+"""The result of a tool from an answer: JSON, text, an image, audio, or bytes to store."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from toolhub import egress, invisible
 
 EXCERPT_CHARACTERS = 500
 HEAVY_BYTES = 1_048_576
-"""A larger JSON text is read off the event loop."""
+"""Size in bytes above which a JSON text is parsed off the event loop."""
 _TEXTS = frozenset({"application/xml", "application/javascript", "application/yaml", "image/svg+xml"})
 
 
 class Answers:
-    """One tool's settings, looked at once."""
+    """A converter of answers for the settings of one tool, which it reads once."""
 
     __slots__ = ("_path", "_settings")
 
@@ -31,14 +31,15 @@ class Answers:
         self._path = parse_path(settings.select)
 
     async def content(self, reply: egress.Reply, url: str) -> Any:
-        """Raises ToolError when the answer is an error or not what the tool is set up for."""
+        """Return the content of an answer. Raises ToolError for an error, or when it does not fit the settings."""
         if reply.status >= 400:
             raise ToolError(f"The API answered with status {reply.status}. {excerpt(reply.text)}".strip())
         if 300 <= reply.status < 400:
             why = f"The API answered with a redirect (status {reply.status}), which is not followed."
             if "location" not in reply.headers:
                 raise ToolError(why)
-            # Where it would have led is not looked at, so that it reads like every other way out that is closed.
+            # The target of the redirect is not checked, so that the message is the same as for every other denied
+            # address.
             raise ToolError(f"The request failed: {egress.DeniedAddress.SENTENCE}.", on_record=why)
         wanted: str = self._settings.response
         if not reply.body:
@@ -51,7 +52,7 @@ class Answers:
             return await self._json(reply)
         if wanted == "binary":
             kind = reply.media_type if MIME_TYPE.fullmatch(reply.media_type) else "application/octet-stream"
-            # Without its query, which may hold a secret.
+            # The URL without its query, which may hold a secret.
             return EmbeddedResource(url.partition("?")[0], blob=reply.body, mime_type=kind)
         return _picture_or_sound(reply, wanted)
 
@@ -97,7 +98,7 @@ def _by_type(reply: egress.Reply) -> str:
     if kind.startswith("text/") or kind in _TEXTS or kind.endswith("+xml"):
         return "text"
     family = kind.partition("/")[0]
-    # What is no image says so by its bytes, and is then kept as what it is.
+    # Bytes that are no image or audio are stored as the type that they are.
     return family if family in ("image", "audio") and media.kind_of(reply.body).startswith(family) else "binary"
 
 
@@ -109,7 +110,7 @@ def _read(text: str) -> Any:
 
 
 def excerpt(text: str) -> str:
-    """The beginning of an error answer on one line, without markup and control characters."""
+    """Return the beginning of an error answer on one line, without markup and control characters."""
     text = re.sub(r"<(script|style)\b.*?</\1\s*>", " ", text[:20_000], flags=re.DOTALL | re.IGNORECASE)
     text = re.sub(r"<[^<>]{0,500}>", " ", text)
     text = " ".join(invisible.remove(text).split())

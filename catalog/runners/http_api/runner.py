@@ -1,4 +1,4 @@
-"""One call of an HTTP API, with retries, a circuit breaker and a bound on concurrent calls."""
+"""One call of an HTTP API, with retries, a circuit breaker and a limit on concurrent calls."""
 
 from __future__ import annotations
 
@@ -58,7 +58,10 @@ class _Sender:
         self._origin = f"{target.scheme}://{target.host}:{target.port or ''}"
 
     async def send(self, request: Request, deadline: float) -> egress.Reply:
-        """The answer, whatever its status, after as many attempts as there may be."""
+        """Return the answer, whatever its status, after the allowed number of attempts.
+
+        Raises ToolError when no attempt got an answer.
+        """
         for attempt in range(self._attempts):
             last = attempt == self._attempts - 1
             guard = breaker(self._origin)
@@ -77,7 +80,7 @@ class _Sender:
     async def _attempt(
         self, request: Request, deadline: float, guard: CircuitBreaker
     ) -> tuple[egress.Reply | None, str]:
-        """One request: its answer, or what kept the connection from being made."""
+        """Send one request; return its answer, or None and the reason why no connection was made."""
         settings = self._settings
         probe = enter(guard, self._host)
         counted = False
@@ -109,7 +112,7 @@ class _Sender:
         except egress.EgressError as error:
             raise _failed(error) from None
         except asyncio.CancelledError:
-            # The call's own deadline: the host had its time as well.
+            # The deadline of the call itself passed: the host had its time as well.
             if time.monotonic() >= deadline - 0.05:
                 counted = True
                 guard.failed(settings.break_after, settings.break_seconds)

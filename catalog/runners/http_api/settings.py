@@ -1,4 +1,4 @@
-"""What a tool of the HTTP API runner is set up with."""
+"""Settings of a tool of the HTTP API runner."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ class Settings(BaseModel):
 
     @property
     def base(self) -> str:
-        """What every address of this tool stays below."""
+        """The common prefix of every URL of this tool."""
         start, brace, _ = self.url.partition("{")
         return start[: start.rindex("/") + 1] if brace else self.url
 

@@ -1,11 +1,11 @@
 """One call of a registered function in a process of its own.
 
-Run as `python -m catalog.runners.python_function.child`, started by
-`python_function` for tools whose settings say `isolated`.
+Run as `python -m catalog.runners.python_function.child`, started by `python_function` for tools whose settings say
+`isolated`.
 
-The request is one line of JSON on stdin; what is sent back are lines of JSON on stdout: {"progress": [...]},
-{"log": [...]}, and last {"value": ...}, {"produced": ...} or {"error": [kind, sentence]}. What the function prints goes
-to stderr.
+The request is one line of JSON on stdin; the answers are lines of JSON on stdout: {"progress": [...]}, {"log": [...]},
+and last {"value": ...}, {"produced": ...} or {"error": [kind, sentence]}. The output that the function prints goes to
+stderr.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main() -> None:
 
     send(asyncio.run(_answer(request, send)))
     sys.stdout.flush()
-    # Threads of the function, and whatever it registered for the end, must not hold up the answer.
+    # Threads and exit handlers of the function must not delay the answer.
     os._exit(0)
 
 
@@ -91,7 +91,7 @@ async def _call(request: dict[str, Any], send: Any) -> dict[str, Any]:
         made = results.produce(value)
         return {"produced": [made.content, made.structured, made.is_error, made.meta, made.size]}
     if isinstance(value, bytes):
-        results.produce(value)  # says why not
+        results.produce(value)  # raises with the reason
     return {"value": results.plain(value)[0]}
 
 

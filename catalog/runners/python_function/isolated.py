@@ -1,4 +1,4 @@
-"""A registered function in a child process that can be killed: the server's end of the module `child`."""
+"""A registered function in a child process that can be killed: the server's side of the module `child`."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ log = logging.getLogger(__name__)
 async def call(
     function: Function, arguments: dict[str, Any], context: Context, limits: Limits, most: int, *, django: bool
 ) -> Any:
-    """What the function returned, as plain data. ToolError says how the child ended otherwise."""
+    """Return the function's value as plain data. Raises ToolError with the reason when the child ends otherwise."""
     request = _request(function, arguments, context, django)
     order = Order(
         sys.executable,
         ["-m", CHILD],
-        # It is code of the hub's own, which reads the hub's settings.
+        # The child runs the hub's own code, which reads the hub's settings.
         {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *_search_path()]), "PYTHONFAULTHANDLER": ""},
         tempfile.mkdtemp(prefix="toolhub-isolated-"),
         remove=True,
@@ -58,7 +58,7 @@ async def call(
             report = await child.report()
             said = await errors
             _died(report, said, limits, context)
-        child.stop(at_once=True)  # nothing that it started outlives its answer
+        child.stop(at_once=True)  # no process that it started outlives its answer
         said = await errors
         await child.report()
     return _result(message, context, said)
@@ -91,7 +91,7 @@ def _request(function: Function, arguments: dict[str, Any], context: Context, dj
 
 
 async def _listen(child: Child, context: Context, most: int) -> dict[str, Any] | None:
-    """Pass on what it reports, until it answers. None when it ends without an answer."""
+    """Pass on progress and log lines until the answer, and return it. None when the child ends without an answer."""
     assert child.stdout is not None  # noqa: S101 - every child has its pipes
     while True:
         try:
@@ -121,7 +121,10 @@ async def _parsed(line: bytes) -> dict[str, Any]:
 
 
 async def _drain(child: Child) -> bytes:
-    """The beginning of what it printed; the rest is read and dropped, so that it does not wait for a reader."""
+    """Return the beginning of the printed output.
+
+    The rest is read and dropped, so that the child never blocks on a full pipe.
+    """
     said, more = await read(child.stderr, STDERR_BYTES)
     assert child.stderr is not None  # noqa: S101
     while more and await child.stderr.read(STDERR_BYTES):

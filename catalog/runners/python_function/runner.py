@@ -14,7 +14,7 @@ from catalog.runners.python_function.settings import Settings
 
 
 def prepare(settings: Settings) -> Callable[[dict[str, Any], Context], Awaitable[Any]]:
-    """LookupError when no function is registered under the name."""
+    """Return the function that runs a call. Raises LookupError when no function is registered under the name."""
     function = registry.lookup("tool", settings.function)
     if settings.isolated:
         limits = Limits(settings.cpu_seconds, settings.memory_bytes, settings.max_processes, settings.max_file_bytes)

@@ -1,4 +1,4 @@
-"""Read-only queries of databases that the operator names."""
+"""Read-only queries of databases that the operator lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs one statement on a connection of its own that can only read, up to so many rows, bytes and seconds."""
+"""One statement on a read-only connection of its own, with limits on rows, bytes and seconds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from catalog.errors import ToolError
 from catalog.runners.sql_query.statements import for_psycopg
 
 STEPS = 10_000
-"""SQLite looks at the clock after so many of its instructions."""
+"""Number of SQLite instructions between two checks of the time."""
 MAX_VALUE_BYTES = 16_777_216
 CONNECT_SECONDS = 5
 _MAY = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE})
@@ -40,11 +40,11 @@ class Found:
     columns: list[str]
     rows: list[dict[str, Any]] = field(default_factory=list)
     cut: str = ""
-    """Why there are fewer rows than there could be."""
+    """The reason why the rows are incomplete, or ""."""
 
 
 class Reading:
-    """One statement being run in a thread; `stop` from any other ends it."""
+    """One statement that runs in a thread; `stop` may be called from any other thread."""
 
     def __init__(self, address: str, statement: str, values: Mapping[str, Any], bounds: Bounds) -> None:
         self._address, self._statement, self._values, self._bounds = address, statement, values, bounds
@@ -106,7 +106,7 @@ class Reading:
             connection.read_only = True
             self._began(connection)
             try:
-                # A cursor of the server takes nothing but a query, and hands over rows as they are asked for.
+                # A server-side cursor accepts only a query, and fetches rows on demand.
                 with connection.cursor(name="toolhub") as cursor:
                     cursor.itersize = 200
                     values = {name: _postgres(value) for name, value in self._values.items()}
@@ -167,7 +167,7 @@ def _until_time(rows: Any, over: Any) -> Iterator[Any]:
 
 
 def _distinct(columns: list[str]) -> list[str]:
-    """Two columns of one name keep both their values."""
+    """Make column names unique, so that two columns of one name keep both their values."""
     made: list[str] = []
     for column in columns:
         name, number = column, 2
@@ -186,7 +186,7 @@ def _postgres(value: Any) -> Any:
 
 
 def _shown(value: Any) -> Any:
-    """A value as JSON has it; what it does not have becomes text."""
+    """Convert a value to JSON; types that JSON lacks become text."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):

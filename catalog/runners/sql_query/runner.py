@@ -1,4 +1,4 @@
-"""One read-only query of a database, and its rows as a result."""
+"""One read-only query of a database, with its rows as the result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def prepare(settings: Settings) -> Callable[[dict[str, Any], Context], Awaitable
         try:
             return _answer(await threads.tools().run(reading.run))
         except asyncio.CancelledError:
-            # Cancelling asks the server over a connection of its own, which is no work for the event loop.
+            # Cancelling sends a request over a connection of its own, which would block the event loop.
             asyncio.get_running_loop().run_in_executor(None, reading.stop)
             raise
 

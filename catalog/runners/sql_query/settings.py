@@ -35,7 +35,7 @@ class Settings(BaseModel):
 
 
 def not_ready(settings: Settings) -> str | None:
-    """Why a tool with these settings could not run on this installation."""
+    """Return the reason why a tool with these settings could not run on this installation, or None."""
     if settings.database in configured.SQL_DATABASES:
         return None
     said = {"name": settings.database, "there": ", ".join(configured.SQL_DATABASES)}

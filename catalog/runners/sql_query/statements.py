@@ -1,6 +1,6 @@
-"""A statement with named parameters: where they are, that it is one, and that it reads. Pure.
+"""Checks of a statement with named parameters: their positions, that it is one statement, and that it reads. Pure.
 
-This catches mistakes when a tool is saved. What makes sure that nothing is written is the read-only connection.
+These checks catch mistakes when a tool is saved. The read-only connection is the protection against writes.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ WRITES = frozenset({"insert", "update", "delete", "replace", "merge", "truncate"
 WRITES |= {"revoke", "attach", "detach", "vacuum", "reindex", "pragma", "copy", "call", "do", "lock", "begin", "into"}
 WRITES |= {"commit", "rollback", "savepoint", "set", "reset"}
 _FUNCTIONS = frozenset({"replace", "truncate", "insert"})
-"""Names of writes that are functions too: `replace(x, 'a', 'b')`."""
+"""Words of writes that are function names too: `replace(x, 'a', 'b')`."""
 
 
 class NotOne(ValueError):
-    """The statement cannot be used, with the reason."""
+    """A statement that cannot be used, with the reason."""
 
 
 def names(statement: str) -> list[str]:
-    """The parameters, each once, in order. Raises NotOne."""
+    """Return the parameters, each once, in order. Raises NotOne."""
     found: dict[str, None] = {}
     first = ""
     ended = False
@@ -62,14 +62,14 @@ def names(statement: str) -> list[str]:
 
 
 def _is_name(statement: str, match: re.Match[str], word: str) -> bool:
-    """Whether a word that would write is a column (`t.set`) or a function (`replace(...)`) instead."""
+    """Return whether a write keyword is in fact a column (`t.set`) or a function (`replace(...)`)."""
     before = statement[: match.start()].rstrip()[-1:]
     after = statement[match.end() :].lstrip()[:1]
     return before == "." or after == "." or (word in _FUNCTIONS and after == "(")
 
 
 def for_psycopg(statement: str) -> str:
-    """With %(name)s in the place of :name, and without a final semicolon."""
+    """Return the statement with %(name)s in the place of :name, and without a final semicolon."""
     return "".join(_pieces(statement)).rstrip()
 
 

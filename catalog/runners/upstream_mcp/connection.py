@@ -1,4 +1,4 @@
-"""How an upstream server is reached: typed settings, checked when saved and again before every connection. Pure."""
+"""Connection settings of an upstream server: typed, validated on save and again before every connection. Pure."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ OUR_HEADERS = frozenset(
     {"host", "connection", "content-length", "content-type", "transfer-encoding", "te", "trailer", "upgrade", "expect"}
     | {"keep-alive", "accept", "accept-encoding", "last-event-id", "proxy-authorization"}
 )
-"""They belong to the connection or to the protocol."""
+"""Headers that belong to the connection or to the protocol."""
 
 
 class UnusableSecret(ValueError):
-    """The value of a secret that a header cannot carry; `name` is that of the header."""
+    """A secret with a value that a header cannot carry; `name` is the name of the header."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"the secret for {name} contains characters that HTTP does not allow")
@@ -114,7 +114,10 @@ class Connection(BaseModel):
         return _("The upstream server %(name)s") % {"name": self.name or self.upstream}
 
     def revealed(self, secrets: Mapping[str, str]) -> dict[str, str]:
-        """Headers, or environment variables, with their secrets filled in."""
+        """Return headers, or environment variables, with their secrets filled in.
+
+        Raises UnusableSecret for a value that a header cannot carry.
+        """
         found = {}
         for name, value in (self.env if self.transport == "stdio" else self.headers).items():
             text = reveal(value, secrets)
@@ -125,7 +128,7 @@ class Connection(BaseModel):
 
 
 def parse(data: Mapping[str, Any]) -> Connection:
-    """ValueError with a sentence that names the field."""
+    """Return the typed connection. Raises ValueError with a sentence that names the field."""
     try:
         return Connection.model_validate(data)
     except ValidationError as error:
@@ -133,7 +136,7 @@ def parse(data: Mapping[str, Any]) -> Connection:
 
 
 def key_of(connection: Connection, secrets: Mapping[str, str], *more: Any) -> str:
-    """Equal for two calls exactly when they may use the same connection."""
+    """Return a key that is equal for two calls exactly when they may share a connection."""
     used = {name: secrets.get(name) for name in sorted(connection.secret_names)}
     text = json.dumps([connection.fingerprint, used, *more], sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

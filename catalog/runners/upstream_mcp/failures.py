@@ -1,4 +1,4 @@
-"""Why an upstream server cannot be used: in English for callers, the record and logs, for a page in its language."""
+"""Failures of upstream servers: in English for callers, the audit log and logs, in the page's language for a page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ log = logging.getLogger(__name__)
 
 
 class UpstreamError(Exception):
-    """The upstream cannot be used; the message is a sentence for callers, `on_record` one that may say more."""
+    """An upstream that cannot be used.
+
+    The message is a sentence for callers; `on_record`, the one for the audit log, may say more.
+    """
 
     def __init__(self, sentence: str, on_record: str = "", in_words: Callable[[], str] | None = None) -> None:
         super().__init__(sentence)
@@ -30,12 +33,12 @@ class UpstreamError(Exception):
 
     @property
     def in_words(self) -> str:
-        """What is on record, in the language of the page that asks."""
+        """The logged sentence, in the language of the page."""
         return self.on_record if self._in_words is None else self._in_words()
 
 
 def failure(connection: Connection, error: BaseException) -> UpstreamError:
-    """What a connection or a request ended with, in our words."""
+    """Return the error of a connection or a request as an UpstreamError."""
 
     def words(*, explained: bool = True) -> str:
         return f"{connection.label} {why(error, explained=explained)}"
@@ -45,7 +48,7 @@ def failure(connection: Connection, error: BaseException) -> UpstreamError:
 
 
 def refusal(connection: Connection, sentence: str, **said: object) -> UpstreamError:
-    """The end of a sentence about the upstream, which the catalogues of translations have."""
+    """Return an UpstreamError from the end of a sentence about the upstream, a text of the translation catalogues."""
 
     def words() -> str:
         return f"{connection.label} {_(sentence) % said}"
@@ -59,7 +62,7 @@ def too_late(connection: Connection) -> UpstreamError:
 
 
 def why(error: BaseException, *, explained: bool = False) -> str:
-    """The cause, as the end of a sentence about the upstream; `explained` is not for callers."""
+    """Return the cause, as the end of a sentence about the upstream; an `explained` one is not for callers."""
     import httpx2
     from mcp import MCPError
 
@@ -89,5 +92,5 @@ def why(error: BaseException, *, explained: bool = False) -> str:
 
 
 def one_line(text: str) -> str:
-    """Words of a stranger inside a sentence of ours."""
+    """Return text from outside as a short single line, to be part of a sentence."""
     return " ".join(invisible.remove(clean_text(text)).split())[:SENTENCE].rstrip(".")

@@ -1,8 +1,8 @@
-"""One open connection to an upstream server, with the official client, at whatever revision both speak.
+"""One open connection to an upstream server, with the official client, at a revision that both support.
 
-A link serves one call at a time: what the server asks or reports in between belongs to that call without doubt. A task
-of its own opens and closes it, because the client's task groups must end where they began. Nothing of a caller's own
-credentials is known here; the headers are the administrator's, with secrets filled in.
+A link serves one call at a time: the questions and reports of the server in between belong to that call without doubt.
+A task of its own opens and closes the link, because the client's task groups must end in the task where they began. The
+caller's own credentials are unknown here; the headers are the administrator's, with secrets filled in.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from mcp.client.session import ClientSession
 
 MAX_MESSAGE = 16_777_216
-"""Bytes of one message of an upstream server."""
+"""Maximum size of one message of an upstream server, in bytes."""
 SILENT_SECONDS = 1800.0
-"""How long a stream of an upstream may be silent."""
+"""Maximum silence of an upstream's stream, in seconds."""
 log = logging.getLogger(__name__)
 
 
 class Asks:
-    """What a call answers when the upstream asks: replaced for every call that uses the link."""
+    """The answers of a call to the upstream's questions: replaced for every call that uses the link."""
 
     async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         raise UpstreamError("no client can be asked")
@@ -47,7 +47,7 @@ NOBODY = Asks()
 
 
 class Link:
-    """`open` it, then use `session`; `alive` says whether it still can be used."""
+    """A connection: `open` it, then use `session`; `alive` tells whether it is still usable."""
 
     def __init__(
         self,
@@ -70,9 +70,9 @@ class Link:
         self._keeper: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Raises UpstreamError with a sentence."""
+        """Open the connection. Raises UpstreamError with a sentence."""
         opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # With a context of its own: nothing of the call that happens to be the first one.
+        # The context is a new one: nothing of the call that happens to be the first one may leak into it.
         self._keeper = asyncio.get_running_loop().create_task(
             self._keep(opened), name=f"upstream {self.connection.upstream}", context=contextvars.Context()
         )
@@ -89,7 +89,7 @@ class Link:
             raise
 
     def close(self, linger: float = 0.0) -> None:
-        """Close it in the background; after `linger` seconds, so that a last message still gets out."""
+        """Close the link in the background; after `linger` seconds, so that a last message can still be sent."""
         self.alive = False
         self._linger = linger
         self._closing.set()
@@ -177,7 +177,7 @@ class Link:
         return streamable_http_client(connection.url, http_client=client, max_sse_event_size=MAX_MESSAGE)
 
     async def _prepare(self, stack: AsyncExitStack) -> None:
-        """Hear log lines and changes of the list, where the server has them."""
+        """Subscribe to log lines and changes of the list, where the server has them."""
         assert self.client is not None  # noqa: S101 - it was entered
         capabilities = self.client.server_capabilities
         if self.client.session.initialize_result is not None:
@@ -192,7 +192,10 @@ class Link:
             stack.callback(listening.cancel)
 
     async def _listen(self) -> None:
-        """From 2026-07-28 on changes come on a stream of their own, which may end before the connection does."""
+        """Receive changes on their own stream, as servers send them from 2026-07-28 on.
+
+        The stream may end before the connection does.
+        """
         assert self.client is not None  # noqa: S101
         for pause in (1.0, 5.0, 30.0, 300.0):
             began = False
@@ -206,7 +209,7 @@ class Link:
             if not began:
                 return
             await asyncio.sleep(pause)
-            self._changed()  # nothing is said again to who was away
+            self._changed()  # changes during the pause are not announced again
 
     def _changed(self) -> None:
         if self._on_change is not None:

@@ -1,6 +1,6 @@
-"""What connections learn of an upstream: that its list of tools changed, and whether it can be reached.
+"""Notifications about upstreams: changes of the list of tools, and reachability.
 
-Who opens connections tells, who compares definitions and keeps the health listens.
+Connections send them; the comparison of definitions and the health status receive them.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from toolhub.parts import parts
 
 
 class UpstreamNews:
-    """Who hears of upstreams in this process. Listeners are called on the loop of the connection and must be quick."""
+    """The listeners for upstreams in this process. They are called on the loop of the connection and must be quick."""
 
     def __init__(self) -> None:
         self._changed: list[Callable[[int], object]] = []
         self._health: list[Callable[[int, str], object]] = []
 
     def listen(self, changed: Callable[[int], object], health: Callable[[int, str], object]) -> None:
-        """Call `changed(number of the upstream)` and `health(number, what is wrong or "")` from now on."""
+        """Call `changed(number of the upstream)` and `health(number, problem or "")` from now on."""
         if changed not in self._changed:
             self._changed.append(changed)
         if health not in self._health:
@@ -41,10 +41,10 @@ class UpstreamNews:
 
 
 def changed(upstream: int) -> None:
-    """Say that the list of an upstream changed."""
+    """Notify the listeners that the list of an upstream changed."""
     parts.get(UpstreamNews).tell_changed(upstream)
 
 
 def health(upstream: int, problem: str) -> None:
-    """Say that an upstream works (""), or why not."""
+    """Notify the listeners that an upstream works (""), or of its problem."""
     parts.get(UpstreamNews).tell_health(upstream, problem)

@@ -1,7 +1,7 @@
-"""An upstream server as a child process: MCP messages as lines on its stdin and stdout, each of a bounded length.
+"""An upstream server as a child process: MCP messages as lines on its stdin and stdout, each of a limited length.
 
 The program is one that TOOLHUB_COMMANDS lists. It gets a clean environment, a temporary working folder, a session of
-its own and limits, and ends with everything it started when the connection is closed or the hub is gone.
+its own and limits. It ends, with everything it started, when the connection is closed or the hub is gone.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 CHUNK = 65_536
 POLITE_SECONDS = 2.0
-"""How long a server may take to end after its stdin was closed, and again after SIGTERM."""
+"""Seconds that a server has to exit after its stdin was closed, and again after SIGTERM."""
 COMPLAINT = 2000
 LOOK_SECONDS = 0.5
 LIMITS = Limits(cpu_seconds=3600, memory_bytes=2 << 30, processes=64, open_files=1024, reserves=True)
-"""Of each process of the server, but for the number of processes."""
+"""Limits of each process of the server, except for the number of processes."""
 log = logging.getLogger(__name__)
 
 
 class NotAllowed(Exception):
-    """The program may not be started; the message is a sentence."""
+    """A program that may not be started; the message is a sentence."""
 
     def __init__(self, program: str, problem: str) -> None:
         super().__init__(problem)
@@ -43,7 +43,7 @@ class NotAllowed(Exception):
 
     @property
     def in_words(self) -> str:
-        """The same in the language of the page that asks."""
+        """The message in the language of the page."""
         return allowed.problem(self._program) or str(self)
 
 
@@ -65,7 +65,7 @@ async def open_pipes(
         nice=5,
         look_seconds=LOOK_SECONDS,
     )
-    # Counted by the pool of connections, and not among the programs of calls.
+    # The pool of connections counts it, not the limit on programs of calls.
     async with launched(order, stdin=asyncio.subprocess.PIPE, counted=False) as child:
         try:
             async with _streams(child, connection.label, max_bytes) as streams:
@@ -98,7 +98,7 @@ async def _streams(child: Child, label: str, max_bytes: int) -> AsyncIterator[Tr
         await inbox_writer.aclose()
 
     async def listen_to_complaints() -> None:
-        """What it says on stderr is for the log, in part: it must never fill its pipe."""
+        """Log a part of its stderr, and read all of it: it must never fill its pipe."""
         said = 0
         while chunk := await child.stderr.read(CHUNK):  # type: ignore[union-attr]
             if said < COMPLAINT:
@@ -133,7 +133,7 @@ async def _lines(stdout: asyncio.StreamReader | None, max_bytes: int, label: str
 
 
 def _message(line: bytes) -> Any:
-    """A message, or the error that it is none."""
+    """Return a parsed message, or the error that it is invalid."""
     from mcp.shared.message import SessionMessage
     from mcp_types import jsonrpc_message_adapter
 
@@ -144,14 +144,14 @@ def _message(line: bytes) -> Any:
 
 
 async def _end(child: Child, label: str) -> None:
-    """Close its stdin and wait; then SIGTERM, and a moment later SIGKILL, to all that it started."""
+    """Close its stdin and wait; then send SIGTERM, and later SIGKILL, to everything it started."""
     if child.stdin is not None:
         child.stdin.close()
     try:
         report = await asyncio.wait_for(child.report(), POLITE_SECONDS)
     except TimeoutError:
         child.stop()
-        let_go(child)  # or what nobody reads any more would be waited for
+        let_go(child)  # otherwise unread output would be waited for
         report = await child.report()
     if report.why == "processes":
         log.warning("%s was stopped: it had started more than %d processes", label, LIMITS.processes)

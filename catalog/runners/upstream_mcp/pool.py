@@ -16,19 +16,19 @@ from catalog.runners.upstream_mcp.link import NOBODY, Asks, Link
 from toolhub.parts import parts
 
 PER_KEY = 4
-"""Calls of one user to one upstream that run side by side; the others wait."""
+"""Maximum number of concurrent calls of one user to one upstream; the others wait."""
 PER_USER = 16
 IN_ALL = 128
 IDLE_SECONDS = 120.0
 LIFE_SECONDS = 3600.0
-"""A link that is older is not used for another call."""
+"""The age in seconds from which on a link is not used for another call."""
 LINGER_SECONDS = 1.0
-"""So long a link that is given up stays open for a last message: that the call is cancelled."""
+"""Seconds that an abandoned link stays open for a last message: that the call is cancelled."""
 
 
 @dataclass(slots=True)
 class _Place:
-    """What one key has."""
+    """The slots and idle links of one key."""
 
     user_id: int
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PER_KEY))
@@ -37,12 +37,12 @@ class _Place:
 
 
 class Pool:
-    """Of one event loop."""
+    """The links of one event loop."""
 
     def __init__(self) -> None:
         self._places: dict[str, _Place] = {}
         self._links: dict[Link, int] = {}
-        """Every link that is open or being opened: its user."""
+        """Every link that is open or being opened, with its user."""
 
     @asynccontextmanager
     async def borrow(
@@ -54,7 +54,10 @@ class Pool:
         capabilities: Mapping[str, Any],
         asks: Asks,
     ) -> AsyncIterator[Link]:
-        """A link for one call alone. One that fails inside is not used again. Raises UpstreamError."""
+        """Provide a link for one call alone. Raises UpstreamError.
+
+        A link is not used again after an exception inside the block.
+        """
         key = key_of(connection, secrets, user_id, credential, capabilities)
         place = self._places.setdefault(key, _Place(user_id))
         place.taken += 1
@@ -119,7 +122,7 @@ class Pool:
         return link
 
     def _make_room(self, user_id: int | None) -> bool:
-        """Close the link that has been idle for longest."""
+        """Close the link that has been idle the longest; return False if there is none."""
         idle = [
             (since, link, place, handle)
             for place in self._places.values()
@@ -171,17 +174,17 @@ class UpstreamPools:
         return pool
 
     async def close(self) -> None:
-        """Close what the running loop has open."""
+        """Close the links of the running loop."""
         pool = self._pools.pop(asyncio.get_running_loop(), None)
         if pool is not None:
             await pool.close()
 
 
 def here() -> Pool:
-    """See `UpstreamPools.here`."""
+    """Return the pool of the running loop; see `UpstreamPools.here`."""
     return parts.get(UpstreamPools).here()
 
 
 async def close() -> None:
-    """See `UpstreamPools.close`."""
+    """Close the links of the running loop; see `UpstreamPools.close`."""
     await parts.get(UpstreamPools).close()

@@ -22,15 +22,15 @@ from catalog.runners.upstream_mcp.settings import Settings
 
 logger = logging.getLogger(__name__)
 ROUNDS = 10
-"""How often an upstream may ask before it answers (from 2026-07-28 on)."""
+"""Maximum number of question rounds of an upstream before it answers (from 2026-07-28 on)."""
 LAST_WORDS_SECONDS = 2.0
 SESSION_GONE = (-32600, "Session terminated")
-"""What the official client makes of HTTP 404: the server does not know the session, so nothing ran."""
+"""The official client's error for HTTP 404: the server does not know the session, so nothing ran."""
 CONNECTION_CLOSED, HEADER_MISMATCH, URL_ELICITATION_REQUIRED = -32000, -32020, -32042
 
 
 class _Passing(Asks):
-    """What the upstream asks of one call goes to that call's client."""
+    """Questions of the upstream during one call, passed on to that call's client."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -43,7 +43,7 @@ class _Passing(Asks):
         try:
             return (await self._context.ask({key: (method, params)}))[key]
         except NeedsInput as needed:
-            # From 2026-07-28 on the client comes back with the answer, and this call begins anew.
+            # From 2026-07-28 on the client sends the answer with a new call, so this one ends here.
             if not self.paused.done():
                 self.paused.set_result(needed)
             raise UpstreamError("the answer is not there yet") from None
@@ -78,7 +78,7 @@ def prepare(settings: Settings) -> Callable[[dict[str, Any], Context], Awaitable
 
 
 class _SessionGone(Exception):
-    """The upstream does not know the session any more, so nothing ran."""
+    """An upstream that does not know the session any more, so nothing ran."""
 
 
 async def _call(connection: Connection, tool: str, arguments: dict[str, Any], context: Context) -> Result:
@@ -97,20 +97,20 @@ async def _call(connection: Connection, tool: str, arguments: dict[str, Any], co
         finally:
             if not work.done():
                 work.cancel()
-                # The official client tells the upstream that the call is cancelled before it lets go.
+                # The official client tells the upstream about the cancellation before it releases the call.
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.wait({work}, timeout=LAST_WORDS_SECONDS)
         try:
             return work.result()
         except (ToolError, ProtocolError, NeedsInput) as error:
-            failed = error  # said on a connection that works
+            failed = error  # the connection itself works
         except _SessionGone:
             link.close()
             raise
         except Exception as error:  # noqa: BLE001 - the boundary to a foreign library
             broken = _broken(link, error)
             news.health(connection.upstream, broken.on_record)
-            link.close()  # so that the next call finds out whether it can be reached again
+            link.close()  # so that the next call tests the connection again
             raise broken from None
     raise failed
 
@@ -158,14 +158,14 @@ async def _request(
     except MCPError as error:
         if error.code != HEADER_MISMATCH or link.listed:
             raise
-    # From 2026-07-28 on some arguments travel in headers as well: which ones, the list of tools says.
+    # From 2026-07-28 on some arguments are sent in headers as well: the list of tools names them.
     link.listed = True
     await link.session.list_tools()
     return await link.session.send_request(request, answer, progress_callback=context.progress)
 
 
 def _said(link: Link, error: Any, context: Context) -> Exception:
-    """An upstream's error answer as ours."""
+    """Return an upstream's error answer as an exception of ours."""
     if (error.code, error.message) == SESSION_GONE:
         return _SessionGone()
     if error.code == CONNECTION_CLOSED or not link.alive:
@@ -187,7 +187,7 @@ def _broken(link: Link, error: Exception) -> UpstreamError:
 
 
 def _declared(capabilities: Mapping[str, Any]) -> dict[str, Any]:
-    """What the upstream may be told about the caller's client: what it can be asked, and nothing else about it."""
+    """Return the client capabilities to declare to the upstream: the questions it can answer, nothing else."""
     found: dict[str, Any] = {name: {} for name in ("elicitation", "roots") if name in capabilities}
     sampling = capabilities.get("sampling")
     if isinstance(sampling, Mapping):
@@ -220,7 +220,7 @@ def _result(result: Any) -> Result:
     meta = {
         name: value
         for name, value in (found.get("_meta") or {}).items()
-        # These are between two parties of the protocol, and the upstream and our caller are not.
+        # These keys are between two parties of the protocol, and the upstream and our caller are not.
         if not name.startswith(("io.modelcontextprotocol/", "modelcontextprotocol.io/"))
     }
     return Result(

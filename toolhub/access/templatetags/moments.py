@@ -1,4 +1,4 @@
-"""Times as the reader's clock shows them: in their zone as far as the server knows it, with JavaScript exactly."""
+"""Times in the reader's time zone: as far as the server knows it, and exactly with JavaScript."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORMATS = {"date": "%Y-%m-%d", "both": "%Y-%m-%d %H:%M", "seconds": "%Y-%m-%d %H
 
 @register.simple_tag
 def moment(value: datetime | None, precision: str = "both") -> SafeString | str:
-    """A <time> of a moment, to the "date", the minute ("both") or the "seconds"; nothing for None."""
+    """Return a <time> element, to the "date", the minute ("both") or the "seconds"; nothing for None."""
     if value is None:
         return ""
     local = timezone.localtime(value)
