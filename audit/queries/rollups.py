@@ -107,7 +107,7 @@ class RollupUpdate(BackgroundTask):
 
 
 def update_if_stale() -> None:
-    """Count the recently ended calls in this thread unless some process did; delete rollups past their retention."""
+    """Count the recently ended calls in this thread unless some process did, and delete expired rollups."""
     if not fresh():
         catch_up()
         _forget_old()
