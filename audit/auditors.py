@@ -1,4 +1,4 @@
-"""The group of users who may read the audit log and nothing else."""
+"""The group of auditors: users with read access to the audit log and nothing else."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class BackgroundTask:
         return True
 
     def run(self) -> bool:
-        """Run the task in this thread. Return False when it is already running; raise what the task raises."""
+        """Run the task in this thread. Return False when it is already running; raise the task's exception if any."""
         with self._lock:
             if self.running:
                 return False

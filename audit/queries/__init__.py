@@ -1,1 +1,1 @@
-"""Questions that pages ask the audit log, bounded whatever its size."""
+"""Queries of pages on the audit log, with bounded cost whatever its size."""

@@ -1,4 +1,4 @@
-"""Two calls beside each other: what was asked, what was answered, how it ended, and what the tool was then."""
+"""Comparison of two calls: arguments, result, status, and the definition of the tool at call time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The earlier call is the first one, however they were picked."""
+    """Difference of two calls, of which the earlier is always `first`."""
 
     first: Call
     second: Call
@@ -35,7 +35,7 @@ class Difference:
     arguments: list[Line]
     result: list[Line]
     definition: list[Line]
-    """Of what clients were shown; empty when that is the same, or when nobody knows it any more."""
+    """Difference of the definitions that clients received; empty when they are equal or no longer known."""
     definition_known: bool
 
     @property
@@ -44,7 +44,7 @@ class Difference:
 
 
 def pick(keys: list[str]) -> tuple[Call, Call] | None:
-    """The calls that an address names, the earlier first; None unless they are two and both there."""
+    """Return the two calls that a URL names, the earlier first; None unless it names exactly two existing calls."""
     try:
         wanted = {UUID(key) for key in keys}
     except ValueError:
@@ -54,7 +54,7 @@ def pick(keys: list[str]) -> tuple[Call, Call] | None:
 
 
 def previous(call: Call) -> Call | None:
-    """The call before this one of the same tool by the same user, if it is near enough to be found."""
+    """Return the previous call of the same tool by the same user; None if a bounded search does not find one."""
     if call.user_id is None:
         return None
     question = Question(tool=call.name, method=call.method, user_id=call.user_id)
@@ -80,7 +80,7 @@ def difference(first: Call, second: Call) -> Difference:
 
 
 def definition_of(call: Call) -> hooks.Definition | None:
-    """What the call's tool, prompt or resource was when it began."""
+    """Return the definition of the call's tool, prompt or resource at call time; None if unknown."""
     if call.target_id is None or not call.definition:
         return None
     return hooks.catalogue().definition_at(call.method, call.target_id, call.definition, call.started_at)

@@ -1,4 +1,4 @@
-"""What pages that show calls as they happen ask the record, about once a second: few rows, read along one index."""
+"""Queries of pages that show calls live, about once a second: few rows, read along one index."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from audit.models import Call
 from audit.queries.search import id_at
 
 NEWEST = 50
-"""Of one person at one look: whoever calls faster than this sees the newest, and the rest in the list."""
+"""Maximum calls of one user in one query; older ones appear only in the list of calls."""
 RUNNING = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One call as far as a list shows that something happened to it."""
+    """The values of a call that show a change of its state in a list."""
 
     id: UUID
     user_id: int | None
@@ -30,7 +30,7 @@ FIELDS = ("id", "user_id", "outcome", "name")
 
 
 def since(user_id: int, moment: datetime, known: Iterable[UUID] = ()) -> list[Seen]:
-    """The newest calls of a person that began after `moment`, and the calls in `known`, oldest first."""
+    """Return the newest calls of a user that started after `moment`, and the calls in `known`, oldest first."""
     rows = Call.objects.filter(user_id=user_id, pk__gt=id_at(moment)).order_by("-pk").values_list(*FIELDS)
     found = [Seen(*row) for row in rows[:NEWEST]]
     missing = set(known) - {seen.id for seen in found}
@@ -38,13 +38,13 @@ def since(user_id: int, moment: datetime, known: Iterable[UUID] = ()) -> list[Se
 
 
 def running(user_id: int) -> list[Seen]:
-    """What a person has running, the newest of it."""
+    """Return the newest running calls of a user."""
     rows = Call.objects.filter(user_id=user_id, outcome=outcomes.RUNNING).order_by("-pk").values_list(*FIELDS)
     return [Seen(*row) for row in rows[:RUNNING]]
 
 
 def these(ids: Iterable[UUID]) -> list[Seen]:
-    """The calls of these ids that are there."""
+    """Return the existing calls with these ids."""
     wanted = list(ids)
     if not wanted:
         return []

@@ -1,4 +1,4 @@
-"""From any identifier that stands somewhere in the record to the page of what it names."""
+"""Lookup of the page of a call or change by any identifier in the audit log."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ _LONGEST = 300
 
 
 def address_for(text: str) -> str:
-    """The page of the call or action that the text names: its id in any spelling, alone or inside a sentence such as
-    an error message, or one of its links as `writer:sequence`. Empty when there is none.
+    """Return the URL of the call or change that the text names; empty when there is none.
+
+    The text may be its id in any spelling, alone or inside a sentence such as an error message, or one of its links as
+    `writer:sequence`.
     """
     text = text.strip()[:_LONGEST]
     if match := _LINK.fullmatch(text):

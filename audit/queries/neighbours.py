@@ -1,4 +1,4 @@
-"""What happened around a call: the same client before and after it, and the same call again and again."""
+"""Calls near a given call: those of the same client before and after it, and repeats of the same call."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from audit.models import Call
 from audit.queries.search import LIST_FIELDS, equals
 
 NEIGHBOURS = 8
-"""Calls of the same client that are shown on each side."""
+"""Maximum calls of the same client that are shown on each side."""
 NEAR = 100
-"""How many of the user's calls on each side are looked at for those of the same client."""
+"""Number of the user's calls on each side that are searched for those of the same client."""
 REPEATS = 10
-"""Equal calls that are shown on each side."""
+"""Maximum equal calls that are shown on each side."""
 WINDOW = 500
-"""How many of the user's calls on each side are looked at for equal ones."""
+"""Number of the user's calls on each side that are searched for equal ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A call in a row of calls, oldest first."""
+    """A call in a sequence of calls, oldest first."""
 
     call: Call
     gap: str
-    """How long nothing happened since the one before ended; empty for the first."""
+    """Time since the previous call ended, as text; empty for the first."""
     here: bool
-    """Whether this is the call that the page is about."""
+    """Whether this is the call of the page."""
 
     @property
     def when(self) -> str:
-        """To the millisecond: clients ask many things in a second."""
+        """Start in the reader's zone, to the millisecond: clients make many calls in a second."""
         return local_time.shown(self.call.started_at, "exact")[:-3]
 
     @property
     def utc(self) -> str:
-        """As the record has it, for who points at it."""
+        """Start in UTC as stored, for the tooltip."""
         return local_time.address(self.call.started_at)
 
 
@@ -59,7 +59,7 @@ class Repeats:
 
 
 def around(call: Call) -> list[Moment]:
-    """The calls of the same client just before and after."""
+    """Return the call and the calls of the same client just before and after it, oldest first."""
     same = _of_user(call).only(*LIST_FIELDS, "credential_id")
 
     def near(rows: Any) -> list[Call]:
@@ -72,7 +72,7 @@ def around(call: Call) -> list[Moment]:
 
 
 def repeats(call: Call) -> Repeats:
-    """The same user's calls with the same arguments, those nearest to this one; alone when there are none."""
+    """Return the nearest calls by the same user with the same arguments, including this one."""
     rows = _of_user(call)
     equal = equals("name", call.name) & Q(method=call.method, arguments=call.arguments)
     earlier, before = _equal(rows.filter(pk__lt=call.pk).order_by("-pk"), equal, "pk__gte")
@@ -90,7 +90,7 @@ def _of_user(call: Call) -> QuerySet[Call]:
 
 
 def _equal(rows: Any, equal: Q, within: str) -> tuple[list[Call], bool]:
-    """Among the nearest rows, which a subquery picks by the index over users."""
+    """Return the equal calls among the nearest WINDOW rows, read by the index over users, and if there are more."""
     edge = rows.values_list("pk", flat=True)[WINDOW - 1 : WINDOW].first()
     here = rows if edge is None else rows.filter(**{within: edge})
     found = list(here.filter(equal).only(*LIST_FIELDS)[: REPEATS + 1])
@@ -108,7 +108,7 @@ def _moments(rows: list[Call], here: Call) -> list[Moment]:
 
 
 def gap(between: timedelta) -> str:
-    """In words a person takes in at a glance; calls that overlap have none."""
+    """Return the time between two calls as short text; "at the same time" for calls that overlap."""
     seconds = between.total_seconds()
     if seconds < 0:
         return _("at the same time")

@@ -1,8 +1,9 @@
-"""Count the record as it grows, so that pages of numbers never count calls: the background half of `counts`.
+"""Rollups of the growing audit log, so that pages with statistics never count calls: the source of `statistics`.
 
-A call is counted once, in the hour and the day in which it began, when it has ended. What the rollups hold is exact up
-to a time about a minute ago (`RollupProgress.through`); calls that were still running then are remembered and counted
-Any process may count: the one row that says how far it came decides who did, and cells and row change together.
+A call is counted once, in the hour and the day in which it started, after it has ended. The rollups are exact up to a
+time about a minute ago (`RollupProgress.through`); calls that were still running then are remembered and counted after
+they end. Any process may count: the row with the progress decides which one did, and cells and that row are updated in
+one transaction.
 """
 
 from __future__ import annotations
@@ -28,34 +29,34 @@ from toolhub.parts import parts
 OUTCOME, TOOL, USER, TOOK = "outcome", "tool", "user", "took"
 HOUR, DAY = "h", "d"
 LAG_MS = 60_000
-"""How old a call is when it is counted: by then every writer has committed it, whatever its clock says."""
+"""Minimum age of a call when it is counted: by then every writer has committed it, whatever its clock says."""
 KEEP_DAYS = 35
 SLICE = 2_000
 MOST_OPEN = 5_000
-"""Calls that run for longer than a minute and are remembered; beyond that, counting waits for them."""
+"""Maximum remembered calls that run for longer than a minute; beyond that, counting waits for them."""
 RAN = frozenset({outcomes.OK, outcomes.TOOL_ERROR, outcomes.TIMEOUT})
-"""Outcomes whose duration says how long a tool took."""
+"""Outcomes whose duration is that of the tool."""
 COLUMNS = ("pk", "method", "name", "target_id", "user_id", "outcome", "duration_us")
 _STEP = math.log(1.1)
 _EVERY = 50.0
 
 
 def bucket(microseconds: int) -> str:
-    """The key of a duration among the `took` cells: each is ten percent longer than the one before."""
+    """Return the key of a duration among the `took` cells: each bucket is ten percent longer than the previous one."""
     return str(int(math.log(max(1, microseconds)) / _STEP))
 
 
 def duration_of(key: str) -> float:
-    """The middle of a bucket, in microseconds."""
+    """Return the middle of a bucket, in microseconds."""
     return math.exp((int(key) + 0.5) * _STEP)
 
 
 def cells(row: tuple[Any, ...]) -> Iterable[tuple[str, str]]:
-    """What one call, as `COLUMNS`, is counted under: (what, key)."""
+    """Yield the cells (what, key) in which one call, a row of `COLUMNS`, is counted."""
     _pk, method, name, target_id, user_id, outcome, took = row
     yield OUTCOME, outcome
     if method == "tools/call" and target_id is not None:
-        # Names that no tool has are for the caller to choose: counting them would let anybody fill the table.
+        # The caller chooses the names of unknown tools: counting them would let any client fill the table.
         yield TOOL, name
     if user_id is not None:
         yield USER, str(user_id)
@@ -76,7 +77,7 @@ def day_of(moment: datetime) -> datetime:
 
 
 def catch_up(seconds: float = 20.0) -> bool:
-    """Count what has ended since the last time, for at most so long. True when nothing is left to count."""
+    """Count the calls that ended since the last update, for at most `seconds`. Return True when all are counted."""
     deadline = time.monotonic() + seconds
     state = RollupProgress.objects.filter(pk=1).first() or _begin()
     first, limit = True, first_id_of(timestamps.now_ms() - LAG_MS)
@@ -89,31 +90,31 @@ def catch_up(seconds: float = 20.0) -> bool:
         state, first = following, False
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.005)  # the others in this process have a turn between two slices
+        time.sleep(0.005)  # let other threads of this process run between two slices
 
 
 def fresh() -> bool:
-    """Whether somebody counted within the last two minutes or so."""
+    """Return whether some process counted within about the last two minutes."""
     through = RollupProgress.objects.filter(pk=1).values_list("through", flat=True).first()
     return through is not None and through >= first_id_of(timestamps.now_ms() - LAG_MS - int(_EVERY * 1000))
 
 
 class RollupUpdate(BackgroundTask):
-    """The update that a page asked for, in this process."""
+    """The task in this process for an update that a page requested."""
 
     def __init__(self) -> None:
         super().__init__("audit-rollups", _count_for_a_page)
 
 
 def update_if_stale() -> None:
-    """Count in this thread what ended lately, unless some process did; forget what is older than is kept."""
+    """Count the recently ended calls in this thread unless some process did, and delete expired rollups."""
     if not fresh():
         catch_up()
         _forget_old()
 
 
 def hurry() -> None:
-    """Count in the background, unless this process does already: somebody looks at numbers that are old."""
+    """Count in the background, unless this process already does: a page shows outdated numbers."""
     parts.get(RollupUpdate).start()
 
 
@@ -127,7 +128,10 @@ def _begin() -> RollupProgress:
 
 
 def _step(state: RollupProgress, limit: UUID, *, recheck: bool) -> RollupProgress | None:
-    """One slice more; None when another process was quicker."""
+    """Count one more slice and return the new progress.
+
+    Return None when another process was faster, or when too many calls are still running.
+    """
     open_ids = [UUID(text) for text in json.loads(state.open)]
     still_open = open_ids
     rows: list[tuple[Any, ...]] = []
@@ -162,7 +166,7 @@ def _add(rows: list[tuple[Any, ...]]) -> None:
         moment = began(row[0])
         hour, day = hour_of(moment), day_of(moment)
         for what, key in cells(row):
-            # There are many tools and people: their hours are kept for as long as a page asks for them.
+            # There are many tools and users: their hours are kept only as long as a page needs them.
             hourly = hour >= recent or what in {OUTCOME, TOOK}
             for span, at in ((DAY, day), (HOUR, hour)) if hourly else ((DAY, day),):
                 calls[span, at, what, key] += 1

@@ -1,10 +1,11 @@
-"""Find calls in a record of any size: newest first, in pages, without ever counting.
+"""Search for calls in an audit log of any size: newest first, in pages, without ever counting.
 
-A question has two parts. What an index answers ("cover": user, tool, outcome, time) is read in order of id, which is
-the order of time. Everything else ("rest": client, transport, text, ...) is looked for in slices of that, until the
-page is full or the budget is used up; the page then says how far it looked and goes on from there.
+A question has two parts. The part that an index answers ("cover": user, tool, outcome, time) is read in order of id,
+which is the order of time. Everything else ("rest": client, transport, text, ...) is searched in slices of that, until
+the page is full or the budget is used up; the page then shows how far the search came, and the next one continues from
+there.
 
-A person's own calls, for the user's pages: plain rows, and never anybody else's.
+For the user's pages, the search returns the user's own calls and never those of others.
 """
 
 from __future__ import annotations
@@ -31,21 +32,21 @@ from audit.models import Call
 PAGE = 50
 ROWS = 200_000
 SECONDS = 0.12
-"""How much one page may look through, whichever is used up first."""
+"""Search budget of one page, in rows and in seconds, whichever is used up first."""
 NOT_OK = "not_ok"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _CREDENTIAL = re.compile(r"(token|admin|stdio):[0-9]+")
 _FIRST_SLICE, _LARGEST_SLICE = 2_000, 20_000
 _PROBE = 500
-"""Entries of two indexes that are compared to find the one with fewer."""
+"""Number of entries of two indexes that are compared to find the one with fewer entries."""
 _FIRST_LOAD, _LOADED = 20, 2_000_000
-"""Rows that are loaded whole at first, and characters that are loaded at a time from then on, about."""
+"""Rows that are loaded with bodies at first, and approximate characters that are loaded at a time afterwards."""
 LIST_FIELDS = (
     "id", "user_id", "username", "credential", "client_name", "client_version", "transport", "revision",
     "address", "method", "name", "outcome", "detail", "detail_reason", "started_at", "ended_at", "duration_us",
     "result_bytes",
 )  # fmt: skip
-"""What a list shows: without arguments and results, which can be megabytes."""
+"""Columns of a list: without arguments and results, which can be megabytes."""
 
 
 @dataclass(slots=True)
@@ -53,13 +54,13 @@ class Page:
     rows: list[Any]
     older: str = ""
     newer: str = ""
-    """Cursors: empty when there is nothing in that direction."""
+    """Cursors: empty when there are no rows in that direction."""
     looked_through: datetime | None = None
-    """When set, the search stopped here: older rows were not looked at."""
+    """Time at which a bounded search stopped: older rows were not searched; None when the search is complete."""
 
 
 def id_at(moment: datetime) -> UUID:
-    """The smallest id that a row of this moment can have."""
+    """Return the smallest id that a row of this time can have."""
     return UUID(int=max(0, int(moment.timestamp() * 1000)) << 80)
 
 
@@ -69,10 +70,10 @@ def moment_of(id: UUID) -> datetime:
 
 @dataclass(slots=True)
 class Question:
-    """What to look for, as the address of the page says it."""
+    """Search parameters, as the URL of the page has them."""
 
     q: str = ""
-    """A call's id, the hash of its definition or result, a credential's id as `token:12`, or text in its arguments,
+    """Id of a call, hash of its definition or result, id of a credential such as `token:12`, or text in its arguments,
     tool, user, client or credential."""
     user: str = ""
     outcome: str = ""
@@ -83,7 +84,7 @@ class Question:
     credential: str = ""
     since: str = ""
     until: str = ""
-    """Given on the reader's clock or with an offset, kept in UTC; a date counts to its last moment."""
+    """Given in the reader's zone or with an offset, stored in UTC; a date in `until` includes the whole day."""
     user_id: int | None = field(default=None)
     """Set by the server, never from an address."""
 
@@ -91,9 +92,9 @@ class Question:
         for item in fields(self):
             value = getattr(self, item.name)
             if isinstance(value, str):
-                # No database can look for NUL or half a character, and none has any.
+                # No database can search for NUL or lone surrogates, and none stores them.
                 setattr(self, item.name, value.encode("utf-8", "ignore").decode().replace("\x00", "").strip()[:500])
-        # Now, and not when it is asked: an export is read when the request, and its reader's zone, are over.
+        # Convert now, not when the query runs: an export is read after the request, and its reader's zone, have ended.
         for name in ("since", "until"):
             moment = local_time.entered(getattr(self, name), end=name == "until")
             if moment is not None:
@@ -106,7 +107,7 @@ class Question:
         return cls(**values, user_id=user_id)
 
     def said(self) -> dict[str, str]:
-        """The parts that were given, for an address and for the record."""
+        """Return the given parameters, for a URL and for the audit log."""
         return {
             item.name: str(getattr(self, item.name))
             for item in fields(self)
@@ -123,12 +124,16 @@ class Question:
         return local_time.entered(self.since), local_time.entered(self.until)
 
     def parts(self) -> tuple[QuerySet[Call], Q | None]:
-        """The rows an index reads in order, and what of them is wanted."""
+        """Return the rows that an index reads in order, and the condition on them."""
         rows, one, other, rest = self._covers()
         return rows.filter(**one), _all([*(equals(name, value) for name, value in other.items()), *rest])
 
     def _covers(self) -> tuple[QuerySet[Call], dict[str, Any], dict[str, Any], list[Q]]:
-        """The rows of the time, what one index tells of them, what another one could, and the rest of the question."""
+        """Return the parts of the query.
+
+        These are the rows of the interval, the filters that the chosen index answers, those that another index could
+        answer, and the other conditions.
+        """
         rows = Call.objects.all()
         rest: list[Q] = []
         if (call_id := self.call_id()) is not None:
@@ -152,7 +157,7 @@ class Question:
         elif self.user:
             rest.append(equals("username", self.user))
         outcome = "" if self.outcome == NOT_OK else self.outcome
-        # One index is read: over the tool, or over user and outcome or one of them. The fewer entries, the better.
+        # Read one index, the one with fewer entries: over the tool, or over user and outcome or one of them.
         wanted = {"user_id": user_id, "outcome": outcome}
         one: dict[str, Any]
         other: dict[str, Any]
@@ -179,7 +184,7 @@ class Question:
         return page(rows, asked, before=before, after=after, size=size, budget=budget)
 
     def every(self, batch: int = 1_000) -> Iterator[list[Call]]:
-        """All of them, newest first, whole, in batches that keep memory and locks small."""
+        """Yield all matching calls with their bodies, newest first, in batches that limit memory and locks."""
         rows, rest = self.parts()
         below: Any = None
         size = _FIRST_LOAD
@@ -189,7 +194,7 @@ class Question:
             wanted = part if edge is None else part.filter(pk__gte=edge)
             found = list((wanted if rest is None else wanted.filter(rest)).values_list("pk", "result_bytes"))
             while found:
-                # Results may be megabytes each, and so may arguments, of which only those before them tell.
+                # Results may be megabytes each, and so may arguments, whose size is estimated from previous calls.
                 number = weight = 0
                 for _, bytes_ in found[:size]:
                     weight += bytes_
@@ -216,9 +221,10 @@ def page(
     size: int = PAGE,
     budget: int = ROWS,
 ) -> Page:
-    """One page of rows ordered by their key, which is what cursors hold.
+    """Return one page of rows ordered by their key, which the cursors hold.
 
-    `rest` is what else is wanted of them: a condition, or rows that another index reads, of which these must be some.
+    `rest` restricts the rows: a condition, or rows that another index reads and that must contain them. Raise
+    ValueError when a cursor is invalid.
     """
     field = rows.model._meta.pk
     forward = bool(after) and not before
@@ -230,7 +236,7 @@ def page(
         found.reverse()
     answer = Page(found)
     if forward:
-        # Whoever came here from an older page can go back to it.
+        # A reader who came from an older page can return to it.
         answer.newer = _text_of(found[0].pk) if more and found else (_text_of(edge) if edge is not None else "")
         answer.older = _text_of(found[-1].pk) if found else after
     else:
@@ -244,7 +250,7 @@ def page(
 def _collect(
     rows: QuerySet[Any], rest: Q | QuerySet[Any] | None, start: Any, *, forward: bool, wanted: int, budget: int
 ) -> tuple[list[Any], Any]:
-    """Up to `wanted` rows, and where the search stopped if it did not come to the end."""
+    """Return up to `wanted` rows, and the key at which the search stopped before the end, or None."""
     order, beyond, within = ("pk", "pk__gt", "pk__lte") if forward else ("-pk", "pk__lt", "pk__gte")
     left = rows.order_by(order)
     if start is not None:
@@ -271,7 +277,7 @@ def _collect(
         now = time.monotonic()
         if looked >= budget or now > deadline:
             return found, edge
-        # No slice may take much longer than what is left of the time, which the one before says as well as any.
+        # No slice may take much longer than the remaining time; its duration is estimated from the previous slice.
         fits = int(slice_ * (deadline - now) / max(now - began, 0.001)) + _PROBE
         slice_ = min(slice_ * 2, _LARGEST_SLICE, budget - looked, fits)
         start = edge
@@ -279,13 +285,13 @@ def _collect(
 
 
 def _in_both(one: QuerySet[Any], other: QuerySet[Any], order: str, wanted: int) -> list[Any]:
-    """The first keys that both have. SQLite merges two indexes that are in order, without a look at any row."""
+    """Return the first keys that both have. SQLite merges two ordered indexes without reading any row."""
     keys = [rows.order_by().values_list("pk", flat=True) for rows in (one, other)]
     return list(keys[0].intersection(keys[1]).order_by(order)[:wanted])
 
 
 def _is_rarer(rows: QuerySet[Call], one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether fewer rows are like `one`: of two indexes, in order of time, the rarer reaches further back."""
+    """Return whether fewer rows match `one`: of two indexes in order of time, the rarer one reaches further back."""
     keys = rows.order_by("-pk").values_list("pk", flat=True)
     here = keys.filter(**one)[_PROBE - 1 : _PROBE].first()
     if here is None:
@@ -295,12 +301,12 @@ def _is_rarer(rows: QuerySet[Call], one: dict[str, Any], other: dict[str, Any]) 
 
 
 def equals(name: str, value: Any) -> Q:
-    """Equality that no index answers: inside a slice the planner must not choose another index over the whole table."""
+    """Return an equality that no index answers: in a slice the planner must not read another index of the table."""
     return Q(Exact(Coalesce(F(name), Value("" if isinstance(value, str) else 0)), Value(value)))
 
 
 def _text(text: str) -> Q:
-    # Arguments are ASCII JSON: what is looked for must be spelled as it stands there.
+    # Arguments are ASCII JSON: the search text must be encoded in the same way.
     spelled = json.dumps(text)[1:-1]
     return (
         Q(arguments__icontains=spelled)
@@ -337,14 +343,15 @@ def _text_of(key: Any) -> str:
 
 
 FILTERS = ("q", "outcome", "tool", "method", "transport", "client", "since", "until")
-"""What `filters` may hold; all texts, empty or absent when not wanted."""
+"""Allowed keys of `filters`; all values are texts, empty or absent when not used."""
 
 
 def page_for_user(user_id: int, filters: Mapping[str, Any], cursor: str = "", *, size: int = PAGE) -> Page:
-    """The person's calls, newest first.
+    """Return a page of the user's calls, newest first.
 
-    `Page.older` and `Page.newer` are the cursors to hand in again ("" when there is nothing further); a cursor that is
-    not one of this list raises ValueError. `Page.looked_through` is the moment at which a bounded search stopped.
+    `Page.older` and `Page.newer` are the cursors for the next request ("" when there are no more rows).
+    `Page.looked_through` is the time at which a bounded search stopped. Raise ValueError when the cursor is not one of
+    this list.
     """
     question = Question.of({name: filters.get(name) for name in FILTERS}, user_id)
     direction, _, key = cursor.partition("-")
@@ -359,7 +366,7 @@ def page_for_user(user_id: int, filters: Mapping[str, Any], cursor: str = "", *,
 
 
 def one_for_user(user_id: int, call_id: UUID | str) -> Call | None:
-    """The call if it is this person's, whole; None when there is none or it is somebody else's."""
+    """Return the call with its bodies if it is this user's; None when it does not exist or is another user's."""
     try:
         key = call_id if isinstance(call_id, UUID) else UUID(call_id)
     except ValueError:

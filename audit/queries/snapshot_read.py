@@ -1,4 +1,4 @@
-"""Several queries that see the database as it was at one moment."""
+"""Consistent reads: several queries that see the same snapshot of the database."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from django.db import connection, transaction
 
 @contextmanager
 def one_moment() -> Iterator[None]:
-    """What is read inside was true at once, whatever is committed meanwhile. For reading only; locks nobody out.
+    """Run several reads in one repeatable-read transaction, whatever is committed meanwhile.
 
-    Within a transaction that is open already, that one decides.
+    For reading only; it blocks no other transaction. Inside an open transaction, that transaction's isolation applies.
     """
     if connection.in_atomic_block:
         yield
     elif connection.vendor == "sqlite":
-        # A transaction would begin with the lock for writing. This one gets its snapshot with its first query.
+        # A normal transaction would begin with the write lock. This one gets its snapshot with its first query.
         sqlite: Any = connection
         usual, sqlite.transaction_mode = sqlite.transaction_mode, "DEFERRED"
         try:

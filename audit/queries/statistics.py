@@ -1,7 +1,7 @@
-"""The numbers of a page: calls by outcome over time, durations, the busiest tools and people, from the rollups.
+"""Statistics for pages: calls by outcome over time, durations, the busiest tools and users, from the rollups.
 
-What the rollups do not hold yet (the newest calls, and those that ran long) is counted on the spot when it is little;
-when it is much, the answer says until when it holds and has the rest counted in the background.
+Calls that the rollups do not hold yet (the newest calls, and those that ran long) are counted at once when they are
+few. When they are many, the report has the time until which it is complete, and they are counted in the background.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from audit.queries.snapshot_read import one_moment
 
 PERIODS = {"24h": timedelta(hours=24), "7d": timedelta(days=7), "30d": timedelta(days=30)}
 TAIL = 2_000
-"""How many calls are counted while a page is made."""
+"""Maximum calls that are counted while a page is rendered."""
 TOP = 8
 
 
@@ -43,18 +43,18 @@ class Slot:
 
 @dataclass(slots=True)
 class Report:
-    """What happened between `start` and `counted`."""
+    """Statistics of the calls between `start` and `counted`."""
 
     start: datetime
     counted: datetime
-    """Calls that began later are not in it."""
+    """Calls that started later are not included."""
     live: bool
-    """Whether that is just now."""
+    """Whether `counted` is the current time."""
     slots: list[Slot]
     tools: list[tuple[str, int, int]]
-    """Name, calls, and how many did not end with ok; the busiest first."""
+    """Name, number of calls, and number of those that did not end with ok; the busiest first."""
     users: list[tuple[int, int, int]]
-    """The same by the account's key."""
+    """The same by the id of the user."""
 
     @property
     def outcomes(self) -> Counter[str]:
@@ -70,7 +70,7 @@ class Report:
 
 
 def percentile(took: Counter[str], share: float = 0.95) -> float | None:
-    """The duration, in microseconds and within five percent, that this share of the calls did not exceed."""
+    """Return the percentile of the durations, in microseconds and within five percent; None without durations."""
     left = took.total() * share
     for key in sorted(took, key=int):
         left -= took[key]
@@ -80,7 +80,7 @@ def percentile(took: Counter[str], share: float = 0.95) -> float | None:
 
 
 def slots_of(period: str, now: datetime) -> list[Slot]:
-    """24 hours, 7 days in quarters, or 30 days; the last one holds `now`."""
+    """Return the slots of a period: 24 hours, 7 days in quarters, or 30 days; the last slot contains `now`."""
     if period == "24h":
         start, step, number = rollups.hour_of(now) - timedelta(hours=23), timedelta(hours=1), 24
     elif period == "7d":
@@ -91,8 +91,8 @@ def slots_of(period: str, now: datetime) -> list[Slot]:
 
 
 def report(period: str, now: datetime | None = None) -> Report:
-    """The numbers of a period of `PERIODS`; seven queries, whatever the size of the record."""
-    # A call moves from the tail into the rollups: read at two moments, it would be in both or in neither.
+    """Return the statistics of a period of `PERIODS`, with seven queries whatever the size of the audit log."""
+    # Calls move from the tail into the rollups: without one snapshot, a call could be in both or in neither.
     with one_moment():
         return _report(period, now)
 
@@ -131,7 +131,7 @@ def _report(period: str, now: datetime | None) -> Report:
 
 
 def called_since(start: datetime) -> tuple[dict[str, tuple[int, int]], datetime, bool]:
-    """Tool -> (calls, how many did not end with ok) from that day on; until when that holds; whether it is now."""
+    """Return tool -> (calls, number not ended with ok) since that day, the time until which it is complete, if live."""
     with one_moment():
         return _called_since(start)
 
@@ -153,7 +153,10 @@ def _called_since(start: datetime) -> tuple[dict[str, tuple[int, int]], datetime
 
 
 def _tail(now: datetime) -> tuple[list[tuple[Any, ...]], datetime, bool]:
-    """The calls that no rollup holds, when they are few; until when the numbers hold; whether that is now."""
+    """Return the calls that no rollup holds, the time until which the statistics are complete, and whether it is now.
+
+    When the newest of these calls are too many, they are omitted and counted in the background.
+    """
     state = RollupProgress.objects.filter(pk=1).first()
     rows = Call.objects.order_by("-pk").values_list(*rollups.COLUMNS)
     if state is not None:
@@ -175,7 +178,7 @@ def _busiest(
 ) -> list[tuple[str, int, int]]:
     cells = Rollup.objects.filter(span=span, what=what, at__gte=start)
     total: dict[str, tuple[int, int]] = {key: (calls, bad) for key, calls, bad in _sums(cells)[:TOP]}
-    # Somebody who was busy just now may be among the busiest only together with what the rollups hold.
+    # A recently busy user or tool may be among the busiest only together with the counts in the rollups.
     others = [key for key, _ in extra.most_common(100) if key not in total]
     if others:
         total |= {key: (calls, bad) for key, calls, bad in _sums(cells.filter(key__in=others))}
@@ -188,6 +191,6 @@ def _busiest(
 
 
 def _sums(cells: Any) -> Any:
-    """(key, calls, failed), the most called first."""
+    """Return rows of (key, calls, failed), the most called first."""
     grouped = cells.order_by().values("key").annotate(calls_=Sum("calls"), failed_=Sum("failed"))
     return grouped.order_by("-calls_", "key").values_list("key", "calls_", "failed_")

@@ -80,7 +80,7 @@ class EntryQueue:
         self._asleep = False
         self.stopping = False
         self.on_urgent: Callable[[], None] = _nothing
-        """Called by `put_end` while the database is away, so that an end reaches the spool at once."""
+        """Called by `put_end` while the database is unavailable, so that an end reaches the spool at once."""
 
     # --- any thread ------------------------------------------------------------------------------------------------
 
