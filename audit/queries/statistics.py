@@ -8,18 +8,46 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from django.db import connection, transaction
 from django.db.models import Sum
 
 from audit import outcomes
 from audit.format import timestamps
 from audit.models import Call, Rollup, RollupProgress
 from audit.queries import rollups
-from audit.queries.snapshot_read import one_moment
+
+
+@contextmanager
+def repeatable_read() -> Iterator[None]:
+    """Run several reads in one repeatable-read transaction, whatever is committed meanwhile.
+
+    For reading only; it blocks no other transaction. Inside an open transaction, that transaction's isolation applies.
+    """
+    if connection.in_atomic_block:
+        yield
+    elif connection.vendor == "sqlite":
+        # A normal transaction would begin with the write lock. This one gets its snapshot with its first query.
+        sqlite: Any = connection
+        usual, sqlite.transaction_mode = sqlite.transaction_mode, "DEFERRED"
+        try:
+            with transaction.atomic():
+                sqlite.transaction_mode = usual
+                yield
+        finally:
+            sqlite.transaction_mode = usual
+    else:
+        with transaction.atomic():
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            yield
+
 
 PERIODS = {"24h": timedelta(hours=24), "7d": timedelta(days=7), "30d": timedelta(days=30)}
 TAIL = 2_000
@@ -93,7 +121,7 @@ def slots_of(period: str, now: datetime) -> list[Slot]:
 def report(period: str, now: datetime | None = None) -> Report:
     """Return the statistics of a period of `PERIODS`, with seven queries whatever the size of the audit log."""
     # Calls move from the tail into the rollups: without one snapshot, a call could be in both or in neither.
-    with one_moment():
+    with repeatable_read():
         return _report(period, now)
 
 
@@ -132,7 +160,7 @@ def _report(period: str, now: datetime | None) -> Report:
 
 def called_since(start: datetime) -> tuple[dict[str, tuple[int, int]], datetime, bool]:
     """Return tool -> (calls, number not ended with ok) since that day, the time until which it is complete, if live."""
-    with one_moment():
+    with repeatable_read():
         return _called_since(start)
 
 

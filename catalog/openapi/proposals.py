@@ -6,14 +6,27 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.utils.translation import gettext as _
 
 from catalog.models.validators import runner_settings
-from catalog.openapi import bombs, names, security, servers
+from catalog.openapi import names, security, servers
 from catalog.openapi.bodies import add_body
 from catalog.openapi.parameters import Inputs, add_parameters
 from catalog.openapi.references import References, Refused
 from catalog.openapi.responses import result_of
+from catalog.schemas import validator
+
+
+def check_schema(schema: dict[str, Any], sentence: str) -> None:
+    """Raise Refused for an unusable schema; `sentence` names the schema and has a place for %(why)s."""
+    try:
+        validator.check(schema)
+    except ValidationError as error:
+        raise Refused(sentence % {"why": error.messages[0]}) from None
+    except RecursionError:
+        raise Refused(sentence % {"why": _("It is nested too deeply.")}) from None
+
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 MAX_OPERATIONS = 900
@@ -137,12 +150,12 @@ def _fill(
     add_parameters(inputs, path, item, operation)
     add_body(inputs, method, operation)
     proposal.input_schema = inputs.schema()
-    bombs.check(proposal.input_schema, _("The schema of the arguments: %(why)s"))
+    check_schema(proposal.input_schema, _("The schema of the arguments: %(why)s"))
     settings = {"method": method.upper(), "url": servers.address(document, item, operation, base, source) + inputs.path}
     settings |= inputs.settings
     answer, proposal.output_schema = result_of(references, version, operation, method)
     if proposal.output_schema is not None:
-        bombs.check(proposal.output_schema, _("The schema of the result: %(why)s"))
+        check_schema(proposal.output_schema, _("The schema of the result: %(why)s"))
         if not choices.outputs:
             proposal.output_schema = None
     settings |= answer

@@ -13,7 +13,7 @@ from django.db import connection, connections
 from audit.format import timestamps
 from audit.models import Rollup, RollupProgress
 from audit.queries import rollups, statistics
-from audit.queries.snapshot_read import one_moment
+from audit.queries.statistics import repeatable_read
 from tests.audit.rows import call, save
 from tests.audit.stores import RecordStore
 
@@ -85,9 +85,9 @@ def test_neither_are_the_calls_of_tools_that_are_looked_through_for_unused_ones(
 
 
 @pytest.mark.usefixtures("tables")
-def test_what_is_read_at_one_moment_holds_up_nobody_who_writes() -> None:
+def test_what_is_read_at_repeatable_read_holds_up_nobody_who_writes() -> None:
     save_calls(1)
-    with one_moment():
+    with repeatable_read():
         assert statistics.report("24h").calls == 3
         elsewhere(lambda: save_calls(2))
         elsewhere(count)

@@ -12,7 +12,6 @@ from catalog.errors import CANCELLED_BY_CLIENT, CatalogError, NeedsInput, ToolEr
 from toolhub.server import errors as server_errors
 from toolhub.server import requests
 from toolhub.server.methods import completion, lifecycle, prompts, resources, subscriptions, tasks, tools
-from toolhub.server.methods import logging as logging_level
 from toolhub.server.peer import Outlet, Peer
 from toolhub.server.process import ServerRole
 from toolhub.wire import jsonrpc, shapes
@@ -35,7 +34,7 @@ _BOTH: dict[str, Handler] = {
 }
 _HANDSHAKE: dict[str, Handler] = {
     "ping": lifecycle.ping,
-    "logging/setLevel": logging_level.set_level,
+    "logging/setLevel": lifecycle.set_level,
     "resources/subscribe": resources.subscribe,
     "resources/unsubscribe": resources.unsubscribe,
 }

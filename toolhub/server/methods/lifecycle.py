@@ -1,4 +1,4 @@
-"""Start of a connection: `initialize` with version negotiation, `server/discover`, `ping`."""
+"""Start of a connection: `initialize` with version negotiation, `server/discover`, `ping`, `logging/setLevel`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from toolhub.server.methods import params
 from toolhub.server.peer import Outlet, Peer, Session
 from toolhub.server.process import ServerRole
 from toolhub.wire import envelope, jsonrpc, shapes, versions
+from toolhub.wire.versions import LOG_LEVELS, LOG_SEVERITY
 
 SERVER_INFO = {"name": "toolhub", "title": "toolhub", "version": __version__}
 SERVER_INFO_SHORT = {"name": "toolhub", "version": __version__}
@@ -63,4 +64,14 @@ async def discover(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server:
 
 
 async def ping(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
+    return {}
+
+
+async def set_level(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
+    """Keep the minimum log level that a session wants to receive (stateful transport)."""
+    level = params.text(request.params, "level")
+    if level not in LOG_SEVERITY:
+        raise params.invalid(f"`level` must be one of {', '.join(LOG_LEVELS)}")
+    if peer.session is not None:
+        await server.sessions.set_level(peer.session, level)
     return {}
