@@ -46,6 +46,7 @@ LONGEST_FIRST = (
     "tests/management/test_bounds.py",
     "tests/management/test_quickstart.py",
     "tests/management/test_serve.py",
+    "tests/upgrade/test_upgrade.py",
 )
 """Files that take ten seconds and more, as `pytest --durations=0` measured them on two cores."""
 
