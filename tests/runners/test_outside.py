@@ -17,21 +17,9 @@ from tests.e2e import proofs
 from tests.e2e.pages import Pages
 from tests.serving import Hub
 
-SHOUT = """
-from pydantic import BaseModel, Field
-from catalog.runners.base import Runner
-
-class Settings(BaseModel, extra="forbid"):
-    suffix: str = Field(default="!", description="Text after the shout.")
-
-def prepare(settings):
-    async def run(arguments, context):
-        return arguments["text"].upper() + settings.suffix
-    return run
-
-RUNNER = Runner(name="shout", title="Shout", about="Writes a text in capitals.", settings=Settings,
-                prepare="shout.prepare")
-"""
+CONTRIBUTING = Path(__file__).resolve().parents[2] / ".github" / "CONTRIBUTING.md"
+SHOUT = CONTRIBUTING.read_text(encoding="utf-8").split("## Add a runner")[1].split("```python\n")[1].split("```")[0]
+"""The example that contributors start from."""
 SCHEMA = {
     "type": "object",
     "properties": {"text": {"type": "string", "description": "The text.", "maxLength": 100}},
