@@ -7,7 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.core.checks import CheckMessage, Warning, register
 
-from audit.redaction.values import SHORTEST
+from audit.redaction.rules import SHORTEST
 
 
 @register("audit")

@@ -13,8 +13,8 @@ class CatalogConfig(AppConfig):
     def ready(self) -> None:
         from audit.actions.model_signals import watch
         from catalog import checks, models, signals  # noqa: F401 - registers the system checks
+        from catalog.calls.execution import RunningCalls
         from catalog.calls.prepared import PreparedTools
-        from catalog.calls.running import RunningCalls
         from catalog.functions.context import Onlookers
         from catalog.policy import revision, snapshot
         from catalog.policy.limit_cache import RedisHealth

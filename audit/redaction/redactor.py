@@ -16,9 +16,8 @@ from functools import lru_cache
 from typing import Any
 
 from audit.redaction.names import SecretNames
-from audit.redaction.rules import Rules, canonical, redaction
+from audit.redaction.rules import SHORTEST, Rules, SecretValues, canonical, redaction
 from audit.redaction.schema_fields import Schemas, SecretFields, has_marks
-from audit.redaction.values import SHORTEST, SecretValues
 
 __all__ = [
     "CHANGED",

@@ -48,20 +48,21 @@ class Spool:
         self.path = path_of(writer)
         self._lock = Lock()
         self._descriptor: int | None = None
-        self._size = 0
+        self.size = 0
+        """Bytes in the file: 0 when everything is in the database."""
 
     def append(self, entries: Iterable[Entry]) -> None:
         """Write the entries to the disk, synced. Raise SpoolFailed when that fails or the spool is full."""
         text = "".join(map(_line, entries)).encode()
         with self._lock:
-            if self._size + len(text) > MAX_BYTES:
+            if self.size + len(text) > MAX_BYTES:
                 raise SpoolFailed("the spool is full")
             try:
                 descriptor = self._open()
                 self._write(descriptor, text)
             except OSError as error:
                 raise SpoolFailed(f"the spool cannot be written: {error.strerror}") from error
-            self._size += len(text)
+            self.size += len(text)
 
     def _open(self) -> int:
         if self._descriptor is None:
@@ -73,7 +74,7 @@ class Spool:
                 os.fsync(parent)  # the file's directory entry must be durable as well
             finally:
                 os.close(parent)
-            self._descriptor, self._size = descriptor, os.fstat(descriptor).st_size
+            self._descriptor, self.size = descriptor, os.fstat(descriptor).st_size
         return self._descriptor
 
     def _write(self, descriptor: int, text: bytes) -> None:
@@ -92,35 +93,31 @@ class Spool:
         with self._lock:
             if self._descriptor is None:
                 return [], 0
-            return list(read(self.path)), self._size
+            return list(read(self.path)), self.size
 
     def discard(self, size: int) -> None:
         """Remove the first `size` bytes: they are in the database."""
         with self._lock:
             if self._descriptor is None:
                 return
-            if self._size > size:
+            if self.size > size:
                 rest = self.path.read_bytes()[size:]
                 os.ftruncate(self._descriptor, 0)
                 self._write(self._descriptor, rest)
-                self._size = len(rest)
+                self.size = len(rest)
             else:
                 os.ftruncate(self._descriptor, 0)
                 os.fsync(self._descriptor)
-                self._size = 0
-
-    @property
-    def empty(self) -> bool:
-        return not self._size
+                self.size = 0
 
     def close(self) -> None:
         """Close the file, and remove it when it is empty."""
         with self._lock:
             if self._descriptor is not None:
-                if not self._size:
+                if not self.size:
                     self.path.unlink(missing_ok=True)
                 os.close(self._descriptor)
-                self._descriptor, self._size = None, 0
+                self._descriptor, self.size = None, 0
 
 
 @contextmanager

@@ -140,7 +140,7 @@ class Writer:
                 store.close()
                 raise
             self.store = store
-        if self.queue.away or (self.queue.spool is not None and not self.queue.spool.empty):
+        if self.queue.away or (self.queue.spool is not None and self.queue.spool.size):
             self._return()
 
     def _register(self, store: Store) -> None:
@@ -180,7 +180,7 @@ class Writer:
                 self.commit(entries[start : start + MAX_BATCH_ENTRIES])
             spool.discard(size)
             with self.queue.mutex:
-                if not spool.empty:
+                if spool.size:
                     continue
                 now = time.monotonic()
                 if self.queue.away:
@@ -203,7 +203,7 @@ class Writer:
         if not self.queue.batch:
             if not queue:
                 if self.queue.stopping:
-                    if self.queue.away or (self.queue.spool is not None and not self.queue.spool.empty):
+                    if self.queue.away or (self.queue.spool is not None and self.queue.spool.size):
                         return True  # the database became available during the heartbeat: replay the spool first
                     self._end()
                     return False

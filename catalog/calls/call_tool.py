@@ -17,7 +17,7 @@ from audit import outcomes
 from audit.types import Caller, Reason
 from catalog.calls import masking, recording
 from catalog.calls.completion import complete
-from catalog.calls.execution import Deadline, Outcome, perform
+from catalog.calls.execution import Deadline, Outcome, RunningCalls, perform
 from catalog.calls.prepared import Gate, catalogue_now, gate_of
 from catalog.calls.prompts import get_prompt
 from catalog.calls.recording import Begun, Ending, Intent
@@ -38,8 +38,9 @@ from catalog.language import in_english
 from catalog.policy import limits, visibility
 from catalog.policy.definitions import ToolDefinition
 from catalog.secrets import resolve
+from toolhub.parts import parts
 
-__all__ = ["asks_before_task", "call_tool", "complete", "get_prompt", "read_resource"]
+__all__ = ["asks_before_task", "call_tool", "complete", "find_task", "get_prompt", "read_resource"]
 
 log = logging.getLogger(__name__)
 
@@ -114,6 +115,11 @@ def asks_before_task(definition: ToolDefinition) -> bool:
     `detached` once it does.
     """
     return gate_of(definition).asks_before_task
+
+
+def find_task(call_id: UUID) -> asyncio.Task[Any] | None:
+    """Return the task that runs this call, so that it can be cancelled; None when it does not run in this process."""
+    return parts.get(RunningCalls).find(call_id)
 
 
 async def _call_with_secrets(

@@ -14,13 +14,13 @@ import time
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from audit import outcomes
 from audit.redaction import redactor
 from audit.types import Reason
 from catalog.calls import recording
 from catalog.calls.recording import Begun, Ending
-from catalog.calls.running import RunningCalls
 from catalog.errors import CANCEL_CODES, InternalFailure, InvalidArguments, NeedsInput, ProtocolError, ToolError
 from catalog.functions.context import Context
 from catalog.functions.results import Produced, failure
@@ -143,6 +143,23 @@ class Deadline:
         for _ in range(self.fired):
             self.task.uncancel()
         return self.task.cancelling() > self._before
+
+
+class RunningCalls:
+    """The task of each running call, by the id of the call."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[UUID, asyncio.Task[Any]] = {}
+
+    def add(self, call_id: UUID, task: asyncio.Task[Any]) -> None:
+        self._tasks[call_id] = task
+
+    def remove(self, call_id: UUID) -> None:
+        self._tasks.pop(call_id, None)
+
+    def find(self, call_id: UUID) -> asyncio.Task[Any] | None:
+        """Return the task that runs this call; None when it does not run here."""
+        return self._tasks.get(call_id)
 
 
 async def perform(begun: Begun, clock: Deadline, context: Context, work: Awaitable[Produced]) -> Outcome:

@@ -42,7 +42,7 @@ _compiled: OrderedDict[str, Check] = OrderedDict()
 class Check:
     """A compiled schema; a call returns None, or the problem that names the field and what was expected."""
 
-    __slots__ = ("_flat", "_full", "flat")
+    __slots__ = ("_flat", "_full", "_has_patterns", "flat")
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self._flat = self._full = None
@@ -52,12 +52,14 @@ class Check:
         except (ValidationError, ValueError, TypeError, AttributeError, RecursionError) as error:
             log.warning("a stored schema cannot be used: %s", error)
         self.flat = self._flat is not None
+        self._has_patterns = "pattern" in repr(schema)
 
     def __call__(self, value: Any, seconds: float = ARGUMENTS_SECONDS) -> SchemaProblem | None:
         """Return the problem of `value` or None; TOO_MUCH after `seconds` of processor time."""
         try:
             if self._flat is not None:
-                patterns.allow(seconds)
+                if self._has_patterns:
+                    patterns.allow(seconds)
                 return self._flat(value)
             return UNUSABLE if self._full is None else self._full(value, seconds)
         except patterns.TooMuch:

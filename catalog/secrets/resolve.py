@@ -22,8 +22,7 @@ from django.db import DatabaseError, InterfaceError
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from audit.redaction.rules import redaction
-from audit.redaction.values import SHORTEST
+from audit.redaction.rules import SHORTEST, redaction
 from audit.types import Caller
 from catalog import encryption, threads
 from catalog.errors import RecordUnavailable

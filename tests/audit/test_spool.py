@@ -66,7 +66,7 @@ def test_what_came_after_the_reading_stays(data_folder: Path) -> None:
     mine.discard(size)
     assert [one.id for one in mine.read()[0]] == [later.id]
     mine.discard(mine.read()[1])
-    assert mine.empty
+    assert not mine.size
     mine.close()
     assert not mine.path.exists()
 

@@ -11,9 +11,8 @@ import time
 from typing import Any
 from uuid import UUID
 
-from catalog.calls.running import RunningCalls
+from catalog.calls import call_tool
 from catalog.errors import ACCESS_REVOKED, CANCELLED_BY_CLIENT, SERVER_STOPPING
-from toolhub.parts import parts
 from toolhub.server import bus
 from toolhub.server.bus import Bus
 from toolhub.server.peer import Peer
@@ -195,7 +194,7 @@ class RequestsInFlight:
 
     def cancel_here(self, call_id: UUID, reason: str) -> bool:
         """Cancel a call of this worker, on its event loop; return whether it was running here."""
-        task = parts.get(RunningCalls).find(call_id)
+        task = call_tool.find_task(call_id)
         if task is None:
             return False
         # Cancelled through its request, if there is one: the client then gets an answer with the reason.
