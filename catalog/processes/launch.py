@@ -132,7 +132,11 @@ class Child:
             self.process.send_signal(signal.SIGINT if at_once else signal.SIGTERM)
 
     async def report(self) -> Report:
-        return await asyncio.shield(self.ended)
+        """Return how the program ended; its slot is free by then."""
+        report = await asyncio.shield(self.ended)
+        # If it had ended before, the line above did not wait for the callback that frees the slot.
+        await asyncio.sleep(0)
+        return report
 
     async def _wait(self) -> Report:
         try:
