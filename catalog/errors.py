@@ -24,20 +24,54 @@ from uuid import UUID
 
 from audit.types import Reason
 
-# Reasons for the cancellation of a running call: pass one (or a sentence) to `task.cancel(reason)`; it is logged.
-CANCELLED_BY_CLIENT = "notifications/cancelled"
-CLIENT_GONE = "the client closed the stream"
-SERVER_STOPPING = "the server is stopping"
-ACCESS_REVOKED = "access was revoked"
-CANCEL_CODES = {
-    CANCELLED_BY_CLIENT: "cancelled.by_client",
-    CLIENT_GONE: "cancelled.client_gone",
-    SERVER_STOPPING: "cancelled.server_stopping",
-    ACCESS_REVOKED: "cancelled.access_revoked",
-}
-"""The codes that the log keeps beside these reasons, for pages."""
-
 TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
+
+
+CANCELLATIONS = {
+    "cancelled.by_client": "notifications/cancelled",
+    "cancelled.client_gone": "the client closed the stream",
+    "cancelled.session_ended": "the client ended the session",
+    "cancelled.task": "tasks/cancel",
+    "cancelled.in_browser": "cancelled by {name} in the browser",
+    "cancelled.in_admin": "cancelled in the admin by {name}",
+    "cancelled.disconnected": "an administrator ended this connection",
+    "cancelled.access_revoked": "access was revoked",
+    "cancelled.server_stopping": "the server is stopping",
+    "cancelled.slow_reader": "the reader is too slow",
+    "cancelled.too_many": "too many messages at once",
+    "cancelled.too_large": "a message that is too large",
+    "cancelled.binary_frame": "a binary frame",
+    "cancelled.unchecked": "the token cannot be checked",
+    "cancelled.internal": "internal error",
+}
+"""English sentences by code. Tools, clients and the log read them; pages show their own, from the code."""
+
+
+class Cancellation(str):
+    """The reason for the cancellation of a running call: `task.cancel(reason)`, and the log keeps text and code."""
+
+    reason: Reason
+
+    def __new__(cls, code: str, **params: str) -> Cancellation:
+        made = super().__new__(cls, CANCELLATIONS[code].format(**params))
+        made.reason = Reason(code, params)
+        return made
+
+    @classmethod
+    def read(cls, text: str) -> Cancellation | None:
+        """Return the cancellation of `reason.encoded()`, as another worker sent it; None when it is not known here."""
+        reason = Reason.read(text)
+        try:
+            return None if reason is None else cls(reason.code, **reason.params)
+        except (KeyError, TypeError):
+            return None
+
+
+CANCELLED_BY_CLIENT = Cancellation("cancelled.by_client")
+CLIENT_GONE = Cancellation("cancelled.client_gone")
+SESSION_ENDED = Cancellation("cancelled.session_ended")
+SERVER_STOPPING = Cancellation("cancelled.server_stopping")
+ACCESS_REVOKED = Cancellation("cancelled.access_revoked")
 
 
 class CatalogError(Exception):

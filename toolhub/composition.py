@@ -7,6 +7,7 @@ from uuid import UUID
 from audit.hooks import Catalogue
 from catalog.admin import inlines
 from catalog.calls import history
+from catalog.errors import Cancellation
 from catalog.policy import messages, snapshot, visibility
 from toolhub.access.hooks import Neighbours
 from toolhub.parts import parts
@@ -32,11 +33,11 @@ def connect() -> None:
     )
 
 
-def _cancel_call(call_id: UUID, reason: str) -> None:
+def _cancel_call(call_id: UUID, username: str) -> None:
     # Only a serving process loads the server role: commands have no calls to cancel.
     from toolhub.server import requests
 
-    requests.cancel_from_thread(call_id, reason)
+    requests.cancel_from_thread(call_id, Cancellation("cancelled.in_browser", name=username))
 
 
 def _reaches_anything(user_id: int) -> bool:

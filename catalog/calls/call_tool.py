@@ -17,7 +17,7 @@ from audit import outcomes
 from audit.types import Caller, Reason
 from catalog.calls import masking, recording
 from catalog.calls.completion import complete
-from catalog.calls.execution import Deadline, Outcome, RunningCalls, perform
+from catalog.calls.execution import Deadline, Outcome, RunningCalls, cancelled, perform
 from catalog.calls.prepared import Gate, catalogue_now, gate_of
 from catalog.calls.prompts import get_prompt
 from catalog.calls.recording import Begun, Ending, Intent
@@ -216,8 +216,7 @@ async def _announce(call: Begun, begun: Callable[[UUID], Awaitable[None]]) -> No
     try:
         await begun(call.id)
     except asyncio.CancelledError as error:
-        reason = str(error.args[0]) if error.args else "cancelled"
-        await recording.finish(call, Ending(outcomes.CANCELLED, "", reason))
+        await recording.finish(call, cancelled(error.args[0] if error.args else "").ending([]))
         raise
     except Exception as error:
         log.exception("call %s could not be announced", call.id)

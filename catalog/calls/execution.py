@@ -21,7 +21,7 @@ from audit.redaction import redactor
 from audit.types import Reason
 from catalog.calls import recording
 from catalog.calls.recording import Begun, Ending
-from catalog.errors import CANCEL_CODES, InternalFailure, InvalidArguments, NeedsInput, ProtocolError, ToolError
+from catalog.errors import Cancellation, InternalFailure, InvalidArguments, NeedsInput, ProtocolError, ToolError
 from catalog.functions.context import Context
 from catalog.functions.results import Produced, failure
 from toolhub.parts import parts
@@ -95,8 +95,8 @@ def timed_out(begun: Begun, seconds: float) -> Outcome:
 
 def cancelled(reason: str) -> Outcome:
     error = asyncio.CancelledError(reason) if reason else asyncio.CancelledError()
-    code = CANCEL_CODES.get(reason)
-    return Outcome(outcomes.CANCELLED, None, error, "", reason or "cancelled", Reason(code) if code else None)
+    coded = reason.reason if isinstance(reason, Cancellation) else None
+    return Outcome(outcomes.CANCELLED, None, error, "", reason or "cancelled", coded)
 
 
 TIME_IS_UP = "the deadline"
@@ -175,8 +175,8 @@ async def perform(begun: Begun, clock: Deadline, context: Context, work: Awaitab
         context.cancelled.set()
         if clock.fired and not foreign:
             return timed_out(begun, clock.seconds)
-        reason = str(error.args[0]) if isinstance(error, asyncio.CancelledError) and error.args else ""
-        return cancelled("" if reason == TIME_IS_UP else reason)
+        reason = error.args[0] if isinstance(error, asyncio.CancelledError) and error.args else ""
+        return cancelled(reason if isinstance(reason, str) and reason != TIME_IS_UP else "")
     finally:
         running.remove(begun.id)
     if clock.close():

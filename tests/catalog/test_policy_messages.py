@@ -12,7 +12,7 @@ from django.utils import translation
 
 from audit import hooks
 from audit.types import Reason
-from catalog.errors import CANCEL_CODES
+from catalog.errors import CANCELLATIONS, Cancellation
 from catalog.models import Grant, Limit
 from catalog.policy import messages
 from catalog.policy import rules as policy
@@ -106,12 +106,29 @@ def test_what_and_whom_of_a_grant_are_told_as_in_its_sentence(alice: User) -> No
         assert str(grant) == f"Grant {grant.pk}: {grant.effect} {messages.what(grant)} to {messages.whom(grant)}"
 
 
+@pytest.mark.parametrize("code", CANCELLATIONS)
+def test_a_cancellation_keeps_its_code_and_the_name_in_it_from_worker_to_worker(code: str) -> None:
+    params = {"name": "li by wei"} if "{name}" in CANCELLATIONS[code] else {}
+    here = Cancellation(code, **params)
+    there = Cancellation.read(here.reason.encoded())
+    assert there is not None
+    assert (there, there.reason.code, there.reason.params) == (str(here), code, params)
+    assert ("li by wei" in messages.translate_reason(here.reason)) == bool(params)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '["cancelled.unheard_of", {}]', '["cancelled.in_browser", {}]', "cancelled"]
+)
+def test_a_cancellation_that_this_version_does_not_know_is_none(text: str) -> None:
+    assert Cancellation.read(text) is None
+
+
 def test_every_reason_that_the_code_gives_is_said_in_both_languages() -> None:
     root = Path(__file__).parents[2]
     code = re.compile(r'"((?:rule|unknown|run|cancelled)\.[a-z_]+)"')
     found = {text for folder in ("audit", "catalog") for path in (root / folder).rglob("*.py")
              for text in code.findall(path.read_text())}  # fmt: skip
-    assert found >= {*CANCEL_CODES.values(), "run.process_ended", "run.client_left", "unknown.tool"}
+    assert found >= {*CANCELLATIONS, "run.process_ended", "run.client_left", "unknown.tool"}
     params = {"number": 1, "effect": "allow", "kind": "tool", "name": "a", "by": "everyone", "whom": "", "rate": "3/m"}
     for text in found:
         assert messages.translate_reason(Reason(text, {**params, "seconds": 3, "keys": "a", "names": "b"})), text

@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 
 from audit.models import Call
 from catalog.calls import tasks as store
+from catalog.errors import CLIENT_GONE
 from tests.server import functions
 from tests.server.conftest import ASKABLE, TASKS, Client, fresh, in_database, modern, server, text, token
 from tests.waiting import eventually
@@ -168,7 +169,7 @@ async def test_a_task_outlives_its_connection_and_not_its_users_access(client: C
     functions.STARTED["outlives"] = asyncio.Event()
     task_id = await created(connected, "server_wait", {"label": "outlives"})
     await functions.STARTED["outlives"].wait()
-    server().requests.cancel_scope("ws-9", "the connection was lost")
+    server().requests.cancel_scope("ws-9", CLIENT_GONE)
     assert (await client.result("tasks/get", {"taskId": task_id}))["status"] == "working"
     await in_database(lambda: User.objects.filter(pk=alice.pk).update(is_active=False))
     await eventually(lambda: server().requests.running() == 0)

@@ -13,6 +13,7 @@ from channels_redis.core import RedisChannelLayer
 
 from audit.types import Credential
 from catalog import signals
+from catalog.errors import CLIENT_GONE
 from tests.server.conftest import Outlet
 from tests.serving import Redis
 from tests.waiting import eventually
@@ -151,9 +152,11 @@ async def test_a_request_is_cancelled_on_the_worker_that_has_it(server: ServerRo
 
         running = asyncio.create_task(work())
         await eventually(server.requests.running)
-        message = news(requests.CANCEL, scope=asking.scope, id=str(request_id), kind=kind, reason="over there")
+        message = news(
+            requests.CANCEL, scope=asking.scope, id=str(request_id), kind=kind, reason=CLIENT_GONE.reason.encoded()
+        )
         await other.group_send(bus.GROUP, message)
-        with pytest.raises(asyncio.CancelledError, match="over there"):
+        with pytest.raises(asyncio.CancelledError, match=CLIENT_GONE):
             await running
     # A number of any size goes out as text.
     await server.requests.cancel(asking, 2**70)

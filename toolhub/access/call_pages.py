@@ -175,15 +175,13 @@ def cancel(request: HttpRequest, pk: UUID) -> HttpResponse:
 
 def _end(call: Call, user: User) -> str:
     """Ask the workers to cancel the call, and wait up to CANCEL_SECONDS for its logged outcome."""
-    name = user.get_username()
-    reason = f"cancelled by {name} in the browser"
     log.record("cancelled", "call", f"{call.name} ({call.pk})", None, {"user": call.username})
     again = 0.0
     give_up = time.monotonic() + CANCEL_SECONDS
     while (now := time.monotonic()) < give_up:
         if now >= again:
             # Repeated every second: a message between workers can get lost, and a duplicate has no effect.
-            hooks.neighbours().cancel_call(call.pk, reason)
+            hooks.neighbours().cancel_call(call.pk, user.get_username())
             again = now + 1.0
         time.sleep(0.05)
         outcome = Call.objects.filter(pk=call.pk).values_list("outcome", flat=True).first()

@@ -18,7 +18,7 @@ def _nothing_granted(user_id: int) -> bool:
     return False
 
 
-def _nothing_runs(call_id: UUID, reason: str) -> None:
+def _nothing_runs(call_id: UUID, username: str) -> None:
     return
 
 
@@ -27,7 +27,7 @@ class Neighbours:
     """The functions that the catalogue and the server provide for accounts and tokens."""
 
     cancel_call: Callable[[UUID, str], None] = _nothing_runs
-    """Cancel a running call in any worker, and log this reason. Success is not guaranteed."""
+    """Cancel a running call in any worker; the log says that this user did it. Success is not guaranteed."""
     reaches_anything: Callable[[int], bool] = _nothing_granted
     """Whether a client of this user would find any tool, resource or prompt."""
     toolsets_for: Callable[[int], frozenset[int]] = _none

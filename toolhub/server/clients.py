@@ -15,6 +15,7 @@ from typing import Any
 from django.conf import settings
 
 from audit.types import Caller
+from catalog.errors import Cancellation
 from toolhub.server.bus import Bus
 from toolhub.server.peer import Peer
 from toolhub.server.sessions import CLOSED
@@ -146,7 +147,7 @@ class Clients:
         shown = heapq.nlargest(most, found.values(), key=lambda row: float(row["seen"]))
         return shown, len(found) - len(shown)
 
-    def close(self, key: str, reason: str) -> None:
+    def close(self, key: str, reason: Cancellation) -> None:
         """Close every stream and connection of this client that is open in this process."""
         for listener in self._subscribers.every():
             if self._key(listener) == key:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from audit.recorder import CannotRecord
-from catalog.errors import CANCELLED_BY_CLIENT, CatalogError, NeedsInput, ToolError
+from catalog.errors import CANCELLED_BY_CLIENT, SESSION_ENDED, CatalogError, NeedsInput, ToolError
 from toolhub.server import errors as server_errors
 from toolhub.server import requests
 from toolhub.server.methods import completion, lifecycle, prompts, resources, subscriptions, tasks, tools
@@ -52,7 +52,7 @@ METHODS: dict[str, dict[str, Handler]] = {
 """Revision -> method -> handler: a method that is absent does not exist in that revision."""
 
 _COUNTED = frozenset(server_errors.ATTEMPTS)
-_BY_CLIENT = frozenset({CANCELLED_BY_CLIENT, requests.SESSION_ENDED})
+_BY_CLIENT = frozenset({CANCELLED_BY_CLIENT, SESSION_ENDED})
 """Cancellations after which the client expects no answer."""
 
 

@@ -22,6 +22,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from catalog import threads
+from catalog.errors import Cancellation
 from toolhub.access.models import ServingProcess
 from toolhub.jobs import JobStatus
 from toolhub.log_throttle import ThrottledWarning
@@ -35,7 +36,7 @@ log = logging.getLogger(__name__)
 
 WANTED = "presence.wanted"
 DISCONNECT = "presence.disconnect"
-DISCONNECTED = "an administrator ended this connection"
+DISCONNECTED = Cancellation("cancelled.disconnected")
 BEAT_SECONDS = 5.0
 RENEW_SECONDS = 15.0
 LEASE_SECONDS = 60.0

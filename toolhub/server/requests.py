@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from catalog.calls import call_tool
-from catalog.errors import ACCESS_REVOKED, CANCELLED_BY_CLIENT, SERVER_STOPPING
+from catalog.errors import ACCESS_REVOKED, CANCELLED_BY_CLIENT, SERVER_STOPPING, SESSION_ENDED, Cancellation
 from toolhub.server import bus
 from toolhub.server.bus import Bus
 from toolhub.server.peer import Peer
@@ -25,7 +25,6 @@ PER_SCOPE = 100
 """Maximum running requests of one session or connection."""
 PER_USER = 64
 """Maximum running calls of one user in this process, so that one person cannot block the others."""
-SESSION_ENDED = "the client ended the session"
 CANCEL = "request.cancel"
 CANCEL_CALL = "call.cancel"
 BUSY = INTERNAL_ERROR
@@ -45,11 +44,11 @@ class Entry:
         self.user_id = credential.user_id
         self.credential_id = credential.id
         self.started = time.monotonic()
-        self.reason: str | None = None
+        self.reason: Cancellation | None = None
         self.listens = False
         """Whether this is a subscription, which ends in order when its listener is closed."""
 
-    def cancel(self, reason: str) -> None:
+    def cancel(self, reason: Cancellation) -> None:
         if self.reason is None:
             self.reason = reason
             self.task.cancel(reason)
@@ -135,20 +134,21 @@ class RequestsInFlight:
             raise McpError(BUSY, f"Busy: {PER_USER} of your calls are running")
         self._users[user_id] = calls + 1
 
-    async def cancel(self, peer: Peer, request_id: str | int, reason: str = CANCELLED_BY_CLIENT) -> None:
+    async def cancel(self, peer: Peer, request_id: str | int, reason: Cancellation = CANCELLED_BY_CLIENT) -> None:
         """Cancel a request of this session or connection, on whichever worker it runs."""
         if not peer.scope or self._cancel_here(peer.scope, request_id, reason) or peer.connection:
             return
         # As text: an id may be a number larger than a bus message can carry.
         kind = "number" if isinstance(request_id, int) else "text"
-        await self._bus.publish(CANCEL, {"scope": peer.scope, "id": str(request_id), "kind": kind, "reason": reason})
+        message = {"scope": peer.scope, "id": str(request_id), "kind": kind, "reason": reason.reason.encoded()}
+        await self._bus.publish(CANCEL, message)
 
-    def cancel_scope(self, scope: str, reason: str) -> None:
+    def cancel_scope(self, scope: str, reason: Cancellation) -> None:
         """Cancel all requests of an ended session or connection that run here."""
         for entry in [entry for entry in self._running if entry.scope == scope and scope]:
             entry.cancel(reason)
 
-    def cancel_task(self, task: asyncio.Task[Any], reason: str) -> bool:
+    def cancel_task(self, task: asyncio.Task[Any], reason: Cancellation) -> bool:
         """Cancel the request that this task works on; return whether there is one."""
         for entry in self._running:
             if entry.task is task and not entry.listens:
@@ -156,7 +156,7 @@ class RequestsInFlight:
                 return True
         return False
 
-    def cancel_credentials(self, ids: set[str], reason: str = ACCESS_REVOKED) -> None:
+    def cancel_credentials(self, ids: set[str], reason: Cancellation = ACCESS_REVOKED) -> None:
         for entry in [entry for entry in self._running if entry.credential_id in ids and not entry.listens]:
             entry.cancel(reason)
 
@@ -192,7 +192,7 @@ class RequestsInFlight:
             log.warning("%d requests did not end when they were cancelled", len(self._running))
         return len(rest)
 
-    def cancel_here(self, call_id: UUID, reason: str) -> bool:
+    def cancel_here(self, call_id: UUID, reason: Cancellation) -> bool:
         """Cancel a call of this worker, on its event loop; return whether it was running here."""
         task = call_tool.find_task(call_id)
         if task is None:
@@ -215,7 +215,7 @@ class RequestsInFlight:
             self._emptied = None
         return True
 
-    def _cancel_here(self, scope: str, request_id: str | int, reason: str) -> bool:
+    def _cancel_here(self, scope: str, request_id: str | int, reason: Cancellation) -> bool:
         entry = self._by_key.get((scope, request_id))
         if entry is None:
             return False
@@ -226,18 +226,22 @@ class RequestsInFlight:
         request_id: str | int = str(payload["id"])
         if payload.get("kind") == "number":
             request_id = int(request_id)
-        self._cancel_here(str(payload.get("scope")), request_id, str(payload.get("reason")))
+        self._cancel_here(str(payload.get("scope")), request_id, _read(payload))
 
     def _session_closed(self, payload: dict[str, Any]) -> None:
         self.cancel_scope(str(payload.get("key")), SESSION_ENDED)
 
     def _cancelled(self, payload: dict[str, Any]) -> None:
-        self.cancel_here(UUID(str(payload.get("id"))), str(payload.get("reason")))
+        self.cancel_here(UUID(str(payload.get("id"))), _read(payload))
 
 
-def cancel_from_thread(call_id: UUID, reason: str) -> None:
+def cancel_from_thread(call_id: UUID, reason: Cancellation) -> None:
     """Request the cancellation of the call, logged with `reason`; nothing happens when it is not running.
 
     Callable from any thread. The cancellation is not guaranteed: the audit log shows how the call ended.
     """
-    bus.tell_from_thread(CANCEL_CALL, {"id": str(call_id), "reason": reason})
+    bus.tell_from_thread(CANCEL_CALL, {"id": str(call_id), "reason": reason.reason.encoded()})
+
+
+def _read(payload: dict[str, Any]) -> Cancellation:
+    return Cancellation.read(str(payload.get("reason"))) or CANCELLED_BY_CLIENT

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from audit.types import Credential
-from catalog.errors import SERVER_STOPPING
+from catalog.errors import SERVER_STOPPING, SESSION_ENDED, Cancellation
 from catalog.policy import snapshot, visibility
 from catalog.policy.rules import Visible
 from toolhub.server.bus import Bus
@@ -63,7 +63,7 @@ class Listener:
         number: int,
         peer: Peer,
         send: Callable[[dict[str, Any]], None],
-        close: Callable[[str], None],
+        close: Callable[[Cancellation], None],
         kinds: frozenset[str],
         uris: frozenset[str],
         task_ids: frozenset[str],
@@ -97,14 +97,14 @@ class Listener:
             self.open = False
             self._owner.forget(self)
 
-    def close(self, reason: str) -> None:
+    def close(self, reason: Cancellation) -> None:
         """Detach, and have the transport close the stream or socket."""
         if self.open:
             self.detach()
             self._close(reason)
 
 
-def close_quietly(listener: Listener, reason: str) -> None:
+def close_quietly(listener: Listener, reason: Cancellation) -> None:
     """Close the listener; never raises."""
     try:
         listener.close(reason)
@@ -230,7 +230,7 @@ class Subscribers:
         self,
         peer: Peer,
         send: Callable[[dict[str, Any]], None],
-        close: Callable[[str], None],
+        close: Callable[[Cancellation], None],
         *,
         kinds: frozenset[str] = KINDS,
         uris: frozenset[str] = frozenset(),
@@ -263,12 +263,12 @@ class Subscribers:
         """Return {credential id: user id} of all listeners."""
         return {listener.credential_id: listener.user_id for listener in self._all}
 
-    def close_credentials(self, ids: Iterable[str], reason: str) -> None:
+    def close_credentials(self, ids: Iterable[str], reason: Cancellation) -> None:
         wanted = frozenset(ids)
         for listener in [listener for listener in self._all if listener.credential_id in wanted]:
             close_quietly(listener, reason)
 
-    def close_all(self, reason: str = SERVER_STOPPING) -> None:
+    def close_all(self, reason: Cancellation = SERVER_STOPPING) -> None:
         for listener in list(self._all):
             close_quietly(listener, reason)
 
@@ -338,7 +338,7 @@ class Subscribers:
 
     def _session_closed(self, payload: dict[str, Any]) -> None:
         for listener in list(self._by_session.get(str(payload.get("key")), ())):
-            close_quietly(listener, "the session was ended")
+            close_quietly(listener, SESSION_ENDED)
 
     async def _decide_all(self) -> None:
         while self._again:

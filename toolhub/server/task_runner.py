@@ -22,7 +22,7 @@ from django.db import DatabaseError, InterfaceError
 
 from catalog.calls import call_tool
 from catalog.calls import tasks as store
-from catalog.errors import CatalogError
+from catalog.errors import Cancellation, CatalogError
 from catalog.functions.channel import Question
 from catalog.threads import Busy
 from toolhub.server import errors
@@ -133,7 +133,7 @@ log = logging.getLogger(__name__)
 ANSWERED = "task.answered"
 CANCEL = "task.cancel"
 CHANGED = "task.changed"
-CANCELLED = "tasks/cancel"
+CANCELLED = Cancellation("cancelled.task")
 POLL_SECONDS = 1.0
 CHORE_SECONDS = 10.0
 AWAY = (DatabaseError, InterfaceError, Busy, OSError)
@@ -169,7 +169,7 @@ class _Run:
             end = await self._outcome(peer, name, arguments)
             if end is not None and self.id is not None:
                 # The call has ended here: a later cancellation has no effect.
-                self.entry.reason = self.entry.reason or "ended"
+                self.entry.reason = self.entry.reason or CANCELLED
                 await _persist(end)
                 self.runner.changed(str(self.id))
         except Exception:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from audit.types import Credential
-from catalog.errors import ACCESS_REVOKED, CLIENT_GONE, SERVER_STOPPING
+from catalog.errors import ACCESS_REVOKED, CLIENT_GONE, SERVER_STOPPING, Cancellation
 from toolhub.access.bearer import BadToken, CannotCheck
 from toolhub.server import dispatch, sessions, subscribers
 from toolhub.server import peer as peers
@@ -28,6 +28,13 @@ from toolhub.wire import envelope, errors, jsonrpc, versions
 from toolhub.wire.errors import McpError
 
 log = logging.getLogger(__name__)
+
+TOO_MANY = Cancellation("cancelled.too_many")
+TOO_LARGE = Cancellation("cancelled.too_large")
+BINARY_FRAME = Cancellation("cancelled.binary_frame")
+UNCHECKED = Cancellation("cancelled.unchecked")
+SLOW_READER = Cancellation("cancelled.slow_reader")
+FAILED = Cancellation("cancelled.internal")
 
 MAX_AT_ONCE = 256
 """Maximum messages in progress; far more than the server role runs at once, so that it can reject each one itself."""
@@ -75,7 +82,7 @@ class Connection:
         if self._closing is not None:
             return None
         if len(self._working) >= MAX_AT_ONCE or self._bytes_in + len(data) > MAX_BYTES_IN:
-            self.end(TRY_LATER, "too many messages at once")
+            self.end(TRY_LATER, TOO_MANY)
             return None
         self._bytes_in += len(data)
         task = asyncio.get_running_loop().create_task(self._work(data))
@@ -97,12 +104,12 @@ class Connection:
         except McpError as error:
             self._put(jsonrpc.encode(jsonrpc.error(error.request_id, error)))
         except CannotCheck:
-            self.end(TRY_LATER, "the token cannot be checked")
+            self.end(TRY_LATER, UNCHECKED)
         except BadToken:
             self.end(POLICY, ACCESS_REVOKED)
         except Exception:
             log.exception("A message over %s failed", self._transport)
-            self.end(INTERNAL, "internal error")
+            self.end(INTERNAL, FAILED)
         finally:
             self._bytes_in -= len(data)
 
@@ -191,7 +198,7 @@ class Connection:
 
     def _put(self, data: bytes) -> None:
         if self._closing is None and not self._out.put(data, len(data)):
-            self.end(POLICY, "the reader is too slow")
+            self.end(POLICY, SLOW_READER)
             self._out.clear()
 
     async def _send_queued(self) -> None:
@@ -212,7 +219,7 @@ class Connection:
 
     # --- the end -------------------------------------------------------------------------------------------------
 
-    def _told_to_close(self, reason: str) -> None:
+    def _told_to_close(self, reason: Cancellation) -> None:
         """Start the close after a revocation, a disconnect or a server stop: running calls may still answer."""
         if reason == SERVER_STOPPING:
             self._refusing = True
@@ -220,7 +227,7 @@ class Connection:
         else:
             self.end(POLICY, reason)
 
-    def end(self, code: int, reason: str) -> None:
+    def end(self, code: int, reason: Cancellation) -> None:
         """Close after the queued messages are sent, and cancel running work."""
         if self._closing is not None:
             return

@@ -18,7 +18,7 @@ from django.conf import settings
 
 from audit.types import Credential
 from toolhub.server.process import ServerRole
-from toolhub.transports.connection import TOO_BIG, Connection
+from toolhub.transports.connection import TOO_BIG, TOO_LARGE, Connection
 
 MOST_AT_ONCE = 60
 """Maximum lines in progress; no further line is read meanwhile, which slows down the writer at the other end."""
@@ -54,7 +54,7 @@ async def serve(server: ServerRole, credential: Credential, token: str, source: 
         if line is None:
             ended.set()
         elif len(line) > settings.MAX_BODY_BYTES:
-            connection.end(TOO_BIG, "a message that is too large")
+            connection.end(TOO_BIG, TOO_LARGE)
         elif line.strip():
             task = connection.received(line)
         if task is None:

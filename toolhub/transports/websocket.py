@@ -21,7 +21,7 @@ from toolhub.server.process import ServerRole
 from toolhub.server.subscribers import TooManyListeners
 from toolhub.transports import guard
 from toolhub.transports.asgi import Receive, Scope, Send
-from toolhub.transports.connection import TOO_BIG, UNSUPPORTED, Connection
+from toolhub.transports.connection import BINARY_FRAME, TOO_BIG, TOO_LARGE, UNSUPPORTED, Connection
 from toolhub.transports.guard import Refused
 
 log = logging.getLogger(__name__)
@@ -53,9 +53,9 @@ class McpWebsocketConsumer(AsyncConsumer):  # type: ignore[misc]
                     return
                 text = event.get("text")
                 if text is None:
-                    connection.end(UNSUPPORTED, "a binary frame")
+                    connection.end(UNSUPPORTED, BINARY_FRAME)
                 elif len(data := text.encode()) > settings.MAX_BODY_BYTES:
-                    connection.end(TOO_BIG, "a message that is too large")
+                    connection.end(TOO_BIG, TOO_LARGE)
                 else:
                     connection.received(data)
         finally:

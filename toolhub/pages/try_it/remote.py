@@ -16,6 +16,7 @@ from uuid import UUID
 from django.conf import settings
 
 from audit import recorder
+from catalog.errors import Cancellation
 from toolhub.pages.try_it.run import Run, TryRuns
 from toolhub.server.bus import Bus
 
@@ -85,7 +86,7 @@ class TryOwners:
         if run is None or run.wanted.actor_id != question["actor"]:
             return None
         if question["what"] == "cancel" and run.entry is not None and run.ended is None:
-            run.entry.cancel(f"cancelled in the admin by {run.wanted.actor}")
+            run.entry.cancel(Cancellation("cancelled.in_admin", name=run.wanted.actor))
         elif question["what"] == "answer":
             run.channel.answer(str(question["key"]), json.loads(question["result"]))
         return run

@@ -24,7 +24,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from audit.actions import log
 from audit.actions.model_signals import name_of
 from audit.types import Reason
-from catalog.errors import CANCEL_CODES, CatalogError, InvalidArguments, LimitReached, UnknownTool
+from catalog.errors import CatalogError, InvalidArguments, LimitReached, UnknownTool
 from catalog.models import Tool
 from catalog.policy import messages, rules, snapshot, visibility
 from catalog.policy.definitions import LIMIT, Rule
@@ -259,8 +259,8 @@ def _context(
 
 
 def _why(error: dict[str, str]) -> str:
-    code = CANCEL_CODES.get(error["text"]) if error["kind"] == "cancelled" else None
-    return messages.translate_reason(Reason(code)) if code is not None else error["text"]
+    reason = Reason.read(error.get("reason", ""))
+    return (messages.translate_reason(reason) if reason is not None else "") or error["text"]
 
 
 def _record_link(request: HttpRequest, call_id: UUID | None, *, own: bool = False) -> str:
