@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 REQUIRED = frozenset(filter(None, os.environ.get("TOOLHUB_TEST_REQUIRE", "").split(",")))
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    return scheduling.processes()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         scheduling.limit(item)
