@@ -89,7 +89,7 @@ class CannotRecord(Exception):
     """Error: the audit log cannot be written now, so nothing may run. `reason` is a sentence for the caller."""
 
     def __init__(self, why: str = "") -> None:
-        self.reason = f"cannot record calls now: {why}" if why else "cannot record calls now"
+        self.reason = f"calls cannot be logged now: {why}" if why else "calls cannot be logged now"
         super().__init__(self.reason)
 
 

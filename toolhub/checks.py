@@ -29,7 +29,7 @@ def keys_are_long_enough(app_configs: Sequence[AppConfig] | None, **options: Any
     if not settings.RECORD_KEY:
         found.append(
             Error(
-                "TOOLHUB_RECORD_KEY (or TOOLHUB_RECORD_KEY_FILE) is not set: the record cannot be signed.",
+                "TOOLHUB_RECORD_KEY (or TOOLHUB_RECORD_KEY_FILE) is not set: checkpoints cannot be signed.",
                 hint="Make one, keep it outside the database, and keep it: old checkpoints are verified with it.",
                 id="toolhub.E002",
             )

@@ -143,7 +143,7 @@ def verify_now(request: HttpRequest, model_admin: Any) -> HttpResponse:
     if not model_admin.has_view_permission(request):
         raise PermissionDenied
     if scheduled.start():
-        log.record("checked", "record", "the whole chain")
+        log.record("checked", "record", "the whole audit log")
         messages.success(request, _("Verification started. Reload this page to see the result."))
     else:
         messages.info(request, _("A verification is already running. Reload this page to see the result."))

@@ -65,7 +65,7 @@ def as_curl(call: Call) -> str:
     ]
     note = ""
     if _HIDDEN.search(call.arguments):
-        note = "# What was secret, or removed since, is not on record: put the values back in before you run it.\n"
+        note = "# Secret and removed values are not in the audit log: fill them in before you run this command.\n"
     return note + " \\\n  ".join(lines) + "\n"
 
 

@@ -52,7 +52,7 @@ def check_actions(after: UUID) -> Iterator[Problem]:
 
 
 def check_writers() -> Iterator[Problem]:
-    """Yield a problem for each writer without a first link: deleting a whole chain leaves its writer behind."""
+    """Yield a problem for each writer without a first link: deleting all of a chain leaves its writer behind."""
     for id in Writer.objects.order_by("id").values_list("id", flat=True).iterator():
         if not Link.objects.filter(id=chain.place(id, 1)).exists():
             yield problem("link", f"{id}:1", "chain_deleted")

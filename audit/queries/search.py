@@ -291,7 +291,7 @@ def _in_both(one: QuerySet[Any], other: QuerySet[Any], order: str, wanted: int) 
 
 
 def _is_rarer(rows: QuerySet[Call], one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Return whether fewer rows match `one`: of two indexes in order of time, the rarer one reaches further back."""
+    """Return whether fewer rows match `one`: an index with fewer rows reaches older ones first."""
     keys = rows.order_by("-pk").values_list("pk", flat=True)
     here = keys.filter(**one)[_PROBE - 1 : _PROBE].first()
     if here is None:

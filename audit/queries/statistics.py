@@ -1,4 +1,4 @@
-"""Statistics for pages: calls by outcome over time, durations, the busiest tools and users, from the rollups.
+"""Statistics for pages: calls by status over time, durations, the busiest tools and users, from the rollups.
 
 Calls that the rollups do not hold yet (the newest calls, and those that ran long) are counted at once when they are
 few. When they are many, the report has the time until which it is complete, and they are counted in the background.

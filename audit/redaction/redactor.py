@@ -101,7 +101,7 @@ class Redactor:
             return self._careful(value, text, known, current, found, extra)
         except (RecursionError, TypeError, ValueError) as error:
             # A value that cannot be searched might hold a secret.
-            return canonical({"$redacted": f"not recorded: {type(error).__name__}", "length": 0})
+            return canonical({"$redacted": f"not logged: {type(error).__name__}", "length": 0})
 
     def value(self, value: Any) -> Any:
         """Return plain data without secrets, ready to be stored."""

@@ -129,7 +129,7 @@ class EntryQueue:
         outcome = outcomes.CANCELLED if why else outcomes.REFUSED
         end.ending = Ending(
             outcome,
-            detail=why or "nothing ran: the record did not answer in time",
+            detail=why or "nothing ran: the audit log did not answer in time",
             detail_reason=Reason("run.client_left" if why else "run.not_logged").text,
         )
         end.duration = 0

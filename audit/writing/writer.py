@@ -249,7 +249,7 @@ class Writer:
                 with self.queue.mutex:
                     refused, entry.state = entry.state == WAITING, GIVEN_UP
                 if refused:
-                    wake([entry], "what was to be recorded cannot be stored")
+                    wake([entry], "the entry cannot be stored")
 
     def transact(self, entries: list[Entry]) -> None:
         """Write the entries in one transaction, all or none of them."""

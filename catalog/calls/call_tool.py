@@ -203,7 +203,7 @@ async def _refuse_unseen(
         text = recording.unknown_arguments(arguments)
         what = recording.intent(caller, recording.TOOL, name, text, channel.request_id)
         reason = Reason("unknown.tool")
-        await recording.refuse(what, outcomes.UNKNOWN_TOOL, "there is no such tool", reason=reason)
+        await recording.refuse(what, outcomes.UNKNOWN_TOOL, "unknown tool", reason=reason)
         return
     # The schema marks the secret arguments, also for callers who may not know that the tool exists.
     text = gate_of(tool).bounded_text(arguments)

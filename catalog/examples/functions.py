@@ -207,7 +207,7 @@ def upsert_record(
     id: Annotated[
         str,
         Field(
-            description="The record's own name: letters, digits, dot, hyphen and underscore.",
+            description="Name of the entry: letters, digits, dot, hyphen and underscore.",
             pattern="^[A-Za-z0-9._-]{1,100}$",
         ),
     ],

@@ -141,7 +141,7 @@ class Upstream(models.Model):
     new_tools = JSONTextField(_("new tools"), default=list, blank=True, editable=False)
     """Names of the last listing that are not imported."""
     next_refresh = models.DateTimeField(_("next refresh"), null=True, blank=True, editable=False, db_index=True)
-    """Also the lease: the process that postpones it does the work."""
+    """Also the lease: the process that postpones it makes the comparison."""
 
     objects = CatalogueQuerySet.as_manager()
 

@@ -20,7 +20,7 @@ elsewhere is named in the setting TOOLHUB_RUNNERS:
     RUNNER = Runner(name="shout", title="Shout", about="Writes a text in capitals.", settings=Settings,
                     prepare="shout.prepare")
 
-`prepare(settings)` returns `run`; `await run(arguments, context)` does the work and returns a value that
+`prepare(settings)` returns `run`; `await run(arguments, context)` runs it and returns a value that
 `catalog.functions.results.produce` understands. The arguments are valid for the input schema of the tool. A runner
 raises ToolError with a message for the caller, and is cancelled when the call is.
 """

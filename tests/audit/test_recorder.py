@@ -29,7 +29,7 @@ async def test_nothing_is_accepted_when_too_much_waits(
 
 async def test_a_call_is_refused_when_there_is_no_room_on_the_disk(sqlite_store: RecordStore, settings) -> None:
     settings.MIN_FREE_MB = 10**9
-    with pytest.raises(recorder.CannotRecord, match="cannot record calls now: the disk is almost full"):
+    with pytest.raises(recorder.CannotRecord, match="calls cannot be logged now: the disk is almost full"):
         await recorder.begin(intent())
     assert "almost full" in (await recorder.ready() or "")
     settings.MIN_FREE_MB = 1

@@ -112,7 +112,7 @@ def test_while_sqlite_is_locked_calls_are_refused_and_outcomes_are_spooled(sqlit
         with as_in_production(), locked(sqlite_store):
             reason, _ = await asyncio.gather(refused(), recorder.finish(first, ending()))
             # A slow machine needs so long for the second try that the guard is the first to speak.
-            assert reason.removeprefix("cannot record calls now: ") in LOCKED
+            assert reason.removeprefix("calls cannot be logged now: ") in LOCKED
             assert await recorder.ready() in LOCKED
             # From now on nobody waits, neither for a refusal nor for an outcome.
             await asyncio.gather(*(refused() for _ in range(50)))
@@ -137,7 +137,7 @@ def test_while_postgresql_is_stopped_calls_are_refused_and_recovery_needs_no_res
         running = await recorder.begin(intent())
         cluster.stop("immediate")
         try:
-            assert "cannot record calls now" in await refused()
+            assert "calls cannot be logged now" in await refused()
             assert await recorder.ready() is not None
             await recorder.finish(running, ending())
             await asyncio.gather(*(refused() for _ in range(20)))
@@ -224,7 +224,7 @@ def test_a_server_that_does_not_sync_is_refused(
     name = postgres_store.sql("SELECT current_database()")[0][0]
     cluster.sql(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
     reason = asyncio.run(refused())
-    assert reason == "cannot record calls now: PostgreSQL must not run with default_transaction_read_only=on"
+    assert reason == "calls cannot be logged now: PostgreSQL must not run with default_transaction_read_only=on"
 
 
 @pytest.mark.postgres
@@ -245,7 +245,7 @@ def test_a_database_without_tables_is_refused_and_used_when_they_are_there(
     sqlite_store.sql("ALTER TABLE audit_writer RENAME TO elsewhere")
 
     async def scenario() -> None:
-        assert await refused() == "cannot record calls now: the database failed"
+        assert await refused() == "calls cannot be logged now: the database failed"
         sqlite_store.sql("ALTER TABLE elsewhere RENAME TO audit_writer")
         await accepted_again()
 

@@ -232,11 +232,11 @@ async def test_nothing_runs_while_the_record_cannot_be_written(alice: Any, monke
     await in_database(publish, alice, "door_add")
 
     async def away(*args: Any) -> Any:
-        raise CannotRecord("cannot record calls now")
+        raise CannotRecord("calls cannot be logged now")
 
     monkeypatch.setattr(recorder, "begin", away)
     monkeypatch.setattr(recorder, "refuse", away)
-    with pytest.raises(RecordUnavailable, match="cannot record calls now"):
+    with pytest.raises(RecordUnavailable, match="calls cannot be logged now"):
         await call(alice, "door_add", {"a": 1, "b": 2})
     with pytest.raises(RecordUnavailable):
         await call(alice, "door_nothing")

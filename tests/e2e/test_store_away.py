@@ -37,7 +37,7 @@ def stopped(cluster: Cluster) -> Iterator[None]:
 
 async def refused(client: HttpClient) -> None:
     began = time.monotonic()
-    with pytest.raises(RpcError, match="cannot record calls now"):
+    with pytest.raises(RpcError, match="calls cannot be logged now"):
         await client.call("say_hello")
     assert time.monotonic() - began < PROMISED + SLOW_MACHINE
 
@@ -53,7 +53,7 @@ async def accepted(call: Callable[[], Awaitable[str]], begun: Callable[[], bool]
         try:
             return await call()
         except RpcError as refusal:
-            if "cannot record calls now" not in refusal.message or begun() or time.monotonic() > until:
+            if "calls cannot be logged now" not in refusal.message or begun() or time.monotonic() > until:
                 raise
 
 
