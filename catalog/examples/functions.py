@@ -207,7 +207,7 @@ def upsert_record(
     id: Annotated[
         str,
         Field(
-            description="Name of the entry: letters, digits, dot, hyphen and underscore.",
+            description="Record ID: letters, digits, dot, hyphen and underscore.",
             pattern="^[A-Za-z0-9._-]{1,100}$",
         ),
     ],
