@@ -19,7 +19,7 @@ class AuditConfig(AppConfig):
         from audit.actions import log
         from audit.actions.model_signals import watch
         from audit.auditors import make_group
-        from audit.integrity.scheduled import Verifier
+        from audit.integrity.verifier import Verifier
         from audit.models import SavedView
         from audit.queries.rollups import RollupUpdate
         from audit.recorder import AuditLog
@@ -30,8 +30,14 @@ class AuditConfig(AppConfig):
         for part in (redaction, AuditLog(settings.CALL_LOG), Verifier(), RollupUpdate()):
             parts.put(part)
         setting_changed.connect(redaction.on_setting_changed, dispatch_uid="audit.redaction")
-        log.connect()
-        watch(User, kind="user", ignore=("last_login",), secrets=("password",), many=("groups", "user_permissions"))
-        watch(Group, kind="group", many=("permissions",))
+        log.connect_signals()
+        watch(
+            User,
+            kind="user",
+            ignore=("last_login",),
+            secrets=("password",),
+            many_to_many_names=("groups", "user_permissions"),
+        )
+        watch(Group, kind="group", many_to_many_names=("permissions",))
         watch(SavedView, kind="saved view")
         post_migrate.connect(make_group, sender=self, dispatch_uid="audit.auditors")

@@ -9,8 +9,8 @@ from django.apps.registry import Apps
 from django.contrib.auth.management import create_permissions
 from django.db import DEFAULT_DB_ALIAS, router
 
-NAME = "auditor"
-READABLE = ("call", "action", "checkpoint", "verification")
+GROUP_NAME = "auditor"
+READABLE_MODELS = ("call", "action", "checkpoint", "verification")
 
 
 def make_group(*, app_config: Any, apps: Apps = installed, using: str = DEFAULT_DB_ALIAS, **options: Any) -> None:
@@ -22,9 +22,9 @@ def make_group(*, app_config: Any, apps: Apps = installed, using: str = DEFAULT_
     if not router.allow_migrate_model(using, Group) or not _has_tables(app_config, apps):
         return
     create_permissions(app_config, apps=apps, using=using, **{"verbosity": 0, **options})
-    group, made = Group.objects.using(using).get_or_create(name=NAME)
-    if made:
-        names = [f"view_{model}" for model in READABLE]
+    group, created = Group.objects.using(using).get_or_create(name=GROUP_NAME)
+    if created:
+        names = [f"view_{model}" for model in READABLE_MODELS]
         wanted = Permission.objects.using(using).filter(content_type__app_label="audit", codename__in=names)
         group.permissions.add(*wanted)
 

@@ -7,18 +7,19 @@ from typing import Any
 from django.conf import settings
 from django.core.checks import CheckMessage, Warning, register
 
-from audit.redaction.rules import SHORTEST
+from audit.redaction.rules import MIN_VALUE_CHARACTERS
 
 
 @register("audit")
-def short_secrets(**_: Any) -> list[CheckMessage]:
+def check_secret_lengths(**_: Any) -> list[CheckMessage]:
     """Warn about configured secret values that are too short to be masked."""
-    short = sum(1 for value in settings.REDACT_VALUES if 0 < len(value.strip()) < SHORTEST)
+    short = sum(1 for value in settings.REDACT_VALUES if 0 < len(value.strip()) < MIN_VALUE_CHARACTERS)
     if not short:
         return []
     return [
         Warning(
-            f"{short} of the values in TOOLHUB_REDACT_VALUES have fewer than {SHORTEST} characters and are not hidden.",
+            f"{short} of the values in TOOLHUB_REDACT_VALUES have fewer than {MIN_VALUE_CHARACTERS} characters"
+            " and are not hidden.",
             hint="So short a text stands in ordinary words. Name the fields that hold it in TOOLHUB_REDACT_NAMES.",
             id="audit.W001",
         )
@@ -26,7 +27,7 @@ def short_secrets(**_: Any) -> list[CheckMessage]:
 
 
 @register("audit")
-def keeping(**_: Any) -> list[CheckMessage]:
+def check_retention(**_: Any) -> list[CheckMessage]:
     """Warn when calls are removed before their bodies, which makes the setting for bodies ineffective."""
     bodies, calls = settings.KEEP_BODIES_DAYS, settings.KEEP_CALLS_DAYS
     if not bodies or not calls or bodies <= calls:

@@ -12,13 +12,13 @@ from django.utils.translation import gettext as _
 
 from toolhub.invisible import show
 
-LONGEST = 100_000
+MAX_TEXT_BYTES = 100_000
 """Maximum bytes of one text, after escaping, that a page shows; exports have the full text."""
-DEEPEST = 60
+MAX_INDENTED_LEVELS = 60
 """Maximum levels of nesting that are indented."""
-MOST_NODES = 20_000
+MAX_NODES = 20_000
 """Maximum objects and lists in a text that is parsed as JSON: a million of them took two seconds."""
-_spread = json.JSONEncoder(indent=2, ensure_ascii=False).iterencode
+_indent_json = json.JSONEncoder(indent=2, ensure_ascii=False).iterencode
 _PRUNED = re.compile(r"pruned:sha256:([0-9a-f]{64})")
 
 
@@ -29,7 +29,7 @@ class Body:
     text: str
     size: int
     """Characters of the text as it is stored."""
-    cut: bool = False
+    truncated: bool = False
     """Whether the shown text is truncated."""
     pruned: bool = False
 
@@ -37,43 +37,43 @@ class Body:
 def body(text: str) -> Body:
     """Return the text for a <pre> element; the template escapes it."""
     if match := _PRUNED.fullmatch(text):
-        words = _("Removed after the retention period. SHA-256 of the removed text: %(digest)s") % {"digest": match[1]}
-        return Body(words, len(words), pruned=True)
-    whole = spread(text)
-    kept = min(len(whole), LONGEST)
-    shown = show(whole[:kept])
-    while (heavy := weight(shown)) > LONGEST:
-        kept = min(kept * LONGEST // heavy, kept - 1)
-        shown = show(whole[:kept])
-    return Body(shown, len(text), kept < len(whole))
+        note = _("Removed after the retention period. SHA-256 of the removed text: %(digest)s") % {"digest": match[1]}
+        return Body(note, len(note), pruned=True)
+    whole = pretty_print(text)
+    kept_characters = min(len(whole), MAX_TEXT_BYTES)
+    displayed = show(whole[:kept_characters])
+    while (page_bytes := count_page_bytes(displayed)) > MAX_TEXT_BYTES:
+        kept_characters = min(kept_characters * MAX_TEXT_BYTES // page_bytes, kept_characters - 1)
+        displayed = show(whole[:kept_characters])
+    return Body(displayed, len(text), kept_characters < len(whole))
 
 
-def shown(text: str) -> str:
+def format_body(text: str) -> str:
     """Return the text of `body` as one string, with a last line that reports a truncation."""
     found = body(text)
-    if not found.cut:
+    if not found.truncated:
         return found.text
     more = _("... cut off here. The full text has %(count)s characters. Your administrator can export more of it.")
     return f"{found.text}\n{more % {'count': f'{found.size:,}'}}"
 
 
-def spread(text: str, room: int = 3 * LONGEST) -> str:
-    """Return JSON over many lines, truncated after about `room` characters; any other text unchanged.
+def pretty_print(text: str, max_characters: int = 3 * MAX_TEXT_BYTES) -> str:
+    """Return JSON over many lines, truncated after about `max_characters` characters; any other text unchanged.
 
     JSON that is far too long or deeply nested is returned unchanged as well: with deep nesting the indented text would
     be a thousand times as long as the stored one.
     """
-    if len(text) > 10 * LONGEST or text.count("[") + text.count("{") > MOST_NODES:
+    if len(text) > 10 * MAX_TEXT_BYTES or text.count("[") + text.count("{") > MAX_NODES:
         return text
     parts = []
     try:
         value = json.loads(text)
         if _is_deep(value):
             return text
-        for part in _spread(value):
+        for part in _indent_json(value):
             parts.append(part)
-            room -= len(part)
-            if room < 0:
+            max_characters -= len(part)
+            if max_characters < 0:
                 break
     except (ValueError, RecursionError):
         return text
@@ -82,7 +82,7 @@ def spread(text: str, room: int = 3 * LONGEST) -> str:
 
 def _is_deep(value: Any) -> bool:
     level = [value]
-    for _depth in range(DEEPEST):
+    for _depth in range(MAX_INDENTED_LEVELS):
         level = [
             child
             for item in level
@@ -94,12 +94,12 @@ def _is_deep(value: Any) -> bool:
     return True
 
 
-def weight(text: str) -> int:
+def count_page_bytes(text: str) -> int:
     """Return the bytes that the text takes in a page."""
     return len(escape(text).encode("utf-8", "surrogatepass"))
 
 
-def duration(microseconds: int | None) -> str:
+def format_duration(microseconds: int | None) -> str:
     if microseconds is None:
         return ""
     if microseconds < 1_000_000:

@@ -16,19 +16,19 @@ class Definition:
 
     text: str
     """JSON, indented."""
-    since: datetime
+    saved_at: datetime
     """Time at which this version was saved."""
-    by: str
+    saved_by: str
     """Name of the user who saved it; empty when nobody was signed in."""
     exact: bool
     """Whether its hash is the one logged with the call; otherwise it is only the newest version before the call."""
 
 
-def _nothing(method: str, target_id: int, digest: str, moment: datetime) -> Definition | None:
+def _find_no_definition(method: str, target_id: int, digest: str, time: datetime) -> Definition | None:
     return None
 
 
-def _untranslated(reason: Reason) -> str:
+def _leave_untranslated(reason: Reason) -> str:
     return ""
 
 
@@ -36,9 +36,9 @@ def _untranslated(reason: Reason) -> str:
 class Catalogue:
     """Functions of the catalog for pages of the audit log, which must not import it."""
 
-    definition_at: Callable[[str, int, str, datetime], Definition | None] = _nothing
+    definition_at: Callable[[str, int, str, datetime], Definition | None] = _find_no_definition
     """(method, id in the catalog, logged hash, start of the call) -> definition at that time; None if unknown."""
-    translate_reason: Callable[[Reason], str] = _untranslated
+    translate_reason: Callable[[Reason], str] = _leave_untranslated
     """(reason why a call was allowed or denied) -> sentence in the language of the page; empty if unknown."""
     name_row: Callable[[object], str] = str
     """(row of any application) -> its name in the language of the page."""

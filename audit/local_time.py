@@ -22,23 +22,23 @@ def zone() -> str:
     return timezone.get_current_timezone_name()
 
 
-def in_zone(words: str | Promise) -> Any:
+def add_zone(title: str | Promise) -> Any:
     """Return the lazy title of a column or field of times: the words and the name of the time zone."""
-    return format_lazy("{} ({})", words, lazy(zone, str)())
+    return format_lazy("{} ({})", title, lazy(zone, str)())
 
 
-def shown(moment: datetime, precision: str = "seconds") -> str:
+def format_time(time: datetime, precision: str = "seconds") -> str:
     """Return the time in the reader's zone without the zone's name, for a column whose title names it."""
-    return timezone.localtime(moment).strftime(FORMATS[precision])
+    return timezone.localtime(time).strftime(FORMATS[precision])
 
 
-def told(moment: datetime, precision: str = "seconds") -> str:
+def format_time_with_zone(time: datetime, precision: str = "seconds") -> str:
     """Return the time in the reader's zone with the short name of the zone at that time, for a sentence."""
-    local = timezone.localtime(moment)
+    local = timezone.localtime(time)
     return f"{local.strftime(FORMATS[precision])} {local:%Z}"
 
 
-def entered(text: str, *, end: bool = False) -> datetime | None:
+def parse_time(text: str, *, end: bool = False) -> datetime | None:
     """Return an entered time or date in UTC; None for any other text.
 
     A date means its start, and with `end` the end of that day. An offset in the text applies; without one, the
@@ -48,22 +48,22 @@ def entered(text: str, *, end: bool = False) -> datetime | None:
         day = parse_date(text) if len(text) == 10 else None
         if day is not None:
             following = day + timedelta(days=1) if end else day
-            moment: datetime | None = datetime(following.year, following.month, following.day)  # noqa: DTZ001
+            time: datetime | None = datetime(following.year, following.month, following.day)  # noqa: DTZ001
         else:
-            moment = parse_datetime(text)
-        if moment is None:
+            time = parse_datetime(text)
+        if time is None:
             return None
-        return (moment if moment.tzinfo else timezone.make_aware(moment)).astimezone(UTC)
+        return (time if time.tzinfo else timezone.make_aware(time)).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
 
 
-def address(moment: datetime) -> str:
+def format_for_url(time: datetime) -> str:
     """Return the time in UTC for a URL, so that it means the same in every zone."""
-    return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat()}Z"
+    return f"{time.astimezone(UTC).replace(tzinfo=None).isoformat()}Z"
 
 
-def entry(text: str) -> str:
+def format_for_input(text: str) -> str:
     """Return the time in the reader's zone for a datetime-local field; return any other text unchanged."""
-    moment = entered(text)
-    return text if moment is None else timezone.localtime(moment).replace(tzinfo=None).isoformat()
+    time = parse_time(text)
+    return text if time is None else timezone.localtime(time).replace(tzinfo=None).isoformat()

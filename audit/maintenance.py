@@ -9,7 +9,7 @@ from django.db import connection
 
 from audit import retention
 from audit.background import BackgroundTask
-from audit.integrity import checkpoints, scheduled
+from audit.integrity import checkpoints, verifier
 from audit.queries import rollups
 from audit.writing.recovery import Recovery
 from audit.writing.writer import Writer
@@ -22,7 +22,7 @@ JOB_SECONDS = 60.0
 def jobs() -> list[Job]:
     """Return the background jobs of the audit log. Each may take long and needs a thread of its own."""
     return [
-        _job("Verify audit log", scheduled.verify_if_due),
+        _job("Verify audit log", verifier.verify_if_due),
         _job("Apply retention", retention.apply_if_due),
         _job("Update rollups", rollups.update_if_stale),
     ]
@@ -57,7 +57,7 @@ class PeriodicJobs:
         return started
 
 
-class Chores:
+class WriterMaintenance:
     """Work of a writer besides writing: recovery, checkpoints, and the start of periodic jobs."""
 
     def __init__(self, start_jobs: Callable[[], object]) -> None:
@@ -69,7 +69,7 @@ class Chores:
         store = writer.store
         assert store is not None  # noqa: S101
         self._recovery.run(writer)
-        if checkpoints.due(store):
+        if checkpoints.is_due(store):
             checkpoints.sign(store)
         self._start_jobs()
 

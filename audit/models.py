@@ -203,7 +203,7 @@ class Verification(models.Model):
         ordering = ("-id",)
 
     def __str__(self) -> str:
-        return local_time.told(self.at)
+        return local_time.format_time_with_zone(self.at)
 
 
 class SavedView(models.Model):
@@ -214,7 +214,7 @@ class SavedView(models.Model):
     )
     name = models.CharField(_("name"), max_length=80)
     filters = models.TextField(_("filters"))
-    """JSON object of the parameters that `search.Question` reads from a URL."""
+    """JSON object of the parameters that `search.CallSearch` reads from a URL."""
     shared = models.BooleanField(_("shared with everyone who can read the audit log"), default=False)
 
     class Meta:

@@ -29,5 +29,5 @@ CHOICES = (
     (INPUT_REQUIRED, _("Input required")),
     (UNKNOWN, _("Interrupted")),
 )
-NEVER_RAN = frozenset({INVALID_ARGUMENTS, REFUSED, UNKNOWN_TOOL, LIMITED})
+REJECTED = frozenset({INVALID_ARGUMENTS, REFUSED, UNKNOWN_TOOL, LIMITED})
 """Outcomes of attempts that were rejected before anything ran."""

@@ -20,7 +20,7 @@ from audit import maintenance
 from audit.export.log_shipper import Shipper
 from audit.format import uuid7
 from audit.format.timestamps import now_ms
-from audit.types import Begun, CannotRecord, Ending, Intent, RecordBusy
+from audit.types import AuditLogBusy, AuditLogUnavailable, BegunCall, Ending, Intent
 from audit.writing.entries import BEGIN, FINISH, PING, REFUSAL, Entry
 from audit.writing.writer import Writer
 from toolhub.jobs import Job
@@ -30,19 +30,19 @@ logger = logging.getLogger("audit")
 
 __all__ = [
     "AuditLog",
-    "Begun",
-    "CannotRecord",
+    "AuditLogBusy",
+    "AuditLogUnavailable",
+    "BegunCall",
     "Ending",
     "Intent",
-    "RecordBusy",
+    "add_finish_listener",
     "audit_log",
     "begin",
+    "deny",
     "finish",
     "new_call_id",
-    "off_finished",
-    "on_finished",
     "ready",
-    "refuse",
+    "remove_finish_listener",
     "running",
     "stop",
     "stop_now",
@@ -66,7 +66,7 @@ class AuditLog:
         self.shipper = Shipper(call_log) if call_log else None
         self.writer: Writer | None = None
         """None until the first call, and after `stop`."""
-        self.living: set[int] = set()
+        self.open_writers: set[int] = set()
         """Numbers of this process's writers that have not ended."""
         self._jobs = list(maintenance.jobs() if jobs is None else jobs)
         self._periodic = maintenance.PeriodicJobs(self._jobs)
@@ -75,23 +75,23 @@ class AuditLog:
         if self.shipper is not None:
             self._listeners.append(self._ship)
 
-    async def begin(self, intent: Intent, call_id: UUID | None = None) -> Begun:
-        """Wait until the call is durably logged and return it. Raise CannotRecord within three seconds otherwise."""
+    async def begin(self, intent: Intent, call_id: UUID | None = None) -> BegunCall:
+        """Return the call once it is durably logged. Raise AuditLogUnavailable within three seconds otherwise."""
         writer = self.writer or self._open()
         loop = asyncio.get_running_loop()
         future = loop.create_future()
-        begun = Begun(call_id or uuid7.new_id(), time.monotonic(), intent)
+        begun = BegunCall(call_id or uuid7.new_id(), time.monotonic(), intent)
         entry = Entry(BEGIN, begun.id, intent, None, now_ms(), begun.started, loop, future)
         writer.queue.put(entry)
         try:
             await future
         except asyncio.CancelledError:
-            writer.queue.give_up_on(entry, "the client left before it ran")
+            writer.queue.abandon(entry, "the client left before it ran")
             raise
         writer.queue.open[begun.id] = begun
         return begun
 
-    def finish(self, begun: Begun, ending: Ending) -> asyncio.Future[None]:
+    def finish(self, begun: BegunCall, ending: Ending) -> asyncio.Future[None]:
         """Return a future that is done when the end is durable.
 
         It is durable in the database, or in the spool while the database is unavailable. This call queues the write
@@ -107,8 +107,8 @@ class AuditLog:
         writer.queue.put_end(entry)
         return future
 
-    async def refuse(self, intent: Intent, ending: Ending) -> UUID:
-        """Log an attempt that was denied before anything ran, and return its id. Raise CannotRecord like `begin`."""
+    async def deny(self, intent: Intent, ending: Ending) -> UUID:
+        """Log an attempt denied before anything ran, and return its id. Raise AuditLogUnavailable like `begin`."""
         writer = self.writer or self._open()
         loop = asyncio.get_running_loop()
         future = loop.create_future()
@@ -122,8 +122,8 @@ class AuditLog:
     async def ready(self) -> str | None:
         """Return why calls cannot be logged, or None. Query the database if nothing was written in the last second."""
         writer = self.writer or self._open()
-        if writer.queue.refusing:
-            return writer.queue.refusing
+        if writer.queue.problem:
+            return writer.queue.problem
         if time.monotonic() - writer.last_write < 1.0:
             return None
         loop = asyncio.get_running_loop()
@@ -131,7 +131,7 @@ class AuditLog:
         try:
             writer.queue.put(Entry(PING, uuid7.new_id(), None, None, now_ms(), time.monotonic(), loop, future))
             await future
-        except CannotRecord as error:
+        except AuditLogUnavailable as error:
             return error.reason
         return None
 
@@ -139,12 +139,12 @@ class AuditLog:
         """Return the number of calls of this process that have begun and not ended."""
         return len(self.writer.queue.open) if self.writer is not None else 0
 
-    def on_finished(self, listener: Listener) -> None:
+    def add_finish_listener(self, listener: Listener) -> None:
         """Pass the ends and denials of every batch to `listener`, in the writer's thread, after their commit."""
         self._listeners.append(listener)
 
-    def off_finished(self, listener: Listener) -> None:
-        """Undo `on_finished`."""
+    def remove_finish_listener(self, listener: Listener) -> None:
+        """Undo `add_finish_listener`."""
         self._listeners.remove(listener)
 
     def take_jobs(self) -> list[Job]:
@@ -155,7 +155,7 @@ class AuditLog:
 
     def run_once(self, work: Callable[[Writer], None]) -> None:
         """Open a hash chain, do the work in this thread and end the chain: for commands."""
-        Writer.once(work, self.living)
+        Writer.run_once(work, self.open_writers)
 
     async def stop(self, timeout: float) -> None:
         """Write the queued entries, sign a checkpoint and end the process's hash chain.
@@ -183,7 +183,7 @@ class AuditLog:
     def after_fork(self) -> None:
         """Reset the state in a child process: the parent's threads do not exist here, its connection is not shared."""
         self.writer, self._opening = None, Lock()
-        self.living = set()
+        self.open_writers = set()
         self._periodic = maintenance.PeriodicJobs(self._jobs)
         if self.shipper is not None:
             self.shipper = Shipper(self.shipper.target)
@@ -191,9 +191,9 @@ class AuditLog:
     def _open(self) -> Writer:
         with self._opening:
             if self.writer is None:
-                chores = maintenance.Chores(lambda: self._periodic.tick())
-                writer = Writer(chores.on_heartbeat, chores.on_close, self.living)
-                writer.queue.finished = self._listeners
+                maintenance_work = maintenance.WriterMaintenance(lambda: self._periodic.tick())
+                writer = Writer(maintenance_work.on_heartbeat, maintenance_work.on_close, self.open_writers)
+                writer.queue.finish_listeners = self._listeners
                 writer.start()
                 self.writer = writer
             return self.writer
@@ -208,19 +208,19 @@ def audit_log() -> AuditLog:
     return parts.get(AuditLog)
 
 
-def begin(intent: Intent, call_id: UUID | None = None) -> Coroutine[Any, Any, Begun]:
+def begin(intent: Intent, call_id: UUID | None = None) -> Coroutine[Any, Any, BegunCall]:
     """See `AuditLog.begin`."""
     return parts.get(AuditLog).begin(intent, call_id)
 
 
-def finish(begun: Begun, ending: Ending) -> asyncio.Future[None]:
+def finish(begun: BegunCall, ending: Ending) -> asyncio.Future[None]:
     """See `AuditLog.finish`."""
     return parts.get(AuditLog).finish(begun, ending)
 
 
-def refuse(intent: Intent, ending: Ending) -> Coroutine[Any, Any, UUID]:
-    """See `AuditLog.refuse`."""
-    return parts.get(AuditLog).refuse(intent, ending)
+def deny(intent: Intent, ending: Ending) -> Coroutine[Any, Any, UUID]:
+    """See `AuditLog.deny`."""
+    return parts.get(AuditLog).deny(intent, ending)
 
 
 def ready() -> Coroutine[Any, Any, str | None]:
@@ -233,14 +233,14 @@ def running() -> int:
     return parts.get(AuditLog).running()
 
 
-def on_finished(listener: Listener) -> None:
-    """See `AuditLog.on_finished`."""
-    parts.get(AuditLog).on_finished(listener)
+def add_finish_listener(listener: Listener) -> None:
+    """See `AuditLog.add_finish_listener`."""
+    parts.get(AuditLog).add_finish_listener(listener)
 
 
-def off_finished(listener: Listener) -> None:
-    """See `AuditLog.off_finished`."""
-    parts.get(AuditLog).off_finished(listener)
+def remove_finish_listener(listener: Listener) -> None:
+    """See `AuditLog.remove_finish_listener`."""
+    parts.get(AuditLog).remove_finish_listener(listener)
 
 
 def stop(timeout: float) -> Coroutine[Any, Any, None]:

@@ -22,40 +22,40 @@ from django.utils import timezone
 
 from audit import outcomes
 from audit.actions import actor, log
-from audit.format.chain import PRUNED, body_digest
+from audit.format.chain import PRUNED_PREFIX, body_digest
 from audit.format.timestamps import to_ms
 from audit.format.uuid7 import first_id_of
 from audit.models import Call
 
 logger = logging.getLogger(__name__)
 
-BATCH = 500
+BATCH_CALLS = 500
 BODIES, ROWS = "bodies", "rows"
 _ENDED = ~Q(outcome=outcomes.RUNNING)
-_DAY = 86_400
+_DAY_SECONDS = 86_400
 
 
 @dataclass(slots=True)
-class Pruned:
+class PruneCounts:
     """Numbers of bodies and rows that a run removed."""
 
     bodies: int = 0
     rows: int = 0
 
 
-def due(before: datetime) -> dict[str, int]:
+def count_due(before: datetime) -> dict[str, int]:
     """Return the numbers of rows and bodies that a run would remove, for a confirmation before the run."""
     old = Call.objects.filter(_ENDED, pk__lt=first_id_of(to_ms(before)))
     return {ROWS: old.count(), BODIES: old.filter(body_state="").count()}
 
 
-def prune(before: datetime, what: str, step: Callable[[Pruned], None] | None = None) -> Pruned:
+def prune(before: datetime, what: str, step: Callable[[PruneCounts], None] | None = None) -> PruneCounts:
     """Remove the bodies, or the whole rows, of ended calls that started before that time.
 
     `what` is BODIES or ROWS; `step` is called with the numbers so far after each batch.
     """
     limit = first_id_of(to_ms(before))
-    done = Pruned()
+    done = PruneCounts()
     old = Call.objects.filter(_ENDED, pk__lt=limit)
     if what == BODIES:
         old = old.filter(body_state="")
@@ -68,13 +68,13 @@ def prune(before: datetime, what: str, step: Callable[[Pruned], None] | None = N
     while True:
         part = old if last is None else old.filter(pk__gt=last)
         if what == BODIES:
-            rows = list(part.order_by("pk").values_list("pk", "arguments", "result")[:BATCH])
+            rows = list(part.order_by("pk").values_list("pk", "arguments", "result")[:BATCH_CALLS])
             if not rows:
                 return done
             last = rows[-1][0]
             done.bodies += _remove_bodies(rows)
         else:
-            keys = list(part.order_by("pk").values_list("pk", flat=True)[:BATCH])
+            keys = list(part.order_by("pk").values_list("pk", flat=True)[:BATCH_CALLS])
             if not keys:
                 return done
             last = keys[-1]
@@ -100,28 +100,28 @@ def _remove_bodies(rows: list[tuple[UUID, str, str]]) -> int:
 
 
 def _digest(text: str) -> str:
-    return text if text.startswith(PRUNED) else f"{PRUNED}{body_digest(text)}"
+    return text if text.startswith(PRUNED_PREFIX) else f"{PRUNED_PREFIX}{body_digest(text)}"
 
 
 def apply_if_due() -> None:
     """Apply the retention settings in this thread: once a day, in one of all processes, and only when they are set."""
     if not settings.KEEP_BODIES_DAYS and not settings.KEEP_CALLS_DAYS:
         return
-    if not cache.add("audit:retention", 1, timeout=_DAY):
+    if not cache.add("audit:retention", 1, timeout=_DAY_SECONDS):
         return
     try:
-        with actor.acting("retention"):
-            done = by_settings()
+        with actor.override("retention"):
+            done = apply_settings()
     except BaseException:
         cache.delete("audit:retention")
         raise
-    if done != Pruned():
+    if done != PruneCounts():
         logger.info("retention removed %d bodies and %d calls", done.bodies, done.rows)
 
 
-def by_settings(now: datetime | None = None) -> Pruned:
+def apply_settings(now: datetime | None = None) -> PruneCounts:
     """Remove bodies and rows as the settings require, at `now`."""
-    done = Pruned()
+    done = PruneCounts()
     now = now or timezone.now()
     wanted: tuple[tuple[int, str], ...] = ((settings.KEEP_BODIES_DAYS, BODIES), (settings.KEEP_CALLS_DAYS, ROWS))
     for days, what in wanted:
@@ -131,7 +131,7 @@ def by_settings(now: datetime | None = None) -> Pruned:
     return done
 
 
-def days(text: str) -> timedelta:
+def parse_age(text: str) -> timedelta:
     """Parse `90d`, `12w` or a plain number of days.
 
     Raise ValueError for any other text and for more than 36,500 days.
@@ -142,4 +142,4 @@ def days(text: str) -> timedelta:
     return timedelta(days=int(number) * factor)
 
 
-__all__: Any = ["BODIES", "ROWS", "Pruned", "apply_if_due", "by_settings", "days", "due", "prune"]
+__all__: Any = ["BODIES", "ROWS", "PruneCounts", "apply_if_due", "apply_settings", "count_due", "parse_age", "prune"]

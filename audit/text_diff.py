@@ -9,15 +9,15 @@ from difflib import SequenceMatcher
 from audit import display
 from toolhub import invisible
 
-LINES = 300
+MAX_COMPARED_LINES = 300
 """Maximum lines that are compared one with another; equal lines at the start and the end do not count."""
-MOST = 20_000
+MAX_LINES = 20_000
 """Maximum lines of each text that are read."""
-LONGEST_LINE = 500
+MAX_LINE_CHARACTERS = 500
 """Maximum characters of a line; the rest of a longer one becomes further lines, so that no difference is omitted."""
-ROOM = 60_000
+MAX_DIFF_BYTES = 60_000
 """Maximum bytes of one difference, after escaping for a page."""
-CONTEXT = 3
+CONTEXT_LINES = 3
 SAME, GONE, NEW, SKIPPED = "same", "gone", "new", "skipped"
 
 
@@ -32,22 +32,22 @@ def lines(before: str, after: str) -> list[Line]:
     """Return the lines of both texts, with JSON pretty-printed first; an empty list when they are equal."""
     if before == after:
         return []
-    old, new = _split(before), _split(after)
-    found = list(_bounded(_folded(_compared(old[:MOST], new[:MOST]))))
-    if unread := max(0, len(old) - MOST) + max(0, len(new) - MOST):
+    old, new = _split_lines(before), _split_lines(after)
+    found = list(_limit_bytes(_fold_unchanged(_compare(old[:MAX_LINES], new[:MAX_LINES]))))
+    if unread := max(0, len(old) - MAX_LINES) + max(0, len(new) - MAX_LINES):
         found.append(Line(SKIPPED, str(unread)))
     return found
 
 
-def _split(text: str) -> list[str]:
+def _split_lines(text: str) -> list[str]:
     return [
-        line[start : start + LONGEST_LINE]
-        for line in display.spread(text).splitlines()
-        for start in range(0, len(line) or 1, LONGEST_LINE)
+        line[start : start + MAX_LINE_CHARACTERS]
+        for line in display.pretty_print(text).splitlines()
+        for start in range(0, len(line) or 1, MAX_LINE_CHARACTERS)
     ]
 
 
-def _compared(old: list[str], new: list[str]) -> Iterator[Line]:
+def _compare(old: list[str], new: list[str]) -> Iterator[Line]:
     start = 0
     while start < min(len(old), len(new)) and old[start] == new[start]:
         start += 1
@@ -56,7 +56,7 @@ def _compared(old: list[str], new: list[str]) -> Iterator[Line]:
         end += 1
     yield from (Line(SAME, text) for text in old[:start])
     a, b = old[start : len(old) - end], new[start : len(new) - end]
-    if len(a) > LINES or len(b) > LINES:
+    if len(a) > MAX_COMPARED_LINES or len(b) > MAX_COMPARED_LINES:
         # Too many lines to match: all of the first, then all of the second.
         yield from (Line(GONE, text) for text in a)
         yield from (Line(NEW, text) for text in b)
@@ -70,7 +70,7 @@ def _compared(old: list[str], new: list[str]) -> Iterator[Line]:
     yield from (Line(SAME, text) for text in old[len(old) - end :])
 
 
-def _folded(found: Iterator[Line]) -> Iterator[Line]:
+def _fold_unchanged(found: Iterator[Line]) -> Iterator[Line]:
     """Yield the lines without the middle of long unchanged stretches, which would fill the page."""
     same: list[Line] = []
     begun = False
@@ -78,13 +78,13 @@ def _folded(found: Iterator[Line]) -> Iterator[Line]:
         if line.kind == SAME:
             same.append(line)
             continue
-        yield from _fold(same, CONTEXT if begun else 0, CONTEXT)
+        yield from _fold_run(same, CONTEXT_LINES if begun else 0, CONTEXT_LINES)
         same, begun = [], True
         yield line
-    yield from _fold(same, CONTEXT if begun else 0, 0)
+    yield from _fold_run(same, CONTEXT_LINES if begun else 0, 0)
 
 
-def _fold(same: list[Line], head: int, tail: int) -> Iterator[Line]:
+def _fold_run(same: list[Line], head: int, tail: int) -> Iterator[Line]:
     if len(same) <= head + tail + 1:
         yield from same
         return
@@ -93,16 +93,16 @@ def _fold(same: list[Line], head: int, tail: int) -> Iterator[Line]:
     yield from same[len(same) - tail :] if tail else []
 
 
-def _bounded(found: Iterator[Line]) -> Iterator[Line]:
-    left = ROOM
+def _limit_bytes(found: Iterator[Line]) -> Iterator[Line]:
+    remaining_bytes = MAX_DIFF_BYTES
     rest = 0
     for line in found:
-        if left < 0:
+        if remaining_bytes < 0:
             rest += int(line.text) if line.kind == SKIPPED else 1
             continue
         text = invisible.show(line.text)
-        left -= display.weight(text) + 60
-        if left < 0:
+        remaining_bytes -= display.count_page_bytes(text) + 60
+        if remaining_bytes < 0:
             rest += int(line.text) if line.kind == SKIPPED else 1
         else:
             yield Line(line.kind, text)

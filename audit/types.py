@@ -1,7 +1,7 @@
 """Data types that other layers pass to the audit log, and the exceptions that it raises.
 
-CannotRecord            the audit log cannot be written: nothing may run
-+-- RecordBusy          too many entries are waiting to be written
+AuditLogUnavailable     the audit log cannot be written: nothing may run
++-- AuditLogBusy        too many entries are waiting to be written
 
 The types of the caller are plain data that every layer above passes down with a call.
 """
@@ -44,9 +44,9 @@ class Reason:
 
     @property
     def text(self) -> str:
-        return self.encoded()
+        return self.encode()
 
-    def encoded(self) -> str:
+    def encode(self) -> str:
         """Return canonical JSON as the log stores it, without the parameters when the text is too large to store."""
         text = _encode([self.code, self.params])
         return text if len(text) <= MAX_REASON_CHARACTERS else _encode([self.code, {}])
@@ -85,7 +85,7 @@ class Caller:
         return self.credential.username
 
 
-class CannotRecord(Exception):
+class AuditLogUnavailable(Exception):
     """Error: the audit log cannot be written now, so nothing may run. `reason` is a sentence for the caller."""
 
     def __init__(self, why: str = "") -> None:
@@ -93,7 +93,7 @@ class CannotRecord(Exception):
         super().__init__(self.reason)
 
 
-class RecordBusy(CannotRecord):
+class AuditLogBusy(AuditLogUnavailable):
     """Error: more entries are waiting to be written than the queue may hold."""
 
 
@@ -130,7 +130,7 @@ class Ending:
 
 
 @dataclass(slots=True, eq=False)
-class Begun:
+class BegunCall:
     """A call that is logged and may run."""
 
     id: UUID

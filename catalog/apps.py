@@ -50,9 +50,9 @@ class CatalogConfig(AppConfig):
         signals.changed.connect(snapshot.on_changed, dispatch_uid="catalog.policy.snapshot")
         # Changes made by quarantine are logged by catalog.quarantine, with the difference.
         quarantine = ("pinned", "approved", "proposed", "rejected", "quarantined_since")
-        watch(models.Tool, ignore=("version", *quarantine), many=("toolsets",))
+        watch(models.Tool, ignore=("version", *quarantine), many_to_many_names=("toolsets",))
         for offer in (models.Resource, models.Prompt):
-            watch(offer, ignore=("version",), many=("toolsets",))
+            watch(offer, ignore=("version",), many_to_many_names=("toolsets",))
         for model in (models.Toolset, models.Grant):
             watch(model)
         watch(models.Limit, kind="limit")

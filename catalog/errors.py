@@ -59,7 +59,7 @@ class Cancellation(str):
 
     @classmethod
     def read(cls, text: str) -> Cancellation | None:
-        """Return the cancellation of `reason.encoded()`, as another worker sent it; None when it is not known here."""
+        """Return the cancellation of `reason.encode()`, as another worker sent it; None when it is not known here."""
         reason = Reason.read(text)
         try:
             return None if reason is None else cls(reason.code, **reason.params)

@@ -7,11 +7,11 @@ from typing import Any
 from django.db.models import CharField, Count, OuterRef, QuerySet, Subquery, Value
 from django.db.models.functions import Cast, Coalesce, Concat
 
-from audit.actions.model_signals import RecordsBulkChanges
+from audit.actions.model_signals import WatchedQuerySet
 from catalog.signals import announce
 
 
-class CatalogueQuerySet(RecordsBulkChanges):
+class CatalogueQuerySet(WatchedQuerySet):
     """A queryset that reports bulk changes to the running process at once.
 
     The database itself raises the revision (see catalog.policy.revision).

@@ -13,7 +13,7 @@ from django.contrib.auth.models import Permission, User
 from django.http import HttpResponse
 from django.test import Client
 
-from audit.integrity import scheduled
+from audit.integrity import verifier
 from tests import census, factories
 from tests.census import ABSENT, ANYONE, OWNER, Rule
 from tests.transports.wire import Wire
@@ -30,7 +30,7 @@ DJANGOS = frozenset(
 @pytest.fixture
 def things(alice: User, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     # A check of the chain would outlast its test, and find the database locked by it.
-    monkeypatch.setattr(scheduled, "start", lambda: True)
+    monkeypatch.setattr(verifier, "start", lambda: True)
     found = census.things(alice)
     factories.load()
     return found

@@ -18,7 +18,7 @@ from django.db import connection, connections, transaction
 from django.db.models.signals import post_migrate
 from django.test import TransactionTestCase
 
-from audit.auditors import NAME
+from audit.auditors import GROUP_NAME
 from audit.models import Link
 from catalog.policy import revision
 from tests import factories
@@ -72,7 +72,7 @@ def test_the_baseline_holds_what_the_migrations_made(baseline: Baseline) -> None
 def test_what_was_written_is_deleted_and_nothing_is_migrated(baseline: Baseline, migrations_sent: list[Any]) -> None:
     before = everything()
     alice = User.objects.create_user("alice")
-    alice.groups.add(Group.objects.get(name=NAME))
+    alice.groups.add(Group.objects.get(name=GROUP_NAME))
     alice.user_permissions.add(Permission.objects.all()[0])
     factories.grant(alice, factories.make_tool(toolset="Numbers"))
     Link.objects.bulk_create(map(link, range(500)))
@@ -89,7 +89,7 @@ def change_a_row() -> None:
 
 
 def delete_rows() -> None:
-    Group.objects.get(name=NAME).delete()
+    Group.objects.get(name=GROUP_NAME).delete()
     ContentType.objects.get(app_label="audit", model="call").delete()
 
 
@@ -111,7 +111,7 @@ def test_rows_of_the_baseline_come_back_with_their_keys(
     baseline.restore()
     assert everything() == before
     assert baseline.differences() == [] and migrations_sent == []
-    assert Group.objects.get(name=NAME).permissions.count() > 0
+    assert Group.objects.get(name=GROUP_NAME).permissions.count() > 0
     # The next one gets a key of its own.
     assert Group.objects.create(name="next").pk not in {row[0] for row in baseline.rows["auth_group"]}
 

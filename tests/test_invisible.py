@@ -57,8 +57,8 @@ def difference_of_quarantine(text: str) -> str:
 PLACES: dict[str, Callable[[str], str]] = {
     "a body of a call": lambda text: display.body(text).text,
     "a text difference": lambda text: "\n".join(line.text for line in text_diff.lines(text, "other")),
-    "a changed field": lambda text: diff_display.of("", dumps({"name": text}))[0].after,
-    "a change in short": lambda text: diff_display.in_short("", dumps({"name": text})),
+    "a changed field": lambda text: diff_display.diff_fields("", dumps({"name": text}))[0].after,
+    "a change in short": lambda text: diff_display.format_summary("", dumps({"name": text})),
     "two versions of a tool": lambda text: versions._change("Name", "Before", text).after,
     "a review in quarantine": difference_of_quarantine,
     "the preview of a tool": lambda text: preview.preview_shapes({"name": "a", "description": text})[0].text,

@@ -27,7 +27,7 @@ class Actor:
 
 
 _request: ContextVar[HttpRequest | None] = ContextVar("audit_request", default=None)
-_acting: ContextVar[Actor | None] = ContextVar("audit_acting", default=None)
+_overriding_actor: ContextVar[Actor | None] = ContextVar("audit_acting", default=None)
 
 
 class ActorMiddleware:
@@ -45,18 +45,18 @@ class ActorMiddleware:
 
 
 @contextmanager
-def acting(name: str, id: int | None = None) -> Iterator[None]:
+def override(name: str, id: int | None = None) -> Iterator[None]:
     """Attribute every change in the block to this actor: for commands and background work."""
-    token = _acting.set(Actor(name, id))
+    token = _overriding_actor.set(Actor(name, id))
     try:
         yield
     finally:
-        _acting.reset(token)
+        _overriding_actor.reset(token)
 
 
 def current() -> Actor:
     """Return the actor to log. Never empty: outside of requests and commands, the actor is the process itself."""
-    if (actor := _acting.get()) is not None:
+    if (actor := _overriding_actor.get()) is not None:
         return actor
     request = _request.get()
     user = getattr(request, "user", None)
@@ -64,22 +64,22 @@ def current() -> Actor:
         return Actor(user.get_username(), user.pk)
     if request is not None:
         return Actor("nobody signed in")
-    return Actor(_command())
+    return Actor(_describe_process())
 
 
-def signed_in() -> Any | None:
+def current_user() -> Any | None:
     """Return the user of the current request (perhaps an anonymous one); None outside of a request."""
     request = _request.get()
     return None if request is None else getattr(request, "user", None)
 
 
-def address() -> str:
+def client_address() -> str:
     """Return the IP address of the current request's client; "" outside of a request."""
     request = _request.get()
     return "" if request is None else str(request.META.get("REMOTE_ADDR") or "")
 
 
-def _command() -> str:
+def _describe_process() -> str:
     program = PurePath(sys.argv[0]).name if sys.argv else ""
     if program in {"manage.py", "django-admin"} and len(sys.argv) > 1:
         return f"command {sys.argv[1]}"

@@ -22,10 +22,10 @@ from django.utils.translation import gettext as _
 
 from audit import hooks
 
-SHOWN = 20
+MAX_NAMED_ROWS = 20
 """Maximum rows of each model that are named."""
-_DEEP = 4
-_STAYS = (DO_NOTHING, SET_NULL, SET_DEFAULT)
+_MAX_LEVELS = 4
+_NON_DELETING_RULES = (DO_NOTHING, SET_NULL, SET_DEFAULT)
 
 
 class BoundedDeletion(admin.ModelAdmin):  # type: ignore[type-arg]
@@ -40,20 +40,20 @@ class BoundedDeletion(admin.ModelAdmin):  # type: ignore[type-arg]
         rows = list(objs)
         if not rows:
             return [], {}, set(), []
-        question = _Question(self.admin_site, request)
-        question.count(type(rows[0]), len(rows), rows[0])
-        named: list[Any] = [question.name(row) for row in rows[:SHOWN]]
-        if len(rows) > SHOWN:
-            named.append(_more(len(rows) - SHOWN))
-        along = question.along(type(rows[0]), [row.pk for row in rows], _DEEP)
-        return ([*named, along] if along else named), question.numbers, question.refused, question.against
+        preview = _DeletionPreview(self.admin_site, request)
+        preview.add_count(type(rows[0]), len(rows), rows[0])
+        named: list[Any] = [preview.format_name(row) for row in rows[:MAX_NAMED_ROWS]]
+        if len(rows) > MAX_NAMED_ROWS:
+            named.append(_format_remainder(len(rows) - MAX_NAMED_ROWS))
+        related = preview.list_related(type(rows[0]), [row.pk for row in rows], _MAX_LEVELS)
+        return ([*named, related] if related else named), preview.model_count, preview.perms_needed, preview.protected
 
     def render_delete_form(self, request: HttpRequest, context: dict[str, Any]) -> Any:
         # The page names the row in the language of the page.
-        return super().render_delete_form(request, {**context, "object": _Named(context["object"])})
+        return super().render_delete_form(request, {**context, "object": _NamedRow(context["object"])})
 
 
-class _Named:
+class _NamedRow:
     """A proxy of a row whose text is its name in the language of the page."""
 
     def __init__(self, row: Any) -> None:
@@ -66,24 +66,24 @@ class _Named:
         return hooks.catalogue().name_row(self._row)
 
 
-class _Question:
+class _DeletionPreview:
     def __init__(self, site: Any, request: HttpRequest) -> None:
         self.site, self.request = site, request
-        self.numbers: dict[str, int] = {}
-        self.refused: set[str] = set()
-        self.against: list[Any] = []
+        self.model_count: dict[str, int] = {}
+        self.perms_needed: set[str] = set()
+        self.protected: list[Any] = []
 
-    def count(self, model: type[models.Model], number: int, example: Any) -> None:
+    def add_count(self, model: type[models.Model], number: int, example: Any) -> None:
         meta = model._meta
         # Django's automatic many-to-many tables have only an English name.
         nameless = meta.auto_created and not isinstance(meta.verbose_name_plural, Promise)
         kind = _("relations between them") if nameless else str(meta.verbose_name_plural)
-        self.numbers[kind] = self.numbers.get(kind, 0) + number
+        self.model_count[kind] = self.model_count.get(kind, 0) + number
         admin = self.site._registry.get(model)
         if admin is not None and not admin.has_delete_permission(self.request, example):
-            self.refused.add(str(meta.verbose_name))
+            self.perms_needed.add(str(meta.verbose_name))
 
-    def name(self, row: Any) -> Any:
+    def format_name(self, row: Any) -> Any:
         meta = row._meta
         kind, name = capfirst(str(meta.verbose_name)), hooks.catalogue().name_row(row)
         if type(row) in self.site._registry:
@@ -95,36 +95,38 @@ class _Question:
                 return format_html('{}: <a href="{}">{}</a>', kind, href, name)
         return f"{kind}: {name}"
 
-    def along(self, model: type[models.Model], keys: Any, deep: int) -> list[Any]:
+    def list_related(self, model: type[models.Model], keys: Any, levels: int) -> list[Any]:
         """Return the names of rows that the deletion of these keys (a list, or a query of them) deletes as well.
 
-        The result is a nested list of at most `deep` further levels.
+        The result is a nested list of at most `levels` further levels.
         """
         found: list[Any] = []
         relations: Iterable[Any] = get_candidate_relations_to_delete(model._meta)
         for relation in relations:
             other, column, rule = relation.related_model, relation.field, relation.on_delete
-            if rule in _STAYS:
+            if rule in _NON_DELETING_RULES:
                 continue
             rows = other._base_manager.filter(**{f"{column.name}__in": keys}).order_by("pk")
             number = rows.count()
             if not number:
                 continue
             links = [one.name for one in other._meta.concrete_fields if one.many_to_one]
-            first = list(rows.select_related(*links)[:SHOWN]) if not other._meta.auto_created else list(rows[:1])
+            first = (
+                list(rows.select_related(*links)[:MAX_NAMED_ROWS]) if not other._meta.auto_created else list(rows[:1])
+            )
             if rule is not CASCADE:
-                self.against += [self.name(row) for row in first]
+                self.protected += [self.format_name(row) for row in first]
                 continue
-            self.count(other, number, first[0])
+            self.add_count(other, number, first[0])
             if not other._meta.auto_created:
-                found += [self.name(row) for row in first]
-                if number > SHOWN:
-                    found.append(_more(number - SHOWN))
-                below = self.along(other, rows.order_by().values("pk"), deep - 1) if deep else []
+                found += [self.format_name(row) for row in first]
+                if number > MAX_NAMED_ROWS:
+                    found.append(_format_remainder(number - MAX_NAMED_ROWS))
+                below = self.list_related(other, rows.order_by().values("pk"), levels - 1) if levels else []
                 if below:
                     found.append(below)
         return found
 
 
-def _more(number: int) -> str:
+def _format_remainder(number: int) -> str:
     return _("and %(more)s more") % {"more": number}

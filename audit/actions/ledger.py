@@ -17,9 +17,9 @@ from django.db import connection, transaction
 from audit.format import chain, timestamps, uuid7
 from audit.format.chain import Chain
 from audit.models import Action, Link, Writer
-from audit.writing.entries import clean
+from audit.writing.entries import clean_text
 
-_LOCK = 0x746F6F6C
+_LOCK_KEY = 0x746F6F6C
 """First half of the advisory locks' keys; the second is the chain's number."""
 
 
@@ -27,23 +27,23 @@ def write(
     actor: str, verb: str, kind: str, target: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
 ) -> Action:
     with transaction.atomic():
-        links = _chain()
+        links = _open_chain()
         now = timestamps.now_ms()
         action = Action(
             id=uuid7.new_id(),
             at=timestamps.from_ms(now),
-            actor=clean(actor)[:200],
-            verb=clean(verb)[:64],
-            kind=clean(kind)[:64],
-            target=clean(target)[:500],
-            before=_text(before),
-            after=_text(after),
+            actor=clean_text(actor)[:200],
+            verb=clean_text(verb)[:64],
+            kind=clean_text(kind)[:64],
+            target=clean_text(target)[:500],
+            before=_encode_fields(before),
+            after=_encode_fields(after),
         )
         action.link = links.add(chain.ACTION, action.id.hex, action_content(action))
         action.save(force_insert=True)
         Link.objects.bulk_create(
-            Link(id=id, writer=writer, sequence=sequence, kind=what, subject=subject, content=content, hash=digest)
-            for id, writer, sequence, what, subject, content, digest in links.rows
+            Link(id=id, writer=writer, sequence=sequence, kind=link_kind, subject=subject, content=content, hash=digest)
+            for id, writer, sequence, link_kind, subject, content, digest in links.rows
         )
     return action
 
@@ -67,15 +67,17 @@ def writer_content(writer: Writer) -> str:
     return chain.content([writer.id, writer.host, writer.pid, writer.born, timestamps.to_ms(writer.started)])
 
 
-def _text(value: Mapping[str, Any] | None) -> str:
+def _encode_fields(value: Mapping[str, Any] | None) -> str:
     if value is None:
         return ""
-    return clean(json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=str))
+    return clean_text(json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=str))
 
 
-def _chain() -> Chain:
-    number = _free() if connection.vendor == "postgresql" else 1
-    last = Link.objects.filter(writer=number, id__gte=chain.place(number, 0), id__lt=chain.place(number + 1, 0)).last()
+def _open_chain() -> Chain:
+    number = _lock_chain() if connection.vendor == "postgresql" else 1
+    last = Link.objects.filter(
+        writer=number, id__gte=chain.link_id(number, 0), id__lt=chain.link_id(number + 1, 0)
+    ).last()
     if last is not None:
         return Chain(number, last.sequence, last.hash)
     now = timestamps.from_ms(timestamps.now_ms())
@@ -86,7 +88,7 @@ def _chain() -> Chain:
     return links
 
 
-def _free() -> int:
+def _lock_chain() -> int:
     """Lock a chain that no other transaction holds, and return its number.
 
     PostgreSQL releases the lock at the end of the transaction, after its commit is visible. When all chains are held,
@@ -94,8 +96,8 @@ def _free() -> int:
     """
     with connection.cursor() as cursor:
         for number in range(1, chain.ACTION_CHAINS + 1):
-            cursor.execute("SELECT pg_try_advisory_xact_lock(%s, %s)", (_LOCK, number))
+            cursor.execute("SELECT pg_try_advisory_xact_lock(%s, %s)", (_LOCK_KEY, number))
             if cursor.fetchone()[0]:
                 return number
-        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", (_LOCK, 1))
+        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", (_LOCK_KEY, 1))
     return 1

@@ -38,42 +38,44 @@ def record(
 ) -> None:
     """Log one admin change, in the transaction of the change itself: both are kept, or neither is."""
     name = actor if actor is not None else actors.current().name
-    ledger.write(name[:200], verb, kind, redactor.detail(target)[:500], _plain(before), _plain(after))
+    ledger.write(name[:200], verb, kind, redactor.redact_text(target)[:500], _redact(before), _redact(after))
 
 
-def _plain(values: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _redact(values: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if values is None:
         return None
     plain: dict[str, Any] = _redactor.value(json.loads(json.dumps(dict(values), cls=_Encoder)))
     return plain
 
 
-def connect() -> None:
+def connect_signals() -> None:
     """Log every sign-in, sign-out and failed sign-in."""
-    user_logged_in.connect(_signed_in, dispatch_uid="audit.actions.log.signed_in")
-    user_logged_out.connect(_signed_out, dispatch_uid="audit.actions.log.signed_out")
-    user_login_failed.connect(_sign_in_failed, dispatch_uid="audit.actions.log.sign_in_failed")
+    user_logged_in.connect(_log_sign_in, dispatch_uid="audit.actions.log.signed_in")
+    user_logged_out.connect(_log_sign_out, dispatch_uid="audit.actions.log.signed_out")
+    user_login_failed.connect(_log_failed_sign_in, dispatch_uid="audit.actions.log.sign_in_failed")
 
 
-def _address(request: HttpRequest | None) -> str:
-    return actors.address() if request is None else str(request.META.get("REMOTE_ADDR") or "")
+def _client_address(request: HttpRequest | None) -> str:
+    return actors.client_address() if request is None else str(request.META.get("REMOTE_ADDR") or "")
 
 
-def _signed_in(*, user: Any, request: HttpRequest | None = None, **_: Any) -> None:
+def _log_sign_in(*, user: Any, request: HttpRequest | None = None, **_: Any) -> None:
     name = user.get_username()
-    record("signed in", "session", name, None, {"address": _address(request)}, actor=name)
+    record("signed in", "session", name, None, {"address": _client_address(request)}, actor=name)
 
 
-def _signed_out(*, user: Any, request: HttpRequest | None = None, **_: Any) -> None:
+def _log_sign_out(*, user: Any, request: HttpRequest | None = None, **_: Any) -> None:
     if user is not None:
         name = user.get_username()
-        record("signed out", "session", name, None, {"address": _address(request)}, actor=name)
+        record("signed out", "session", name, None, {"address": _client_address(request)}, actor=name)
 
 
-def _sign_in_failed(*, credentials: Mapping[str, Any], request: HttpRequest | None = None, **_: Any) -> None:
+def _log_failed_sign_in(*, credentials: Mapping[str, Any], request: HttpRequest | None = None, **_: Any) -> None:
     users = get_user_model()
     name = str(credentials.get(users.USERNAME_FIELD) or credentials.get("username") or "")
     # Users may type their password into the wrong field: an unknown username is stored as a digest only.
     known = users._default_manager.filter(**{users.USERNAME_FIELD: name}).exists()
     target = name if known else redactor.rules().inline(name)
-    record("failed to sign in", "session", target, None, {"address": _address(request)}, actor="nobody signed in")
+    record(
+        "failed to sign in", "session", target, None, {"address": _client_address(request)}, actor="nobody signed in"
+    )

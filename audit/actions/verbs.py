@@ -56,9 +56,9 @@ KINDS: dict[str, Promise] = {
 """Stored kind of the changed row -> its name on a page."""
 
 
-def verb(recorded: str) -> str:
-    return str(VERBS.get(recorded, recorded))
+def translate_verb(stored: str) -> str:
+    return str(VERBS.get(stored, stored))
 
 
-def kind(recorded: str) -> str:
-    return str(KINDS.get(recorded, recorded))
+def translate_kind(stored: str) -> str:
+    return str(KINDS.get(stored, stored))

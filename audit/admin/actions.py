@@ -18,43 +18,49 @@ from django.utils.translation import gettext_lazy
 
 from audit import local_time
 from audit.actions import diff_display, verbs
-from audit.admin.base import ReadOnlyAdmin, calls_address, choice, column, moment, text
+from audit.admin.base import ReadOnlyAdmin, calls_url, choice_filter, column, text_filter, time_filter
 from audit.format import chain
 from audit.models import Action
 from audit.queries import lookup
-from audit.queries.search import Page, Question, id_at, page
+from audit.queries.search import CallSearch, Page, id_at, page
 from toolhub import invisible
 
-SHORT = 4_000
+MAX_LISTED_CHARACTERS = 4_000
 """Maximum characters of a before or after that a list reads; longer ones are reported as long text."""
 
 
-def _short(name: str) -> Case:
-    return Case(When(Q(**{f"{name}_length__lte": SHORT}), then=F(name)), default=Value(None), output_field=TextField())
+def _value_if_short(name: str) -> Case:
+    return Case(
+        When(Q(**{f"{name}_length__lte": MAX_LISTED_CHARACTERS}), then=F(name)),
+        default=Value(None),
+        output_field=TextField(),
+    )
 
 
 @admin.register(Action)
 class ActionAdmin(ReadOnlyAdmin):
-    list_display = ("when", "who", "did", "to", "what", "changed")
-    list_display_links = ("when",)
+    list_display = ("time", "actor_name", "operation", "kind_name", "target_link", "summary")
+    list_display_links = ("time",)
     list_filter = (
-        text(gettext_lazy("actor"), "actor"),
-        choice(gettext_lazy("operation"), "verb", tuple(verbs.VERBS.items())),
-        choice(gettext_lazy("kind"), "kind", tuple(verbs.KINDS.items())),
-        moment(gettext_lazy("time from"), "since"),
-        moment(gettext_lazy("time before"), "until"),
+        text_filter(gettext_lazy("actor"), "actor"),
+        choice_filter(gettext_lazy("operation"), "verb", tuple(verbs.VERBS.items())),
+        choice_filter(gettext_lazy("kind"), "kind", tuple(verbs.KINDS.items())),
+        time_filter(gettext_lazy("time from"), "since"),
+        time_filter(gettext_lazy("time before"), "until"),
     )
     search_fields = ("target",)
-    plain = True
-    nothing = gettext_lazy("No admin activity yet. Changes that administrators make are logged here.")
+    has_plain_columns = True
+    empty_message = gettext_lazy("No admin activity yet. Changes that administrators make are logged here.")
     search_help_text = gettext_lazy("Search actor, target, before or after, or paste an ID")
 
     def page(self, request: HttpRequest, *, before: str, after: str) -> Page:
-        question = Question.of(request.GET)
+        search = CallSearch.from_parameters(request.GET)
         rows, rest = Action.objects.defer("before", "after"), Q()
         lengths = {f"{name}_length": Length(name) for name in ("before", "after")}
-        rows = rows.annotate(**lengths).annotate(short_before=_short("before"), short_after=_short("after"))
-        since, until = question.interval()
+        rows = rows.annotate(**lengths).annotate(
+            short_before=_value_if_short("before"), short_after=_value_if_short("after")
+        )
+        since, until = search.interval()
         if since is not None:
             rows = rows.filter(pk__gte=id_at(since))
         if until is not None:
@@ -63,11 +69,11 @@ class ActionAdmin(ReadOnlyAdmin):
             if value := str(request.GET.get(name) or "").strip():
                 # A known code matches exactly; any other text, which only a URL can have, matches as a part.
                 rest &= Q(**{name if value in known else f"{name}__icontains": value})
-        if question.q:
-            spelled = json.dumps(question.q, ensure_ascii=False)[1:-1]
+        if search.q:
+            spelled = json.dumps(search.q, ensure_ascii=False)[1:-1]
             rest &= (
-                Q(target__icontains=question.q)
-                | Q(actor__icontains=question.q)
+                Q(target__icontains=search.q)
+                | Q(actor__icontains=search.q)
                 | Q(before__icontains=spelled)
                 | Q(after__icontains=spelled)
             )
@@ -76,8 +82,8 @@ class ActionAdmin(ReadOnlyAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         if not self.has_view_permission(request):
             raise PermissionDenied
-        if set(request.GET) == {"q"} and (found := lookup.address_for(request.GET.get("q", ""))):
-            return redirect(found)
+        if set(request.GET) == {"q"} and (url := lookup.find_url(request.GET.get("q", ""))):
+            return redirect(url)
         response: HttpResponse = super().changelist_view(request, extra_context)
         return response
 
@@ -92,54 +98,54 @@ class ActionAdmin(ReadOnlyAdmin):
         context = {
             **self.admin_site.each_context(request),
             "opts": self.opts,
-            "title": invisible.show(_said(action)),
+            "title": invisible.show(_format_operation(action)),
             "action": action,
             "facts": [(name, invisible.show(value)) for name, value in _facts(action)],
             "call": action.target if action.kind == "call" else "",
-            "changes": diff_display.of(action.before, action.after),
+            "changes": diff_display.diff_fields(action.before, action.after),
         }
         return TemplateResponse(request, "admin/audit/action/detail.html", context | (extra_context or {}))
 
-    @column(local_time.in_zone(gettext_lazy("Time")))
-    def when(self, action: Action) -> str:
-        return local_time.shown(action.at)
+    @column(local_time.add_zone(gettext_lazy("Time")))
+    def time(self, action: Action) -> str:
+        return local_time.format_time(action.at)
 
     @column(gettext_lazy("Actor"))
-    def who(self, action: Action) -> str:
+    def actor_name(self, action: Action) -> str:
         return invisible.show(action.actor)
 
     @column(gettext_lazy("Operation"))
-    def did(self, action: Action) -> str:
-        return invisible.show(verbs.verb(action.verb))
+    def operation(self, action: Action) -> str:
+        return invisible.show(verbs.translate_verb(action.verb))
 
     @column(gettext_lazy("Kind"))
-    def to(self, action: Action) -> str:
-        return invisible.show(verbs.kind(action.kind))
+    def kind_name(self, action: Action) -> str:
+        return invisible.show(verbs.translate_kind(action.kind))
 
     @column(gettext_lazy("Target"))
-    def what(self, action: Action) -> str:
+    def target_link(self, action: Action) -> str:
         if action.kind == "call":
-            address = calls_address(q=action.target)
+            address = calls_url(q=action.target)
             return format_html('<a class="record-link" href="{}">{}</a>', address, invisible.show(action.target))
         return invisible.show(action.target)
 
     @column(gettext_lazy("What changed"))
-    def changed(self, action: Any) -> str:
+    def summary(self, action: Any) -> str:
         if action.short_before is None or action.short_after is None:
             return _("long text (open to view)")
-        return diff_display.in_short(action.short_before, action.short_after)
+        return diff_display.format_summary(action.short_before, action.short_after)
 
 
-def _said(action: Action) -> str:
-    return f"{verbs.verb(action.verb)} {verbs.kind(action.kind)}"
+def _format_operation(action: Action) -> str:
+    return f"{verbs.translate_verb(action.verb)} {verbs.translate_kind(action.kind)}"
 
 
 def _facts(action: Action) -> list[tuple[str, str]]:
     return [
-        (_("Time"), local_time.told(action.at)),
+        (_("Time"), local_time.format_time_with_zone(action.at)),
         (_("Actor"), action.actor),
-        (_("Operation"), _said(action)),
+        (_("Operation"), _format_operation(action)),
         (_("Target"), action.target),
         (_("ID"), str(action.pk)),
-        (_("Hash chain entry"), "{}:{}".format(*chain.where(action.link))),
+        (_("Hash chain entry"), "{}:{}".format(*chain.split_link_id(action.link))),
     ]

@@ -26,7 +26,7 @@ from unfold.widgets import UnfoldAdminTextInputWidget
 
 from audit import local_time
 from audit.admin_base import ModelAdmin
-from audit.queries.search import PAGE, Page, page
+from audit.queries.search import PAGE_ROWS, Page, page
 from toolhub import invisible
 
 CURSORS = ("before", "after")
@@ -36,32 +36,32 @@ _COLOURS = {
     "warning": "bg-orange-100 text-orange-700 dark:bg-orange-500/20 dark:text-orange-400",
     "danger": "bg-red-100 text-red-700 dark:bg-red-500/20 dark:text-red-400",
 }
-Words: TypeAlias = str | Promise
+StrOrPromise: TypeAlias = str | Promise
 """A text, or a lazily translated one."""
-Options: TypeAlias = tuple[tuple[str, Words], ...]
+Options: TypeAlias = tuple[tuple[str, StrOrPromise], ...]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def column(description: Words, label: dict[str, str] | None = None) -> Callable[[F], F]:
+def column(description: StrOrPromise, label: dict[str, str] | None = None) -> Callable[[F], F]:
     """Return a decorator for a list column; with `label`, a colored one whose method returns (key, text)."""
     return cast("Callable[[F], F]", display(description=description, label=label))
 
 
-def label(tone: str, words: Any) -> SafeString:
+def label(tone: str, content: Any) -> SafeString:
     """Return the markup of the theme's label. Rendering its template for every row took a fifth of a page's time."""
     return format_html(
         '<span class="inline-block font-semibold h-6 leading-6 px-2 rounded-default text-[11px] uppercase'
         ' whitespace-nowrap {}">{}</span>',
         _COLOURS.get(tone, ""),
-        words,
+        content,
     )
 
 
-def title_of(admin: Any, name: str) -> Words:
+def title_of(admin: Any, name: str) -> StrOrPromise:
     method = getattr(admin, name, None)
     if method is None:
         return str(capfirst(admin.model._meta.get_field(name).verbose_name))
-    title: Words = method.short_description
+    title: StrOrPromise = method.short_description
     return title
 
 
@@ -71,10 +71,10 @@ class KeysetChangeList(ChangeList):  # type: ignore[misc]
     page: Page
     older_link = newer_link = ""
 
-    def titles(self) -> list[Words]:
+    def titles(self) -> list[StrOrPromise]:
         return [title_of(self.model_admin, name) for name in self.model_admin.list_display]
 
-    def lines(self) -> Iterator[tuple[str, list[tuple[Words, str]]]]:
+    def lines(self) -> Iterator[tuple[str, list[tuple[StrOrPromise, str]]]]:
         """Yield for each row its URL and the (title, text) of each column.
 
         This takes a third of the theme's markup, and of its time.
@@ -86,7 +86,7 @@ class KeysetChangeList(ChangeList):  # type: ignore[misc]
                 invisible.show(str(getattr(row, name))) if method is None else method(row)
                 for name, method in zip(admin.list_display, columns, strict=True)
             ]
-            yield address_of(row), list(zip(titles, values, strict=True))
+            yield row_url(row), list(zip(titles, values, strict=True))
 
     def get_filters_params(self, params: dict[str, Any] | None = None) -> dict[str, Any]:
         wanted: dict[str, Any] = super().get_filters_params(params)
@@ -114,23 +114,23 @@ class KeysetChangeList(ChangeList):  # type: ignore[misc]
         # Equal counts prevent the theme from presenting the page as the whole result.
         self.full_result_count = self.result_count
         self.show_full_result_count = self.can_show_all = self.multi_page = self.show_admin_actions = False
-        self.paginator = Paginator(self.page.rows, PAGE)
+        self.paginator = Paginator(self.page.rows, PAGE_ROWS)
 
 
 class ReadOnlyAdmin(ModelAdmin):
     """Base class of the pages of the audit log."""
 
     actions = None
-    list_per_page = PAGE
+    list_per_page = PAGE_ROWS
     list_filter_submit = True
     list_fullwidth = True
     sortable_by = ()
     show_full_result_count = False
     show_facets = ShowFacets.NEVER
     change_list_template = "admin/audit/change_list.html"
-    plain = False
+    has_plain_columns = False
     """Whether every column is a text of this class or of the row: the list then uses the audit log's small table."""
-    nothing: Words = gettext_lazy("No entries yet.")
+    empty_message: StrOrPromise = gettext_lazy("No entries yet.")
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
@@ -158,62 +158,64 @@ class ReadOnlyAdmin(ModelAdmin):
         return redirect(reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_change", args=(object_id,)))
 
 
-class Text(TextFilter):  # type: ignore[misc]
-    """A text filter. The `Question` of the page, not this class, applies it to the rows."""
+class SearchTextFilter(TextFilter):  # type: ignore[misc]
+    """A text filter. The `CallSearch` of the page, not this class, applies it to the rows."""
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset
 
 
-class Choice(DropdownFilter):  # type: ignore[misc]
+class SearchChoiceFilter(DropdownFilter):  # type: ignore[misc]
     options: Options = ()
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Options:
         # A value from the URL applies even when it is not among the choices: then it is shown unchanged.
-        asked = request.GET.get(str(self.parameter_name), "")
-        return self.options if not asked or asked in dict(self.options) else (*self.options, (asked, asked))
+        value = request.GET.get(str(self.parameter_name), "")
+        return self.options if not value or value in dict(self.options) else (*self.options, (value, value))
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset
 
 
-class _MomentForm(forms.Form):
-    def __init__(self, name: str, label: Words, *args: Any, **kwargs: Any) -> None:
+class _TimeForm(forms.Form):
+    def __init__(self, name: str, label: StrOrPromise, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         widget = UnfoldAdminTextInputWidget(attrs={"type": "datetime-local"})
         self.fields[name] = forms.CharField(label=str(label), required=False, widget=widget)
 
 
-class Moment(Text):
+class SearchTimeFilter(SearchTextFilter):
     """A time filter in the reader's time zone, also when the URL has a time in UTC."""
 
-    form_class = _MomentForm
+    form_class = _TimeForm
 
     def value(self) -> str:
-        return local_time.entry(str(super().value() or ""))
+        return local_time.format_for_input(str(super().value() or ""))
 
 
-def text(label: Words, parameter: str) -> type[Text]:
-    return type(f"{parameter.title()}Filter", (Text,), {"title": label, "parameter_name": parameter})
+def text_filter(label: StrOrPromise, parameter: str) -> type[SearchTextFilter]:
+    return type(f"{parameter.title()}Filter", (SearchTextFilter,), {"title": label, "parameter_name": parameter})
 
 
-def choice(label: Words, parameter: str, options: Options) -> type[Choice]:
+def choice_filter(label: StrOrPromise, parameter: str, options: Options) -> type[SearchChoiceFilter]:
     members = {"title": label, "parameter_name": parameter, "options": options}
-    return type(f"{parameter.title()}Filter", (Choice,), members)
+    return type(f"{parameter.title()}Filter", (SearchChoiceFilter,), members)
 
 
-def moment(label: Words, parameter: str) -> type[Moment]:
+def time_filter(label: StrOrPromise, parameter: str) -> type[SearchTimeFilter]:
     return type(
-        f"{parameter.title()}Filter", (Moment,), {"title": local_time.in_zone(label), "parameter_name": parameter}
+        f"{parameter.title()}Filter",
+        (SearchTimeFilter,),
+        {"title": local_time.add_zone(label), "parameter_name": parameter},
     )
 
 
-def calls_address(**filters: str) -> str:
-    """Return the URL of the list of calls with these filters of a `Question`, without empty ones."""
-    said = urlencode({name: value for name, value in filters.items() if value})
-    address = reverse("admin:audit_call_changelist")
-    return f"{address}?{said}" if said else address
+def calls_url(**filters: str) -> str:
+    """Return the URL of the list of calls with these filters of a `CallSearch`, without empty ones."""
+    query = urlencode({name: value for name, value in filters.items() if value})
+    url = reverse("admin:audit_call_changelist")
+    return f"{url}?{query}" if query else url
 
 
-def address_of(row: Model) -> str:
+def row_url(row: Model) -> str:
     return reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_change", args=(row.pk,))

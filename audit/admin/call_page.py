@@ -8,10 +8,10 @@ from django.contrib.auth import get_user_model
 from django.utils.translation import gettext as _
 
 from audit import display, hooks, local_time, outcomes
-from audit.admin.base import address_of, calls_address
+from audit.admin.base import calls_url, row_url
 from audit.integrity import proof
 from audit.models import Call
-from audit.queries import compare, neighbours
+from audit.queries import comparison, neighbours
 from toolhub import invisible
 
 BODIES = ("arguments", "result")
@@ -19,10 +19,10 @@ BODIES = ("arguments", "result")
 
 def context(call: Call) -> dict[str, Any]:
     """Return the template context of the page, without the theme's part."""
-    definition = compare.definition_of(call)
+    definition = comparison.definition_of(call)
     return {
         "decision": _decision(call),
-        "decision_tone": "success" if call.outcome not in outcomes.NEVER_RAN else "warning",
+        "decision_tone": "success" if call.outcome not in outcomes.REJECTED else "warning",
         "facts": _facts(call),
         "bodies": [
             (name, title, display.body(getattr(call, name)))
@@ -30,35 +30,35 @@ def context(call: Call) -> dict[str, Any]:
         ],
         "definition": definition,
         "definition_text": display.body(definition.text) if definition is not None else None,
-        "neighbours": _rows(neighbours.around(call)),
-        "neighbours_address": calls_address(user=call.username, credential=call.credential_id, client=call.client_name),
-        "repeats": (repeats := neighbours.repeats(call)),
-        "repeated": _rows(repeats.moments) if repeats.count > 1 else [],
-        "proof": proof.of(call),
+        "neighbours": _rows(neighbours.list_nearby(call)),
+        "neighbours_address": calls_url(user=call.username, credential=call.credential_id, client=call.client_name),
+        "repeats": (repeats := neighbours.find_repeats(call)),
+        "repeated": _rows(repeats.calls) if repeats.count > 1 else [],
+        "proof": proof.compute(call),
         "can_curl": call.method in {"tools/call", "prompts/get", "resources/read"},
     }
 
 
 def _decision(call: Call) -> list[tuple[str, str]]:
     """Return (title, text) of the decision, the rule, and the limit or check that stopped the call."""
-    words = {
+    decisions = {
         outcomes.REFUSED: _('Denied by the rule below. The client received "Unknown tool".'),
         outcomes.UNKNOWN_TOOL: _("Rejected: no tool, prompt or resource has this name."),
         outcomes.LIMITED: _("Rejected: a rate limit was reached."),
         outcomes.INVALID_ARGUMENTS: _("Rejected: the arguments do not match the schema."),
     }  # fmt: skip
-    found = [(_("Decision"), words.get(call.outcome, _("Allowed to run.")))]
+    found = [(_("Decision"), decisions.get(call.outcome, _("Allowed to run.")))]
     found.append((_("Rule"), hooks.sentence(call.rule_reason, call.rule) or _("no rule")))
     names = {outcomes.LIMITED: _("Rate limit"), outcomes.INVALID_ARGUMENTS: _("Validation error")}
     if call.outcome in names:
         found.append((names[call.outcome], hooks.sentence(call.detail_reason, call.detail)))
-    return _visible(found)
+    return _format_facts(found)
 
 
 def _facts(call: Call) -> list[tuple[str, str]]:
     client = f"{call.client_name} {call.client_version}".strip()
     address = call.address or _("this machine")
-    came = _("%(transport)s, protocol version %(revision)s, from %(address)s") % {
+    transport = _("%(transport)s, protocol version %(revision)s, from %(address)s") % {
         "transport": call.transport, "revision": call.revision, "address": address,
     }  # fmt: skip
     facts = [
@@ -68,16 +68,16 @@ def _facts(call: Call) -> list[tuple[str, str]]:
         (_("Origin"), _origin(call)),
         (_("Credential"), f"{call.credential} ({call.credential_id})"),
         (_("Client (self-reported)"), client or _("(not given)")),
-        (_("Transport"), came),
+        (_("Transport"), transport),
         (_("Definition"), call.definition),
         (_("Error"), ": ".join(filter(None, (call.error_class, hooks.sentence(call.detail_reason, call.detail))))),
-        (_("Started"), local_time.told(call.started_at, "exact")),
-        (_("Ended"), local_time.told(call.ended_at, "exact") if call.ended_at else ""),
-        (_("Duration"), display.duration(call.duration_us)),
+        (_("Started"), local_time.format_time_with_zone(call.started_at, "exact")),
+        (_("Ended"), local_time.format_time_with_zone(call.ended_at, "exact") if call.ended_at else ""),
+        (_("Duration"), display.format_duration(call.duration_us)),
         (_("Result size"), _size(call)),
         (_("Request ID"), call.request_id),
     ]
-    return _visible(facts)
+    return _format_facts(facts)
 
 
 def _origin(call: Call) -> str:
@@ -85,10 +85,10 @@ def _origin(call: Call) -> str:
     kind, _colon, number = call.credential_id.partition(":")
     if call.transport != "admin" and kind != "admin":
         return ""
-    who = None
+    administrator = None
     if kind == "admin" and number.isdecimal() and len(number) < 19:
-        who = get_user_model()._default_manager.filter(pk=int(number)).first()
-    name = who.get_username() if who is not None else call.credential
+        administrator = get_user_model()._default_manager.filter(pk=int(number)).first()
+    name = administrator.get_username() if administrator is not None else call.credential
     return _("Tried in the admin by %(name)s") % {"name": name}
 
 
@@ -98,10 +98,10 @@ def _size(call: Call) -> str:
     return _("%(count)s bytes, SHA-256 %(digest)s") % {"count": f"{call.result_bytes:,}", "digest": call.result_sha256}
 
 
-def _rows(moments: list[neighbours.Moment]) -> list[tuple[neighbours.Moment, str, str]]:
+def _rows(nearby: list[neighbours.NearbyCall]) -> list[tuple[neighbours.NearbyCall, str, str]]:
     """Return each call with its displayed name and the URL of its page, which is empty for the page's own call."""
-    return [(one, invisible.show(one.call.name[:200]), "" if one.here else address_of(one.call)) for one in moments]
+    return [(one, invisible.show(one.call.name[:200]), "" if one.is_current else row_url(one.call)) for one in nearby]
 
 
-def _visible(facts: list[tuple[str, str]]) -> list[tuple[str, str]]:
+def _format_facts(facts: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(name, invisible.show(value[:2000])) for name, value in facts if value]

@@ -20,19 +20,19 @@ from audit import display, local_time, outcomes
 from audit.actions import log
 from audit.admin import call_page, saved_views, views
 from audit.admin.actions import ActionAdmin
-from audit.admin.base import ReadOnlyAdmin, choice, column, label, moment, text
+from audit.admin.base import ReadOnlyAdmin, choice_filter, column, label, text_filter, time_filter
 from audit.admin.chain import CheckpointAdmin, VerificationAdmin
-from audit.integrity import scheduled
+from audit.integrity import verifier
 from audit.models import Call
 from audit.queries import lookup
-from audit.queries.search import NOT_OK, Page, Question
+from audit.queries.search import NOT_OK, CallSearch, Page
 from toolhub import invisible
 
 __all__ = ["ActionAdmin", "CallAdmin", "CheckpointAdmin", "VerificationAdmin"]
 
 METHODS = tuple((name, name) for name in ("tools/call", "resources/read", "prompts/get"))
 TRANSPORTS = tuple((name, name) for name in ("http", "websocket", "stdio", "admin"))
-LABELS = {
+LABEL_TONES = {
     "ok": "success", "running": "info", "input_required": "info", "unknown": "danger", "tool_error": "danger",
     "timeout": "danger", "refused": "warning", "unknown_tool": "warning", "limited": "warning",
     "invalid_arguments": "warning", "cancelled": "warning",
@@ -42,32 +42,34 @@ LABELS = {
 @lru_cache(maxsize=500)
 def badge(outcome: str, language: str | None) -> SafeString:
     """Return the label of an outcome; cached for each outcome and language."""
-    return label(LABELS.get(outcome, ""), dict(outcomes.CHOICES).get(outcome, invisible.show(outcome)))
+    return label(LABEL_TONES.get(outcome, ""), dict(outcomes.CHOICES).get(outcome, invisible.show(outcome)))
 
 
 @admin.register(Call)
 class CallAdmin(ReadOnlyAdmin):
-    list_display = ("when", "user_name", "tool", "how_it_ended", "client", "took", "pick")
-    list_display_links = ("when",)
+    list_display = ("time", "user_name", "tool", "status", "client", "duration", "compare_checkbox")
+    list_display_links = ("time",)
     list_filter = (
-        choice(gettext_lazy("status"), "outcome", (*outcomes.CHOICES, (NOT_OK, gettext_lazy("All except Success")))),
-        text(gettext_lazy("user"), "user"),
-        text(gettext_lazy("tool"), "tool"),
-        text(gettext_lazy("client"), "client"),
-        text(gettext_lazy("credential"), "credential"),
-        choice(gettext_lazy("method"), "method", METHODS),
-        choice(gettext_lazy("transport"), "transport", TRANSPORTS),
-        moment(gettext_lazy("started from"), "since"),
-        moment(gettext_lazy("started before"), "until"),
+        choice_filter(
+            gettext_lazy("status"), "outcome", (*outcomes.CHOICES, (NOT_OK, gettext_lazy("All except Success")))
+        ),
+        text_filter(gettext_lazy("user"), "user"),
+        text_filter(gettext_lazy("tool"), "tool"),
+        text_filter(gettext_lazy("client"), "client"),
+        text_filter(gettext_lazy("credential"), "credential"),
+        choice_filter(gettext_lazy("method"), "method", METHODS),
+        choice_filter(gettext_lazy("transport"), "transport", TRANSPORTS),
+        time_filter(gettext_lazy("started from"), "since"),
+        time_filter(gettext_lazy("started before"), "until"),
     )
     search_fields = ("arguments",)
     search_help_text = gettext_lazy("Search arguments, tool, user, client, or paste an ID")
     list_before_template = "admin/audit/call/above.html"
-    plain = True
-    nothing = gettext_lazy("No calls yet. Every attempt by a client is logged here.")
+    has_plain_columns = True
+    empty_message = gettext_lazy("No calls yet. Every attempt by a client is logged here.")
 
     def page(self, request: HttpRequest, *, before: str, after: str) -> Page:
-        return Question.of(request.GET).page(before=before, after=after)
+        return CallSearch.from_parameters(request.GET).page(before=before, after=after)
 
     def get_urls(self) -> list[URLPattern]:
         pages = (
@@ -89,17 +91,17 @@ class CallAdmin(ReadOnlyAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         if not self.has_view_permission(request):
             raise PermissionDenied
-        wanted = Question.of(request.GET).said()
-        if set(request.GET) == {"q"} and (found := lookup.address_for(wanted.get("q", ""))):
-            return redirect(found)
+        wanted = CallSearch.from_parameters(request.GET).to_parameters()
+        if set(request.GET) == {"q"} and (url := lookup.find_url(wanted.get("q", ""))):
+            return redirect(url)
         address = reverse("admin:audit_call_export")
         context = {
-            "chain": scheduled.state(),
+            "chain": verifier.state(),
             "exports": [
-                (label, f"{address}?{views.query(wanted, format=kind)}")
+                (label, f"{address}?{views.encode_query(wanted, format=kind)}")
                 for kind, label in (("jsonl", "JSON Lines"), ("csv", "CSV"))
             ],
-            "views": saved_views.visible_to(request.user),
+            "views": saved_views.list_views(request.user),
             "wanted": wanted,
         }
         response: HttpResponse = super().changelist_view(request, context | (extra_context or {}))
@@ -120,14 +122,14 @@ class CallAdmin(ReadOnlyAdmin):
             "title": _("Call %(id)s") % {"id": call.pk},
             "call": call,
             "badge": badge(call.outcome, get_language()),
-            "chain": scheduled.state(),
+            "chain": verifier.state(),
             **call_page.context(call),
         }
         return TemplateResponse(request, "admin/audit/call/detail.html", context | (extra_context or {}))
 
-    @column(local_time.in_zone(gettext_lazy("Start")))
-    def when(self, call: Call) -> str:
-        return local_time.shown(call.started_at)
+    @column(local_time.add_zone(gettext_lazy("Start")))
+    def time(self, call: Call) -> str:
+        return local_time.format_time(call.started_at)
 
     @column(gettext_lazy("User"))
     def user_name(self, call: Call) -> str:
@@ -138,7 +140,7 @@ class CallAdmin(ReadOnlyAdmin):
         return invisible.show(call.name[:200])
 
     @column(gettext_lazy("Status"))
-    def how_it_ended(self, call: Call) -> str:
+    def status(self, call: Call) -> str:
         return badge(call.outcome, get_language())
 
     @column(gettext_lazy("Client"))
@@ -147,14 +149,14 @@ class CallAdmin(ReadOnlyAdmin):
         return invisible.show(f"{name} ({call.transport})")
 
     @column(gettext_lazy("Duration"))
-    def took(self, call: Call) -> str:
-        return display.duration(call.duration_us)
+    def duration(self, call: Call) -> str:
+        return display.format_duration(call.duration_us)
 
     @column(gettext_lazy("Compare"))
-    def pick(self, call: Call) -> str:
+    def compare_checkbox(self, call: Call) -> str:
         # Part of the form above the list, which compares two calls.
         return format_html(
             '<input type="checkbox" class="record-pick" name="call" value="{}" form="compare" aria-label="{}">',
             call.pk,
-            _("Select the call of %(moment)s to compare") % {"moment": local_time.shown(call.started_at)},
+            _("Select the call of %(moment)s to compare") % {"moment": local_time.format_time(call.started_at)},
         )

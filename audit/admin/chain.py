@@ -13,25 +13,25 @@ from django.utils.translation import gettext_lazy as _
 from audit import local_time
 from audit.admin import views
 from audit.admin.base import ReadOnlyAdmin, column, label
-from audit.integrity import messages, scheduled
+from audit.integrity import messages, verifier
 from audit.models import Checkpoint, Verification
 from toolhub import invisible
 
 
 @admin.register(Checkpoint)
 class CheckpointAdmin(ReadOnlyAdmin):
-    list_display = ("place", "when", "key", "short_hash")
-    plain = True
-    fields = ("place", "when", "heads", "previous", "hash", "key", "signature")
+    list_display = ("checkpoint_number", "time", "key", "short_hash")
+    has_plain_columns = True
+    fields = ("checkpoint_number", "time", "heads", "previous", "hash", "key", "signature")
     readonly_fields = fields
 
     @column(_("Checkpoint"))
-    def place(self, checkpoint: Checkpoint) -> str:
+    def checkpoint_number(self, checkpoint: Checkpoint) -> str:
         return str(checkpoint.number)
 
-    @column(local_time.in_zone(_("Time")))
-    def when(self, checkpoint: Checkpoint) -> str:
-        return local_time.shown(checkpoint.at)
+    @column(local_time.add_zone(_("Time")))
+    def time(self, checkpoint: Checkpoint) -> str:
+        return local_time.format_time(checkpoint.at)
 
     @column(_("Hash"))
     def short_hash(self, checkpoint: Checkpoint) -> str:
@@ -40,9 +40,9 @@ class CheckpointAdmin(ReadOnlyAdmin):
 
 @admin.register(Verification)
 class VerificationAdmin(ReadOnlyAdmin):
-    list_display = ("when", "found", "what", "through", "links", "outside")
-    plain = True
-    fields = ("when", "found", "whole", "through", "links", "outside")
+    list_display = ("time", "result", "short_problem", "through", "links", "external_checkpoint")
+    has_plain_columns = True
+    fields = ("time", "result", "full_problem", "through", "links", "external_checkpoint")
     readonly_fields = fields
     list_before_template = "admin/audit/chain.html"
 
@@ -52,26 +52,26 @@ class VerificationAdmin(ReadOnlyAdmin):
         return [path("now/", now, {"model_admin": self}, name="audit_verification_now"), *urls]
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        context = {"chain": scheduled.state()} | (extra_context or {})
+        context = {"chain": verifier.state()} | (extra_context or {})
         response: HttpResponse = super().changelist_view(request, context)
         return response
 
-    @column(local_time.in_zone(_("Time")))
-    def when(self, verification: Verification) -> str:
-        return local_time.shown(verification.at)
+    @column(local_time.add_zone(_("Time")))
+    def time(self, verification: Verification) -> str:
+        return local_time.format_time(verification.at)
 
     @column(_("Result"))
-    def found(self, verification: Verification) -> str:
+    def result(self, verification: Verification) -> str:
         return label("success", gettext("intact")) if verification.ok else label("danger", gettext("broken"))
 
     @column(_("Problem"))
-    def what(self, verification: Verification) -> str:
+    def short_problem(self, verification: Verification) -> str:
         return invisible.show(messages.sentence_of(verification)[:200])
 
     @column(_("Problem"))
-    def whole(self, verification: Verification) -> str:
+    def full_problem(self, verification: Verification) -> str:
         return invisible.show(messages.sentence_of(verification))
 
     @column(_("External checkpoint"))
-    def outside(self, verification: Verification) -> str:
+    def external_checkpoint(self, verification: Verification) -> str:
         return gettext("yes") if verification.outside_head else gettext("no")

@@ -25,14 +25,14 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST, require_safe
 
 from audit import local_time, outcomes
-from audit.admin.base import calls_address
+from audit.admin.base import calls_url
 from audit.models import SavedView
-from audit.queries.search import Question
+from audit.queries.search import CallSearch
 from toolhub import invisible
 
-MOST = 100
+MAX_VIEWS = 100
 """Maximum views of one user."""
-NAMES = {
+FILTER_NAMES = {
     "q": gettext_lazy("Search"),
     "outcome": gettext_lazy("status"),
     "user": gettext_lazy("user"),
@@ -45,58 +45,58 @@ NAMES = {
     "until": gettext_lazy("started before"),
 }
 """Names of the filters in the list of calls."""
-SHOWN = 200
+MAX_LISTED_VIEWS = 200
 """Maximum views, own and shared, that a page lists."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class DisplayedView:
     """A view as the pages show it."""
 
     view: SavedView
     name: str
     owner: str
-    mine: bool
-    address: str
-    words: str
+    is_own: bool
+    url: str
+    filters_text: str
     """Its filters as text."""
 
 
-def visible_to(user: Any) -> list[Shown]:
+def list_views(user: Any) -> list[DisplayedView]:
     """Return the user's own views, then the shared views of others."""
-    rows = SavedView.objects.filter(Q(owner=user.pk) | Q(shared=True)).select_related("owner")[:SHOWN]
-    found = [_shown(row, user) for row in rows]
-    return sorted(found, key=lambda one: not one.mine)
+    rows = SavedView.objects.filter(Q(owner=user.pk) | Q(shared=True)).select_related("owner")[:MAX_LISTED_VIEWS]
+    found = [_make_displayed_view(row, user) for row in rows]
+    return sorted(found, key=lambda one: not one.is_own)
 
 
-def _shown(view: SavedView, user: Any) -> Shown:
+def _make_displayed_view(view: SavedView, user: Any) -> DisplayedView:
     filters = filters_of(view)
-    return Shown(
+    return DisplayedView(
         view=view,
         name=invisible.show(view.name),
         owner=invisible.show(view.owner.get_username()),
-        mine=view.owner_id == user.pk,
-        address=calls_address(**filters),
-        words=invisible.show(_words(filters)[:300]),
+        is_own=view.owner_id == user.pk,
+        url=calls_url(**filters),
+        filters_text=invisible.show(_format_filters(filters)[:300]),
     )
 
 
 def filters_of(view: SavedView) -> dict[str, str]:
-    """Return the filters of the view, only those that `Question` knows, whatever the column contains."""
+    """Return the filters of the view, only those that `CallSearch` knows, whatever the column contains."""
     try:
         values = json.loads(view.filters)
     except (ValueError, RecursionError):
         return {}
     with timezone.override(UTC):  # a time without offset was saved when every page was in UTC
-        return Question.of(values).said() if isinstance(values, dict) else {}
+        return CallSearch.from_parameters(values).to_parameters() if isinstance(values, dict) else {}
 
 
-def _words(filters: dict[str, str]) -> str:
-    moments = {name: local_time.entered(value) for name, value in filters.items() if name in {"since", "until"}}
-    said = filters | {name: local_time.told(moment) for name, moment in moments.items() if moment is not None}
-    if "outcome" in said:
-        said["outcome"] = str(dict(outcomes.CHOICES).get(said["outcome"], said["outcome"]))
-    return ", ".join(f"{NAMES.get(name, name)}: {value}" for name, value in said.items())
+def _format_filters(filters: dict[str, str]) -> str:
+    times = {name: local_time.parse_time(value) for name, value in filters.items() if name in {"since", "until"}}
+    texts = filters | {name: local_time.format_time_with_zone(time) for name, time in times.items() if time is not None}
+    if "outcome" in texts:
+        texts["outcome"] = str(dict(outcomes.CHOICES).get(texts["outcome"], texts["outcome"]))
+    return ", ".join(f"{FILTER_NAMES.get(name, name)}: {value}" for name, value in texts.items())
 
 
 class ViewForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -114,12 +114,12 @@ class ViewForm(forms.ModelForm):  # type: ignore[type-arg]
 @require_safe
 def manage(request: HttpRequest, model_admin: Any) -> HttpResponse:
     """Show the list of views, with the operations of an owner on each."""
-    _may_read(request, model_admin)
+    _require_view_permission(request, model_admin)
     context = {
         **admin.site.each_context(request),
         "opts": model_admin.opts,
         "title": _("Saved views"),
-        "views": visible_to(request.user),
+        "views": list_views(request.user),
     }
     return TemplateResponse(request, "admin/audit/call/views.html", context)
 
@@ -127,47 +127,47 @@ def manage(request: HttpRequest, model_admin: Any) -> HttpResponse:
 @require_POST
 def create(request: HttpRequest, model_admin: Any) -> HttpResponse:
     """Save the filter that the form carries, and redirect to the list with that filter."""
-    _may_read(request, model_admin)
-    filters = Question.of(request.POST).said()
+    _require_view_permission(request, model_admin)
+    filters = CallSearch.from_parameters(request.POST).to_parameters()
     user: Any = request.user
     view = SavedView(owner=user, filters=json.dumps(filters))
-    if SavedView.objects.filter(owner=user).count() >= MOST:
-        messages.error(request, _("You already have %(count)d saved views. Delete one first.") % {"count": MOST})
-    elif _saved(request, ViewForm(request.POST, instance=view)):
+    if SavedView.objects.filter(owner=user).count() >= MAX_VIEWS:
+        messages.error(request, _("You already have %(count)d saved views. Delete one first.") % {"count": MAX_VIEWS})
+    elif _save_form(request, ViewForm(request.POST, instance=view)):
         messages.success(request, _("View saved."))
-    return redirect(calls_address(**filters))
+    return redirect(calls_url(**filters))
 
 
 @require_POST
 def change(request: HttpRequest, pk: int, model_admin: Any) -> HttpResponse:
     """Rename a view, share it, or stop sharing it."""
-    view = _own(request, pk, model_admin)
-    if _saved(request, ViewForm(request.POST, instance=view)):
+    view = _get_own_view(request, pk, model_admin)
+    if _save_form(request, ViewForm(request.POST, instance=view)):
         messages.success(request, _("View changed."))
     return redirect("admin:audit_call_views")
 
 
 @require_POST
 def delete(request: HttpRequest, pk: int, model_admin: Any) -> HttpResponse:
-    _own(request, pk, model_admin).delete()
+    _get_own_view(request, pk, model_admin).delete()
     messages.success(request, _("View deleted. The audit log itself is unchanged."))
     return redirect("admin:audit_call_views")
 
 
-def _own(request: HttpRequest, pk: int, model_admin: Any) -> SavedView:
-    _may_read(request, model_admin)
+def _get_own_view(request: HttpRequest, pk: int, model_admin: Any) -> SavedView:
+    _require_view_permission(request, model_admin)
     view = SavedView.objects.filter(pk=pk, owner=request.user.pk).first()
     if view is None:
         raise Http404
     return view
 
 
-def _may_read(request: HttpRequest, model_admin: Any) -> None:
+def _require_view_permission(request: HttpRequest, model_admin: Any) -> None:
     if not model_admin.has_view_permission(request):
         raise PermissionDenied
 
 
-def _saved(request: HttpRequest, form: ViewForm) -> bool:
+def _save_form(request: HttpRequest, form: ViewForm) -> bool:
     if not form.is_valid():
         for problem in [text for problems in form.errors.values() for text in problems]:
             messages.error(request, str(problem))

@@ -20,13 +20,13 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
 from audit.actions import log
-from audit.admin.base import address_of
+from audit.admin.base import row_url
 from audit.export import copy as copies
 from audit.export import rows
-from audit.integrity import scheduled
+from audit.integrity import verifier
 from audit.models import Call
-from audit.queries import compare as comparison
-from audit.queries.search import Question
+from audit.queries import comparison
+from audit.queries.search import CallSearch
 from toolhub import invisible
 
 Copy = Callable[[Call], str]
@@ -39,7 +39,7 @@ COPIES: dict[str, tuple[str, str, Copy]] = {
 """Formats in which a call can be copied: content type, file extension, function that makes the text."""
 
 
-def query(values: Mapping[str, str], **more: str) -> str:
+def encode_query(values: Mapping[str, str], **more: str) -> str:
     return urlencode({**values, **more})
 
 
@@ -51,11 +51,11 @@ def export_calls(request: HttpRequest, model_admin: Any) -> HttpResponseBase:
     kind = request.GET.get("format", "jsonl")
     if kind not in rows.FORMATS:
         return HttpResponseBadRequest(f"format must be one of {', '.join(rows.FORMATS)}", content_type="text/plain")
-    question = Question.of(request.GET)
-    rows.record(question, kind, "download")
-    body = rows.chunks(question, kind)
+    search = CallSearch.from_parameters(request.GET)
+    rows.log_export(search, kind, "download")
+    body = rows.chunks(search, kind)
     # Under ASGI a plain iterator would be read to its end before the first byte is sent.
-    content = _from_thread(body) if isinstance(request, ASGIRequest) else body
+    content = _iterate_in_thread(body) if isinstance(request, ASGIRequest) else body
     response = StreamingHttpResponse(content, content_type=rows.FORMATS[kind])
     name = f"calls-{timezone.now():%Y%m%d-%H%M%S}.{kind}"
     response["Content-Disposition"] = f'attachment; filename="{name}"'
@@ -63,7 +63,7 @@ def export_calls(request: HttpRequest, model_admin: Any) -> HttpResponseBase:
     return response
 
 
-async def _from_thread(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+async def _iterate_in_thread(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
     following = sync_to_async(lambda: next(chunks, None))
     while (chunk := await following()) is not None:
         yield chunk
@@ -100,27 +100,27 @@ def compare(request: HttpRequest, model_admin: Any) -> HttpResponse:
         raise PermissionDenied
     keys = request.GET.getlist("call")[:10]
     if request.GET.get("with") == "previous":
-        here = _call(keys[0]) if keys else None
-        before = comparison.previous(here) if here is not None else None
+        here = _find_call(keys[0]) if keys else None
+        before = comparison.find_previous(here) if here is not None else None
         if here is not None and before is None:
             messages.info(request, _("No earlier call with this name by this user was found."))
-            return redirect(address_of(here))
+            return redirect(row_url(here))
         pair = (before, here) if here is not None and before is not None else None
     else:
-        pair = comparison.pick(keys)
+        pair = comparison.find_pair(keys)
     if pair is None:
         messages.info(request, _("Select two calls in the list, then choose Compare selected."))
         return redirect("admin:audit_call_changelist")
     for call in pair:
         log.record("viewed", "call", str(call.pk))
-    found = comparison.difference(*pair)
+    found = comparison.compare_calls(*pair)
     context = {
         **admin.site.each_context(request),
         "opts": model_admin.opts,
         "title": _("Difference between two calls"),
         "found": found,
         "name": invisible.show(found.second.name[:200]),
-        "sides": [(call, address_of(call)) for call in pair],
+        "sides": [(call, row_url(call)) for call in pair],
         "parts": [
             ("arguments", _("Arguments"), found.arguments),
             ("result", _("Result"), found.result),
@@ -130,7 +130,7 @@ def compare(request: HttpRequest, model_admin: Any) -> HttpResponse:
     return TemplateResponse(request, "admin/audit/call/compare.html", context)
 
 
-def _call(key: str) -> Call | None:
+def _find_call(key: str) -> Call | None:
     try:
         return Call.objects.filter(pk=UUID(key)).first()
     except ValueError:
@@ -142,7 +142,7 @@ def verify_now(request: HttpRequest, model_admin: Any) -> HttpResponse:
     """Start a verification of the whole audit log in the background; the list shows its result."""
     if not model_admin.has_view_permission(request):
         raise PermissionDenied
-    if scheduled.start():
+    if verifier.start():
         log.record("checked", "record", "the whole audit log")
         messages.success(request, _("Verification started. Reload this page to see the result."))
     else:

@@ -17,7 +17,7 @@ REVISION = "2026-07-28"
 """Stateless protocol revision: one request is complete, without a session to open first."""
 _META = "io.modelcontextprotocol/"
 _HIDDEN = re.compile(r"\$redacted|\[redacted |pruned:sha256:")
-_ascii = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
+_encode_ascii = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 
 
 def as_json(call: Call) -> str:
@@ -25,9 +25,9 @@ def as_json(call: Call) -> str:
 
     The text is ASCII, so that it cannot contain invisible characters.
     """
-    values: dict[str, Any] = rows.plain(call)
+    values: dict[str, Any] = rows.serialize(call)
     for name in ("arguments", "result"):
-        values[name] = _value(values[name])
+        values[name] = _parse_json(values[name])
     return json.dumps(values, indent=2, ensure_ascii=True) + "\n"
 
 
@@ -61,7 +61,7 @@ def as_curl(call: Call) -> str:
         f"curl -sS {quote(settings.PUBLIC_URL.rstrip('/') + '/mcp')}",
         '-H "Authorization: Bearer $TOKEN"',
         *(f"-H {quote(header)}" for header in headers),
-        f"--data-raw {quote(_ascii(request))}",
+        f"--data-raw {quote(_encode_ascii(request))}",
     ]
     note = ""
     if _HIDDEN.search(call.arguments):
@@ -74,11 +74,11 @@ def _params(call: Call) -> dict[str, Any]:
         return {"uri": call.name}
     if call.method not in {"tools/call", "prompts/get"}:
         raise ValueError(f"{call.method} is no request of a client")
-    arguments = _value(call.arguments)
+    arguments = _parse_json(call.arguments)
     return {"name": call.name, "arguments": arguments if isinstance(arguments, dict) else {}}
 
 
-def _value(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -19,18 +19,18 @@ from uuid import UUID
 
 from django.db import DatabaseError, connection
 
-from audit.export.rows import plain
+from audit.export.rows import serialize
 from audit.format.timestamps import from_ms
 from audit.models import Call
-from audit.redaction.redactor import label
+from audit.redaction.redactor import redact_label
 from audit.writing.entries import Entry
 from toolhub.log_throttle import ThrottledWarning
 
 logger = logging.getLogger(__name__)
 
-WAITING = 20_000
+MAX_WAITING_ROWS = 20_000
 """Maximum rows that wait to be written."""
-_OF_THE_CHAIN = {"writer", "link", "end_link", "body_state"}
+_CHAIN_COLUMNS = {"writer", "link", "end_link", "body_state"}
 _encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), default=str).encode
 
 
@@ -52,7 +52,7 @@ class Shipper:
         """Queue finished calls: entries of the writer, or rows. Return at once and never raise."""
         with self._changed:
             for row in rows:
-                if len(self._rows) < WAITING:
+                if len(self._rows) < MAX_WAITING_ROWS:
                     self._rows.append(row)
                 else:
                     self._dropped += 1
@@ -73,12 +73,12 @@ class Shipper:
                 rows = [self._rows.popleft() for _ in range(min(len(self._rows), 500))]
                 self._writing = True
             try:
-                self._write(b"".join(f"{_encode(row)}\n".encode() for row in _whole(rows)))
+                self._write(b"".join(f"{_encode(row)}\n".encode() for row in _complete_rows(rows)))
             except (OSError, ValueError, TypeError, DatabaseError) as error:
                 self._dropped += len(rows)
                 self._failure = str(error)
             if self._dropped:
-                self._complain()
+                self._warn_about_dropped()
             with self._changed:
                 self._writing = False
                 self._changed.notify_all()
@@ -97,26 +97,26 @@ class Shipper:
         finally:
             os.close(descriptor)
 
-    def _complain(self) -> None:
+    def _warn_about_dropped(self) -> None:
         why = self._failure or "more calls end than can be written"
         if self._warning.warn("the call log %s misses %d calls: %s", self.target, self._dropped, why):
             self._dropped, self._failure = 0, ""
 
 
-def _whole(rows: list[Mapping[str, Any] | Entry]) -> Iterator[Mapping[str, Any]]:
+def _complete_rows(rows: list[Mapping[str, Any] | Entry]) -> Iterator[Mapping[str, Any]]:
     unknown: list[UUID] = []
     for row in rows:
         if not isinstance(row, Entry):
             yield row
-        elif (known := of_entry(row)) is not None:
+        elif (known := build_row(row)) is not None:
             yield known
         else:
             unknown.append(row.id)
     if unknown:
-        yield from _from_database(unknown)
+        yield from _read_rows(unknown)
 
 
-def of_entry(entry: Entry) -> dict[str, Any] | None:
+def build_row(entry: Entry) -> dict[str, Any] | None:
     """Return the row of an ended call from memory; None when the data of its start is no longer available."""
     intent, ending = entry.intent, entry.ending
     if intent is None or ending is None:
@@ -129,18 +129,18 @@ def of_entry(entry: Entry) -> dict[str, Any] | None:
         "username": credential.username,
         "credential_id": credential.id,
         "credential": credential.label,
-        "client_name": label(caller.client_name),
-        "client_version": label(caller.client_version),
+        "client_name": redact_label(caller.client_name),
+        "client_version": redact_label(caller.client_version),
         "transport": caller.transport,
         "revision": caller.revision,
         "address": caller.address,
         "method": intent.method,
-        "name": label(intent.name),
+        "name": redact_label(intent.name),
         "target_id": intent.target_id,
         "definition": intent.definition,
         "rule": intent.rule,
         "rule_reason": intent.rule_reason,
-        "request_id": label(intent.request_id),
+        "request_id": redact_label(intent.request_id),
         "arguments": intent.arguments,
         "outcome": ending.outcome,
         "error_class": ending.error_class,
@@ -149,20 +149,20 @@ def of_entry(entry: Entry) -> dict[str, Any] | None:
         "result": ending.result,
         "result_bytes": ending.result_bytes,
         "result_sha256": ending.result_sha256,
-        "started_at": _time(entry.id.int >> 80),
-        "ended_at": _time(entry.ms),
+        "started_at": _format_time(entry.id.int >> 80),
+        "ended_at": _format_time(entry.ms),
         "duration_us": entry.duration,
     }
 
 
-def _time(ms: int) -> str:
+def _format_time(ms: int) -> str:
     return from_ms(ms).isoformat(timespec="milliseconds")
 
 
-def _from_database(ids: list[UUID]) -> Iterator[dict[str, Any]]:
+def _read_rows(ids: list[UUID]) -> Iterator[dict[str, Any]]:
     """Yield the rows of calls that another process started: their outcome came from a spool, or is unknown."""
     try:
         for call in Call.objects.filter(pk__in=ids).order_by("pk"):
-            yield {name: value for name, value in plain(call).items() if name not in _OF_THE_CHAIN}
+            yield {name: value for name, value in serialize(call).items() if name not in _CHAIN_COLUMNS}
     finally:
         connection.close()

@@ -12,21 +12,21 @@ from uuid import UUID
 
 from audit.actions import log
 from audit.models import Call
-from audit.queries.search import Question
+from audit.queries.search import CallSearch
 
 FIELDS = tuple(field.attname for field in Call._meta.concrete_fields)
 FORMATS = {"jsonl": "application/jsonl", "csv": "text/csv; charset=utf-8"}
-BATCH = 1_000
+BATCH_ROWS = 1_000
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 _encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 
 
-def plain(call: Call) -> dict[str, Any]:
+def serialize(call: Call) -> dict[str, Any]:
     """Return every column as a JSON value. Arguments and result remain the text that the hash chain covers."""
-    return {name: _plain(getattr(call, name)) for name in FIELDS}
+    return {name: _serialize_value(getattr(call, name)) for name in FIELDS}
 
 
-def _plain(value: Any) -> Any:
+def _serialize_value(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat(timespec="milliseconds")
     return str(value) if isinstance(value, UUID) else value
@@ -37,20 +37,20 @@ def safe_cell(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
-def record(question: Question, kind: str, where: str) -> None:
+def log_export(search: CallSearch, kind: str, destination: str) -> None:
     """Log the export itself, before its first line."""
-    log.record("exported", "calls", where, None, {"format": kind, "filters": question.said()})
+    log.record("exported", "calls", destination, None, {"format": kind, "filters": search.to_parameters()})
 
 
-def chunks(question: Question, kind: str) -> Iterator[bytes]:
-    """Yield the encoded calls of the question, newest first, a batch at a time."""
+def chunks(search: CallSearch, kind: str) -> Iterator[bytes]:
+    """Yield the encoded calls of the search, newest first, a batch at a time."""
     if kind == "jsonl":
-        for batch in question.every(BATCH):
-            yield "".join(f"{_encode(plain(call))}\n" for call in batch).encode()
+        for batch in search.iterate_batches(BATCH_ROWS):
+            yield "".join(f"{_encode(serialize(call))}\n" for call in batch).encode()
         return
     yield _csv([FIELDS])
-    for batch in question.every(BATCH):
-        yield _csv([[safe_cell(value) for value in plain(call).values()] for call in batch])
+    for batch in search.iterate_batches(BATCH_ROWS):
+        yield _csv([[safe_cell(value) for value in serialize(call).values()] for call in batch])
 
 
 def _csv(rows: Any) -> bytes:

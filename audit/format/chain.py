@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, Final
 
-SHIFT: Final = 40
-START: Final = "0" * 64
+SEQUENCE_BITS: Final = 40
+START_HASH: Final = "0" * 64
 """Previous hash of the first link of a chain."""
 ACTION_CHAINS: Final = 16
 """Writers 1 to 16 are the chains of admin activity; processes have larger numbers."""
-PRUNED: Final = "pruned:sha256:"
+PRUNED_PREFIX: Final = "pruned:sha256:"
 
 OPENED, BEGIN, FINISH, REFUSED, CLOSED, ACTION = "opened", "begin", "finish", "refused", "closed", "action"
 
@@ -54,11 +54,11 @@ END_COLUMNS: Final = (
     "result",
 )
 
-STARTED: Final = BEGIN_COLUMNS.index("started_at")
-ARGUMENTS: Final = BEGIN_COLUMNS.index("arguments")
-ENDED: Final = END_COLUMNS.index("ended_at")
-RESULT: Final = END_COLUMNS.index("result")
-END: Final = len(BEGIN_COLUMNS)
+STARTED_INDEX: Final = BEGIN_COLUMNS.index("started_at")
+ARGUMENTS_INDEX: Final = BEGIN_COLUMNS.index("arguments")
+ENDED_INDEX: Final = END_COLUMNS.index("ended_at")
+RESULT_INDEX: Final = END_COLUMNS.index("result")
+END_OFFSET: Final = len(BEGIN_COLUMNS)
 """Index of the first column of the end in a row that holds start and end."""
 
 encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -77,13 +77,13 @@ def link_hash(writer: int, sequence: int, previous: str, kind: str, subject: str
     return sha256(f"{writer} {sequence} {previous} {kind} {subject} {content}".encode()).hexdigest()
 
 
-def place(writer: int, sequence: int) -> int:
-    return (writer << SHIFT) | sequence
+def link_id(writer: int, sequence: int) -> int:
+    return (writer << SEQUENCE_BITS) | sequence
 
 
-def where(link: int) -> tuple[int, int]:
+def split_link_id(link: int) -> tuple[int, int]:
     """Return the writer and the sequence of a link's id."""
-    return link >> SHIFT, link & ((1 << SHIFT) - 1)
+    return link >> SEQUENCE_BITS, link & ((1 << SEQUENCE_BITS) - 1)
 
 
 Row = tuple[int, int, int, str, str, str, str]
@@ -95,7 +95,7 @@ class Chain:
 
     __slots__ = ("hash", "rows", "sequence", "writer")
 
-    def __init__(self, writer: int, sequence: int = 0, hash: str = START) -> None:
+    def __init__(self, writer: int, sequence: int = 0, hash: str = START_HASH) -> None:
         self.writer, self.sequence, self.hash = writer, sequence, hash
         self.rows: list[Row] = []
 
@@ -105,7 +105,7 @@ class Chain:
         self.sequence = sequence = self.sequence + 1
         text = f"{writer} {sequence} {self.hash} {kind} {subject} {content}"
         self.hash = digest = sha256(text.encode()).hexdigest()
-        link = (writer << SHIFT) | sequence
+        link = (writer << SEQUENCE_BITS) | sequence
         self.rows.append((link, writer, sequence, kind, subject, content, digest))
         return link
 
@@ -113,7 +113,7 @@ class Chain:
     def head(self) -> tuple[int, str]:
         return self.sequence, self.hash
 
-    def back_to(self, head: tuple[int, str]) -> None:
+    def roll_back_to(self, head: tuple[int, str]) -> None:
         """Discard the links added since `head`: their transaction was not committed."""
         self.sequence, self.hash = head
         self.rows = []

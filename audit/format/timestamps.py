@@ -18,8 +18,8 @@ def from_ms(ms: int) -> datetime:
     return EPOCH + timedelta(milliseconds=ms)
 
 
-def to_ms(moment: datetime) -> int:
-    return (moment - EPOCH) // _MILLISECOND
+def to_ms(at: datetime) -> int:
+    return (at - EPOCH) // _MILLISECOND
 
 
 @lru_cache(maxsize=4)

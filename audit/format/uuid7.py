@@ -8,10 +8,10 @@ from uuid import UUID
 
 from audit.format.timestamps import now_ms
 
-_POOL = 4096
+_POOL_BYTES = 4096
 
 
-class _Source:
+class _IdGenerator:
     """A generator that reads random bytes from the kernel in large blocks: one system call for hundreds of ids."""
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class _Source:
     def next(self) -> int:
         with self.lock:
             if self.used >= len(self.random):
-                self.random, self.used = os.urandom(_POOL), 0
+                self.random, self.used = os.urandom(_POOL_BYTES), 0
             noise = int.from_bytes(self.random[self.used : self.used + 8], "big") & 0x3FFF_FFFF_FFFF_FFFF
             self.used += 8
             ms = now_ms()
@@ -38,11 +38,11 @@ class _Source:
             return (self.last << 80) | (0x7000 | self.count) << 64 | (0x8000_0000_0000_0000 | noise)
 
 
-_source = _Source()
+_generator = _IdGenerator()
 
 
 def new_id() -> UUID:
-    return UUID(int=_source.next())
+    return UUID(int=_generator.next())
 
 
 def as_hex(value: object) -> str:
@@ -57,8 +57,8 @@ def first_id_of(ms: int) -> UUID:
 
 def _after_fork() -> None:
     # A child must never repeat the parent's future random bytes, nor inherit a lock that a thread held.
-    _source.lock = Lock()
-    _source.reset()
+    _generator.lock = Lock()
+    _generator.reset()
 
 
 os.register_at_fork(after_in_child=_after_fork)

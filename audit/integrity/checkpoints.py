@@ -18,7 +18,7 @@ from django.conf import settings
 from audit.format import chain, timestamps
 from audit.integrity import keys
 from audit.writing import sql
-from audit.writing.stores.base import Store, StoreAway, Taken
+from audit.writing.stores.base import KeyTaken, Store, StoreUnavailable
 
 logger = logging.getLogger("audit")
 
@@ -35,7 +35,7 @@ def read_heads(text: str) -> Heads:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class SignedCheckpoint:
     """One checkpoint."""
 
     number: int
@@ -47,18 +47,18 @@ class Head:
     signature: str
 
     @classmethod
-    def sign(cls, number: int, at: int, heads: str, previous: str) -> Head:
+    def sign(cls, number: int, at: int, heads: str, previous: str) -> SignedCheckpoint:
         digest = _digest(number, at, heads, previous)
-        return cls(number, at, heads, previous, digest, keys.name(), keys.sign(digest))
+        return cls(number, at, heads, previous, digest, keys.key_name(), keys.sign(digest))
 
     @property
-    def fits(self) -> bool:
+    def hash_matches(self) -> bool:
         """Whether the hash matches the values that it covers."""
         return self.hash == _digest(self.number, self.at, self.heads, self.previous)
 
     @property
-    def signed(self) -> bool:
-        return self.fits and keys.verifies(self.hash, self.signature)
+    def is_signed(self) -> bool:
+        return self.hash_matches and keys.verify(self.hash, self.signature)
 
     def line(self) -> str:
         return chain.encode(
@@ -74,7 +74,7 @@ class Head:
         )
 
     @classmethod
-    def parse(cls, line: str) -> Head:
+    def parse(cls, line: str) -> SignedCheckpoint:
         """Parse a JSON line. Raise ValueError when it is not a checkpoint."""
         try:
             data: dict[str, Any] = json.loads(line)
@@ -95,7 +95,7 @@ def _digest(number: int, at: int, heads: str, previous: str) -> str:
     return sha256(f"{number} {at} {previous} {heads}".encode()).hexdigest()
 
 
-def read_file(path: Path) -> list[Head]:
+def read_file(path: Path) -> list[SignedCheckpoint]:
     """Return the checkpoints in a file, oldest first: JSON lines, which may have a log prefix before the brace.
 
     Raise ValueError when the file contains none.
@@ -104,18 +104,18 @@ def read_file(path: Path) -> list[Head]:
     for line in path.read_text(encoding="utf-8").splitlines():
         start = line.find('{"checkpoint":')
         if start >= 0:
-            found.append(Head.parse(line[start:]))
+            found.append(SignedCheckpoint.parse(line[start:]))
     if not found:
         raise ValueError(f"{path} contains no checkpoint")
-    return sorted(found, key=lambda head: head.number)
+    return sorted(found, key=lambda checkpoint: checkpoint.number)
 
 
-def due(store: Store) -> bool:
+def is_due(store: Store) -> bool:
     last = store.fetch(sql.LAST_CHECKPOINT)
-    return not last or timestamps.now_ms() - store.read_moment(last[0][1]) >= settings.CHECKPOINT_SECONDS * 1000
+    return not last or timestamps.now_ms() - store.decode_time(last[0][1]) >= settings.CHECKPOINT_SECONDS * 1000
 
 
-def sign(store: Store) -> Head | None:
+def sign(store: Store) -> SignedCheckpoint | None:
     """Sign the heads that changed since the last checkpoint.
 
     Return None when none changed, or when another process signs at the same time.
@@ -125,7 +125,7 @@ def sign(store: Store) -> Head | None:
         last = store.fetch(sql.LAST_CHECKPOINT)
         heads: Heads = {}
         for writer, ended, covered in store.fetch(sql.UNSEALED):
-            found = store.fetch(sql.HEAD, (chain.place(writer, 0), chain.place(writer + 1, 0)))
+            found = store.fetch(sql.HEAD, (chain.link_id(writer, 0), chain.link_id(writer + 1, 0)))
             if not found:
                 continue
             sequence, digest = int(found[0][0]), str(found[0][1])
@@ -136,30 +136,33 @@ def sign(store: Store) -> Head | None:
         if not heads:
             store.commit()
             return None
-        number, previous = (int(last[0][0]) + 1, str(last[0][2])) if last else (1, chain.START)
-        head = Head.sign(number, timestamps.now_ms(), heads_text(heads), previous)
-        moment = store.moment(head.at)
-        store.execute(sql.CHECKPOINT, (number, moment, head.heads, previous, head.hash, head.key, head.signature))
+        number, previous = (int(last[0][0]) + 1, str(last[0][2])) if last else (1, chain.START_HASH)
+        checkpoint = SignedCheckpoint.sign(number, timestamps.now_ms(), heads_text(heads), previous)
+        signed_at = store.encode_time(checkpoint.at)
+        store.execute(
+            sql.CHECKPOINT,
+            (number, signed_at, checkpoint.heads, previous, checkpoint.hash, checkpoint.key, checkpoint.signature),
+        )
         store.commit()
-    except StoreAway:
+    except StoreUnavailable:
         raise
-    except Taken:
+    except KeyTaken:
         store.rollback()
         logger.info("checkpoint %d was signed by another process", number)
         return None
     except BaseException:
         store.rollback()
         raise
-    tell(head)
-    return head
+    publish(checkpoint)
+    return checkpoint
 
 
-def tell(head: Head) -> None:
+def publish(checkpoint: SignedCheckpoint) -> None:
     """Write the checkpoint to the server log, and to a file if one is set.
 
     Both are beyond the reach of the database's administrator.
     """
-    line = head.line()
+    line = checkpoint.line()
     logger.info("%s", line)
     if not settings.CHECKPOINT_FILE:
         return
@@ -173,4 +176,4 @@ def tell(head: Head) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        logger.error("checkpoint %d is not in %s: %s", head.number, path, error.strerror)
+        logger.error("checkpoint %d is not in %s: %s", checkpoint.number, path, error.strerror)

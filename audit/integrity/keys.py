@@ -28,7 +28,7 @@ def sign(message: str) -> str:
     return _key(_secret()).sign(message.encode()).hex()
 
 
-def verifies(message: str, signature: str) -> bool:
+def verify(message: str, signature: str) -> bool:
     try:
         _key(_secret()).public_key().verify(bytes.fromhex(signature), message.encode())
     except (InvalidSignature, ValueError):
@@ -36,6 +36,6 @@ def verifies(message: str, signature: str) -> bool:
     return True
 
 
-def name() -> str:
+def key_name() -> str:
     """Return a name of the key that does not reveal it: the first 16 digits of the public key's SHA-256."""
     return sha256(_key(_secret()).public_key().public_bytes_raw()).hexdigest()[:16]

@@ -15,36 +15,36 @@ from audit.format import chain, timestamps
 from audit.integrity.messages import Finding, Problem, Subject
 from audit.models import Action, Call, Link, Writer
 
-VERB, KIND = "pruned", "calls"
+PRUNE_VERB, PRUNE_KIND = "pruned", "calls"
 ROWS, BODIES = "rows", "bodies"
 
 
-class Prunes:
+class PruneLimits:
     """The newest calls up to which rows and bodies were removed, according to logged prunes."""
 
     def __init__(self) -> None:
         self._limits = {ROWS: "", BODIES: ""}
 
-    def cover(self, what: str, call: str) -> bool:
+    def covers(self, what: str, call: str) -> bool:
         """Return whether a logged prune removed it, including prunes that ran since the last check."""
-        return self._covers(what, call) or (self._look() and self._covers(what, call))
+        return self._covers_known(what, call) or (self._reload() and self._covers_known(what, call))
 
-    def _covers(self, what: str, call: str) -> bool:
+    def _covers_known(self, what: str, call: str) -> bool:
         # A removed row includes its bodies.
         return call < self._limits[ROWS] or (what == BODIES and call < self._limits[BODIES])
 
-    def _look(self) -> bool:
+    def _reload(self) -> bool:
         before = dict(self._limits)
-        for limits in _recorded():
+        for limits in _read_logged_limits():
             for what, limit in limits.items():
                 self._limits[what] = max(self._limits[what], limit)
         return self._limits != before
 
 
-def _recorded() -> Iterator[dict[str, str]]:
+def _read_logged_limits() -> Iterator[dict[str, str]]:
     from audit.actions.ledger import action_content
 
-    for action in Action.objects.filter(verb=VERB, kind=KIND).order_by("id").iterator():
+    for action in Action.objects.filter(verb=PRUNE_VERB, kind=PRUNE_KIND).order_by("id").iterator():
         # The chains of admin activity are verified separately; here the entry only has to be in one of them.
         link = Link.objects.filter(id=action.link, kind=chain.ACTION, subject=action.id.hex).first()
         if link is None or link.content != action_content(action):
@@ -58,48 +58,53 @@ def _recorded() -> Iterator[dict[str, str]]:
             yield {what: limit}
 
 
-PAGE = 500
-BEGINNINGS = frozenset({chain.BEGIN, chain.REFUSED})
-ENDS = frozenset({chain.FINISH, chain.CLOSED, chain.REFUSED})
+PAGE_ROWS = 500
+BEGIN_KINDS = frozenset({chain.BEGIN, chain.REFUSED})
+END_KINDS = frozenset({chain.FINISH, chain.CLOSED, chain.REFUSED})
 _CALL_COLUMNS = (*chain.BEGIN_COLUMNS, *chain.END_COLUMNS, "link", "end_link", "body_state")
-_END = chain.END
-_STARTED, _ARGUMENTS, _ENDED, _RESULT = chain.STARTED, chain.ARGUMENTS, _END + chain.ENDED, _END + chain.RESULT
+_END_OFFSET = chain.END_OFFSET
+_STARTED, _ARGUMENTS, _ENDED, _RESULT = (
+    chain.STARTED_INDEX,
+    chain.ARGUMENTS_INDEX,
+    _END_OFFSET + chain.ENDED_INDEX,
+    _END_OFFSET + chain.RESULT_INDEX,
+)
 
 
 def link_name(place: int) -> str:
     """Return the name of a link: writer:sequence."""
-    return "{}:{}".format(*chain.where(place))
+    return "{}:{}".format(*chain.split_link_id(place))
 
 
-def chains() -> Iterator[int]:
+def iterate_writers() -> Iterator[int]:
     """Yield every writer that has links, with one index lookup each."""
     at = 0
-    while (found := Link.objects.filter(id__gte=chain.place(at, 0)).values_list("id", flat=True).first()) is not None:
-        writer = chain.where(found)[0]
+    while (found := Link.objects.filter(id__gte=chain.link_id(at, 0)).values_list("id", flat=True).first()) is not None:
+        writer = chain.split_link_id(found)[0]
         yield writer
         at = writer + 1
 
 
 def last_sequence(writer: int) -> int:
-    links = Link.objects.filter(id__gte=chain.place(writer, 0), id__lt=chain.place(writer + 1, 0))
+    links = Link.objects.filter(id__gte=chain.link_id(writer, 0), id__lt=chain.link_id(writer + 1, 0))
     found = links.order_by("-id").values_list("id", flat=True).first()
-    return chain.where(found)[1] if found is not None else 0
+    return chain.split_link_id(found)[1] if found is not None else 0
 
 
-def walk(writer: int, start: tuple[int, str], prunes: Prunes) -> Iterator[int | Problem]:
+def walk(writer: int, start: tuple[int, str], prune_limits: PruneLimits) -> Iterator[int | Problem]:
     """Yield the problems of each page of links, then its number of links. Links added meanwhile are not verified."""
     upto = last_sequence(writer)
     sequence, previous = start
     while sequence < upto:
         page = list(
-            Link.objects.filter(id__gt=chain.place(writer, sequence), id__lte=chain.place(writer, upto)).order_by("id")[
-                :PAGE
-            ]
+            Link.objects.filter(id__gt=chain.link_id(writer, sequence), id__lte=chain.link_id(writer, upto)).order_by(
+                "id"
+            )[:PAGE_ROWS]
         )
         if not page:
             break
         for link in page:
-            at = chain.where(link.id)[1]
+            at = chain.split_link_id(link.id)[1]
             sequence += 1
             if at != sequence:
                 last = "" if at == sequence + 1 else str(at - 1)
@@ -111,7 +116,7 @@ def walk(writer: int, start: tuple[int, str], prunes: Prunes) -> Iterator[int | 
             if (link.writer, link.sequence) != (writer, at):
                 yield Problem(_subject(link), Finding("entry_renumbered"))
             previous = link.hash
-        yield from _records(page, prunes)
+        yield from _check_entries(page, prune_limits)
         yield len(page)
 
 
@@ -125,13 +130,13 @@ def _subject(link: Link) -> Subject:
         return Subject("link", place)
 
 
-def _records(page: Sequence[Link], prunes: Prunes) -> Iterator[Problem]:
-    kinds = BEGINNINGS | ENDS
-    calls = _calls(link.subject for link in page if link.kind in kinds)
-    actions = _actions(link.subject for link in page if link.kind == chain.ACTION)
+def _check_entries(page: Sequence[Link], prune_limits: PruneLimits) -> Iterator[Problem]:
+    kinds = BEGIN_KINDS | END_KINDS
+    calls = _load_calls(link.subject for link in page if link.kind in kinds)
+    actions = _load_actions(link.subject for link in page if link.kind == chain.ACTION)
     for link in page:
         if link.kind in kinds:
-            found = _check_call(link, calls.get(link.subject), prunes)
+            found = _check_call(link, calls.get(link.subject), prune_limits)
         elif link.kind == chain.ACTION:
             found = _check_action(link, actions.get(link.subject))
         elif link.kind == chain.OPENED:
@@ -142,7 +147,7 @@ def _records(page: Sequence[Link], prunes: Prunes) -> Iterator[Problem]:
             yield Problem(_subject(link), found)
 
 
-def _ids(subjects: Iterable[str]) -> list[UUID]:
+def _parse_ids(subjects: Iterable[str]) -> list[UUID]:
     found = []
     for subject in subjects:
         try:
@@ -152,31 +157,31 @@ def _ids(subjects: Iterable[str]) -> list[UUID]:
     return found
 
 
-def _calls(subjects: Iterable[str]) -> dict[str, tuple[Any, ...]]:
-    rows = Call.objects.filter(id__in=_ids(subjects)).order_by().values_list(*_CALL_COLUMNS)
+def _load_calls(subjects: Iterable[str]) -> dict[str, tuple[Any, ...]]:
+    rows = Call.objects.filter(id__in=_parse_ids(subjects)).order_by().values_list(*_CALL_COLUMNS)
     return {row[0].hex: row for row in rows}
 
 
-def _actions(subjects: Iterable[str]) -> dict[str, Action]:
-    return {action.id.hex: action for action in Action.objects.filter(id__in=_ids(subjects)).order_by()}
+def _load_actions(subjects: Iterable[str]) -> dict[str, Action]:
+    return {action.id.hex: action for action in Action.objects.filter(id__in=_parse_ids(subjects)).order_by()}
 
 
 def check_call(link: Link, call: Call) -> Finding | None:
     """Return the problem of a call according to one of its own links; None when there is none."""
-    return _check_call(link, tuple(getattr(call, name) for name in _CALL_COLUMNS), Prunes())
+    return _check_call(link, tuple(getattr(call, name) for name in _CALL_COLUMNS), PruneLimits())
 
 
-def _check_call(link: Link, row: tuple[Any, ...] | None, prunes: Prunes) -> Finding | None:
+def _check_call(link: Link, row: tuple[Any, ...] | None, prune_limits: PruneLimits) -> Finding | None:
     if row is None:
-        return None if prunes.cover("rows", link.subject) else Finding("call_deleted")
+        return None if prune_limits.covers("rows", link.subject) else Finding("call_deleted")
     begin, end, state = row[-3], row[-2], row[-1]
     if state not in {"", "pruned"}:
         return Finding("body_state", {"state": repr(state)})
-    if state == "pruned" and not prunes.cover("bodies", link.subject):
+    if state == "pruned" and not prune_limits.covers("bodies", link.subject):
         return Finding("bodies_removed")
-    if link.kind in BEGINNINGS and begin != link.id:
+    if link.kind in BEGIN_KINDS and begin != link.id:
         return Finding("start_moved")
-    if link.kind in ENDS and end != link.id:
+    if link.kind in END_KINDS and end != link.id:
         return Finding("end_moved")
     values = list(row[:-3])
     values[0] = row[0].hex
@@ -186,18 +191,18 @@ def _check_call(link: Link, row: tuple[Any, ...] | None, prunes: Prunes) -> Find
     values[_ENDED] = timestamps.to_ms(ended) if ended is not None else None
     values[_RESULT] = _digest(values[_RESULT], state)
     parts = {
-        chain.BEGIN: values[:_END],
+        chain.BEGIN: values[:_END_OFFSET],
         chain.REFUSED: values,
     }
-    recorded = parts.get(link.kind, [values[0], *values[_END:]])
-    if chain.content(recorded) != link.content:
+    logged = parts.get(link.kind, [values[0], *values[_END_OFFSET:]])
+    if chain.content(logged) != link.content:
         return Finding({chain.BEGIN: "start_edited", chain.REFUSED: "edited"}.get(link.kind, "end_edited"))
     return None
 
 
 def _digest(text: str, state: str) -> str:
-    if state == "pruned" and text.startswith(chain.PRUNED):
-        return text[len(chain.PRUNED) :]
+    if state == "pruned" and text.startswith(chain.PRUNED_PREFIX):
+        return text[len(chain.PRUNED_PREFIX) :]
     return chain.body_digest(text)
 
 

@@ -97,13 +97,13 @@ class Finding:
     params: Mapping[str, Param] = field(default_factory=dict, hash=False)
     """Parameters in the order of the sentence."""
 
-    def english(self) -> str:
+    def format_english(self) -> str:
         return _SENTENCES[self.code] % tuple(map(str, self.params.values()))
 
-    def translated(self) -> str:
+    def translate(self) -> str:
         """Return the sentence in the language of the page."""
-        said = (translate_subject(one) if isinstance(one, Subject) else one for one in self.params.values())
-        return gettext(_SENTENCES[self.code]) % tuple(said)
+        texts = (translate_subject(one) if isinstance(one, Subject) else one for one in self.params.values())
+        return gettext(_SENTENCES[self.code]) % tuple(texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Problem:
     finding: Finding
 
     def __str__(self) -> str:
-        return f"{self.subject}: {self.finding.english()}"
+        return f"{self.subject}: {self.finding.format_english()}"
 
     @property
     def reason(self) -> Reason:
@@ -126,7 +126,7 @@ class Problem:
         return Reason(PREFIX + self.finding.code, {"subject": asdict(self.subject), "found": list(named.items())})
 
     @classmethod
-    def of(cls, reason: Reason | None) -> Problem | None:
+    def from_reason(cls, reason: Reason | None) -> Problem | None:
         """Return the problem of a stored reason; None for any other reason or an edited one."""
         if reason is None or reason.code.removeprefix(PREFIX) not in CODES:
             return None
@@ -148,8 +148,8 @@ def problem(kind: str, name: object, code: str, **params: Param) -> Problem:
 
 def translate(problem: Problem) -> str:
     """Return the sentence in the language of the page."""
-    said = {"record": translate_subject(problem.subject), "found": problem.finding.translated()}
-    return gettext(gettext_noop("%(record)s: %(found)s")) % said
+    texts = {"record": translate_subject(problem.subject), "found": problem.finding.translate()}
+    return gettext(gettext_noop("%(record)s: %(found)s")) % texts
 
 
 def translate_subject(subject: Subject) -> str:
@@ -158,7 +158,7 @@ def translate_subject(subject: Subject) -> str:
 
 def problem_of(verification: Verification) -> Problem | None:
     """Return the first problem that a verification found."""
-    return Problem.of(Reason.read(verification.problem_reason))
+    return Problem.from_reason(Reason.read(verification.problem_reason))
 
 
 def sentence_of(verification: Verification) -> str:
@@ -167,8 +167,8 @@ def sentence_of(verification: Verification) -> str:
     return verification.problem if found is None else translate(found)
 
 
-def _subject(subject: Subject, names: Mapping[str, str], say: Callable[[str], str]) -> str:
-    text = say(names[subject.kind]) % subject.name
+def _subject(subject: Subject, names: Mapping[str, str], to_text: Callable[[str], str]) -> str:
+    text = to_text(names[subject.kind]) % subject.name
     if subject.entry:
         text += f" (link {subject.entry}, {subject.entry_kind})"
-    return say(gettext_noop("%s to %s")) % (text, subject.upto) if subject.upto else text
+    return to_text(gettext_noop("%s to %s")) % (text, subject.upto) if subject.upto else text

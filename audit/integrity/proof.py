@@ -11,12 +11,12 @@ from audit.integrity.checkpoints import read_heads
 from audit.integrity.links import check_call
 from audit.models import Call, Checkpoint, Link, Verification
 
-LOOKED_AT = 10
+MAX_CHECKPOINTS = 10
 """Maximum checkpoints after the call that are searched for its chain."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LinkProof:
     """One link of the call."""
 
     name: str
@@ -32,70 +32,72 @@ class Proof:
     tone: str
     """success, warning or danger."""
     label: str
-    words: str
-    places: list[Place] = field(default_factory=list)
+    text: str
+    links: list[LinkProof] = field(default_factory=list)
     checkpoint: Checkpoint | None = None
-    verified: Verification | None = None
+    verification: Verification | None = None
     """Last verification of the whole log, if it found no problem and covers this call."""
 
 
-def of(call: Call) -> Proof:
+def compute(call: Call) -> Proof:
     """Compute the proof of a call from its own links; only a full verification covers the links before them."""
-    wanted = sorted({link for link in (call.link, call.end_link) if link})
-    if not wanted:
+    link_ids = sorted({link for link in (call.link, call.end_link) if link})
+    if not link_ids:
         return Proof(
             "danger",
             _("not in the hash chain"),
             _("The hash chain has no entry for this call. Tampering with it cannot be detected."),
         )
-    rows = {link.pk: link for link in Link.objects.filter(pk__in=[one for link in wanted for one in (link - 1, link)])}
-    places = [_place(call, key, rows) for key in wanted]
-    proof = Proof("success", _("intact"), "", places)
-    last = wanted[-1]
-    proof.checkpoint = _covering(call, last)
+    rows = {
+        link.pk: link for link in Link.objects.filter(pk__in=[one for link in link_ids for one in (link - 1, link)])
+    }
+    links = [_check_link(call, key, rows) for key in link_ids]
+    proof = Proof("success", _("intact"), "", links)
+    last = link_ids[-1]
+    proof.checkpoint = _find_checkpoint(call, last)
     check = Verification.objects.first()
     if check is not None and check.ok and check.through and str(call.pk) <= check.through:
-        proof.verified = check
-    broken = [place for place in places if place.problem]
+        proof.verification = check
+    broken = [link for link in links if link.problem]
     if broken:
-        proof.tone, proof.label, proof.words = (
+        proof.tone, proof.label, proof.text = (
             "danger",
             _("changed"),
             _("This call or its hash chain entry was changed after it was logged."),
         )
     elif proof.checkpoint is None:
         proof.tone, proof.label = "warning", _("not signed yet")
-        proof.words = _("Unchanged since it was logged. No signed checkpoint covers it yet.")
+        proof.text = _("Unchanged since it was logged. No signed checkpoint covers it yet.")
     else:
-        proof.words = _("Unchanged since it was logged. A signed checkpoint covers it.")
+        proof.text = _("Unchanged since it was logged. A signed checkpoint covers it.")
     return proof
 
 
-def _place(call: Call, key: int, rows: dict[int, Link]) -> Place:
-    writer, sequence = chain.where(key)
+def _check_link(call: Call, key: int, rows: dict[int, Link]) -> LinkProof:
+    writer, sequence = chain.split_link_id(key)
     name = f"{writer}:{sequence}"
     link = rows.get(key)
     if link is None:
-        return Place(name, "", "", _("the hash chain entry is missing"))
+        return LinkProof(name, "", "", _("the hash chain entry is missing"))
     before = rows.get(key - 1)
-    previous = chain.START if sequence == 1 else before.hash if before is not None else None
+    previous = chain.START_HASH if sequence == 1 else before.hash if before is not None else None
     if link.subject == call.pk.hex:
         found = check_call(link, call)
-        problem = "" if found is None else found.translated()
+        problem = "" if found is None else found.translate()
     else:
         problem = _("the hash chain entry belongs to another call or change")
     if previous is None:
         problem = problem or _("the previous hash chain entry is missing")
     elif link.hash != chain.link_hash(writer, sequence, previous, link.kind, link.subject, link.content):
         problem = problem or _("the hash chain entry does not match the previous one")
-    return Place(name, link.kind, link.hash, problem)
+    return LinkProof(name, link.kind, link.hash, problem)
 
 
-def _covering(call: Call, key: int) -> Checkpoint | None:
-    """Return the first checkpoint whose heads reach the link, among the next LOOKED_AT; None if there is none."""
-    writer, sequence = chain.where(key)
-    moment = call.ended_at or call.started_at
-    for checkpoint in Checkpoint.objects.filter(at__gte=moment).order_by("at", "number")[:LOOKED_AT]:
+def _find_checkpoint(call: Call, key: int) -> Checkpoint | None:
+    """Return the first checkpoint whose heads reach the link, among the next MAX_CHECKPOINTS; None if there is none."""
+    writer, sequence = chain.split_link_id(key)
+    ended_at = call.ended_at or call.started_at
+    for checkpoint in Checkpoint.objects.filter(at__gte=ended_at).order_by("at", "number")[:MAX_CHECKPOINTS]:
         try:
             head = read_heads(checkpoint.heads).get(writer)
         except (ValueError, TypeError, AttributeError):

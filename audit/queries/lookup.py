@@ -12,19 +12,23 @@ from audit.models import Action, Call, Link
 
 _ID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE)
 _LINK = re.compile(r"(?:link )?([0-9]{1,7}):([0-9]{1,12})")
-_LONGEST = 300
+_MAX_TEXT_CHARACTERS = 300
 
 
-def address_for(text: str) -> str:
+def find_url(text: str) -> str:
     """Return the URL of the call or change that the text names; empty when there is none.
 
     The text may be its id in any spelling, alone or inside a sentence such as an error message, or one of its links as
     `writer:sequence`.
     """
-    text = text.strip()[:_LONGEST]
+    text = text.strip()[:_MAX_TEXT_CHARACTERS]
     if match := _LINK.fullmatch(text):
         writer, sequence = int(match[1]), int(match[2])
-        link = Link.objects.filter(pk=chain.place(writer, sequence)).first() if sequence >> chain.SHIFT == 0 else None
+        link = (
+            Link.objects.filter(pk=chain.link_id(writer, sequence)).first()
+            if sequence >> chain.SEQUENCE_BITS == 0
+            else None
+        )
         text = link.subject if link is not None else ""
     if (match := _ID.search(text)) is None:
         return ""

@@ -31,24 +31,24 @@ HOUR, DAY = "h", "d"
 LAG_MS = 60_000
 """Minimum age of a call when it is counted: by then every writer has committed it, whatever its clock says."""
 KEEP_DAYS = 35
-SLICE = 2_000
-MOST_OPEN = 5_000
+SLICE_CALLS = 2_000
+MAX_OPEN_CALLS = 5_000
 """Maximum remembered calls that run for longer than a minute; beyond that, counting waits for them."""
-RAN = frozenset({outcomes.OK, outcomes.TOOL_ERROR, outcomes.TIMEOUT})
+EXECUTED = frozenset({outcomes.OK, outcomes.TOOL_ERROR, outcomes.TIMEOUT})
 """Outcomes whose duration is that of the tool."""
 COLUMNS = ("pk", "method", "name", "target_id", "user_id", "outcome", "duration_us")
-_STEP = math.log(1.1)
-_EVERY = 50.0
+_LOG_STEP = math.log(1.1)
+_INTERVAL_SECONDS = 50.0
 
 
 def bucket(microseconds: int) -> str:
     """Return the key of a duration among the `took` cells: each bucket is ten percent longer than the previous one."""
-    return str(int(math.log(max(1, microseconds)) / _STEP))
+    return str(int(math.log(max(1, microseconds)) / _LOG_STEP))
 
 
 def duration_of(key: str) -> float:
     """Return the middle of a bucket, in microseconds."""
-    return math.exp((int(key) + 0.5) * _STEP)
+    return math.exp((int(key) + 0.5) * _LOG_STEP)
 
 
 def cells(row: tuple[Any, ...]) -> Iterable[tuple[str, str]]:
@@ -60,31 +60,31 @@ def cells(row: tuple[Any, ...]) -> Iterable[tuple[str, str]]:
         yield TOOL, name
     if user_id is not None:
         yield USER, str(user_id)
-    if took is not None and outcome in RAN:
+    if took is not None and outcome in EXECUTED:
         yield TOOK, bucket(took)
 
 
-def began(pk: UUID) -> datetime:
+def start_of(pk: UUID) -> datetime:
     return timestamps.from_ms(pk.int >> 80)
 
 
-def hour_of(moment: datetime) -> datetime:
-    return moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+def hour_of(start: datetime) -> datetime:
+    return start.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
 
 
-def day_of(moment: datetime) -> datetime:
-    return hour_of(moment).replace(hour=0)
+def day_of(start: datetime) -> datetime:
+    return hour_of(start).replace(hour=0)
 
 
 def catch_up(seconds: float = 20.0) -> bool:
     """Count the calls that ended since the last update, for at most `seconds`. Return True when all are counted."""
     deadline = time.monotonic() + seconds
-    state = RollupProgress.objects.filter(pk=1).first() or _begin()
+    state = RollupProgress.objects.filter(pk=1).first() or _create_progress()
     first, limit = True, first_id_of(timestamps.now_ms() - LAG_MS)
     while True:
         if state.through >= limit:
             return True
-        following = _step(state, limit, recheck=first)
+        following = _count_slice(state, limit, recheck=first)
         if following is None:
             return False  # another process counts
         state, first = following, False
@@ -93,41 +93,41 @@ def catch_up(seconds: float = 20.0) -> bool:
         time.sleep(0.005)  # let other threads of this process run between two slices
 
 
-def fresh() -> bool:
+def is_fresh() -> bool:
     """Return whether some process counted within about the last two minutes."""
     through = RollupProgress.objects.filter(pk=1).values_list("through", flat=True).first()
-    return through is not None and through >= first_id_of(timestamps.now_ms() - LAG_MS - int(_EVERY * 1000))
+    return through is not None and through >= first_id_of(timestamps.now_ms() - LAG_MS - int(_INTERVAL_SECONDS * 1000))
 
 
 class RollupUpdate(BackgroundTask):
     """The task in this process for an update that a page requested."""
 
     def __init__(self) -> None:
-        super().__init__("audit-rollups", _count_for_a_page)
+        super().__init__("audit-rollups", _run_requested_update)
 
 
 def update_if_stale() -> None:
     """Count the recently ended calls in this thread unless some process did, and delete expired rollups."""
-    if not fresh():
+    if not is_fresh():
         catch_up()
-        _forget_old()
+        _delete_expired()
 
 
-def hurry() -> None:
+def start_update() -> None:
     """Count in the background, unless this process already does: a page shows outdated numbers."""
     parts.get(RollupUpdate).start()
 
 
-def _count_for_a_page() -> None:
+def _run_requested_update() -> None:
     catch_up(60.0)
 
 
-def _begin() -> RollupProgress:
+def _create_progress() -> RollupProgress:
     start = first_id_of(timestamps.now_ms() - KEEP_DAYS * 86_400_000)
     return RollupProgress.objects.get_or_create(pk=1, defaults={"through": start, "open": "[]"})[0]
 
 
-def _step(state: RollupProgress, limit: UUID, *, recheck: bool) -> RollupProgress | None:
+def _count_slice(state: RollupProgress, limit: UUID, *, recheck: bool) -> RollupProgress | None:
     """Count one more slice and return the new progress.
 
     Return None when another process was faster, or when too many calls are still running.
@@ -136,35 +136,35 @@ def _step(state: RollupProgress, limit: UUID, *, recheck: bool) -> RollupProgres
     still_open = open_ids
     rows: list[tuple[Any, ...]] = []
     if recheck and open_ids:
-        found = {row[0]: row for row in _rows().filter(pk__in=open_ids)}
+        found = {row[0]: row for row in _call_rows().filter(pk__in=open_ids)}
         still_open = [pk for pk in open_ids if pk in found and found[pk][5] == outcomes.RUNNING]
         rows += [row for row in found.values() if row[5] != outcomes.RUNNING]
-    part = list(_rows().filter(pk__gte=state.through, pk__lt=limit).order_by("pk")[:SLICE])
+    part = list(_call_rows().filter(pk__gte=state.through, pk__lt=limit).order_by("pk")[:SLICE_CALLS])
     running = [row[0] for row in part if row[5] == outcomes.RUNNING]
-    if len(still_open) + len(running) > MOST_OPEN:
+    if len(still_open) + len(running) > MAX_OPEN_CALLS:
         return None
     rows += [row for row in part if row[5] != outcomes.RUNNING]
-    through = UUID(int=part[-1][0].int + 1) if len(part) == SLICE else limit
-    kept = json.dumps([pk.hex for pk in (*still_open, *running)])
+    through = UUID(int=part[-1][0].int + 1) if len(part) == SLICE_CALLS else limit
+    still_open_json = json.dumps([pk.hex for pk in (*still_open, *running)])
     with transaction.atomic():
-        mine = RollupProgress.objects.filter(pk=1, through=state.through, open=state.open)
-        if not mine.update(through=through, open=kept):
+        progress = RollupProgress.objects.filter(pk=1, through=state.through, open=state.open)
+        if not progress.update(through=through, open=still_open_json):
             return None
-        _add(rows)
-    return RollupProgress(pk=1, through=through, open=kept)
+        _add_counts(rows)
+    return RollupProgress(pk=1, through=through, open=still_open_json)
 
 
-def _rows() -> Any:
+def _call_rows() -> Any:
     return Call.objects.order_by().values_list(*COLUMNS)
 
 
-def _add(rows: list[tuple[Any, ...]]) -> None:
+def _add_counts(rows: list[tuple[Any, ...]]) -> None:
     calls: Counter[tuple[str, datetime, str, str]] = Counter()
     failed: Counter[tuple[str, datetime, str, str]] = Counter()
     recent = hour_of(timestamps.from_ms(timestamps.now_ms())) - timedelta(hours=48)
     for row in rows:
-        moment = began(row[0])
-        hour, day = hour_of(moment), day_of(moment)
+        start = start_of(row[0])
+        hour, day = hour_of(start), day_of(start)
         for what, key in cells(row):
             # There are many tools and users: their hours are kept only as long as a page needs them.
             hourly = hour >= recent or what in {OUTCOME, TOOK}
@@ -173,10 +173,10 @@ def _add(rows: list[tuple[Any, ...]]) -> None:
                 failed[span, at, what, key] += row[5] != outcomes.OK
     if not calls:
         return
-    moment_of = connection.ops.adapt_datetimefield_value
+    adapt_time = connection.ops.adapt_datetimefield_value
     table = Rollup._meta.db_table
     values = [
-        (span, moment_of(at), what, key, number, failed[span, at, what, key])
+        (span, adapt_time(at), what, key, number, failed[span, at, what, key])
         for (span, at, what, key), number in calls.items()
     ]
     with connection.cursor() as cursor:
@@ -188,7 +188,7 @@ def _add(rows: list[tuple[Any, ...]]) -> None:
         )
 
 
-def _forget_old() -> None:
+def _delete_expired() -> None:
     now = timestamps.from_ms(timestamps.now_ms())
     Rollup.objects.filter(at__lt=day_of(now) - timedelta(days=KEEP_DAYS)).delete()
     Rollup.objects.filter(span=HOUR, what__in=(TOOL, USER), at__lt=hour_of(now) - timedelta(hours=49)).delete()

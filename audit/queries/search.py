@@ -1,6 +1,6 @@
 """Search for calls in an audit log of any size: newest first, in pages, without ever counting.
 
-A question has two parts. The part that an index answers ("cover": user, tool, outcome, time) is read in order of id,
+A search has two parts. The part that an index answers ("cover": user, tool, outcome, time) is read in order of id,
 which is the order of time. Everything else ("rest": client, transport, text, ...) is searched in slices of that, until
 the page is full or the budget is used up; the page then shows how far the search came, and the next one continues from
 there.
@@ -29,17 +29,17 @@ from django.db.models.lookups import Exact
 from audit import local_time
 from audit.models import Call
 
-PAGE = 50
-ROWS = 200_000
-SECONDS = 0.12
+PAGE_ROWS = 50
+MAX_SEARCHED_ROWS = 200_000
+MAX_SEARCH_SECONDS = 0.12
 """Search budget of one page, in rows and in seconds, whichever is used up first."""
 NOT_OK = "not_ok"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _CREDENTIAL = re.compile(r"(token|admin|stdio):[0-9]+")
-_FIRST_SLICE, _LARGEST_SLICE = 2_000, 20_000
-_PROBE = 500
+_FIRST_SLICE_ROWS, _MAX_SLICE_ROWS = 2_000, 20_000
+_PROBE_ENTRIES = 500
 """Number of entries of two indexes that are compared to find the one with fewer entries."""
-_FIRST_LOAD, _LOADED = 20, 2_000_000
+_FIRST_LOAD_ROWS, _LOAD_CHARACTERS = 20, 2_000_000
 """Rows that are loaded with bodies at first, and approximate characters that are loaded at a time afterwards."""
 LIST_FIELDS = (
     "id", "user_id", "username", "credential", "client_name", "client_version", "transport", "revision",
@@ -55,21 +55,21 @@ class Page:
     older: str = ""
     newer: str = ""
     """Cursors: empty when there are no rows in that direction."""
-    looked_through: datetime | None = None
+    stopped_at: datetime | None = None
     """Time at which a bounded search stopped: older rows were not searched; None when the search is complete."""
 
 
-def id_at(moment: datetime) -> UUID:
+def id_at(at: datetime) -> UUID:
     """Return the smallest id that a row of this time can have."""
-    return UUID(int=max(0, int(moment.timestamp() * 1000)) << 80)
+    return UUID(int=max(0, int(at.timestamp() * 1000)) << 80)
 
 
-def moment_of(id: UUID) -> datetime:
+def time_of(id: UUID) -> datetime:
     return datetime.fromtimestamp((id.int >> 80) / 1000, UTC)
 
 
 @dataclass(slots=True)
-class Question:
+class CallSearch:
     """Search parameters, as the URL of the page has them."""
 
     q: str = ""
@@ -96,17 +96,17 @@ class Question:
                 setattr(self, item.name, value.encode("utf-8", "ignore").decode().replace("\x00", "").strip()[:500])
         # Convert now, not when the query runs: an export is read after the request, and its reader's zone, have ended.
         for name in ("since", "until"):
-            moment = local_time.entered(getattr(self, name), end=name == "until")
-            if moment is not None:
-                setattr(self, name, local_time.address(moment))
+            at = local_time.parse_time(getattr(self, name), end=name == "until")
+            if at is not None:
+                setattr(self, name, local_time.format_for_url(at))
 
     @classmethod
-    def of(cls, parameters: Mapping[str, Any], user_id: int | None = None) -> Question:
+    def from_parameters(cls, parameters: Mapping[str, Any], user_id: int | None = None) -> CallSearch:
         names = {item.name for item in fields(cls)} - {"user_id"}
         values = {name: str(parameters.get(name) or "") for name in names}
         return cls(**values, user_id=user_id)
 
-    def said(self) -> dict[str, str]:
+    def to_parameters(self) -> dict[str, str]:
         """Return the given parameters, for a URL and for the audit log."""
         return {
             item.name: str(getattr(self, item.name))
@@ -121,14 +121,14 @@ class Question:
             return None
 
     def interval(self) -> tuple[datetime | None, datetime | None]:
-        return local_time.entered(self.since), local_time.entered(self.until)
+        return local_time.parse_time(self.since), local_time.parse_time(self.until)
 
-    def parts(self) -> tuple[QuerySet[Call], Q | None]:
+    def build_query(self) -> tuple[QuerySet[Call], Q | None]:
         """Return the rows that an index reads in order, and the condition on them."""
-        rows, one, other, rest = self._covers()
-        return rows.filter(**one), _all([*(equals(name, value) for name, value in other.items()), *rest])
+        rows, one, other, rest = self._split_conditions()
+        return rows.filter(**one), _combine([*(equals(name, value) for name, value in other.items()), *rest])
 
-    def _covers(self) -> tuple[QuerySet[Call], dict[str, Any], dict[str, Any], list[Q]]:
+    def _split_conditions(self) -> tuple[QuerySet[Call], dict[str, Any], dict[str, Any], list[Q]]:
         """Return the parts of the query.
 
         These are the rows of the interval, the filters that the chosen index answers, those that another index could
@@ -143,7 +143,7 @@ class Question:
         elif _CREDENTIAL.fullmatch(self.q):
             rest.append(equals("credential_id", self.q))
         elif self.q:
-            rest.append(_text(self.q))
+            rest.append(_match_text(self.q))
         since, until = self.interval()
         if since is not None:
             rows = rows.filter(pk__gte=id_at(since))
@@ -151,7 +151,7 @@ class Question:
             rows = rows.filter(pk__lt=id_at(until))
         user_id = self.user_id
         if user_id is None and self.user:
-            user_id = _account(self.user)
+            user_id = _find_user_id(self.user)
             if user_id is None:
                 rest.append(equals("username", self.user))
         elif self.user:
@@ -175,19 +175,21 @@ class Question:
             rest.append(Q(credential__icontains=self.credential) | Q(credential_id=self.credential))
         return rows, one, other, rest
 
-    def page(self, *, before: str = "", after: str = "", size: int = PAGE, budget: int = ROWS) -> Page:
-        rows, one, other, rest = self._covers()
-        asked: Q | QuerySet[Call] | None = _all([*(equals(name, value) for name, value in other.items()), *rest])
+    def page(
+        self, *, before: str = "", after: str = "", size: int = PAGE_ROWS, budget: int = MAX_SEARCHED_ROWS
+    ) -> Page:
+        rows, one, other, rest = self._split_conditions()
+        asked: Q | QuerySet[Call] | None = _combine([*(equals(name, value) for name, value in other.items()), *rest])
         if other and not rest and connections[rows.db].vendor == "sqlite":
             asked = rows.filter(**other)
         rows = rows.filter(**one).only(*LIST_FIELDS)
         return page(rows, asked, before=before, after=after, size=size, budget=budget)
 
-    def every(self, batch: int = 1_000) -> Iterator[list[Call]]:
+    def iterate_batches(self, batch: int = 1_000) -> Iterator[list[Call]]:
         """Yield all matching calls with their bodies, newest first, in batches that limit memory and locks."""
-        rows, rest = self.parts()
+        rows, rest = self.build_query()
         below: Any = None
-        size = _FIRST_LOAD
+        size = _FIRST_LOAD_ROWS
         while True:
             part = rows.order_by("-pk") if below is None else rows.filter(pk__lt=below).order_by("-pk")
             edge = part.values_list("pk", flat=True)[batch - 1 : batch].first()
@@ -198,13 +200,13 @@ class Question:
                 number = weight = 0
                 for _, bytes_ in found[:size]:
                     weight += bytes_
-                    if number and weight > _LOADED:
+                    if number and weight > _LOAD_CHARACTERS:
                         break
                     number += 1
                 loaded = list(Call.objects.filter(pk__in=[pk for pk, _ in found[:number]]).order_by("-pk"))
                 found = found[number:]
-                heard = sum(len(call.arguments) for call in loaded)
-                size = max(1, min(batch, size * 2, number * _LOADED // max(1, heard)))
+                loaded_characters = sum(len(call.arguments) for call in loaded)
+                size = max(1, min(batch, size * 2, number * _LOAD_CHARACTERS // max(1, loaded_characters)))
                 if loaded:
                     yield loaded
             if edge is None:
@@ -218,8 +220,8 @@ def page(
     *,
     before: str = "",
     after: str = "",
-    size: int = PAGE,
-    budget: int = ROWS,
+    size: int = PAGE_ROWS,
+    budget: int = MAX_SEARCHED_ROWS,
 ) -> Page:
     """Return one page of rows ordered by their key, which the cursors hold.
 
@@ -228,7 +230,7 @@ def page(
     """
     field = rows.model._meta.pk
     forward = bool(after) and not before
-    start = _key(field, after if forward else before)
+    start = _parse_cursor(field, after if forward else before)
     found, edge = _collect(rows, rest, start, forward=forward, wanted=size + 1, budget=budget)
     more = len(found) > size
     found = found[:size]
@@ -237,13 +239,15 @@ def page(
     answer = Page(found)
     if forward:
         # A reader who came from an older page can return to it.
-        answer.newer = _text_of(found[0].pk) if more and found else (_text_of(edge) if edge is not None else "")
-        answer.older = _text_of(found[-1].pk) if found else after
+        answer.newer = (
+            _format_cursor(found[0].pk) if more and found else (_format_cursor(edge) if edge is not None else "")
+        )
+        answer.older = _format_cursor(found[-1].pk) if found else after
     else:
-        answer.older = _text_of(found[-1].pk) if more else (_text_of(edge) if edge is not None else "")
-        answer.newer = (_text_of(found[0].pk) if found else before) if start is not None else ""
+        answer.older = _format_cursor(found[-1].pk) if more else (_format_cursor(edge) if edge is not None else "")
+        answer.newer = (_format_cursor(found[0].pk) if found else before) if start is not None else ""
     if edge is not None and not more:
-        answer.looked_through = moment_of(edge) if isinstance(edge, UUID) else None
+        answer.stopped_at = time_of(edge) if isinstance(edge, UUID) else None
     return answer
 
 
@@ -252,15 +256,15 @@ def _collect(
 ) -> tuple[list[Any], Any]:
     """Return up to `wanted` rows, and the key at which the search stopped before the end, or None."""
     order, beyond, within = ("pk", "pk__gt", "pk__lte") if forward else ("-pk", "pk__lt", "pk__gte")
-    left = rows.order_by(order)
+    remaining = rows.order_by(order)
     if start is not None:
-        left = left.filter(**{beyond: start})
+        remaining = remaining.filter(**{beyond: start})
     if rest is None:
-        return list(left[:wanted]), None
+        return list(remaining[:wanted]), None
     found: list[Any] = []
-    deadline = time.monotonic() + SECONDS
-    looked, slice_ = 0, min(_FIRST_SLICE, budget)
-    part = left
+    deadline = time.monotonic() + MAX_SEARCH_SECONDS
+    searched, slice_ = 0, min(_FIRST_SLICE_ROWS, budget)
+    part = remaining
     while True:
         began = time.monotonic()
         edge = part.values_list("pk", flat=True)[slice_ - 1 : slice_].first()
@@ -269,22 +273,22 @@ def _collect(
             here = here.filter(rest)
         else:
             there = rest if start is None else rest.filter(**{beyond: start})
-            here = left.filter(pk__in=_in_both(here, there, order, wanted - len(found)))
+            here = remaining.filter(pk__in=_intersect_keys(here, there, order, wanted - len(found)))
         found += list(here[: wanted - len(found)])
-        looked += slice_
+        searched += slice_
         if edge is None or len(found) >= wanted:
             return found, None
         now = time.monotonic()
-        if looked >= budget or now > deadline:
+        if searched >= budget or now > deadline:
             return found, edge
         # No slice may take much longer than the remaining time; its duration is estimated from the previous slice.
-        fits = int(slice_ * (deadline - now) / max(now - began, 0.001)) + _PROBE
-        slice_ = min(slice_ * 2, _LARGEST_SLICE, budget - looked, fits)
+        fits = int(slice_ * (deadline - now) / max(now - began, 0.001)) + _PROBE_ENTRIES
+        slice_ = min(slice_ * 2, _MAX_SLICE_ROWS, budget - searched, fits)
         start = edge
-        part = left.filter(**{beyond: edge})
+        part = remaining.filter(**{beyond: edge})
 
 
-def _in_both(one: QuerySet[Any], other: QuerySet[Any], order: str, wanted: int) -> list[Any]:
+def _intersect_keys(one: QuerySet[Any], other: QuerySet[Any], order: str, wanted: int) -> list[Any]:
     """Return the first keys that both have. SQLite merges two ordered indexes without reading any row."""
     keys = [rows.order_by().values_list("pk", flat=True) for rows in (one, other)]
     return list(keys[0].intersection(keys[1]).order_by(order)[:wanted])
@@ -293,10 +297,10 @@ def _in_both(one: QuerySet[Any], other: QuerySet[Any], order: str, wanted: int) 
 def _is_rarer(rows: QuerySet[Call], one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Return whether fewer rows match `one`: an index with fewer rows reaches older ones first."""
     keys = rows.order_by("-pk").values_list("pk", flat=True)
-    here = keys.filter(**one)[_PROBE - 1 : _PROBE].first()
+    here = keys.filter(**one)[_PROBE_ENTRIES - 1 : _PROBE_ENTRIES].first()
     if here is None:
         return True
-    there = keys.filter(**other)[_PROBE - 1 : _PROBE].first()
+    there = keys.filter(**other)[_PROBE_ENTRIES - 1 : _PROBE_ENTRIES].first()
     return there is not None and bool(here < there)
 
 
@@ -305,7 +309,7 @@ def equals(name: str, value: Any) -> Q:
     return Q(Exact(Coalesce(F(name), Value("" if isinstance(value, str) else 0)), Value(value)))
 
 
-def _text(text: str) -> Q:
+def _match_text(text: str) -> Q:
     # Arguments are ASCII JSON: the search text must be encoded in the same way.
     spelled = json.dumps(text)[1:-1]
     return (
@@ -317,19 +321,19 @@ def _text(text: str) -> Q:
     )
 
 
-def _all(parts: list[Q]) -> Q | None:
+def _combine(parts: list[Q]) -> Q | None:
     whole: Q | None = None
     for part in parts:
         whole = part if whole is None else whole & part
     return whole
 
 
-def _account(username: str) -> int | None:
+def _find_user_id(username: str) -> int | None:
     users: type[Model] = get_user_model()
     return users._default_manager.filter(username=username).values_list("pk", flat=True).first()
 
 
-def _key(field: Any, cursor: str) -> Any:
+def _parse_cursor(field: Any, cursor: str) -> Any:
     if not cursor:
         return None
     try:
@@ -338,7 +342,7 @@ def _key(field: Any, cursor: str) -> Any:
         raise ValueError("not a cursor of this list") from error
 
 
-def _text_of(key: Any) -> str:
+def _format_cursor(key: Any) -> str:
     return key.hex if isinstance(key, UUID) else str(key)
 
 
@@ -346,18 +350,18 @@ FILTERS = ("q", "outcome", "tool", "method", "transport", "client", "since", "un
 """Allowed keys of `filters`; all values are texts, empty or absent when not used."""
 
 
-def page_for_user(user_id: int, filters: Mapping[str, Any], cursor: str = "", *, size: int = PAGE) -> Page:
+def page_for_user(user_id: int, filters: Mapping[str, Any], cursor: str = "", *, size: int = PAGE_ROWS) -> Page:
     """Return a page of the user's calls, newest first.
 
     `Page.older` and `Page.newer` are the cursors for the next request ("" when there are no more rows).
-    `Page.looked_through` is the time at which a bounded search stopped. Raise ValueError when the cursor is not one of
+    `Page.stopped_at` is the time at which a bounded search stopped. Raise ValueError when the cursor is not one of
     this list.
     """
-    question = Question.of({name: filters.get(name) for name in FILTERS}, user_id)
+    search = CallSearch.from_parameters({name: filters.get(name) for name in FILTERS}, user_id)
     direction, _, key = cursor.partition("-")
     if cursor and (direction not in {"before", "after"} or not key):
         raise ValueError("not a cursor of this list")
-    page = question.page(
+    page = search.page(
         before=key if direction == "before" else "", after=key if direction == "after" else "", size=size
     )
     page.older = page.older and f"before-{page.older}"

@@ -50,9 +50,9 @@ def repeatable_read() -> Iterator[None]:
 
 
 PERIODS = {"24h": timedelta(hours=24), "7d": timedelta(days=7), "30d": timedelta(days=30)}
-TAIL = 2_000
+MAX_TAIL_CALLS = 2_000
 """Maximum calls that are counted while a page is rendered."""
-TOP = 8
+MAX_RANKED = 8
 
 
 @dataclass(slots=True)
@@ -71,13 +71,13 @@ class Slot:
 
 @dataclass(slots=True)
 class Report:
-    """Statistics of the calls between `start` and `counted`."""
+    """Statistics of the calls between `start` and `counted_until`."""
 
     start: datetime
-    counted: datetime
+    counted_until: datetime
     """Calls that started later are not included."""
     live: bool
-    """Whether `counted` is the current time."""
+    """Whether `counted_until` is the current time."""
     slots: list[Slot]
     tools: list[tuple[str, int, int]]
     """Name, number of calls, and number of those that did not end with ok; the busiest first."""
@@ -99,10 +99,10 @@ class Report:
 
 def percentile(took: Counter[str], share: float = 0.95) -> float | None:
     """Return the percentile of the durations, in microseconds and within five percent; None without durations."""
-    left = took.total() * share
+    remaining = took.total() * share
     for key in sorted(took, key=int):
-        left -= took[key]
-        if left <= 1e-9:
+        remaining -= took[key]
+        if remaining <= 1e-9:
             return rollups.duration_of(key)
     return None
 
@@ -138,11 +138,11 @@ def _report(period: str, now: datetime | None) -> Report:
         if (index := (at - start) // step) < len(slots):
             slot = slots[index]
             (slot.outcomes if what == rollups.OUTCOME else slot.took)[key] += calls
-    rows, counted, live = _tail(now)
+    rows, counted, live = _read_tail(now)
     extra: dict[str, Counter[str]] = defaultdict(Counter)
     failed: dict[str, Counter[str]] = defaultdict(Counter)
     for row in rows:
-        began = rollups.began(row[0])
+        began = rollups.start_of(row[0])
         index = (began - start) // step
         if not 0 <= index < len(slots):
             continue
@@ -154,24 +154,26 @@ def _report(period: str, now: datetime | None) -> Report:
             else:
                 extra[what][key] += 1
                 failed[what][key] += row[5] != outcomes.OK
-    tools, users = (_busiest(coarse, what, start, extra[what], failed[what]) for what in (rollups.TOOL, rollups.USER))
+    tools, users = (
+        _rank_busiest(coarse, what, start, extra[what], failed[what]) for what in (rollups.TOOL, rollups.USER)
+    )
     return Report(start, counted, live, slots, tools, [(int(key), calls, bad) for key, calls, bad in users])
 
 
-def called_since(start: datetime) -> tuple[dict[str, tuple[int, int]], datetime, bool]:
+def count_calls_by_tool(start: datetime) -> tuple[dict[str, tuple[int, int]], datetime, bool]:
     """Return tool -> (calls, number not ended with ok) since that day, the time until which it is complete, if live."""
     with repeatable_read():
-        return _called_since(start)
+        return _count_calls_by_tool(start)
 
 
-def _called_since(start: datetime) -> tuple[dict[str, tuple[int, int]], datetime, bool]:
+def _count_calls_by_tool(start: datetime) -> tuple[dict[str, tuple[int, int]], datetime, bool]:
     found: Counter[str] = Counter()
     failed: Counter[str] = Counter()
     days = Rollup.objects.filter(span=rollups.DAY, what=rollups.TOOL, at__gte=rollups.day_of(start))
-    for key, calls, bad in _sums(days):
+    for key, calls, bad in _sum_cells(days):
         found[key] += calls
         failed[key] += bad
-    rows, counted, live = _tail(timestamps.from_ms(timestamps.now_ms()))
+    rows, counted, live = _read_tail(timestamps.from_ms(timestamps.now_ms()))
     for row in rows:
         for what, key in rollups.cells(row):
             if what == rollups.TOOL:
@@ -180,7 +182,7 @@ def _called_since(start: datetime) -> tuple[dict[str, tuple[int, int]], datetime
     return {key: (calls, failed[key]) for key, calls in found.items()}, counted, live
 
 
-def _tail(now: datetime) -> tuple[list[tuple[Any, ...]], datetime, bool]:
+def _read_tail(now: datetime) -> tuple[list[tuple[Any, ...]], datetime, bool]:
     """Return the calls that no rollup holds, the time until which the statistics are complete, and whether it is now.
 
     When the newest of these calls are too many, they are omitted and counted in the background.
@@ -189,36 +191,38 @@ def _tail(now: datetime) -> tuple[list[tuple[Any, ...]], datetime, bool]:
     rows = Call.objects.order_by("-pk").values_list(*rollups.COLUMNS)
     if state is not None:
         rows = rows.filter(pk__gte=state.through)
-    newest = list(rows[: TAIL + 1])
+    newest = list(rows[: MAX_TAIL_CALLS + 1])
     open_ids = [UUID(text) for text in json.loads(state.open)] if state is not None else []
     older = (
-        list(Call.objects.filter(pk__in=open_ids[:TAIL]).order_by().values_list(*rollups.COLUMNS)) if open_ids else []
+        list(Call.objects.filter(pk__in=open_ids[:MAX_TAIL_CALLS]).order_by().values_list(*rollups.COLUMNS))
+        if open_ids
+        else []
     )
-    if len(newest) <= TAIL:
+    if len(newest) <= MAX_TAIL_CALLS:
         return [*newest, *older], now, True
-    rollups.hurry()
-    through = rollups.began(state.through) if state is not None else now - timedelta(days=rollups.KEEP_DAYS)
+    rollups.start_update()
+    through = rollups.start_of(state.through) if state is not None else now - timedelta(days=rollups.KEEP_DAYS)
     return older, through, False
 
 
-def _busiest(
+def _rank_busiest(
     span: str, what: str, start: datetime, extra: Counter[str], failed: Counter[str]
 ) -> list[tuple[str, int, int]]:
     cells = Rollup.objects.filter(span=span, what=what, at__gte=start)
-    total: dict[str, tuple[int, int]] = {key: (calls, bad) for key, calls, bad in _sums(cells)[:TOP]}
+    total: dict[str, tuple[int, int]] = {key: (calls, bad) for key, calls, bad in _sum_cells(cells)[:MAX_RANKED]}
     # A recently busy user or tool may be among the busiest only together with the counts in the rollups.
     others = [key for key, _ in extra.most_common(100) if key not in total]
     if others:
-        total |= {key: (calls, bad) for key, calls, bad in _sums(cells.filter(key__in=others))}
+        total |= {key: (calls, bad) for key, calls, bad in _sum_cells(cells.filter(key__in=others))}
     for key in extra:
         calls, bad = total.get(key, (0, 0))
         if key in total or key in others:
             total[key] = calls + extra[key], bad + failed[key]
-    ranked = sorted(total.items(), key=lambda one: (-one[1][0], one[0]))[:TOP]
+    ranked = sorted(total.items(), key=lambda one: (-one[1][0], one[0]))[:MAX_RANKED]
     return [(key, calls, bad) for key, (calls, bad) in ranked]
 
 
-def _sums(cells: Any) -> Any:
+def _sum_cells(cells: Any) -> Any:
     """Return rows of (key, calls, failed), the most called first."""
     grouped = cells.order_by().values("key").annotate(calls_=Sum("calls"), failed_=Sum("failed"))
     return grouped.order_by("-calls_", "key").values_list("key", "calls_", "failed_")

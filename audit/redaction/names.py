@@ -19,7 +19,7 @@ LATER_WORDS = frozenset(
     {"hash", "value", "text", "again", "confirm", "confirmation", "repeat", "base64", "b64", "plain"}
 )
 """Words that may follow a secret name: `password_confirmation`, `secret value`."""
-HARMLESS = frozenset({
+NON_SECRET_NAMES = frozenset({
     "pagetoken", "nextpagetoken", "previouspagetoken", "prevpagetoken", "progresstoken", "continuationtoken",
     "synctoken", "boardingpass", "nexttoken", "isauth", "requiresauth", "dependsonsecret", "haspassword", "hassecret",
     "hastoken",
@@ -27,7 +27,7 @@ HARMLESS = frozenset({
 """Names that end like a secret but are not secret: positions in a list, flags."""
 
 _SPLIT = re.compile(r"[^0-9A-Za-z]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_REMEMBERED = 20_000
+_MAX_CACHED_NAMES = 20_000
 
 
 def squash(name: str) -> str:
@@ -46,20 +46,20 @@ class SecretNames:
             if "*" in entry and not entry.startswith("-")
         ]
         self._names = frozenset(squash(entry) for entry in added if "*" not in entry and not entry.startswith("-"))
-        self._harmless = HARMLESS | {squash(entry[1:]) for entry in added if entry.startswith("-")}
-        self._endings = tuple(ending for ending in ENDINGS if ending not in self._harmless)
-        self._words = WORDS - self._harmless
+        self._non_secret_names = NON_SECRET_NAMES | {squash(entry[1:]) for entry in added if entry.startswith("-")}
+        self._endings = tuple(ending for ending in ENDINGS if ending not in self._non_secret_names)
+        self._words = WORDS - self._non_secret_names
         self.known: dict[str, bool] = {}
 
     def __call__(self, name: str) -> bool:
         answer = self.known.get(name)
         if answer is None:
-            if len(self.known) >= _REMEMBERED:
+            if len(self.known) >= _MAX_CACHED_NAMES:
                 self.known.clear()
-            answer = self.known[name] = self._decide(name)
+            answer = self.known[name] = self._is_secret(name)
         return answer
 
-    def _decide(self, name: str) -> bool:
+    def _is_secret(self, name: str) -> bool:
         words = [word.lower() for word in _SPLIT.split(name[:200]) if word]
         while len(words) > 1 and (words[-1] in LATER_WORDS or words[-1].isdigit()):
             words.pop()
@@ -69,7 +69,7 @@ class SecretNames:
         full = squash(name[:200])
         if full in self._names or whole in self._names or any(fnmatchcase(full, pattern) for pattern in self._patterns):
             return True
-        if full in self._harmless or whole in self._harmless:
+        if full in self._non_secret_names or whole in self._non_secret_names:
             return False
         # A configured name counts as the last words of a longer one too: `ssn` in `customer_ssn`.
         tails = {"".join(words[start:]) for start in range(len(words))}

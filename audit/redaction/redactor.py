@@ -16,37 +16,37 @@ from functools import lru_cache
 from typing import Any
 
 from audit.redaction.names import SecretNames
-from audit.redaction.rules import SHORTEST, Rules, SecretValues, canonical, redaction
+from audit.redaction.rules import MIN_VALUE_CHARACTERS, Rules, SecretValues, canonical, redaction
 from audit.redaction.schema_fields import Schemas, SecretFields, has_marks
 
 __all__ = [
     "CHANGED",
     "DIGESTS",
     "HIDDEN",
+    "MASK",
     "REDACTED",
-    "VEIL",
     "WHOLE",
     "LogFilter",
     "Redactor",
     "canonical",
-    "detail",
     "is_secret_name",
-    "label",
+    "mask_values",
+    "redact_label",
+    "redact_text",
     "redactor",
     "result_redactor",
     "rules",
-    "veil",
 ]
 
 HIDDEN, CHANGED = "(hidden)", "(hidden, changed)"
 """Texts that admin activity has in place of the value of a secret field."""
 WHOLE, REDACTED, DIGESTS = "whole", "redacted", "digests"
-_DEEPEST_TEXT = 4
+_MAX_NESTED_TEXTS = 4
 """Maximum levels of JSON inside a string of JSON that are searched; a deeper string is hidden completely."""
 
-_LABELS = 5_000
-VEIL = "[hidden secret]"
-_TELLING = 12
+_MAX_CACHED_LABELS = 5_000
+MASK = "[hidden secret]"
+_MIN_REVEALING_CHARACTERS = 12
 """Number of leading characters of a secret that reveal too much."""
 _MARKER = re.compile(r"hmac-sha256:[0-9a-f]{16}")
 
@@ -61,13 +61,13 @@ def is_secret_name(name: str) -> bool:
     return redaction().rules.names(name)
 
 
-def veil(values: Sequence[str], text: str) -> str:
+def mask_values(values: Sequence[str], text: str) -> str:
     """Return `text` with these values masked, in any spelling of them."""
-    return _veils(tuple(values)).mask(text, lambda secret: VEIL)
+    return _compile_values(tuple(values)).mask(text, lambda secret: MASK)
 
 
 @lru_cache(maxsize=256)
-def _veils(values: tuple[str, ...]) -> SecretValues:
+def _compile_values(values: tuple[str, ...]) -> SecretValues:
     return SecretValues(values)
 
 
@@ -87,7 +87,7 @@ class Redactor:
         """Return canonical JSON text without secrets, ready to be stored.
 
         `found` receives the hidden values, `extra` are further values to hide: pass `found` of the arguments as `extra`
-        of the result and of `detail`.
+        of the result and of `redact_text`.
         """
         current = redaction().rules
         try:
@@ -96,9 +96,11 @@ class Redactor:
                 return canonical({"$redacted": current.digest(text, 64), "length": len(text)})
             known = current.values.in_json(text)
             quick = not known and not extra
-            if quick and (self._mode == WHOLE or (self._fields is None and not _suspicious(value, current.names))):
+            if quick and (
+                self._mode == WHOLE or (self._fields is None and not _may_contain_secrets(value, current.names))
+            ):
                 return text
-            return self._careful(value, text, known, current, found, extra)
+            return self._redact_thoroughly(value, text, known, current, found, extra)
         except (RecursionError, TypeError, ValueError) as error:
             # A value that cannot be searched might hold a secret.
             return canonical({"$redacted": f"not logged: {type(error).__name__}", "length": 0})
@@ -107,7 +109,7 @@ class Redactor:
         """Return plain data without secrets, ready to be stored."""
         return json.loads(self.text(value))
 
-    def _careful(
+    def _redact_thoroughly(
         self, value: Any, text: str, known: bool, current: Rules, found: list[str] | None, extra: Sequence[str]
     ) -> str:
         hidden: list[str] = []
@@ -141,7 +143,7 @@ class _Walk:
         self.depth = 0
 
     def any(self, value: Any, schemas: Schemas) -> Any:
-        if self.fields is not None and schemas and self.fields.secret(schemas):
+        if self.fields is not None and schemas and self.fields.is_secret(schemas):
             return self.hide(value)
         if isinstance(value, str):
             return self.string(value)
@@ -155,7 +157,7 @@ class _Walk:
         return value
 
     def object(self, value: dict[str, Any], schemas: Schemas) -> Any:
-        if _hidden_already(value):
+        if _is_marker(value):
             return value
         fields = self.fields
         return {
@@ -174,8 +176,8 @@ class _Walk:
         return name if self.values is None else self.values.mask(name, self.current.inline)
 
     def string(self, text: str) -> Any:
-        if _like_json(text):
-            inner = self.inside(text)
+        if _looks_like_json(text):
+            inner = self.redact_nested_json(text)
             if inner is not text:
                 return inner
         if self.values is None:
@@ -185,7 +187,7 @@ class _Walk:
             return self.current.marker(self.values.owners[text])
         return masked
 
-    def inside(self, text: str) -> Any:
+    def redact_nested_json(self, text: str) -> Any:
         """Redact a string that is JSON itself, by the names of its fields too."""
         try:
             value = json.loads(text)
@@ -193,7 +195,7 @@ class _Walk:
             return text
         if not isinstance(value, (dict, list, str)):
             return text
-        if self.depth >= _DEEPEST_TEXT:
+        if self.depth >= _MAX_NESTED_TEXTS:
             return self.hide(text)
         before = canonical(value)
         if self.values is None and self.current.values.in_json(before):
@@ -204,7 +206,7 @@ class _Walk:
         return text if after == before else after
 
     def hide(self, value: Any) -> Any:
-        if _hidden_already(value) or value in (HIDDEN, CHANGED):
+        if _is_marker(value) or value in (HIDDEN, CHANGED):
             return value
         pending = [value]
         while pending:
@@ -213,23 +215,23 @@ class _Walk:
                 pending.extend(item.values())
             elif isinstance(item, (list, tuple)):
                 pending.extend(item)
-            elif item is not None and not isinstance(item, bool) and len(str(item)) >= SHORTEST:
+            elif item is not None and not isinstance(item, bool) and len(str(item)) >= MIN_VALUE_CHARACTERS:
                 self.hidden.append(str(item))
         return self.current.marker(value)
 
 
-def _hidden_already(value: Any) -> bool:
+def _is_marker(value: Any) -> bool:
     """Return whether the value is a marker exactly as `Rules.marker` makes it, so that no caller can forge one."""
     if not isinstance(value, dict) or len(value) != 2 or type(value.get("length")) is not int:
         return False
     return _MARKER.fullmatch(str(value.get("$redacted"))) is not None
 
 
-def _like_json(text: str) -> bool:
+def _looks_like_json(text: str) -> bool:
     return len(text) > 6 and text[0] in '{["\n\t\r ' and '"' in text and text.lstrip()[:1] in ("{", "[", '"')
 
 
-def _suspicious(value: Any, names: SecretNames) -> bool:
+def _may_contain_secrets(value: Any, names: SecretNames) -> bool:
     """Return whether any name is on the list, or a string might be JSON with such names: a fast check before _Walk."""
     known = names.known
     pending = [value]
@@ -240,13 +242,13 @@ def _suspicious(value: Any, names: SecretNames) -> bool:
                 if known.get(name, None) or (name not in known and names(name)):
                     return True
                 if type(inner) is str:
-                    if inner and inner[0] in '{["\n\t\r ' and _like_json(inner):
+                    if inner and inner[0] in '{["\n\t\r ' and _looks_like_json(inner):
                         return True
                 elif type(inner) is dict or type(inner) is list or type(inner) is tuple:
                     pending.append(inner)
         elif type(item) is list or type(item) is tuple:
             pending.extend(item)
-        elif type(item) is str and _like_json(item):
+        elif type(item) is str and _looks_like_json(item):
             return True
     return False
 
@@ -270,13 +272,13 @@ _IN_TEXT = re.compile(
 """Secrets by their place in plain text: after Bearer, before the @ of an address, in a query."""
 
 
-def detail(text: str, extra: Sequence[str] = ()) -> str:
+def redact_text(text: str, extra: Sequence[str] = ()) -> str:
     """Return a sentence or a log line without the configured values, tokens, and the values in `extra`."""
     current = redaction().rules
     if extra:
         text = SecretValues(extra).mask(text, current.inline)
         for secret in extra:
-            text = _without_beginnings(text, secret, current)
+            text = _hide_beginnings(text, secret, current)
     text = current.values.mask(text, current.inline)
     if "://" in text or "=" in text or "earer" in text or "asic" in text or "BEARER" in text:
 
@@ -291,30 +293,30 @@ def detail(text: str, extra: Sequence[str] = ()) -> str:
     return text
 
 
-def _without_beginnings(text: str, secret: str, current: Rules) -> str:
+def _hide_beginnings(text: str, secret: str, current: Rules) -> str:
     """Hide the first part of a long value, which a sentence may have truncated."""
-    if len(secret) <= _TELLING:
+    if len(secret) <= _MIN_REVEALING_CHARACTERS:
         return text
-    start = secret[:_TELLING]
+    start = secret[:_MIN_REVEALING_CHARACTERS]
     while (at := text.find(start)) >= 0:
-        length = _TELLING
+        length = _MIN_REVEALING_CHARACTERS
         while length < len(secret) and text[at + length : at + length + 1] == secret[length]:
             length += 1
         text = f"{text[:at]}{current.inline(secret)}{text[at + length :]}"
     return text
 
 
-def label(text: str) -> str:
-    """Return `detail` of a name of a client, tool or request; cached, because these short texts recur."""
+def redact_label(text: str) -> str:
+    """Return `redact_text` of a name of a client, tool or request; cached, because these short texts recur."""
     current = redaction().rules
     if text.isdecimal() and not current.values.equals(text):
         return text  # ids of requests are all different: not worth caching
     labels = current.labels
     known = labels.get(text)
     if known is None:
-        known = detail(text)
+        known = redact_text(text)
         if len(text) <= 200:
-            if len(labels) >= _LABELS:
+            if len(labels) >= _MAX_CACHED_LABELS:
                 labels.clear()
             labels[text] = known
     return known
@@ -329,13 +331,13 @@ class LogFilter(logging.Filter):
         except (TypeError, ValueError):
             return True  # the handler reports a log record with wrong arguments
         mask = redaction().mask_logged
-        masked = mask(detail(message))
+        masked = mask(redact_text(message))
         if masked != message:
             record.msg, record.args = masked, ()
         if record.exc_info and not record.exc_text:
             record.exc_text = logging.Formatter().formatException(record.exc_info)
         if record.exc_text:
-            record.exc_text = mask(detail(record.exc_text))
+            record.exc_text = mask(redact_text(record.exc_text))
         if record.stack_info:
-            record.stack_info = mask(detail(record.stack_info))
+            record.stack_info = mask(redact_text(record.stack_info))
         return True

@@ -22,11 +22,11 @@ from django.conf import settings
 from audit.redaction.names import SecretNames
 from toolhub.parts import parts
 
-SHORTEST = 4
+MIN_VALUE_CHARACTERS = 4
 """Minimum characters of a value: shorter ones are not searched for, because they occur inside ordinary words."""
-HUB_CREDENTIAL = r"thp_[A-Za-z0-9_-]{20,}"
+HUB_CREDENTIAL_PATTERN = r"thp_[A-Za-z0-9_-]{20,}"
 """Pattern of this hub's access tokens, wherever they occur."""
-_SHORTEST_CORE = 8
+_MIN_CORE_CHARACTERS = 8
 MAX_LOGGED_VALUES = 300
 _SETTINGS = frozenset({"REDACT_NAMES", "REDACT_VALUES", "RECORD_KEY", "SECRET_KEY", "ENCRYPTION_KEYS"})
 _encode = c_make_encoder(None, str, encode_basestring_ascii, None, ":", ",", True, False, True)
@@ -46,14 +46,14 @@ def spellings(secret: str) -> list[str]:
         quote(raw, safe=""), quote(raw), quote_plus(raw), re.sub("%..", lambda m: m[0].lower(), quote(raw, safe="")),
         repr(secret)[1:-1],
     ]  # fmt: skip
-    if len(raw) >= SHORTEST + 2:
+    if len(raw) >= MIN_VALUE_CHARACTERS + 2:
         found += [raw.hex(), raw.hex().upper()]
     # Inside a longer base64 text ("user:SECRET") the value starts at any of three offsets. The characters at its
     # ends mix with the neighbors' bits; those in between do not depend on the surrounding text.
     for offset in range(3):
         whole = base64.b64encode(b"\0" * offset + raw).decode()
         core = whole[-(-offset * 8 // 6) : (offset + len(raw)) * 8 // 6]
-        if len(core) >= _SHORTEST_CORE:
+        if len(core) >= _MIN_CORE_CHARACTERS:
             found += [core, core.replace("+", "-").replace("/", "_")]
     return found
 
@@ -62,7 +62,7 @@ class SecretValues:
     """A search for any of the values in a text, in one pass whose speed does not depend on their number."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        self.raw = tuple(dict.fromkeys(value for value in values if len(value) >= SHORTEST))
+        self.raw = tuple(dict.fromkeys(value for value in values if len(value) >= MIN_VALUE_CHARACTERS))
         owners: dict[str, str] = {}
         for value in self.raw:
             for spelling in spellings(value):
@@ -70,23 +70,26 @@ class SecretValues:
         self.owners = owners
         # A search in the canonical JSON text decides whether a value has to be searched in detail.
         in_json = dict.fromkeys(json.dumps(spelling)[1:-1] for spelling in owners)
-        self._in_json = re2.compile("|".join([HUB_CREDENTIAL, *map(re2.escape, in_json)]))
-        self._shortest = min(map(len, in_json), default=1 << 62)
+        self._in_json = re2.compile("|".join([HUB_CREDENTIAL_PATTERN, *map(re2.escape, in_json)]))
+        self._min_characters = min(map(len, in_json), default=1 << 62)
         longest_first = sorted(owners, key=len, reverse=True)
-        self._in_text = re2.compile("|".join([HUB_CREDENTIAL, *map(re2.escape, filter(_encodes, longest_first))]))
+        self._in_text = re2.compile(
+            "|".join([HUB_CREDENTIAL_PATTERN, *map(re2.escape, filter(_is_encodable, longest_first))])
+        )
 
     def in_json(self, text: str) -> bool:
         """Return whether canonical (ASCII) JSON text contains any of the values."""
-        if len(text) < self._shortest and "thp_" not in text:
+        if len(text) < self._min_characters and "thp_" not in text:
             return False
         return self._in_json.search(text) is not None
 
     def mask(self, text: str, mark: Callable[[str], str]) -> str:
         """Return the text with every match replaced by `mark(value)`."""
-        if not _encodes(text):
+        if not _is_encodable(text):
             # The engine works on UTF-8, in which a lone surrogate has no form: so no match can contain one.
             return "".join(
-                part if not _encodes(part) else self.mask(part, mark) for part in re.split("([\ud800-\udfff]+)", text)
+                part if not _is_encodable(part) else self.mask(part, mark)
+                for part in re.split("([\ud800-\udfff]+)", text)
             )
         if self._in_text.search(text) is None:
             return text
@@ -105,7 +108,7 @@ class Rules:
     values: SecretValues
     key: bytes
     labels: dict[str, str] = field(default_factory=dict)
-    """Cached results of `label`: the same few names occur in every call."""
+    """Cached results of `redact_label`: the same few names occur in every call."""
 
     def digest(self, text: str, characters: int = 16) -> str:
         return (
@@ -125,7 +128,7 @@ class Redaction:
 
     def __init__(self) -> None:
         self._rules: Rules | None = None
-        self._also: dict[str, None] = {}
+        self._added: dict[str, None] = {}
         self._logged: dict[str, None] = {}
         self._in_logs: SecretValues | None = None
 
@@ -134,14 +137,14 @@ class Redaction:
         """Rules in force, compiled on first use."""
         return self._rules or self._compile()
 
-    def also(self, values: Iterable[str]) -> None:
+    def add_values(self, values: Iterable[str]) -> None:
         """Also hide these values from now on: secrets of other parts, such as an upstream's password."""
-        new = {value: None for value in values if value not in self._also}
+        new = {value: None for value in values if value not in self._added}
         if new:
-            self._also.update(new)
+            self._added.update(new)
             self._rules = None
 
-    def also_in_logs(self, values: Iterable[str]) -> None:
+    def add_log_values(self, values: Iterable[str]) -> None:
         """Mask these values in log lines from now on: users' personal secrets, of which the latest 300 are kept.
 
         The audit log masks them in the calls that used them; masking all of them everywhere would slow every call.
@@ -153,7 +156,7 @@ class Redaction:
             self._logged.pop(next(iter(self._logged)))
 
     def mask_logged(self, text: str) -> str:
-        """Return the text without the values of `also_in_logs`."""
+        """Return the text without the values of `add_log_values`."""
         if not self._logged:
             return text
         values = self._in_logs
@@ -167,12 +170,12 @@ class Redaction:
             self._rules = None
 
     def _compile(self) -> Rules:
-        also = list(self._also)
-        values = [*settings.REDACT_VALUES, *_own_secrets(), *also]
+        added = list(self._added)
+        values = [*settings.REDACT_VALUES, *_own_secrets(), *added]
         key = hmac.digest((settings.RECORD_KEY or settings.SECRET_KEY).encode(), b"toolhub redaction 1", "sha256")
         rules = Rules(SecretNames(settings.REDACT_NAMES), SecretValues(map(str.strip, values)), key)
         self._rules = rules
-        if len(self._also) > len(also):
+        if len(self._added) > len(added):
             self._rules = None  # another thread added a value meanwhile
         return rules
 
@@ -188,7 +191,7 @@ def _own_secrets() -> list[str]:
     return [str(value) for value in (*keys, database) if value]
 
 
-def _encodes(text: str) -> bool:
+def _is_encodable(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -15,13 +15,13 @@ import re2
 
 _BRANCHES = ("allOf", "anyOf", "oneOf")
 _CONDITIONS = ("if", "then", "else", "not")
-_MARKED_FOR_REST = ("additionalProperties", "unevaluatedProperties")
-_MARKED_ITEMS = ("items", "additionalItems", "unevaluatedItems", "contains")
+_REST_KEYWORDS = ("additionalProperties", "unevaluatedProperties")
+_ITEM_KEYWORDS = ("items", "additionalItems", "unevaluatedItems", "contains")
 
 Schemas = tuple[dict[str, Any], ...]
 
 
-def marked(schema: Any) -> bool:
+def is_marked(schema: Any) -> bool:
     """Return whether this schema itself, without its subschemas, marks its value as secret."""
     if schema.get("writeOnly") is True or schema.get("format") == "password":
         return True
@@ -34,7 +34,7 @@ def has_marks(schema: Any) -> bool:
     while pending:
         node = pending.pop()
         if isinstance(node, dict):
-            if marked(node):
+            if is_marked(node):
                 return True
             pending.extend(node.values())
         elif isinstance(node, list):
@@ -48,14 +48,14 @@ class SecretFields:
     def __init__(self, schema: dict[str, Any]) -> None:
         self._root = schema
         self._anchors: dict[str, dict[str, Any]] = {}
-        for node in _nodes(schema):
+        for node in _iterate_nodes(schema):
             for name in ("$anchor", "$dynamicAnchor"):
                 if isinstance(node.get(name), str):
                     self._anchors[node[name]] = node
-        self.start: Schemas = self._spread([schema])
+        self.start: Schemas = self._expand([schema])
 
-    def secret(self, schemas: Schemas) -> bool:
-        return any(marked(schema) for schema in schemas)
+    def is_secret(self, schemas: Schemas) -> bool:
+        return any(is_marked(schema) for schema in schemas)
 
     def member(self, schemas: Schemas, name: str) -> Schemas:
         """Return the schemas of one member of an object."""
@@ -72,8 +72,8 @@ class SecretFields:
                     found.append(inner)
                     named = True
             if not named:
-                found.extend(schema[key] for key in _MARKED_FOR_REST if key in schema)
-        return self._spread(found)
+                found.extend(schema[key] for key in _REST_KEYWORDS if key in schema)
+        return self._expand(found)
 
     def element(self, schemas: Schemas, index: int) -> Schemas:
         """Return the schemas of one element of an array."""
@@ -84,10 +84,10 @@ class SecretFields:
                 found.append(first[index])
                 found.append(schema.get("contains"))
             else:
-                found.extend(schema.get(key) for key in _MARKED_ITEMS)
-        return self._spread(found)
+                found.extend(schema.get(key) for key in _ITEM_KEYWORDS)
+        return self._expand(found)
 
-    def _spread(self, schemas: list[Any]) -> Schemas:
+    def _expand(self, schemas: list[Any]) -> Schemas:
         """Return the schemas with all others that apply at the same place: references, branches, conditions."""
         result: list[dict[str, Any]] = []
         seen: set[int] = set()
@@ -129,7 +129,7 @@ class SecretFields:
         return node if isinstance(node, dict) else {}
 
 
-def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
+def _iterate_nodes(schema: Any) -> Iterator[dict[str, Any]]:
     pending = [schema]
     while pending:
         node = pending.pop()
@@ -141,7 +141,7 @@ def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
 
 
 @lru_cache(maxsize=1000)
-def _pattern(pattern: str) -> Any:
+def _compile_pattern(pattern: str) -> Any:
     # A linear-time engine: schemas imported from elsewhere are hostile input.
     options = re2.Options()
     options.log_errors = False
@@ -152,7 +152,7 @@ def _pattern(pattern: str) -> Any:
 
 
 def _matches(pattern: str, name: str) -> bool:
-    compiled = _pattern(pattern)
+    compiled = _compile_pattern(pattern)
     try:
         return compiled is None or compiled.search(name) is not None
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Times in the reader's zone in templates: `{{ at|told }}`, or `{{ at|shown }}` below a title with `{% zone %}`."""
+"""Times in the reader's zone: `{{ at|format_time_with_zone }}`, or `{{ at|format_time }}` below `{% zone %}`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ register = template.Library()
 
 
 @register.filter
-def told(value: datetime | None, precision: str = "seconds") -> str:
-    return "" if value is None else local_time.told(value, precision)
+def format_time_with_zone(value: datetime | None, precision: str = "seconds") -> str:
+    return "" if value is None else local_time.format_time_with_zone(value, precision)
 
 
 @register.filter
-def shown(value: datetime | None, precision: str = "seconds") -> str:
-    return "" if value is None else local_time.shown(value, precision)
+def format_time(value: datetime | None, precision: str = "seconds") -> str:
+    return "" if value is None else local_time.format_time(value, precision)
 
 
 @register.simple_tag

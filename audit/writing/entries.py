@@ -10,7 +10,7 @@ from uuid import UUID
 
 from audit.format import chain
 from audit.format.chain import Chain
-from audit.redaction.redactor import label
+from audit.redaction.redactor import redact_label
 from audit.types import Ending, Intent
 
 BEGIN, FINISH, REFUSAL, PING = range(4)
@@ -19,14 +19,32 @@ WAITING, SETTLED, GIVEN_UP, SPOOLED = range(4)
 
 Row = tuple[Any, ...]
 _OPEN_END: Final = ("running", "", "", "", 0, "", None, None, "")
-_STARTED, _ARGUMENTS, _ENDED, _RESULT = chain.STARTED, chain.ARGUMENTS, chain.ENDED, chain.RESULT
-_ENDED_OF_BOTH, _RESULT_OF_BOTH = chain.END + chain.ENDED, chain.END + chain.RESULT
+_STARTED, _ARGUMENTS, _ENDED, _RESULT = (
+    chain.STARTED_INDEX,
+    chain.ARGUMENTS_INDEX,
+    chain.ENDED_INDEX,
+    chain.RESULT_INDEX,
+)
+_ENDED_OF_BOTH, _RESULT_OF_BOTH = chain.END_OFFSET + chain.ENDED_INDEX, chain.END_OFFSET + chain.RESULT_INDEX
 
 
 class Entry:
     """One begin, finish or denial on its way to the database."""
 
-    __slots__ = ("duration", "ending", "future", "id", "intent", "kind", "link", "loop", "ms", "since", "state", "why")
+    __slots__ = (
+        "duration",
+        "ending",
+        "future",
+        "id",
+        "intent",
+        "kind",
+        "link",
+        "loop",
+        "ms",
+        "queued_at",
+        "state",
+        "why",
+    )
 
     def __init__(
         self,
@@ -35,47 +53,47 @@ class Entry:
         intent: Intent | None,
         ending: Ending | None,
         ms: int,
-        since: float,
+        queued_at: float,
         loop: asyncio.AbstractEventLoop | None = None,
         future: asyncio.Future[None] | None = None,
     ) -> None:
         self.kind, self.id, self.intent, self.ending = kind, id, intent, ending
-        self.ms, self.since, self.loop, self.future = ms, since, loop, future
+        self.ms, self.queued_at, self.loop, self.future = ms, queued_at, loop, future
         self.state = WAITING
         self.duration: int | None = None
         self.link = chain.FINISH
         self.why = ""
 
 
-def rows(entries: list[Entry], links: Chain, moment: Callable[[int], Any]) -> tuple[list[Row], list[Row]]:
+def build_rows(entries: list[Entry], links: Chain, encode_time: Callable[[int], Any]) -> tuple[list[Row], list[Row]]:
     """Return the entries as rows of calls and rows of ends, and add their links to the chain."""
     calls: list[Row] = []
     ends: list[Row] = []
     for entry in entries:
         kind = entry.kind
         if kind == BEGIN:
-            values, arguments = _beginning(entry)
+            values, arguments = _begin_values(entry)
             link = links.add(chain.BEGIN, values[0], _content(values))
-            values[_STARTED], values[_ARGUMENTS] = moment(entry.ms), arguments
+            values[_STARTED], values[_ARGUMENTS] = encode_time(entry.ms), arguments
             calls.append((*values, *_OPEN_END, links.writer, link, None, ""))
         elif kind == FINISH:
-            values, result = _end(entry)
+            values, result = _end_values(entry)
             subject = entry.id.hex
             link = links.add(entry.link, subject, _content(values, subject))
-            values[_ENDED], values[_RESULT] = moment(entry.ms), result
+            values[_ENDED], values[_RESULT] = encode_time(entry.ms), result
             ends.append((*values, link, subject))
         elif kind == REFUSAL:
-            values, arguments = _beginning(entry)
-            end, result = _end(entry)
+            values, arguments = _begin_values(entry)
+            end, result = _end_values(entry)
             both = values + end
             link = links.add(chain.REFUSED, values[0], _content(both))
-            both[_STARTED] = both[_ENDED_OF_BOTH] = moment(entry.ms)
+            both[_STARTED] = both[_ENDED_OF_BOTH] = encode_time(entry.ms)
             both[_ARGUMENTS], both[_RESULT_OF_BOTH] = arguments, result
             calls.append((*both, links.writer, link, link, ""))
     return calls, ends
 
 
-def _beginning(entry: Entry) -> tuple[list[Any], str]:
+def _begin_values(entry: Entry) -> tuple[list[Any], str]:
     intent = entry.intent
     assert intent is not None  # noqa: S101
     caller = intent.caller
@@ -88,24 +106,24 @@ def _beginning(entry: Entry) -> tuple[list[Any], str]:
         credential.username[:150],
         credential.id[:64],
         credential.label[:200],
-        label(caller.client_name)[:200],
-        label(caller.client_version)[:100],
+        redact_label(caller.client_name)[:200],
+        redact_label(caller.client_version)[:100],
         caller.transport[:16],
         caller.revision[:16],
         caller.address[:64],
         intent.method[:64],
-        label(intent.name)[:500],
+        redact_label(intent.name)[:500],
         intent.target_id,
         intent.definition[:64],
         intent.rule[:500],
         intent.rule_reason,
-        label(intent.request_id)[:200],
+        redact_label(intent.request_id)[:200],
         entry.ms,
         digest,
     ], arguments
 
 
-def _end(entry: Entry) -> tuple[list[Any], str]:
+def _end_values(entry: Entry) -> tuple[list[Any], str]:
     ending = entry.ending
     assert ending is not None  # noqa: S101
     result, digest = _body(ending.result)
@@ -128,7 +146,7 @@ def _body(text: str) -> tuple[str, str]:
             return text, chain.body_digest(text)
     except UnicodeEncodeError:
         pass
-    text = clean(text)
+    text = clean_text(text)
     return text, chain.body_digest(text)
 
 
@@ -141,10 +159,10 @@ def _content(values: list[Any], subject: str = "") -> str:
             return sha256(text.encode()).hexdigest()
     except UnicodeEncodeError:
         pass
-    values[:] = [clean(value) if isinstance(value, str) else value for value in values]
+    values[:] = [clean_text(value) if isinstance(value, str) else value for value in values]
     return chain.content([subject, *values] if subject else values)
 
 
-def clean(text: str) -> str:
+def clean_text(text: str) -> str:
     """Return the text without NUL, which PostgreSQL rejects, and without lone surrogates, which are not UTF-8."""
     return text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")

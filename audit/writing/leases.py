@@ -13,7 +13,7 @@ from pathlib import Path
 from audit.format import chain, timestamps
 from audit.format.chain import Chain
 from audit.writing import sql
-from audit.writing.stores.base import Store, StoreAway
+from audit.writing.stores.base import Store, StoreUnavailable
 
 
 def _read(path: str) -> str:
@@ -24,7 +24,7 @@ def _read(path: str) -> str:
 
 
 @cache
-def here() -> str:
+def process_scope() -> str:
     """Return the scope of a process id: the machine, its boot, and the namespace of process ids (a container's)."""
     boot = _read("/proc/sys/kernel/random/boot_id")[:13]
     try:
@@ -34,14 +34,14 @@ def here() -> str:
     return f"{socket.gethostname()[:120]} {boot} {namespace}".strip()
 
 
-def born(pid: int) -> int:
+def process_start(pid: int) -> int:
     """Return the start time of the process, in clock ticks since boot; 0 where the system does not report it."""
     fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
     # Field 22 of proc(5). The split drops the pid and the command's name, which may contain spaces.
     return int(fields[19]) if len(fields) > 19 and fields[0] not in {"Z", "X"} else 0
 
 
-def lives(pid: int, since: int) -> bool:
+def is_running(pid: int, start: int) -> bool:
     """Return whether the process with that id and start time is running. A zombie is not."""
     try:
         os.kill(pid, 0)
@@ -49,40 +49,40 @@ def lives(pid: int, since: int) -> bool:
         return False
     except PermissionError:
         pass
-    return born(pid) == since
+    return process_start(pid) == start
 
 
 _FIRST_PROCESS = 100
-_TRIES = 20
+_MAX_TRIES = 20
 
 
 def open_chain(store: Store) -> Chain:
     """Register the process as a writer and return its chain. The first link covers the writer's own values.
 
-    Raise StoreAway when no chain can be opened.
+    Raise StoreUnavailable when no chain can be opened.
     """
     problem: Exception | None = None
-    for _ in range(_TRIES):
+    for _ in range(_MAX_TRIES):
         try:
-            return _draw(store)
-        except StoreAway:
+            return _register_writer(store)
+        except StoreUnavailable:
             raise
         except Exception as error:  # noqa: BLE001
             # Processes that start together may choose the same number: one of them gets it, the others try again.
             problem = error
-    raise StoreAway("no chain can be opened") from problem
+    raise StoreUnavailable("no chain can be opened") from problem
 
 
-def _draw(store: Store) -> Chain:
+def _register_writer(store: Store) -> Chain:
     now, pid = timestamps.now_ms(), os.getpid()
     store.begin()
     try:
         last_writer = store.fetch(sql.LAST_WRITER)[0][0] or 0
         last_link = store.fetch(sql.LAST_LINK)[0][0] or 0
-        number = max(last_writer, chain.where(last_link)[0], _FIRST_PROCESS) + 1
-        values = [number, here()[:200], pid, born(pid), now]
-        moment = store.moment(now)
-        store.execute(sql.REGISTER, (*values[:4], moment, moment, False))
+        number = max(last_writer, chain.split_link_id(last_link)[0], _FIRST_PROCESS) + 1
+        values = [number, process_scope()[:200], pid, process_start(pid), now]
+        started = store.encode_time(now)
+        store.execute(sql.REGISTER, (*values[:4], started, started, False))
         links = Chain(number)
         links.add(chain.OPENED, str(number), chain.content(values))
         store.execute(sql.INSERT_LINK, links.rows[0])
@@ -96,5 +96,5 @@ def _draw(store: Store) -> Chain:
 
 def head_of(store: Store, writer: int) -> tuple[int, str]:
     """Return the sequence and the hash of the chain's last link in the database."""
-    found = store.fetch(sql.HEAD, (chain.place(writer, 0), chain.place(writer + 1, 0)))
-    return (int(found[0][0]), str(found[0][1])) if found else (0, chain.START)
+    found = store.fetch(sql.HEAD, (chain.link_id(writer, 0), chain.link_id(writer + 1, 0)))
+    return (int(found[0][0]), str(found[0][1])) if found else (0, chain.START_HASH)

@@ -19,7 +19,7 @@ from typing import Any
 
 from audit import outcomes
 from audit.format import timestamps
-from audit.types import Begun, CannotRecord, Ending, Reason, RecordBusy
+from audit.types import AuditLogBusy, AuditLogUnavailable, BegunCall, Ending, Reason
 from audit.writing.entries import BEGIN, FINISH, GIVEN_UP, REFUSAL, SETTLED, SPOOLED, WAITING, Entry
 from audit.writing.spool import Spool, SpoolFailed
 
@@ -35,7 +35,7 @@ def resolve(futures: list[asyncio.Future[None]]) -> None:
 def reject(futures: list[asyncio.Future[None]], why: str) -> None:
     for future in futures:
         if not future.done():
-            future.set_exception(CannotRecord(why))
+            future.set_exception(AuditLogUnavailable(why))
 
 
 def wake(entries: list[Entry], why: str = "") -> None:
@@ -51,25 +51,25 @@ def wake(entries: list[Entry], why: str = "") -> None:
                 loop.call_soon_threadsafe(resolve, [future])
 
 
-MAX_WAITING = 10_000
-"""Maximum entries that wait; further ones are rejected with RecordBusy."""
+MAX_WAITING_ENTRIES = 10_000
+"""Maximum entries that wait; further ones are rejected with AuditLogBusy."""
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass
 
 
 class EntryQueue:
     def __init__(self) -> None:
         self.waiting: deque[Entry] = deque()
-        self.open: dict[Any, Begun] = {}
-        self.away = ""
+        self.open: dict[Any, BegunCall] = {}
+        self.database_problem = ""
         """Reason why the database cannot be written; empty while it can."""
-        self.crowded = ""
+        self.disk_problem = ""
         """Reason why the disk has not enough space; empty while it has."""
-        self.refusing = ""
+        self.problem = ""
         """One of these two reasons: the only attribute that `begin` checks."""
-        self.finished: list[Callable[[list[Entry]], None]] = []
+        self.finish_listeners: list[Callable[[list[Entry]], None]] = []
         """Listeners, called in the writer's thread with the ends of a batch, after its commit."""
         self.spool: Spool | None = None
         self.batch: list[Entry] = []
@@ -79,30 +79,30 @@ class EntryQueue:
         self._alarm.acquire()
         self._asleep = False
         self.stopping = False
-        self.on_urgent: Callable[[], None] = _nothing
+        self.on_urgent: Callable[[], None] = _do_nothing
         """Called by `put_end` while the database is unavailable, so that an end reaches the spool at once."""
 
     # --- any thread ------------------------------------------------------------------------------------------------
 
     def put(self, entry: Entry) -> None:
-        """Queue an entry. Raise CannotRecord when the audit log is unavailable, RecordBusy when the queue is full."""
-        if self.refusing:
-            raise CannotRecord(self.refusing)
-        if len(self.waiting) >= MAX_WAITING:
-            raise RecordBusy("too many calls are waiting")
+        """Queue an entry. Raise AuditLogUnavailable when nothing can be logged, AuditLogBusy when the queue is full."""
+        if self.problem:
+            raise AuditLogUnavailable(self.problem)
+        if len(self.waiting) >= MAX_WAITING_ENTRIES:
+            raise AuditLogBusy("too many calls are waiting")
         self.waiting.append(entry)
         if self._asleep:
-            self.ring()
+            self.wake_writer()
 
     def put_end(self, entry: Entry) -> None:
         """Queue the end of a call. It is never rejected: there are no more ends than running calls."""
         self.waiting.append(entry)
         if self._asleep:
-            self.ring()
-        if self.away:
+            self.wake_writer()
+        if self.database_problem:
             self.on_urgent()
 
-    def ring(self) -> None:
+    def wake_writer(self) -> None:
         self._asleep = False
         with contextlib.suppress(RuntimeError):  # another thread rang at the same time
             self._alarm.release()
@@ -110,12 +110,12 @@ class EntryQueue:
     def stop(self) -> None:
         """Wake the writer's thread for its last batches."""
         self.stopping = True
-        self.ring()
+        self.wake_writer()
 
-    def decide(self) -> None:
-        self.refusing = self.away or self.crowded
+    def update_availability(self) -> None:
+        self.problem = self.database_problem or self.disk_problem
 
-    def give_up_on(self, entry: Entry, why: str) -> None:
+    def abandon(self, entry: Entry, why: str) -> None:
         """Give up a begin whose waiter has disconnected: the call does not run, and must not stay open."""
         with self.mutex:
             if entry.state == WAITING:
@@ -137,27 +137,27 @@ class EntryQueue:
 
     # --- the watchdog's thread ----------------------------------------------------------------------------------------
 
-    def watch(self, now: float, patience: float) -> None:
-        if self.away:
+    def watch(self, now: float, max_age_seconds: float) -> None:
+        if self.database_problem:
             if self.waiting:
-                self.set_aside(self.away)
+                self.set_aside(self.database_problem)
             return
         with self.mutex:
             oldest = next((entry for entry in self.batch if entry.state == WAITING), None)
             if oldest is None and self.waiting:
                 oldest = self.waiting[0]
-        if oldest is not None and now - oldest.since > patience:
+        if oldest is not None and now - oldest.queued_at > max_age_seconds:
             self.set_aside("the database does not answer")
 
     def set_aside(self, why: str) -> None:
         """Reject the waiters with `why`, and make outcomes durable in the spool while the database is unavailable."""
-        refused: list[Entry] = []
+        rejected: list[Entry] = []
         ends: list[Entry] = []
         with self.mutex:
-            if not self.away:
+            if not self.database_problem:
                 logger.error("calls are denied: %s", why)
-            self.away = why
-            self.decide()
+            self.database_problem = why
+            self.update_availability()
             pending = list(self.batch)
             while self.waiting:
                 pending.append(self.waiting.popleft())
@@ -169,8 +169,8 @@ class EntryQueue:
                     ends.append(entry)
                 else:
                     entry.state = GIVEN_UP
-                    refused.append(entry)
-        wake(refused, why)
+                    rejected.append(entry)
+        wake(rejected, why)
         if not ends:
             return
         # Not under the mutex: a disk that hangs must block this thread and no event loop.
@@ -223,7 +223,7 @@ class EntryQueue:
                 loop.call_soon_threadsafe(resolve, futures)
         for entry in unrun:
             self._end_unrun(entry, entry.why)
-        if self.finished:
+        if self.finish_listeners:
             ended = [entry for entry in entries if entry.kind in {FINISH, REFUSAL}]
-            for listener in self.finished:
+            for listener in self.finish_listeners:
                 listener(ended)

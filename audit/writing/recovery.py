@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("audit")
 
-LEASE = 20.0
+LEASE_SECONDS = 20.0
 
 
 class Recovery:
@@ -38,7 +38,7 @@ class Recovery:
         store, links = writer.store, writer.chain
         assert store is not None and links is not None  # noqa: S101
         # Queried first: a writer that begins a call after this is among the writers of the next query.
-        left = {row[0] for row in store.fetch(sql.RUNNING_WRITERS)} - {links.writer}
+        running_writers = {row[0] for row in store.fetch(sql.RUNNING_WRITERS)} - {links.writer}
         now = time.monotonic()
         alive: set[int] = set()
         dead: set[int] = set()
@@ -50,24 +50,24 @@ class Recovery:
         held = replay_abandoned(writer)
         closed = 0
         # A writer that ended, or is no longer in the table, may also have open calls.
-        for number in sorted((left - alive | dead) - held):
+        for number in sorted((running_writers - alive | dead) - held):
             closed += _close(writer, number)
-            store.execute(sql.END_WRITER, (store.moment(timestamps.now_ms()), number))
+            store.execute(sql.END_WRITER, (store.encode_time(timestamps.now_ms()), number))
         return closed
 
     def _is_dead(self, writer: Writer, number: int, host: str, pid: int, born: int, beat: object, now: float) -> bool:
-        if host == leases.here()[:200]:
-            if pid == os.getpid() and born == leases.born(pid):
-                return number not in writer.living
-            return not leases.lives(pid, born)
+        if host == leases.process_scope()[:200]:
+            if pid == os.getpid() and born == leases.process_start(pid):
+                return number not in writer.open_writers
+            return not leases.is_running(pid, born)
         before = self._seen.get(number)
         if before is None or before[0] != beat or before[1] < writer.available_since:
             self._seen[number] = beat, now
             return False
-        return now - before[1] >= LEASE
+        return now - before[1] >= LEASE_SECONDS
 
     @property
-    def watching(self) -> bool:
+    def is_watching(self) -> bool:
         """Whether the lease of a process on another machine is not yet decided."""
         return bool(self._seen)
 
@@ -77,7 +77,7 @@ def _close(writer: Writer, number: int) -> int:
     store = writer.store
     assert store is not None  # noqa: S101
     count = 0
-    while rows := store.fetch(sql.RUNNING_OF, (number,)):
+    while rows := store.fetch(sql.RUNNING_CALLS_OF_WRITER, (number,)):
         now = timestamps.now_ms()
         detail, reason = "its process ended without recording how the call ended", Reason("run.process_ended").text
         ending = Ending(outcomes.UNKNOWN, detail=detail, detail_reason=reason)
@@ -102,7 +102,7 @@ def replay_abandoned(writer: Writer) -> set[int]:
         number = int(path.stem) if path.stem.isdigit() else 0
         if number == own:
             continue
-        with spool.abandoned(path) as mine:
+        with spool.lock_abandoned(path) as mine:
             if not mine:
                 if path.exists():
                     held.add(number)

@@ -26,7 +26,7 @@ from audit.writing.entries import FINISH, Entry
 
 logger = logging.getLogger("audit")
 
-MAX_BYTES = 64 * 1024 * 1024
+MAX_SPOOL_BYTES = 64 * 1024 * 1024
 
 
 class SpoolFailed(Exception):
@@ -53,9 +53,9 @@ class Spool:
 
     def append(self, entries: Iterable[Entry]) -> None:
         """Write the entries to the disk, synced. Raise SpoolFailed when that fails or the spool is full."""
-        text = "".join(map(_line, entries)).encode()
+        text = "".join(map(_format_line, entries)).encode()
         with self._lock:
-            if self.size + len(text) > MAX_BYTES:
+            if self.size + len(text) > MAX_SPOOL_BYTES:
                 raise SpoolFailed("the spool is full")
             try:
                 descriptor = self._open()
@@ -121,7 +121,7 @@ class Spool:
 
 
 @contextmanager
-def abandoned(path: Path) -> Iterator[bool]:
+def lock_abandoned(path: Path) -> Iterator[bool]:
     """Lock the spool file of a dead process. Yield False when its process lives or the file is gone."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -140,7 +140,7 @@ def abandoned(path: Path) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def _line(entry: Entry) -> str:
+def _format_line(entry: Entry) -> str:
     ending = entry.ending
     assert ending is not None  # noqa: S101
     text = encode(

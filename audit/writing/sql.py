@@ -25,7 +25,7 @@ OPEN_WRITERS: Final = (
     "SELECT id, host, pid, born, heartbeat FROM audit_writer WHERE ended IS NULL AND id > ? AND id <> ?"
 )
 RUNNING_WRITERS: Final = "SELECT DISTINCT writer FROM audit_call WHERE outcome = 'running'"
-RUNNING_OF: Final = (
+RUNNING_CALLS_OF_WRITER: Final = (
     "SELECT id, started_at FROM audit_call WHERE outcome = 'running' AND writer = ? ORDER BY id LIMIT 200"
 )
 UNSEALED: Final = "SELECT id, ended, covered FROM audit_writer WHERE NOT sealed ORDER BY id"
@@ -40,5 +40,5 @@ def insert(table: str, columns: tuple[str, ...]) -> str:
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
 
 
-def still_running(count: int) -> str:
+def select_running(count: int) -> str:
     return f"SELECT id FROM audit_call WHERE outcome = 'running' AND id IN ({', '.join('?' * count)})"  # noqa: S608

@@ -60,10 +60,10 @@ class Watchdog:
 
     def start(self) -> None:
         queue = self._queue
-        queue.crowded = disk_shortage(self._places)
+        queue.disk_problem = disk_shortage(self._places)
         self._thread.start()
 
-    def hurry(self) -> None:
+    def wake(self) -> None:
         self._wake.set()
 
     def stop(self) -> None:
@@ -72,25 +72,25 @@ class Watchdog:
         self._thread.join(5)
 
     def _run(self) -> None:
-        next_look = 0.0
+        next_check = 0.0
         while not self._stopped:
             self._wake.wait(TICK_SECONDS)
             self._wake.clear()
             try:
                 now = time.monotonic()
-                if now >= next_look:
-                    next_look = now + 1.0
-                    self._look_at_the_disk()
+                if now >= next_check:
+                    next_check = now + 1.0
+                    self._check_disk()
                 self._queue.watch(now, max(TICK_SECONDS, settings.RECORD_SECONDS - MARGIN_SECONDS))
             except Exception:
                 logger.exception("the watchdog of the audit log failed; it goes on")
 
-    def _look_at_the_disk(self) -> None:
+    def _check_disk(self) -> None:
         shortage = disk_shortage(self._places)
-        if shortage != self._queue.crowded:
-            if bool(shortage) != bool(self._queue.crowded):
+        if shortage != self._queue.disk_problem:
+            if bool(shortage) != bool(self._queue.disk_problem):
                 logger.warning("calls are denied: %s", shortage) if shortage else logger.info(
                     "calls are accepted again"
                 )
-            self._queue.crowded = shortage
-            self._queue.decide()
+            self._queue.disk_problem = shortage
+            self._queue.update_availability()

@@ -18,10 +18,10 @@ from audit.format import timestamps, uuid7
 from audit.format.chain import Chain
 from audit.types import Ending, Reason
 from audit.writing import leases, sql
-from audit.writing.entries import FINISH, GIVEN_UP, PING, SETTLED, WAITING, Entry, rows
+from audit.writing.entries import FINISH, GIVEN_UP, PING, SETTLED, WAITING, Entry, build_rows
 from audit.writing.queue import EntryQueue, wake
 from audit.writing.spool import Spool
-from audit.writing.stores import Overtaken, Store, StoreAway, open_store
+from audit.writing.stores import AlreadyEnded, Store, StoreUnavailable, open_store
 from audit.writing.watchdog import Watchdog
 
 logger = logging.getLogger("audit")
@@ -35,12 +35,12 @@ class Writer:
         self,
         on_heartbeat: Callable[[Writer], None] | None = None,
         on_close: Callable[[Writer], None] | None = None,
-        living: set[int] | None = None,
+        open_writers: set[int] | None = None,
     ) -> None:
         self.queue = EntryQueue()
         self.watchdog = Watchdog(self.queue)
-        self.queue.on_urgent = self.watchdog.hurry
-        self.living: set[int] = set() if living is None else living
+        self.queue.on_urgent = self.watchdog.wake
+        self.open_writers: set[int] = set() if open_writers is None else open_writers
         """Numbers of this process's writers that have not ended; shared by all of them."""
         self.chain: Chain | None = None
         self.store: Store | None = None
@@ -48,7 +48,7 @@ class Writer:
         """time.monotonic() when the database became writable, in seconds."""
         self.last_write = 0.0
         self._on_heartbeat, self._on_close = on_heartbeat, on_close
-        self._hoped: tuple[tuple[int, str], list[Entry]] | None = None
+        self._uncommitted: tuple[tuple[int, str], list[Entry]] | None = None
         """Head of the chain if the current transaction was committed, and the entries in it."""
         self._failures = 0
         self._deadline = 0.0
@@ -56,13 +56,13 @@ class Writer:
         self._thread = Thread(target=self._run, name="audit-writer", daemon=True)
 
     @classmethod
-    def once(cls, work: Callable[[Writer], None], living: set[int]) -> None:
+    def run_once(cls, work: Callable[[Writer], None], open_writers: set[int]) -> None:
         """Open a chain, do the work in this thread and end the chain."""
-        writer = cls(living=living)
+        writer = cls(open_writers=open_writers)
         try:
             writer._connect()
             work(writer)
-            writer._end()
+            writer._end_chain()
         finally:
             writer._close_store()
             writer._release_chain()
@@ -71,7 +71,7 @@ class Writer:
 
     def start(self) -> None:
         self.watchdog.start()
-        self.queue.decide()
+        self.queue.update_availability()
         self._thread.start()
 
     def stop(self, timeout: float) -> None:
@@ -92,17 +92,17 @@ class Writer:
         while True:
             try:
                 self._connect()
-                if not self._cycle():
+                if not self._write_next_batch():
                     break
                 continue
-            except StoreAway as error:
-                if not self.queue.away:
+            except StoreUnavailable as error:
+                if not self.queue.database_problem:
                     logger.warning("%s: %s", error, error.__cause__ or "see the settings of the database")
                 self._on_connection_lost(str(error))
             except Exception:
                 logger.exception("the writer of the audit log failed; it opens a new connection")
                 self._on_connection_lost("the audit log failed")
-            if self.queue.stopping and (self.queue.away or time.monotonic() > self._deadline):
+            if self.queue.stopping and (self.queue.database_problem or time.monotonic() > self._deadline):
                 break
             # Retry soon after the first failure: a restarted database server may be available again.
             self.queue.pause(min(0.05 * self._failures, 0.5))
@@ -112,7 +112,7 @@ class Writer:
     def _on_connection_lost(self, why: str) -> None:
         self._close_store()
         self._failures += 1
-        if self._failures > 1 and not self.queue.away:
+        if self._failures > 1 and not self.queue.database_problem:
             self.queue.set_aside(why)
 
     def _close_store(self) -> None:
@@ -126,7 +126,7 @@ class Writer:
         if self.queue.spool is not None:
             self.queue.spool.close()
         if self.chain is not None:
-            self.living.discard(self.chain.writer)
+            self.open_writers.discard(self.chain.writer)
 
     def _connect(self) -> None:
         if self.store is None:
@@ -140,14 +140,14 @@ class Writer:
                 store.close()
                 raise
             self.store = store
-        if self.queue.away or (self.queue.spool is not None and self.queue.spool.size):
-            self._return()
+        if self.queue.database_problem or (self.queue.spool is not None and self.queue.spool.size):
+            self._replay_spool()
 
     def _register(self, store: Store) -> None:
         links = leases.open_chain(store)
         self._release_chain()
         self.chain, self.queue.spool = links, Spool(links.writer)
-        self.living.add(links.writer)
+        self.open_writers.add(links.writer)
         # The first chores, such as closing the calls of a dead process, run right after the first calls.
         self._next_heartbeat = time.monotonic() + 0.2
         self.available_since = time.monotonic()
@@ -157,9 +157,9 @@ class Writer:
         links = self.chain
         assert links is not None  # noqa: S101
         head = leases.head_of(store, links.writer)
-        if self._hoped is not None and head == self._hoped[0]:
-            entries = self._hoped[1]
-            links.back_to(head)
+        if self._uncommitted is not None and head == self._uncommitted[0]:
+            entries = self._uncommitted[1]
+            links.roll_back_to(head)
             self.queue.settle(entries)
         elif head != links.head:
             # Changed from outside: a restored database, or emptied tables. Start a new chain.
@@ -167,13 +167,13 @@ class Writer:
                 "hash chain %d ends at %d and not at %d: a new one begins", links.writer, head[0], links.sequence
             )
             self._register(store)
-        self._hoped = None
+        self._uncommitted = None
 
-    def _return(self) -> None:
+    def _replay_spool(self) -> None:
         """Replay the spool in order now that the database is available, then accept calls again."""
         spool = self.queue.spool
         assert spool is not None  # noqa: S101
-        self._beat()
+        self._write_heartbeat()
         while True:
             entries, size = spool.read()
             for start in range(0, len(entries), MAX_BATCH_ENTRIES):
@@ -183,29 +183,29 @@ class Writer:
                 if spool.size:
                     continue
                 now = time.monotonic()
-                if self.queue.away:
+                if self.queue.database_problem:
                     logger.warning("calls are accepted again; %d statuses came from the spool", len(entries))
                     self.available_since = now
                 for entry in self.queue.waiting:
-                    entry.since = now
-                self.queue.away = ""
-                self.queue.decide()
+                    entry.queued_at = now
+                self.queue.database_problem = ""
+                self.queue.update_availability()
                 return
 
-    def _cycle(self) -> bool:
+    def _write_next_batch(self) -> bool:
         """Write one batch. Return False when the chain has ended and no further batch will come."""
         now = time.monotonic()
         if now >= self._next_heartbeat:
-            self._beat()
+            self._write_heartbeat()
             if self._on_heartbeat is not None and not self.queue.stopping:
                 self._on_heartbeat(self)
         queue = self.queue.waiting
         if not self.queue.batch:
             if not queue:
                 if self.queue.stopping:
-                    if self.queue.away or (self.queue.spool is not None and self.queue.spool.size):
+                    if self.queue.database_problem or (self.queue.spool is not None and self.queue.spool.size):
                         return True  # the database became available during the heartbeat: replay the spool first
-                    self._end()
+                    self._end_chain()
                     return False
                 self.queue.sleep(self._next_heartbeat - now)
                 if not queue:
@@ -229,26 +229,26 @@ class Writer:
             try:
                 self.transact(entries)
                 return
-            except Overtaken:
-                entries = self._without_ended(entries)
-            except StoreAway:
+            except AlreadyEnded:
+                entries = self._drop_ended(entries)
+            except StoreUnavailable:
                 raise
             except Exception:
                 logger.exception("%d entries cannot be written together; each is written alone", len(entries))
                 break
-        self._beat()  # raises StoreAway if the database itself is the cause
+        self._write_heartbeat()  # raises StoreUnavailable if the database itself is the cause
         for entry in entries:
             try:
                 self.transact([entry])
-            except Overtaken:
-                self._without_ended([entry])
-            except StoreAway:
+            except AlreadyEnded:
+                self._drop_ended([entry])
+            except StoreUnavailable:
                 raise
             except Exception:
                 logger.exception("call %s cannot be written", entry.id)
                 with self.queue.mutex:
-                    refused, entry.state = entry.state == WAITING, GIVEN_UP
-                if refused:
+                    rejected, entry.state = entry.state == WAITING, GIVEN_UP
+                if rejected:
                     wake([entry], "the entry cannot be stored")
 
     def transact(self, entries: list[Entry]) -> None:
@@ -257,25 +257,25 @@ class Writer:
         assert store is not None and links is not None  # noqa: S101
         head = links.head
         try:
-            calls, ends = rows(entries, links, store.moment)
+            calls, ends = build_rows(entries, links, store.encode_time)
             if len(calls) + len(ends) < len(entries):
                 # A ping tests whether the database is writable: answer it with a write.
                 ping = next(entry for entry in entries if entry.kind == PING)
-                store.execute(sql.HEARTBEAT, (store.moment(ping.ms), links.writer))
-            self._hoped = links.head, entries
+                store.execute(sql.HEARTBEAT, (store.encode_time(ping.ms), links.writer))
+            self._uncommitted = links.head, entries
             if links.rows:
                 store.write(calls, ends, links.rows)
         except BaseException:
-            links.back_to(head)
+            links.roll_back_to(head)
             # When this fails as well, the connection is lost, and the head of the chain decides.
             store.rollback()
             raise
-        self._hoped = None
+        self._uncommitted = None
         links.rows = []
         self.last_write = time.monotonic()
         self.queue.settle(entries)
 
-    def _without_ended(self, entries: list[Entry]) -> list[Entry]:
+    def _drop_ended(self, entries: list[Entry]) -> list[Entry]:
         """Return the entries without ends of calls that have an outcome already: exactly one is ever logged."""
         store = self.store
         assert store is not None  # noqa: S101
@@ -283,14 +283,14 @@ class Writer:
         running: set[str] = set()
         for start in range(0, len(ids), 500):
             part = ids[start : start + 500]
-            running.update(uuid7.as_hex(row[0]) for row in store.fetch(sql.still_running(len(part)), part))
-        kept, late = [], []
+            running.update(uuid7.as_hex(row[0]) for row in store.fetch(sql.select_running(len(part)), part))
+        remaining, late = [], []
         for entry in entries:
             if entry.kind != FINISH:
-                kept.append(entry)
+                remaining.append(entry)
             elif entry.id.hex in running:
                 running.discard(entry.id.hex)
-                kept.append(entry)
+                remaining.append(entry)
             else:
                 late.append(entry)
         with self.queue.mutex:
@@ -302,30 +302,30 @@ class Writer:
                 "call %s already has a status: %s is not logged", entry.id, entry.ending and entry.ending.outcome
             )
         wake(waiting)
-        return kept
+        return remaining
 
-    def _beat(self) -> None:
+    def _write_heartbeat(self) -> None:
         """Write the heartbeat, durably: it renews the lease and proves that the database is writable."""
         store, links = self.store, self.chain
         assert store is not None and links is not None  # noqa: S101
-        if not store.execute(sql.HEARTBEAT, (store.moment(timestamps.now_ms()), links.writer)):
+        if not store.execute(sql.HEARTBEAT, (store.encode_time(timestamps.now_ms()), links.writer)):
             logger.error("writer %d is not in the database any more: a new hash chain begins", links.writer)
             self._register(store)
         self.last_write = time.monotonic()
         self._next_heartbeat = self.last_write + HEARTBEAT_SECONDS
 
-    def _end(self) -> None:
+    def _end_chain(self) -> None:
         """Close the open calls, end the lease and call `on_close`, which signs a checkpoint."""
         store, links = self.store, self.chain
         assert store is not None and links is not None  # noqa: S101
-        left = list(self.queue.open.values())
+        open_calls = list(self.queue.open.values())
         self.queue.open.clear()
-        for begun in left:
+        for begun in open_calls:
             end = Entry(FINISH, begun.id, begun.intent, None, timestamps.now_ms(), 0.0)
             reason = Reason("run.server_stopped").text
             end.ending = Ending(outcomes.UNKNOWN, detail="the server stopped while it ran", detail_reason=reason)
             end.duration = int((time.monotonic() - begun.started) * 1_000_000)
             self.commit([end])
-        store.execute(sql.END_WRITER, (store.moment(timestamps.now_ms()), links.writer))
+        store.execute(sql.END_WRITER, (store.encode_time(timestamps.now_ms()), links.writer))
         if self._on_close is not None:
             self._on_close(self)

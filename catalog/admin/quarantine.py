@@ -62,7 +62,7 @@ class Quarantine(admin.ModelAdmin):  # type: ignore[type-arg]
             return gettext("no")
         address = reverse("admin:catalog_tool_review", args=[row.pk])
         since = gettext("Quarantined since %(time)s; hidden from all users until reviewed.") % {
-            "time": local_time.told(row.quarantined_since, "minutes")
+            "time": local_time.format_time_with_zone(row.quarantined_since, "minutes")
         }
         return format_html('{} <a href="{}" class="underline">{}</a>', since, address, gettext("Review"))
 

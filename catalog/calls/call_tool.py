@@ -20,7 +20,7 @@ from catalog.calls.completion import complete
 from catalog.calls.execution import Deadline, Outcome, RunningCalls, cancelled, perform
 from catalog.calls.prepared import Gate, catalogue_now, gate_of
 from catalog.calls.prompts import get_prompt
-from catalog.calls.recording import Begun, Ending, Intent
+from catalog.calls.recording import BegunCall, Ending, Intent
 from catalog.calls.resources import read_resource
 from catalog.errors import (
     TASKS_EXTENSION,
@@ -150,7 +150,7 @@ async def _call_with_secrets(
 
 
 async def _run(
-    call: Begun,
+    call: BegunCall,
     gate: Gate,
     arguments: dict[str, Any],
     channel: Channel,
@@ -166,7 +166,7 @@ async def _run(
     return await _end(call, gate, outcome, hidden)
 
 
-async def _end(call: Begun, gate: Gate, outcome: Outcome, hidden: list[str]) -> ToolResult:
+async def _end(call: BegunCall, gate: Gate, outcome: Outcome, hidden: list[str]) -> ToolResult:
     """Log the end of the call and return the answer."""
     produced = outcome.produced
     ending = outcome.ending(hidden)
@@ -212,7 +212,7 @@ async def _refuse_unseen(
     await recording.refuse(what, outcomes.REFUSED, rule.english, reason=rule)
 
 
-async def _announce(call: Begun, begun: Callable[[UUID], Awaitable[None]]) -> None:
+async def _announce(call: BegunCall, begun: Callable[[UUID], Awaitable[None]]) -> None:
     try:
         await begun(call.id)
     except asyncio.CancelledError as error:

@@ -20,7 +20,7 @@ from audit import outcomes
 from audit.redaction import redactor
 from audit.types import Reason
 from catalog.calls import recording
-from catalog.calls.recording import Begun, Ending
+from catalog.calls.recording import BegunCall, Ending
 from catalog.errors import Cancellation, InternalFailure, InvalidArguments, NeedsInput, ProtocolError, ToolError
 from catalog.functions.context import Context
 from catalog.functions.results import Produced, failure
@@ -46,7 +46,7 @@ class Outcome:
         return Ending(self.name, self.error_class, detail, detail_reason=reason)
 
 
-def after_exception(error: BaseException, begun: Begun) -> Outcome:
+def after_exception(error: BaseException, begun: BegunCall) -> Outcome:
     """Return the outcome of a run that raised `error` by itself: no deadline, and no cancellation from outside."""
     what = begun.intent.name
     match error:
@@ -78,13 +78,13 @@ def after_exception(error: BaseException, begun: Begun) -> Outcome:
     return Outcome(outcomes.TOOL_ERROR, failure(sentence), None, type(error).__name__, detail, reason)
 
 
-def internal(begun: Begun, error_class: str) -> Outcome:
+def internal(begun: BegunCall, error_class: str) -> Outcome:
     """Return the outcome of a fault of the hub itself, which is in the application log already."""
     detail, reason = "an error of the hub itself", Reason("run.internal")
     return Outcome(outcomes.TOOL_ERROR, None, InternalFailure(begun.id), error_class, detail, reason)
 
 
-def timed_out(begun: Begun, seconds: float) -> Outcome:
+def timed_out(begun: BegunCall, seconds: float) -> Outcome:
     sentence = (
         f"The tool did not finish within {seconds:g} s and was stopped (call {begun.id}). "
         "Try again with less work, or ask your administrator for a longer timeout."
@@ -162,7 +162,7 @@ class RunningCalls:
         return self._tasks.get(call_id)
 
 
-async def perform(begun: Begun, clock: Deadline, context: Context, work: Awaitable[Produced]) -> Outcome:
+async def perform(begun: BegunCall, clock: Deadline, context: Context, work: Awaitable[Produced]) -> Outcome:
     """Await `work` and turn every way it can end into an Outcome."""
     running = parts.get(RunningCalls)
     running.add(begun.id, clock.task)
@@ -192,7 +192,7 @@ INTERNAL_ERROR = -32603
 _redactor = redactor.redactor(None)
 
 
-async def answer(call: Begun, outcome: Outcome, member: str) -> list[dict[str, Any]]:
+async def answer(call: BegunCall, outcome: Outcome, member: str) -> list[dict[str, Any]]:
     """Log how the call ended; return its messages or contents, or raise the error for the caller."""
     ending = outcome.ending([])
     produced = outcome.produced

@@ -34,7 +34,7 @@ class Veiled:
         return self._channel.request_id
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        await self._channel.progress(progress, total, message and redactor.veil(self._values, message))
+        await self._channel.progress(progress, total, message and redactor.mask_values(self._values, message))
 
     async def log(self, level: str, data: Any, logger: str | None) -> None:
         await self._channel.log(level, _plain(self._values, data), logger)
@@ -54,7 +54,7 @@ def veil(produced: Produced, secrets: Mapping[str, str]) -> None:
         inner = block.get("resource", block)
         for member in _BINARY:
             data = inner.get(member)
-            if isinstance(data, str) and redactor.veil(values, data) != data:
+            if isinstance(data, str) and redactor.mask_values(values, data) != data:
                 withheld = failure(WITHHELD)
                 produced.content, produced.structured = withheld.content, None
                 produced.is_error, produced.size = True, withheld.size
@@ -75,7 +75,9 @@ def veil_outcome(outcome: Outcome, secrets: Mapping[str, str]) -> None:
     values = tuple(secrets.values())
     if isinstance(outcome.error, ProtocolError):
         error = outcome.error
-        outcome.error = ProtocolError(error.code, redactor.veil(values, error.message), _plain(values, error.data))
+        outcome.error = ProtocolError(
+            error.code, redactor.mask_values(values, error.message), _plain(values, error.data)
+        )
     elif isinstance(outcome.error, NeedsInput):
         asked = outcome.error
         asked.requests = {key: (method, _plain(values, params)) for key, (method, params) in asked.requests.items()}
@@ -94,11 +96,11 @@ def _inner(values: Sequence[str], name: str, inner: Any) -> Any:
 def _plain(values: Sequence[str], value: Any) -> Any:
     """Return the same JSON value with the secrets masked, also in member names."""
     if isinstance(value, str):
-        return redactor.veil(values, value)
+        return redactor.mask_values(values, value)
     if isinstance(value, dict):
-        return {redactor.veil(values, str(name)): _plain(values, inner) for name, inner in value.items()}
+        return {redactor.mask_values(values, str(name)): _plain(values, inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(values, inner) for inner in value]
     if type(value) in (int, float) and str(value) in values:
-        return redactor.VEIL
+        return redactor.MASK
     return value

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from audit import outcomes, recorder
-from audit.recorder import Begun, CannotRecord, Ending, Intent
+from audit.recorder import AuditLogUnavailable, BegunCall, Ending, Intent
 from audit.redaction import redactor as redaction
 from audit.types import Caller, Reason
 from catalog import threads
@@ -57,13 +57,13 @@ def masked(detail: str, secrets: list[str]) -> str:
 
     It is masked before it is cut, since half a secret is not found.
     """
-    return redaction.detail(detail[:20_000], secrets)[:2000] if detail else ""
+    return redaction.redact_text(detail[:20_000], secrets)[:2000] if detail else ""
 
 
-async def begin(what: Intent, call_id: UUID | None) -> Begun:
+async def begin(what: Intent, call_id: UUID | None) -> BegunCall:
     try:
         return await recorder.begin(what, call_id)
-    except CannotRecord as error:
+    except AuditLogUnavailable as error:
         raise RecordUnavailable(error.reason) from None
 
 
@@ -74,7 +74,7 @@ def masked_reason(reason: Reason | None, secrets: Sequence[str]) -> str:
 
     def inner(value: Any) -> Any:
         if isinstance(value, str):
-            return redaction.detail(value, secrets)
+            return redaction.redact_text(value, secrets)
         return [inner(item) for item in value] if isinstance(value, list) else value
 
     return Reason(reason.code, {name: inner(value) for name, value in reason.params.items()}).text
@@ -89,15 +89,15 @@ async def refuse(
     reason: Reason | None = None,
 ) -> UUID:
     # Masked before it is cut: half a secret would no longer be found.
-    detail = redaction.detail(detail[:20_000], secrets)[:2000]
+    detail = redaction.redact_text(detail[:20_000], secrets)[:2000]
     ending = Ending(outcome, error_class, detail, detail_reason=masked_reason(reason, secrets))
     try:
-        return await recorder.refuse(what, ending)
-    except CannotRecord as error:
+        return await recorder.deny(what, ending)
+    except AuditLogUnavailable as error:
         raise RecordUnavailable(error.reason) from None
 
 
-async def finish(begun: Begun, ending: Ending) -> None:
+async def finish(begun: BegunCall, ending: Ending) -> None:
     """Log the end of a call; it is durable when this returns.
 
     The write is queued before anything is awaited, so a cancelled caller loses nothing.
@@ -121,7 +121,12 @@ def keep(ending: Ending, redactor: redaction.Redactor, result: dict[str, Any], s
 
 
 async def finish_with(
-    begun: Begun, ending: Ending, redactor: redaction.Redactor, result: dict[str, Any], secrets: list[str], size: int
+    begun: BegunCall,
+    ending: Ending,
+    redactor: redaction.Redactor,
+    result: dict[str, Any],
+    secrets: list[str],
+    size: int,
 ) -> None:
     """Run `keep`, then `finish`: the end of the call is logged whatever happens in between."""
     if size <= HEAVY_CHARACTERS:
@@ -138,4 +143,4 @@ async def finish_with(
     return await finish(begun, kept)
 
 
-__all__ = ["Begun", "Ending", "Intent", "begin", "finish", "finish_with", "intent", "outcomes", "refuse"]
+__all__ = ["BegunCall", "Ending", "Intent", "begin", "finish", "finish_with", "intent", "outcomes", "refuse"]

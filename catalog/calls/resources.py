@@ -15,7 +15,7 @@ from audit.types import Caller, Reason
 from catalog.calls import recording, stored_results
 from catalog.calls.execution import FUNCTION_SECONDS, Deadline, answer, perform
 from catalog.calls.prepared import catalogue_now
-from catalog.calls.recording import Begun, Intent
+from catalog.calls.recording import BegunCall, Intent
 from catalog.errors import ToolError, UnknownResource
 from catalog.functions import registry
 from catalog.functions.channel import Channel
@@ -41,7 +41,7 @@ async def read_resource(caller: Caller, uri: str, channel: Channel) -> ResourceR
     Raises UnknownResource, InvalidArguments, RecordUnavailable, NeedsInput, ProtocolError, InternalFailure.
     """
     catalogue = await catalogue_now()
-    name = redactor.detail(uri[:1000])
+    name = redactor.redact_text(uri[:1000])
     if uri.startswith(stored_results.PREFIX):
         what = recording.intent(caller, recording.RESOURCE, name, "{}", channel.request_id, None, OWN_RESULT)
         kept = await stored_results.get(caller.user_id, uri)
@@ -66,7 +66,7 @@ async def read_resource(caller: Caller, uri: str, channel: Channel) -> ResourceR
 
 
 async def _read(what: Intent, channel: Channel, make: Make) -> ResourceResult:
-    call: Begun = await recording.begin(what, None)
+    call: BegunCall = await recording.begin(what, None)
     clock = Deadline(FUNCTION_SECONDS)
     context = Context(what.caller, channel, what.name, call.id, clock)
     outcome = await perform(call, clock, context, make(context))

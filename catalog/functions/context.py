@@ -171,7 +171,7 @@ class Context:
     async def _report(self, progress: float, total: float | None, message: str | None) -> None:
         onlookers = parts.find(Onlookers)  # None in the process of an isolated function
         if onlookers is not None and onlookers.listeners:
-            said = redactor.veil(tuple(self.secrets.values()), message) if message and self.secrets else message
+            said = redactor.mask_values(tuple(self.secrets.values()), message) if message and self.secrets else message
             for onlooker in onlookers.listeners:
                 onlooker(self, progress, total, said)
         await self.channel.progress(progress, total, message)

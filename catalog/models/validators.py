@@ -82,7 +82,7 @@ def may_use(kind: str) -> bool:
     Outside of a request, as in a command, the answer is always yes.
     """
     described = registry.runners().get(kind)
-    user = actor.signed_in() if described is not None and described.permission else None
+    user = actor.current_user() if described is not None and described.permission else None
     return user is None or described is None or bool(user.has_perm(described.permission))
 
 

@@ -60,7 +60,7 @@ class Rule(Reason):
     @cached_property
     def text(self) -> str:
         """Return canonical JSON, as the log stores it beside the sentence."""
-        return self.encoded()
+        return self.encode()
 
     def __str__(self) -> str:
         return self.english

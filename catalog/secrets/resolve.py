@@ -22,7 +22,7 @@ from django.db import DatabaseError, InterfaceError
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from audit.redaction.rules import SHORTEST, redaction
+from audit.redaction.rules import MIN_VALUE_CHARACTERS, redaction
 from audit.types import Caller
 from catalog import encryption, threads
 from catalog.errors import RecordUnavailable
@@ -203,9 +203,9 @@ def _decrypt(read: _Read, name: str, kind: str | None, user_id: int) -> str:
             lost = gettext("The secret %(name)s can no longer be read. Ask your administrator to enter it again.")
         raise MissingSecret(name, lost % {"name": name, "address": f"{settings.PUBLIC_URL}/secrets/"}) from None
     if personal:
-        redaction().also_in_logs([value])
+        redaction().add_log_values([value])
     else:
-        redaction().also([value])
+        redaction().add_values([value])
     return value
 
 
@@ -221,9 +221,10 @@ def _missing(name: str, personal: bool) -> str:
 
 
 def check_value(value: str) -> None:
-    if len(value) < SHORTEST:
+    if len(value) < MIN_VALUE_CHARACTERS:
         raise ValidationError(
-            _("Enter at least %d characters. A shorter secret cannot be masked in the audit log.") % SHORTEST,
+            _("Enter at least %d characters. A shorter secret cannot be masked in the audit log.")
+            % MIN_VALUE_CHARACTERS,
             code="too_short",
         )
     if re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]", value):

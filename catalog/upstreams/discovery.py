@@ -247,7 +247,7 @@ def compare(upstream: Upstream, found: Found) -> Comparison:
     for definition in found.tools:
         listed.setdefault(definition["name"], []).append(definition)
     result = Comparison()
-    with actor.acting(f"comparison with upstream {upstream.name}"):
+    with actor.override(f"comparison with upstream {upstream.name}"):
         for tool in _tools(upstream):
             definitions = listed.pop(str(quarantine.approved(tool).get("name")), [])
             # Listed twice: a deviation in either definition counts.

@@ -16,8 +16,8 @@ from django.urls import reverse
 
 from audit import recorder
 from audit.actions import actor, ledger, log, model_signals
-from audit.actions.model_signals import RecordsBulkChanges, watch
-from audit.integrity import verify
+from audit.actions.model_signals import WatchedQuerySet, watch
+from audit.integrity import verification
 from audit.models import Action
 from audit.redaction.redactor import CHANGED, HIDDEN
 
@@ -54,10 +54,10 @@ def test_a_change_that_is_rolled_back_leaves_no_action_and_an_action_that_fails_
     assert alice.email == ""
 
     def away(*_: object) -> None:
-        raise recorder.CannotRecord("the disk is full")
+        raise recorder.AuditLogUnavailable("the disk is full")
 
     monkeypatch.setattr(ledger, "write", away)
-    with pytest.raises(recorder.CannotRecord):
+    with pytest.raises(recorder.AuditLogUnavailable):
         change("dora")
     alice.refresh_from_db()
     assert alice.email == "" and not User.objects.filter(username="dora").exists()
@@ -151,7 +151,7 @@ def test_many_rows_made_or_deleted_at_once_are_on_record():
 
 
 def test_more_rows_than_are_listed_are_counted(monkeypatch):
-    monkeypatch.setattr(model_signals, "LISTED", 2)
+    monkeypatch.setattr(model_signals, "MAX_LISTED_ROWS", 2)
     User.objects.bulk_create([User(username=f"u{number}") for number in range(5)])
     User.objects.filter(username__startswith="u").update(is_active=False)
     assert len(last()[0][4]) == 3 and last()[0][4]["count"] == 5
@@ -172,7 +172,7 @@ def test_a_secret_in_a_watched_field_is_hidden_by_its_name():
 
 
 def test_every_querysets_of_a_watched_model_records(alice):
-    assert isinstance(User.objects.all(), RecordsBulkChanges)
+    assert isinstance(User.objects.all(), WatchedQuerySet)
     watch(User, kind="user", ignore=("last_login",), secrets=("password",))  # again: once all the same
     before = Action.objects.count()
     alice.email = "x@example.com"
@@ -193,14 +193,14 @@ def test_the_person_signed_in_is_the_actor_of_what_the_admin_changes(client, roo
 def test_a_request_leaves_no_actor_behind(client, root):
     client.force_login(root)
     client.get("/admin/")
-    assert actor.current().name == "toolhub" and actor.address() == ""
+    assert actor.current().name == "toolhub" and actor.client_address() == ""
 
 
 def test_a_command_is_an_actor_by_its_name(monkeypatch):
     monkeypatch.setattr("sys.argv", ["/srv/toolhub/manage.py", "createsuperuser"])
     User.objects.create(username="made")
     assert newest().actor == "command createsuperuser"
-    with actor.acting("retention"):
+    with actor.override("retention"):
         User.objects.create(username="made2")
     assert newest().actor == "retention"
 
@@ -248,10 +248,10 @@ def test_a_failed_sign_in_is_on_record_and_never_what_was_typed(client, root):
 def test_actions_are_on_the_chain_and_an_edit_of_one_shows(root):
     root.email = "x@example.com"
     root.save()
-    assert verify.run().ok
+    assert verification.run().ok
     with connection.cursor() as cursor:
         cursor.execute("UPDATE audit_action SET actor = 'somebody else'")
-    assert not verify.run().ok
+    assert not verification.run().ok
 
 
 def test_creating_an_account_by_command_is_on_record(monkeypatch):

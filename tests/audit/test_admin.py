@@ -27,7 +27,7 @@ MODELS = ("call", "action", "checkpoint", "verification")
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch):
-    monkeypatch.setattr("audit.queries.search.SECONDS", 600)
+    monkeypatch.setattr("audit.queries.search.MAX_SEARCH_SECONDS", 600)
 
 
 @pytest.fixture
@@ -197,8 +197,8 @@ def test_the_list_pages_without_counting(reader, alice, django_assert_num_querie
 
 
 def test_a_search_that_was_cut_says_how_far_it_looked(reader, alice, monkeypatch):
-    monkeypatch.setattr("audit.queries.search._FIRST_SLICE", 10)
-    monkeypatch.setattr("audit.queries.search.SECONDS", -1)
+    monkeypatch.setattr("audit.queries.search._FIRST_SLICE_ROWS", 10)
+    monkeypatch.setattr("audit.queries.search.MAX_SEARCH_SECONDS", -1)
     save(*(call(number, user=alice) for number in range(30)))
     keys, response = listed(reader, q="absent")
     page = response.content.decode()

@@ -89,7 +89,7 @@ def test_any_id_from_the_record_leads_to_its_page(reader):
     assert action is not None
     response = reader.get(LIST, {"q": str(action.pk)})
     assert response["Location"] == reverse("admin:audit_action_change", args=(action.pk,))
-    assert chain.where(row.link) == (writer, sequence)
+    assert chain.split_link_id(row.link) == (writer, sequence)
 
 
 @pytest.mark.parametrize("text", ["0198c0de-0000-7000-8000-000000000000", "9:9", "9999999:999999999999", "a:b"])
@@ -158,7 +158,7 @@ def test_the_gap_to_the_call_before_is_named(reader, alice):
     rows = save(*(call(seconds, user=alice) for seconds in (0, 3, 200, 90_000)))
     gaps = [moment.gap for moment, _, _ in opened(reader, rows[2]).context["neighbours"]]
     assert gaps == ["", "3.0 s later", "3 min later", "25 h later"]
-    assert [moment.here for moment, _, _ in opened(reader, rows[2]).context["neighbours"]] == [
+    assert [moment.is_current for moment, _, _ in opened(reader, rows[2]).context["neighbours"]] == [
         False,
         False,
         True,
@@ -272,7 +272,7 @@ def test_the_difference_of_two_calls_puts_the_earlier_first(reader, alice, djang
     )
     page = reader.get(COMPARE, {"call": [str(second.pk), str(first.pk)]})
     found = page.context["found"]
-    assert (found.first, found.second) == (first, second) and found.one_tool
+    assert (found.first, found.second) == (first, second) and found.same_tool
     assert [(line.kind, line.text) for line in found.arguments if line.kind != "same"] == [
         ("gone", '  "b": 2'),
         ("new", '  "b": 3'),

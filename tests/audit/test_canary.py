@@ -28,7 +28,7 @@ from django.test import Client, override_settings
 from audit import recorder
 from audit.export import rows
 from audit.models import Action, Call
-from audit.queries.search import Question
+from audit.queries.search import CallSearch
 from audit.redaction import redactor
 from audit.types import Caller
 from audit.writing import spool
@@ -260,7 +260,7 @@ def _look_everywhere(tmp_path: Path, log: Path) -> None:
         assert_clean(client.get(address).content, address)
     actions_of_configuration(root)
     for kind in rows.FORMATS:
-        assert_clean(b"".join(rows.chunks(Question(), kind)), f"the {kind} export")
+        assert_clean(b"".join(rows.chunks(CallSearch(), kind)), f"the {kind} export")
     shipper = recorder.audit_log().shipper
     assert shipper is not None
     assert shipper.flush(60)

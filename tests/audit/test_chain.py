@@ -9,7 +9,7 @@ from django.db import DatabaseError, connections, transaction
 
 from audit.actions import ledger
 from audit.format import chain
-from audit.integrity import verify
+from audit.integrity import verification
 from audit.models import Action, Link
 from tests.audit.stores import RecordStore
 
@@ -18,8 +18,8 @@ def test_a_link_covers_everything_in_it_and_the_link_before() -> None:
     links = chain.Chain(101)
     first = links.add(chain.BEGIN, "a" * 32, "c" * 64)
     second = links.add(chain.FINISH, "a" * 32, "d" * 64)
-    assert chain.where(first) == (101, 1)
-    assert chain.where(second) == (101, 2)
+    assert chain.split_link_id(first) == (101, 1)
+    assert chain.split_link_id(second) == (101, 2)
     hashes = [row[-1] for row in links.rows]
     assert hashes[0] == sha256(f"101 1 {'0' * 64} begin {'a' * 32} {'c' * 64}".encode()).hexdigest()
     assert hashes[1] == chain.link_hash(101, 2, hashes[0], chain.FINISH, "a" * 32, "d" * 64)
@@ -31,7 +31,7 @@ def test_a_transaction_that_was_not_committed_leaves_no_trace_in_the_chain() -> 
     head = links.head
     links.rows = []
     links.add(chain.FINISH, "a" * 32, "d" * 64)
-    links.back_to(head)
+    links.roll_back_to(head)
     assert (links.head, links.rows) == (head, [])
 
 
@@ -61,7 +61,7 @@ def test_an_action_is_on_record_with_the_change_or_not_at_all(record_store: Reco
         ("added", "2", "", '{"who":"everyone"}'),
         ("changed", "1", '{"name":"sum"}', '{"name":"total"}'),
     ]
-    assert verify.run(keep=False).problems == []
+    assert verification.run(store=False).problems == []
 
 
 @pytest.mark.postgres
@@ -88,4 +88,4 @@ def test_actions_in_transactions_at_the_same_time_wait_for_nobody(postgres_store
     assert failures == []
     assert Action.objects.count() == chain.ACTION_CHAINS
     ledger.write("root", "changed", "tool", "later", None, None)
-    assert verify.run(keep=False).problems == []
+    assert verification.run(store=False).problems == []

@@ -20,10 +20,10 @@ def test_a_line_that_was_changed_is_not_signed(sqlite_store: RecordStore, settin
     asyncio.run(call())
     recorder.stop_now(60)
     head = checkpoints.read_file(sqlite_store.folder / "heads.jsonl")[-1]
-    assert head.signed
+    assert head.is_signed
     for field, value in {"number": 9, "at": 1, "previous": "0", "heads": "{}", "hash": "0", "signature": "zz"}.items():
-        data = {name: getattr(head, name) for name in checkpoints.Head.__slots__} | {field: value}
-        assert not checkpoints.Head(**data).signed, field
+        data = {name: getattr(head, name) for name in checkpoints.SignedCheckpoint.__slots__} | {field: value}
+        assert not checkpoints.SignedCheckpoint(**data).is_signed, field
 
 
 def test_a_stop_signs_the_heads_of_all_chains(record_store: RecordStore) -> None:
@@ -61,12 +61,12 @@ def test_checkpoints_come_while_calls_are_recorded(
     kept = checkpoints.read_file(sqlite_store.folder / "kept" / "heads.jsonl")
     assert [head.number for head in kept] == list(range(1, Checkpoint.objects.count() + 1))
     assert all(head.line() in caplog.text for head in kept)
-    assert checkpoints.Head.parse(json.dumps(json.loads(kept[0].line()))) == kept[0]
+    assert checkpoints.SignedCheckpoint.parse(json.dumps(json.loads(kept[0].line()))) == kept[0]
 
 
 def test_the_key_is_not_in_what_it_signs(settings: Any) -> None:
-    head = checkpoints.Head.sign(1, 2, "{}", "0" * 64)
+    head = checkpoints.SignedCheckpoint.sign(1, 2, "{}", "0" * 64)
     assert settings.RECORD_KEY not in head.line()
-    assert keys.name() == head.key
+    assert keys.key_name() == head.key
     settings.RECORD_KEY = ""
-    assert checkpoints.Head.sign(1, 2, "{}", "0" * 64).key != head.key
+    assert checkpoints.SignedCheckpoint.sign(1, 2, "{}", "0" * 64).key != head.key

@@ -16,9 +16,9 @@ from django.test import AsyncClient
 from django.urls import reverse
 
 from audit.export import rows as export_rows
-from audit.integrity import scheduled, verify
+from audit.integrity import verification, verifier
 from audit.models import Action, Call, Verification
-from audit.queries.search import Question
+from audit.queries.search import CallSearch
 from tests.audit.rows import NOON, call, save
 from tests.audit_log import end_background_work
 
@@ -44,7 +44,7 @@ def test_a_table_of_calls_holds_no_formulas():
             for number, text in enumerate(FORMULAS)
         )
     )
-    rows = list(csv.DictReader(io.StringIO(b"".join(export_rows.chunks(Question(), "csv")).decode(), newline="")))
+    rows = list(csv.DictReader(io.StringIO(b"".join(export_rows.chunks(CallSearch(), "csv")).decode(), newline="")))
     assert [row["name"] for row in rows] == [f"'{text}" for text in reversed(FORMULAS)]
     assert [row["rule"] for row in rows] == [f"x{text}" for text in reversed(FORMULAS)]
     for row in rows:
@@ -55,7 +55,7 @@ def test_json_lines_hold_every_column_exactly(alice):
     row = save(call(1, user=alice, arguments='{"a":"=1+1 \\u2028 M\\u00fcller"}', result="\u2028\u0085 line\nbreaks"))[
         0
     ]
-    text = b"".join(export_rows.chunks(Question(), "jsonl")).decode()
+    text = b"".join(export_rows.chunks(CallSearch(), "jsonl")).decode()
     assert text.count("\n") == 1
     line = json.loads(text)
     assert line.keys() == {field.attname for field in Call._meta.concrete_fields}
@@ -93,10 +93,10 @@ def test_a_format_that_is_none_is_refused(client, auditor):
 
 
 def test_an_export_reads_small_batches_whatever_the_size(alice, monkeypatch, django_assert_num_queries):
-    monkeypatch.setattr(export_rows, "BATCH", 100)
+    monkeypatch.setattr(export_rows, "BATCH_ROWS", 100)
     save(*(call(number, user=alice) for number in range(250)))
     with django_assert_num_queries(11):  # where a batch ends, the keys of its rows, and the rows: few of them at first
-        chunks = export_rows.chunks(Question(), "jsonl")
+        chunks = export_rows.chunks(CallSearch(), "jsonl")
         assert [chunk.count(b"\n") for chunk in chunks] == [20, 40, 40, 100, 50]
 
 
@@ -104,7 +104,7 @@ def test_an_export_of_large_results_loads_few_at_a_time(alice):
     large, small = "x" * 1_000_000, "y"
     texts = [large if 10 <= number < 30 else small for number in range(130)]
     save(*(call(n, user=alice, result=text, result_bytes=len(text)) for n, text in enumerate(texts)))
-    sizes = [len(chunk) for chunk in export_rows.chunks(Question(), "jsonl")]
+    sizes = [len(chunk) for chunk in export_rows.chunks(CallSearch(), "jsonl")]
     assert sum(sizes) > 20_000_000
     assert max(sizes) < 3_000_000
 
@@ -118,7 +118,7 @@ async def test_under_asgi_the_download_streams_from_a_thread(monkeypatch):
         save(*(call(number) for number in range(210)))
         return user
 
-    monkeypatch.setattr(export_rows, "BATCH", 100)
+    monkeypatch.setattr(export_rows, "BATCH_ROWS", 100)
     client = AsyncClient()
     await client.aforce_login(await sync_to_async(prepare)())
     response: Any = await client.get(reverse("admin:audit_call_export"), {"format": "csv"})
@@ -164,7 +164,7 @@ def test_verify_now_checks_in_the_background_and_the_list_shows_the_result(clien
     assert found.ok and found.links > 0
     assert "Audit log verified (no calls yet)" in client.get(reverse("admin:audit_call_changelist")).content.decode()
     assert Action.objects.filter(verb="checked", actor="root").count() == 1
-    assert verify.run(keep=False).ok
+    assert verification.run(store=False).ok
 
 
 @pytest.mark.django_db(transaction=True)
@@ -174,7 +174,7 @@ def test_the_check_comes_round_when_the_last_one_is_old(settings):
 
     cache.delete("audit:check")
     settings.VERIFY_SECONDS = 0
-    scheduled.verify_if_due()
+    verifier.verify_if_due()
     settings.VERIFY_SECONDS = 3600
     fresh = Verification.objects.create(
         id=call(1).pk,
@@ -185,9 +185,9 @@ def test_the_check_comes_round_when_the_last_one_is_old(settings):
         links=0,
         outside_head=False,
     )
-    scheduled.verify_if_due()
+    verifier.verify_if_due()
     assert Verification.objects.count() == 1
     Verification.objects.filter(pk=fresh.pk).update(at=NOON - timedelta(days=300))
-    scheduled.verify_if_due()
+    verifier.verify_if_due()
     assert Verification.objects.count() == 2
     cache.delete("audit:check")

@@ -9,7 +9,7 @@ import json
 import pytest
 from django.utils.translation import override
 
-from audit.integrity import links, messages, verify
+from audit.integrity import links, messages, verification
 from audit.integrity.messages import Finding, Problem, Subject
 from audit.types import Reason
 
@@ -19,7 +19,7 @@ CALL = "019ca945-0a00-7000-8000-000000000000"
 def used() -> set[str]:
     """Every code that the checks make a finding of."""
     found = set()
-    for module in (verify, links):
+    for module in (verification, links):
         for node in ast.walk(ast.parse(inspect.getsource(module))):
             if (
                 isinstance(node, ast.Call)
@@ -38,10 +38,10 @@ def test_every_code_is_used_and_said_in_both_languages() -> None:
         params = {"a": "7", "b": "8"} if code == "checkpoint_key" else {"a": Subject("checkpoint", "4")}
         sentence = messages._SENTENCES[code]
         finding = Finding(code, params if "%s" in sentence else {})
-        assert finding.english() == finding.translated()
+        assert finding.format_english() == finding.translate()
         with override("zh-hans"):
-            assert finding.translated() != finding.english(), code
-            assert finding.english().isascii()
+            assert finding.translate() != finding.format_english(), code
+            assert finding.format_english().isascii()
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_problem_is_said_in_the_language_of_the_reader(problem: Problem, engli
     with override("zh-hans"):
         assert str(problem) == english
         assert messages.translate(problem) == said
-    assert Problem.of(Reason.read(problem.reason.text)) == problem
+    assert Problem.from_reason(Reason.read(problem.reason.text)) == problem
 
 
 @pytest.mark.parametrize(
@@ -80,4 +80,4 @@ def test_a_problem_is_said_in_the_language_of_the_reader(problem: Problem, engli
     ],
 )
 def test_what_was_stored_otherwise_is_no_problem(text: str) -> None:
-    assert Problem.of(Reason.read(text)) is None
+    assert Problem.from_reason(Reason.read(text)) is None

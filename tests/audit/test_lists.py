@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 
 from audit.models import Call
 from audit.queries import search
-from audit.queries.search import Question, page
+from audit.queries.search import CallSearch, page
 from tests.audit.rows import NOON, call, save
 
 pytestmark = pytest.mark.django_db
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch):
     """Only the number of rows bounds a search here: a slow machine must not change what is found."""
-    monkeypatch.setattr("audit.queries.search.SECONDS", 600)
+    monkeypatch.setattr("audit.queries.search.MAX_SEARCH_SECONDS", 600)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def record(alice, bob):
 
 
 def found(**parts):
-    return [row.pk for row in Question(**parts).page(size=500).rows]
+    return [row.pk for row in CallSearch(**parts).page(size=500).rows]
 
 
 def newest_first(calls, wanted):
@@ -134,10 +134,10 @@ def test_an_account_that_is_gone_still_has_its_calls(record, alice):
 def test_pages_forward_and_back_hold_every_call_once(record, parts, monkeypatch):
     whole = found(**parts)
     assert whole
-    monkeypatch.setattr("audit.queries.search._FIRST_SLICE", 5)
+    monkeypatch.setattr("audit.queries.search._FIRST_SLICE_ROWS", 5)
     forward, cursor = [], ""
     while True:
-        part = Question(**parts).page(before=cursor, size=7)
+        part = CallSearch(**parts).page(before=cursor, size=7)
         forward += [row.pk for row in part.rows]
         if not part.older:
             break
@@ -147,42 +147,42 @@ def test_pages_forward_and_back_hold_every_call_once(record, parts, monkeypatch)
     cursor = part.newer
     last = [row.pk for row in part.rows]
     while cursor:
-        part = Question(**parts).page(after=cursor, size=7)
+        part = CallSearch(**parts).page(after=cursor, size=7)
         back = [row.pk for row in part.rows] + back
         cursor = part.newer
     assert back + last == whole
 
 
 def test_a_new_call_does_not_shift_the_page_that_somebody_reads(record, alice):
-    cursor = Question().page(size=10).older
-    before = [row.pk for row in Question().page(before=cursor, size=10).rows]
+    cursor = CallSearch().page(size=10).older
+    before = [row.pk for row in CallSearch().page(before=cursor, size=10).rows]
     save(call(500, user=alice))
-    assert [row.pk for row in Question().page(before=cursor, size=10).rows] == before
+    assert [row.pk for row in CallSearch().page(before=cursor, size=10).rows] == before
 
 
 def test_a_search_that_uses_up_its_budget_says_so_and_goes_on_from_there(record, monkeypatch):
-    monkeypatch.setattr("audit.queries.search._FIRST_SLICE", 10)
-    first = Question(q="number 5 M").page(budget=50)
-    assert first.rows == [] and first.older and first.looked_through is not None
-    assert first.looked_through == record[70].started_at
-    second = Question(q="number 5 m").page(before=first.older, budget=100)
+    monkeypatch.setattr("audit.queries.search._FIRST_SLICE_ROWS", 10)
+    first = CallSearch(q="number 5 M").page(budget=50)
+    assert first.rows == [] and first.older and first.stopped_at is not None
+    assert first.stopped_at == record[70].started_at
+    second = CallSearch(q="number 5 m").page(before=first.older, budget=100)
     assert [row.pk for row in second.rows] == [record[5].pk]
-    assert second.looked_through is None and not second.older
+    assert second.stopped_at is None and not second.older
 
 
 def test_a_search_looks_through_no_more_rows_than_it_needs(record, django_assert_num_queries):
     with django_assert_num_queries(2):
-        Question(q="number").page(size=5)
+        CallSearch(q="number").page(size=5)
     with django_assert_num_queries(1):
-        Question(outcome="timeout").page()
+        CallSearch(outcome="timeout").page()
     with django_assert_num_queries(2):  # the account, the page
-        Question(user="alice", outcome="refused").page()
+        CallSearch(user="alice", outcome="refused").page()
 
 
 @pytest.mark.parametrize("cursor", ["x", "1", "'", "before-x", "g" * 32])
 def test_a_cursor_that_is_none_is_refused(record, cursor):
     with pytest.raises(ValueError):
-        Question().page(before=cursor)
+        CallSearch().page(before=cursor)
     with pytest.raises(ValueError):
         search.page_for_user(1, {}, cursor)
 
@@ -213,16 +213,16 @@ def test_a_persons_page_is_one_query(record, alice, django_assert_num_queries):
 
 
 def test_lists_do_not_read_bodies(record, django_assert_num_queries):
-    row = Question().page().rows[0]
+    row = CallSearch().page().rows[0]
     with django_assert_num_queries(2):
         assert row.arguments and row.result
 
 
 def test_every_row_is_read_in_batches(record, django_assert_num_queries):
     with django_assert_num_queries(3 * 13 - 1):  # where a batch ends, the keys of its rows, the rows
-        batches = list(Question().every(10))
+        batches = list(CallSearch().iterate_batches(10))
     assert [row.pk for batch in batches for row in batch] == [row.pk for row in reversed(record)]
-    assert [row.pk for batch in Question(q="number 11").every(7) for row in batch] == found(q="number 11")
+    assert [row.pk for batch in CallSearch(q="number 11").iterate_batches(7) for row in batch] == found(q="number 11")
 
 
 def test_any_model_can_be_paged_by_its_key(record):

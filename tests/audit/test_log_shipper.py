@@ -71,7 +71,7 @@ def test_a_pipe_that_nobody_reads_holds_nobody_up_and_memory_stays_bounded(tmp_p
     path = tmp_path / "pipe"
     os.mkfifo(path)
     shipper = log_shipper.Shipper(str(path))
-    monkeypatch.setattr(log_shipper, "WAITING", 100)
+    monkeypatch.setattr(log_shipper, "MAX_WAITING_ROWS", 100)
     done = threading.Event()
 
     def many():
@@ -98,7 +98,7 @@ async def test_every_ended_call_is_shipped_after_it_is_durable(tmp_path):
     path = tmp_path / "calls.log"
     with another_audit_log(str(path)) as log:
         key = await attempting.call()
-        refused = await recorder.refuse(attempting.intent(name="secret_tool"), attempting.ending("refused", ""))
+        refused = await recorder.deny(attempting.intent(name="secret_tool"), attempting.ending("refused", ""))
         await recorder.stop(60)
         assert log.shipper is not None
         assert log.shipper.flush(60)

@@ -15,9 +15,9 @@ from psycopg.pq import ConnStatus, ExecStatus
 
 from audit import recorder, retention
 from audit.export import rows as export_rows
-from audit.integrity import verify
+from audit.integrity import verification
 from audit.models import Call
-from audit.queries.search import Question
+from audit.queries.search import CallSearch
 from audit.writing.stores.postgres import PostgresStore
 from tests.audit import attempting
 from tests.audit.rows import call, save
@@ -35,16 +35,16 @@ def test_filters_and_exports_find_the_same_rows_whichever_index_is_read(postgres
     save(*rows)
     rows.reverse()
     wanted = [row.pk for row in rows if (row.user_id, row.name, row.outcome) == (2, "tool_3", "timeout")]
-    question = Question(tool="tool_3", outcome="timeout", user_id=2)
+    question = CallSearch(tool="tool_3", outcome="timeout", user_id=2)
     assert [row.pk for row in question.page().rows] == wanted[:50]
-    assert [row.pk for batch in question.every(100) for row in batch] == wanted
+    assert [row.pk for batch in question.iterate_batches(100) for row in batch] == wanted
     by_outcome = [row.pk for row in rows if (row.name, row.outcome) == ("tool_5", "refused")]
-    assert [row.pk for row in Question(tool="tool_5", outcome="refused").page().rows] == by_outcome[:50]
-    assert [row.request_id for row in Question(q="Number 117").page().rows] == [
+    assert [row.pk for row in CallSearch(tool="tool_5", outcome="refused").page().rows] == by_outcome[:50]
+    assert [row.request_id for row in CallSearch(q="Number 117").page().rows] == [
         *(f"{n}" for n in range(1179, 1169, -1)),
         "117",
     ]
-    lines = b"".join(export_rows.chunks(Question(), "jsonl")).count(b"\n")
+    lines = b"".join(export_rows.chunks(CallSearch(), "jsonl")).count(b"\n")
     assert lines == 1200
 
 
@@ -71,7 +71,7 @@ def test_texts_that_mean_something_to_the_database_are_kept_as_they_are(postgres
 
     asyncio.run(recorded())
     assert [(row.name, row.arguments, row.result) for row in Call.objects.order_by("pk")] == [(t, t, t) for t in texts]
-    assert verify.run(keep=False).first == ""
+    assert verification.run(store=False).first == ""
 
 
 def test_pruned_bodies_and_rows_leave_a_chain_that_verifies(postgres_store: RecordStore) -> None:
@@ -83,10 +83,10 @@ def test_pruned_bodies_and_rows_leave_a_chain_that_verifies(postgres_store: Reco
     asyncio.run(recorded())
     later = timezone.now() + timedelta(minutes=5)
     assert retention.prune(later, retention.BODIES).bodies == 5
-    assert verify.run(keep=False).first == ""
+    assert verification.run(store=False).first == ""
     assert retention.prune(later, retention.ROWS).rows == 5
     assert not Call.objects.exists()
-    assert verify.run(keep=False).first == ""
+    assert verification.run(store=False).first == ""
 
 
 def test_the_statement_of_a_batch_outlives_what_the_driver_forgets_and_what_an_administrator_discards(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from audit import recorder
-from audit.integrity import proof, verify
+from audit.integrity import proof, verification
 from audit.models import Call
 from tests.audit.attempting import call, intent
 from tests.audit.stores import RecordStore
@@ -15,7 +15,7 @@ def recorded() -> None:
     async def calls() -> None:
         for number in range(3):
             await call(f"tool_{number}")
-        await recorder.refuse(intent("nowhere"), recorder.Ending("unknown_tool"))
+        await recorder.deny(intent("nowhere"), recorder.Ending("unknown_tool"))
         await recorder.stop(60)
 
     asyncio.run(calls())
@@ -23,26 +23,26 @@ def recorded() -> None:
 
 def test_a_call_that_is_what_was_recorded_is_covered_by_a_checkpoint(record_store: RecordStore) -> None:
     recorded()
-    verify.run()
+    verification.run()
     for row in Call.objects.all():
-        found = proof.of(row)
-        assert (found.tone, found.words) == ("success", "Unchanged since it was logged. A signed checkpoint covers it.")
-        assert found.checkpoint is not None and found.verified is not None
-        assert len(found.places) == (1 if row.outcome == "unknown_tool" else 2)
-        assert all(place.hash and not place.problem for place in found.places)
+        found = proof.compute(row)
+        assert (found.tone, found.text) == ("success", "Unchanged since it was logged. A signed checkpoint covers it.")
+        assert found.checkpoint is not None and found.verification is not None
+        assert len(found.links) == (1 if row.outcome == "unknown_tool" else 2)
+        assert all(place.hash and not place.problem for place in found.links)
 
 
 def test_a_call_that_was_edited_is_named_before_any_check_ran(record_store: RecordStore) -> None:
     recorded()
     row = Call.objects.order_by("pk")[1]
     record_store.sql("UPDATE audit_call SET arguments = '{}', detail = 'nothing' WHERE name = 'tool_1'")
-    found = proof.of(Call.objects.get(pk=row.pk))
+    found = proof.compute(Call.objects.get(pk=row.pk))
     assert found.tone == "danger"
-    assert [place.problem for place in found.places] == [
+    assert [place.problem for place in found.links] == [
         "its start was edited after it was logged",
         "its end was edited after it was logged",
     ]
-    assert proof.of(Call.objects.order_by("pk")[0]).tone == "success"
+    assert proof.compute(Call.objects.order_by("pk")[0]).tone == "success"
 
 
 def test_a_link_that_was_edited_moved_or_deleted_shows(record_store: RecordStore) -> None:
@@ -51,13 +51,13 @@ def test_a_link_that_was_edited_moved_or_deleted_shows(record_store: RecordStore
     record_store.sql(f"UPDATE audit_link SET hash = 'x' WHERE id = {rows[0].link}")
     record_store.sql(f"DELETE FROM audit_link WHERE id = {rows[1].end_link}")
     record_store.sql(f"UPDATE audit_link SET subject = '{rows[0].pk.hex}' WHERE id = {rows[2].link}")
-    assert "does not match the previous one" in proof.of(rows[0]).places[0].problem
-    assert proof.of(rows[1]).places[1].problem == "the hash chain entry is missing"
-    assert proof.of(rows[2]).places[0].problem == "the hash chain entry belongs to another call or change"
+    assert "does not match the previous one" in proof.compute(rows[0]).links[0].problem
+    assert proof.compute(rows[1]).links[1].problem == "the hash chain entry is missing"
+    assert proof.compute(rows[2]).links[0].problem == "the hash chain entry belongs to another call or change"
 
 
 def test_without_a_checkpoint_it_is_said_that_nothing_signed_it(record_store: RecordStore) -> None:
     recorded()
     record_store.sql("DELETE FROM audit_checkpoint")
-    found = proof.of(Call.objects.order_by("pk")[0])
-    assert found.tone == "warning" and found.checkpoint is None and found.verified is None
+    found = proof.compute(Call.objects.order_by("pk")[0])
+    assert found.tone == "warning" and found.checkpoint is None and found.verification is None

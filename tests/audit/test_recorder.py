@@ -19,17 +19,17 @@ async def test_nothing_is_accepted_when_too_much_waits(
     sqlite_store: RecordStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await call()
-    monkeypatch.setattr(queue, "MAX_WAITING", 0)
-    with pytest.raises(recorder.RecordBusy, match="too many calls are waiting"):
+    monkeypatch.setattr(queue, "MAX_WAITING_ENTRIES", 0)
+    with pytest.raises(recorder.AuditLogBusy, match="too many calls are waiting"):
         await recorder.begin(intent())
-    with pytest.raises(recorder.RecordBusy):
-        await recorder.refuse(intent(), ending("refused"))
+    with pytest.raises(recorder.AuditLogBusy):
+        await recorder.deny(intent(), ending("refused"))
     assert recorder.running() == 0
 
 
 async def test_a_call_is_refused_when_there_is_no_room_on_the_disk(sqlite_store: RecordStore, settings) -> None:
     settings.MIN_FREE_MB = 10**9
-    with pytest.raises(recorder.CannotRecord, match="calls cannot be logged now: the disk is almost full"):
+    with pytest.raises(recorder.AuditLogUnavailable, match="calls cannot be logged now: the disk is almost full"):
         await recorder.begin(intent())
     assert "almost full" in (await recorder.ready() or "")
     settings.MIN_FREE_MB = 1
@@ -44,8 +44,8 @@ async def test_an_identifier_that_is_taken_refuses_that_call_and_no_other(record
     again, other = await asyncio.gather(
         log.begin(intent("again"), first.id), log.begin(intent("other")), return_exceptions=True
     )
-    assert isinstance(again, recorder.CannotRecord)
-    assert isinstance(other, recorder.Begun)
+    assert isinstance(again, recorder.AuditLogUnavailable)
+    assert isinstance(other, recorder.BegunCall)
     await asyncio.gather(recorder.finish(first, ending()), recorder.finish(other, ending()))
     assert set(record_store.outcomes().values()) == {"ok"}
 
@@ -81,7 +81,7 @@ def test_everything_about_a_call_is_kept(record_store: RecordStore) -> None:
 
 
 async def test_a_refusal_is_one_record_with_its_reason(record_store: RecordStore) -> None:
-    id = await recorder.refuse(intent("no_such_tool"), recorder.Ending("unknown_tool", detail="there is no such tool"))
+    id = await recorder.deny(intent("no_such_tool"), recorder.Ending("unknown_tool", detail="there is no such tool"))
     assert record_store.outcomes() == {id.hex: "unknown_tool"}
     assert record_store.sql("SELECT kind FROM audit_link WHERE kind <> 'opened'") == [("refused",)]
     assert recorder.running() == 0
@@ -168,10 +168,10 @@ async def test_what_listens_hears_of_every_end_after_its_commit(sqlite_store: Re
         there = sqlite_store.outcomes()
         heard.extend((entry.id.hex, there[entry.id.hex]) for entry in ended)
 
-    recorder.on_finished(listen)
+    recorder.add_finish_listener(listen)
     try:
         id = await call()
-        refused = await recorder.refuse(intent(), ending("refused"))
+        refused = await recorder.deny(intent(), ending("refused"))
         await eventually(lambda: heard == [(id, "ok"), (refused.hex, "refused")])
     finally:
-        recorder.off_finished(listen)
+        recorder.remove_finish_listener(listen)

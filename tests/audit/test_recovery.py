@@ -15,7 +15,7 @@ from django.core.management import call_command
 from django.db import connections
 
 from audit import recorder
-from audit.integrity import verify
+from audit.integrity import verification
 from audit.writing import leases, recovery
 from tests.audit.attempting import call, ending, intent
 from tests.audit.stores import RecordStore
@@ -71,7 +71,7 @@ def test_a_call_of_a_process_that_lives_is_never_closed(record_store: RecordStor
         assert process.stdout.readline() == "finished\n"
     assert closecalls() == "0 calls became unknown.\n"
     assert record_store.outcomes()[id] == "ok"
-    assert verify.run(keep=False).problems == []
+    assert verification.run(store=False).problems == []
 
 
 def test_a_call_of_a_process_that_was_killed_becomes_unknown_by_itself(record_store: RecordStore) -> None:
@@ -83,7 +83,7 @@ def test_a_call_of_a_process_that_was_killed_becomes_unknown_by_itself(record_st
     assert record_store.sql("SELECT kind FROM audit_link WHERE kind = 'closed'") == [("closed",)]
     recorder.stop_now(60)
     assert record_store.sql("SELECT count(*) FROM audit_writer WHERE ended IS NULL") == [(0,)]
-    assert verify.run(keep=False).problems == []
+    assert verification.run(store=False).problems == []
 
 
 def test_a_process_of_another_machine_is_dead_when_its_heartbeat_stands_still(
@@ -93,8 +93,8 @@ def test_a_process_of_another_machine_is_dead_when_its_heartbeat_stands_still(
     id = next(iter(record_store.outcomes()))
     assert "Add --wait to find out whether they still run" in closecalls()
     assert record_store.outcomes()[id] == "running"
-    monkeypatch.setattr(recovery, "LEASE", 1.0)
-    monkeypatch.setattr("audit.management.commands.closecalls.LEASE", 1.0)
+    monkeypatch.setattr(recovery, "LEASE_SECONDS", 1.0)
+    monkeypatch.setattr("audit.management.commands.closecalls.LEASE_SECONDS", 1.0)
     out = StringIO()
     call_command("closecalls", wait=True, stdout=out)
     assert out.getvalue() == "1 calls became unknown.\n"
@@ -124,13 +124,13 @@ def test_a_chain_that_vanished_beneath_a_process_is_replaced(sqlite_store: Recor
             sqlite_store.sql(f"DELETE FROM audit_{table}")
         # The next heartbeat finds that the writer is gone; it may have come already.
         writer._next_heartbeat = 0.0
-        writer.queue.ring()
+        writer.queue.wake_writer()
         await eventually(lambda: writer.chain is not before)
         await call()
 
     asyncio.run(scenario())
     recorder.stop_now(60)
-    assert verify.run(keep=False).problems == []
+    assert verification.run(store=False).problems == []
 
 
 async def test_a_child_process_shares_nothing_with_its_parent(sqlite_store: RecordStore) -> None:
@@ -147,14 +147,14 @@ async def test_a_child_process_shares_nothing_with_its_parent(sqlite_store: Reco
 def test_whether_a_process_lives() -> None:
     process = subprocess.Popen(["sleep", "600"])
     try:
-        since = leases.born(process.pid)
-        assert leases.lives(process.pid, since)
-        assert not leases.lives(process.pid, since - 1), "another process has its id"
+        since = leases.process_start(process.pid)
+        assert leases.is_running(process.pid, since)
+        assert not leases.is_running(process.pid, since - 1), "another process has its id"
     finally:
         process.kill()
-    until(lambda: not leases.lives(process.pid, since), 30, "a process that nobody waited for is dead as well")
+    until(lambda: not leases.is_running(process.pid, since), 30, "a process that nobody waited for is dead as well")
     process.wait()
-    assert not leases.lives(process.pid, since)
+    assert not leases.is_running(process.pid, since)
 
 
 @pytest.mark.postgres
@@ -174,4 +174,4 @@ def test_processes_that_start_together_get_chains_of_their_own(postgres_store: R
     for thread in threads:
         thread.join(60)
     assert len(set(chains)) == 6
-    assert verify.run(keep=False).problems == []
+    assert verification.run(store=False).problems == []

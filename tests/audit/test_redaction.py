@@ -98,7 +98,7 @@ def test_a_secret_that_stands_in_another_field_too_is_hidden_there():
         {"content": [{"type": "text", "text": "used hide-me-4711"}]}, extra=found
     )
     assert "hide-me-4711" not in result
-    assert "hide-me-4711" not in redactor.detail("cannot log in with hide-me-4711", extra=found)
+    assert "hide-me-4711" not in redactor.redact_text("cannot log in with hide-me-4711", extra=found)
 
 
 def test_the_output_schema_speaks_of_the_structured_content_and_hides_its_copy_in_the_text():
@@ -190,7 +190,7 @@ def test_a_configured_value_is_hidden_in_every_spelling(configured, spelling, mo
     value = spellings()[spelling]
     for place in ({"note": value}, {"list": [[value]]}, {value: 1}, value):
         assert not betrayed(stored(place, mode=mode)), place
-    assert not betrayed(redactor.detail(f"failed: {value}"))
+    assert not betrayed(redactor.redact_text(f"failed: {value}"))
 
 
 def test_a_number_that_is_a_configured_value_is_hidden(settings):
@@ -211,7 +211,7 @@ def own_redaction():
 
 def test_values_that_other_parts_hold_are_hidden_once_they_said_so(own_redaction):
     assert "upstream-pass-1" in stored({"a": "upstream-pass-1"})
-    redaction().also(["upstream-pass-1"])
+    redaction().add_values(["upstream-pass-1"])
     assert "upstream-pass-1" not in stored({"a": "upstream-pass-1"})
 
 
@@ -219,7 +219,7 @@ def test_an_access_token_of_this_hub_is_hidden_without_any_setting():
     token = "thp_" + "Ab3_-" * 8 + "xyz"
     for mode in (redactor.WHOLE, redactor.REDACTED):
         assert token not in stored({"a": f"Bearer {token}", token: 1}, mode=mode)
-    assert token not in redactor.detail(f"bad token {token}")
+    assert token not in redactor.redact_text(f"bad token {token}")
 
 
 def test_digests_only_keeps_nothing_but_a_digest_and_the_length():
@@ -293,7 +293,9 @@ def test_a_secret_anywhere_in_any_value_is_hidden(value, way):
 
 def test_the_first_part_of_a_secret_is_hidden_from_sentences_that_cut_it():
     secret = "hide-me-" * 20
-    text = redactor.detail(f'argument "key" is "{secret[:60]}"... of 160 characters, {secret[:15]}', extra=[secret])
+    text = redactor.redact_text(
+        f'argument "key" is "{secret[:60]}"... of 160 characters, {secret[:15]}', extra=[secret]
+    )
     assert "hide-me" not in text and "of 160 characters" in text
 
 
@@ -308,12 +310,12 @@ def test_the_first_part_of_a_secret_is_hidden_from_sentences_that_cut_it():
     ],
 )
 def test_error_texts_lose_what_their_place_says_is_secret(line):
-    assert "hide-me-1" not in redactor.detail(line)
+    assert "hide-me-1" not in redactor.redact_text(line)
 
 
 def test_a_long_hostile_text_is_masked_in_linear_time():
     for text in ("a" * 300_000 + "=", "a://" * 50_000, "bearer " * 50_000, "?a=" * 80_000):
-        assert redactor.detail(text)
+        assert redactor.redact_text(text)
 
 
 def test_log_lines_and_tracebacks_lose_secrets(configured):
@@ -347,7 +349,10 @@ def test_the_console_of_the_settings_uses_the_filter(settings):
 def test_values_too_short_to_hide_are_reported_by_a_system_check(settings):
     settings.REDACT_VALUES = ["abc", "long enough"]
     settings.KEEP_BODIES_DAYS, settings.KEEP_CALLS_DAYS = 90, 30
-    assert [message.id for message in (*checks.short_secrets(), *checks.keeping())] == ["audit.W001", "audit.W002"]
-    assert "abc" not in str(checks.short_secrets())
+    assert [message.id for message in (*checks.check_secret_lengths(), *checks.check_retention())] == [
+        "audit.W001",
+        "audit.W002",
+    ]
+    assert "abc" not in str(checks.check_secret_lengths())
     settings.REDACT_VALUES, settings.KEEP_CALLS_DAYS = ["long enough"], 0
-    assert not checks.short_secrets() and not checks.keeping()
+    assert not checks.check_secret_lengths() and not checks.check_retention()

@@ -14,7 +14,7 @@ from django.db import connection
 from django.utils import timezone
 
 from audit import maintenance, recorder, retention
-from audit.integrity import verify
+from audit.integrity import verification
 from audit.models import Action, Call, Link
 from tests.audit import attempting
 from tests.audit.rows import call, save
@@ -25,13 +25,13 @@ LATER = timedelta(minutes=5)
 
 async def recorded(count: int = 6) -> list[str]:
     keys = [await attempting.call() for _ in range(count)]
-    await recorder.refuse(attempting.intent(), attempting.ending("refused", ""))
+    await recorder.deny(attempting.intent(), attempting.ending("refused", ""))
     await recorder.stop(60)
     return keys
 
 
 def find_problem() -> str:
-    return verify.run().first
+    return verification.run().first
 
 
 @pytest.mark.django_db(transaction=True)
@@ -58,7 +58,7 @@ def _bodies_only():
 
 @pytest.mark.django_db(transaction=True)
 async def test_rows_go_links_stay_and_the_chain_verifies(monkeypatch):
-    monkeypatch.setattr(retention, "BATCH", 3)
+    monkeypatch.setattr(retention, "BATCH_CALLS", 3)
     await recorded()
     await _sync(_rows)
 
@@ -154,7 +154,7 @@ def test_the_settings_keep_bodies_shorter_than_rows(settings):
 
     settings.KEEP_BODIES_DAYS, settings.KEEP_CALLS_DAYS = 30, 365
     gone, bare, whole = old(1, days=400)[0], old(1, days=60)[0], old(1, days=5)[0]
-    done = retention.by_settings()
+    done = retention.apply_settings()
     assert (done.bodies, done.rows) == (2, 1)
     assert not Call.objects.filter(pk=gone.pk).exists()
     assert Call.objects.get(pk=bare.pk).body_state == "pruned" and Call.objects.get(pk=whole.pk).body_state == ""
@@ -208,7 +208,7 @@ def test_a_scheduler_takes_the_jobs_over():
 
 @pytest.mark.django_db
 def test_pruning_works_in_small_batches(monkeypatch):
-    monkeypatch.setattr(retention, "BATCH", 10)
+    monkeypatch.setattr(retention, "BATCH_CALLS", 10)
     old(25, days=100)
     steps = []
     retention.prune(timezone.now() - timedelta(days=90), retention.ROWS, lambda done: steps.append(done.rows))

@@ -31,7 +31,7 @@ def counted() -> dict[str, int]:
 
 
 def test_calls_are_counted_once_however_often_it_is_counted(monkeypatch):
-    monkeypatch.setattr(rollups, "SLICE", 7)
+    monkeypatch.setattr(rollups, "SLICE_CALLS", 7)
     save(*(ago(100 + number, outcome="ok" if number % 3 else "limited") for number in range(30)))
     for _ in range(3):
         assert rollups.catch_up()
@@ -55,9 +55,9 @@ def test_a_call_that_still_runs_is_counted_when_it_has_ended():
 
 def test_who_was_overtaken_by_another_process_counts_nothing():
     save(ago(200))
-    state = rollups._begin()
+    state = rollups._create_progress()
     rollups.catch_up()
-    assert rollups._step(state, UUID(int=2**128 - 1), recheck=True) is None
+    assert rollups._count_slice(state, UUID(int=2**128 - 1), recheck=True) is None
     assert counted() == {"ok": 1}
 
 
@@ -79,14 +79,14 @@ def test_a_report_says_the_same_before_and_after_counting(period):
 
 
 def test_when_much_is_not_counted_yet_the_report_says_until_when_it_holds(monkeypatch):
-    monkeypatch.setattr(rollups, "hurry", lambda: None)
+    monkeypatch.setattr(rollups, "start_update", lambda: None)
     save(*(ago(300 + number) for number in range(4)))
     rollups.catch_up()
-    monkeypatch.setattr(statistics, "TAIL", 2)
+    monkeypatch.setattr(statistics, "MAX_TAIL_CALLS", 2)
     save(*(ago(number) for number in range(5)))
     report = statistics.report("7d")
     assert (report.live, report.calls) == (False, 4)
-    assert abs(report.counted - timestamps.from_ms(timestamps.now_ms() - rollups.LAG_MS)) < timedelta(seconds=50)
+    assert abs(report.counted_until - timestamps.from_ms(timestamps.now_ms() - rollups.LAG_MS)) < timedelta(seconds=50)
 
 
 def test_a_percentile_is_within_five_percent():
@@ -100,5 +100,5 @@ def test_tallies_of_long_ago_are_forgotten():
     save(ago(200))
     rollups.catch_up()
     Rollup.objects.update(at=timestamps.from_ms(timestamps.now_ms()) - timedelta(days=rollups.KEEP_DAYS + 2))
-    rollups._forget_old()
+    rollups._delete_expired()
     assert not Rollup.objects.exists()

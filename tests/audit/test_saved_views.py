@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import reverse
 
 from audit.admin import saved_views
-from audit.integrity import verify
+from audit.integrity import verification
 from audit.models import Action, SavedView
 from tests.audit.rows import call, save
 
@@ -76,7 +76,7 @@ def test_a_name_is_needed_is_the_owners_only_once_and_shows_all_its_characters(a
 
 
 def test_the_number_of_views_is_bounded(ann, monkeypatch):
-    monkeypatch.setattr(saved_views, "MOST", 2)
+    monkeypatch.setattr(saved_views, "MAX_VIEWS", 2)
     for name in "abc":
         browser(ann).post(NEW, {"name": name})
     assert SavedView.objects.count() == 2
@@ -94,11 +94,11 @@ def test_a_filter_is_saved_used_renamed_shared_and_deleted(ann, ben, alice, bob)
     (kept,) = SavedView.objects.all()
     assert json.loads(kept.filters) == {"user": "alice", "outcome": "refused"} and not kept.shared
     (shown,) = reader.get(LIST).context["views"]
-    assert [row.pk for row in reader.get(shown.address).context["cl"].result_list] == [wanted.pk]
+    assert [row.pk for row in reader.get(shown.url).context["cl"].result_list] == [wanted.pk]
     assert browser(ben).get(LIST).context["views"] == []
     reader.post(reverse("admin:audit_call_views_change", args=(kept.pk,)), {"name": "Refusals", "shared": "on"})
     (shown,) = browser(ben).get(LIST).context["views"]
-    assert (shown.name, shown.owner, shown.mine) == ("Refusals", "ann", False)
+    assert (shown.name, shown.owner, shown.is_own) == ("Refusals", "ann", False)
     assert "shared by ann" in browser(ben).get(MANAGE).content.decode()
     reader.post(reverse("admin:audit_call_views_delete", args=(kept.pk,)))
     assert not SavedView.objects.exists()
@@ -121,7 +121,7 @@ def test_keeping_sharing_and_deleting_a_view_is_in_the_chain_with_what_it_was_be
         ("ann", "deleted", {**own, "shared": True}, None),
     ]
     assert all(act.link for act in acts)
-    checked = verify.run(None)
+    checked = verification.run(None)
     assert checked.ok, checked.first
 
 
@@ -130,7 +130,7 @@ def test_a_view_whose_filter_was_spoiled_shows_everything(ann):
         SavedView.objects.all().delete()
         SavedView.objects.create(owner=ann, name="x", filters=text)
         (shown,) = browser(ann).get(LIST).context["views"]
-        assert shown.address == LIST
+        assert shown.url == LIST
 
 
 def test_views_go_with_their_owner(ann):

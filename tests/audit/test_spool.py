@@ -18,7 +18,7 @@ def entry(detail: str = "") -> Entry:
 
 
 def test_a_spool_that_is_full_takes_nothing_more(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spool, "MAX_BYTES", 1000)
+    monkeypatch.setattr(spool, "MAX_SPOOL_BYTES", 1000)
     mine = spool.Spool(101)
     mine.append([entry()])
     with pytest.raises(spool.SpoolFailed, match="full"):
@@ -74,12 +74,12 @@ def test_what_came_after_the_reading_stays(data_folder: Path) -> None:
 def test_a_file_of_a_process_that_lives_is_not_taken(data_folder: Path) -> None:
     mine = spool.Spool(101)
     mine.append([entry()])
-    with spool.abandoned(mine.path) as free:
+    with spool.lock_abandoned(mine.path) as free:
         assert not free
     mine.close()
-    with spool.abandoned(mine.path) as free:
+    with spool.lock_abandoned(mine.path) as free:
         assert free
-    with spool.abandoned(spool.path_of(999)) as free:
+    with spool.lock_abandoned(spool.path_of(999)) as free:
         assert not free
 
 

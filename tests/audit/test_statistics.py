@@ -80,7 +80,7 @@ def test_no_call_is_counted_twice_or_missed_when_it_is_tallied_while_a_page_coun
 def test_neither_are_the_calls_of_tools_that_are_looked_through_for_unused_ones(before: int) -> None:
     save_calls(1)
     with connection.execute_wrapper(Before(before, count)):
-        found, _, live = statistics.called_since(timestamps.from_ms(timestamps.now_ms()) - timedelta(days=3))
+        found, _, live = statistics.count_calls_by_tool(timestamps.from_ms(timestamps.now_ms()) - timedelta(days=3))
     assert (found, live) == ({"tool": (3, 0)}, True)
 
 

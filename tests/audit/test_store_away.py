@@ -20,7 +20,7 @@ from django.db import connections
 from django.test import override_settings
 
 from audit import recorder
-from audit.integrity import verify
+from audit.integrity import verification
 from audit.writing.spool import path_of
 from audit.writing.stores import sqlite
 from audit.writing.stores.base import NotDurable
@@ -46,7 +46,7 @@ def as_in_production() -> Iterator[None]:
 async def refused() -> str:
     """The reason why a call is refused now; fails when it is not, or when that takes long."""
     watch = Stopwatch()
-    with pytest.raises(recorder.CannotRecord) as caught:
+    with pytest.raises(recorder.AuditLogUnavailable) as caught:
         await recorder.begin(intent("must_not_run"))
     assert watch.stop() < NO_LATER_THAN + SLOW_MACHINE
     return caught.value.reason
@@ -81,7 +81,7 @@ def nothing_is_left_open(store: RecordStore) -> None:
     ran = [name for (name,) in store.sql("SELECT name FROM audit_call WHERE outcome NOT IN ('refused', 'cancelled')")]
     assert "must_not_run" not in ran
     connections["default"].close()  # its server may be another one now
-    assert verify.run(keep=False).first == ""
+    assert verification.run(store=False).first == ""
 
 
 def locked(store: RecordStore) -> AbstractContextManager[None]:
@@ -266,7 +266,7 @@ def test_on_a_full_disk_calls_are_refused_and_go_on_when_there_is_room(
             fill()
             # Large arguments do not fit any more, whatever is left in the last blocks.
             large = '{"a":"' + "x" * 200_000 + '"}'
-            with pytest.raises(recorder.CannotRecord):
+            with pytest.raises(recorder.AuditLogUnavailable):
                 await asyncio.gather(*(recorder.begin(intent("large", large)) for _ in range(100)))
             free()
             await accepted_again()
@@ -277,7 +277,7 @@ def test_on_a_full_disk_calls_are_refused_and_go_on_when_there_is_room(
         assert store.outcomes()[done] == "ok"
         assert store.outcomes()[running] == "ok"
         recorder.stop_now(60)
-        assert verify.run(keep=False).first == ""
+        assert verification.run(store=False).first == ""
 
 
 @contextmanager
@@ -374,7 +374,7 @@ asyncio.run(main())
 def test_a_stop_while_the_database_is_locked_spools_and_does_not_wait_for_ever(
     sqlite_store: RecordStore, monkeypatch: pytest.MonkeyPatch, patience: float
 ) -> None:
-    monkeypatch.setattr(sqlite, "patience", lambda: patience)
+    monkeypatch.setattr(sqlite, "lock_timeout", lambda: patience)
 
     async def scenario() -> str:
         running = await recorder.begin(intent())
@@ -402,15 +402,15 @@ def test_a_stop_that_finds_the_database_back_records_what_was_spooled_meanwhile(
         assert writer is not None
         with as_in_production(), locked(sqlite_store):
             beating = threading.Event()
-            beat = writer._beat
+            beat = writer._write_heartbeat
 
             def noted_beat() -> None:
                 beating.set()
                 beat()
 
-            monkeypatch.setattr(writer, "_beat", noted_beat)
+            monkeypatch.setattr(writer, "_write_heartbeat", noted_beat)
             writer._next_heartbeat = 0.0
-            writer.queue.ring()
+            writer.queue.wake_writer()
             await eventually(beating.is_set)
             await recorder.finish(running, ending())
             stopping = asyncio.create_task(recorder.stop(60))

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from audit import display
-from audit.text_diff import CONTEXT, GONE, LONGEST_LINE, NEW, ROOM, SAME, SKIPPED, lines
+from audit.text_diff import CONTEXT_LINES, GONE, MAX_DIFF_BYTES, MAX_LINE_CHARACTERS, NEW, SAME, SKIPPED, lines
 
 
 def kinds(before: str, after: str) -> list[tuple[str, str]]:
@@ -29,7 +29,7 @@ def test_what_did_not_change_is_folded_away_except_around_a_change() -> None:
     old = [str(number) for number in range(40)]
     new = [*old[:20], "x", *old[21:]]
     found = kinds("\n".join(old), "\n".join(new))
-    assert found[0] == (SKIPPED, str(20 - CONTEXT)) and found[-1] == (SKIPPED, str(19 - CONTEXT))
+    assert found[0] == (SKIPPED, str(20 - CONTEXT_LINES)) and found[-1] == (SKIPPED, str(19 - CONTEXT_LINES))
     assert [(kind, text) for kind, text in found if kind in {GONE, NEW}] == [(GONE, "20"), (NEW, "x")]
 
 
@@ -53,7 +53,7 @@ def test_both_texts_can_be_read_off_the_difference() -> None:
 def test_hostile_texts_make_no_large_page(unit: str) -> None:
     before, after = unit * 200_000, "x" + unit * 199_000
     found = lines(before, after)
-    assert found and sum(display.weight(line.text) + 60 for line in found) < ROOM + 10_000
+    assert found and sum(display.count_page_bytes(line.text) + 60 for line in found) < MAX_DIFF_BYTES + 10_000
 
 
 def test_invisible_characters_are_spelled_out() -> None:
@@ -65,4 +65,4 @@ def test_a_change_far_into_a_long_line_is_not_left_out() -> None:
     found = kinds(f"{long}before{long}", f"{long}after{long}")
     assert any(kind == GONE and "before" in text for kind, text in found)
     assert any(kind == NEW and "after" in text for kind, text in found)
-    assert max(len(text) for _, text in found) <= LONGEST_LINE
+    assert max(len(text) for _, text in found) <= MAX_LINE_CHARACTERS

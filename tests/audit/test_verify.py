@@ -19,7 +19,7 @@ from audit import recorder
 from audit.actions import ledger
 from audit.format import chain
 from audit.format.uuid7 import new_id
-from audit.integrity import messages, verify
+from audit.integrity import messages, verification
 from audit.models import Action, Call, Checkpoint, Link, Verification, Writer
 from tests.audit.attempting import call, ending, intent
 from tests.audit.stores import Cluster, RecordStore, opened, postgres_database
@@ -50,19 +50,19 @@ def record(record_store: RecordStore, settings: Any) -> RecordStore:
     async def calls(count: int) -> None:
         for number in range(count):
             await call(f"tool_{number}", "ok" if number % 2 else "tool_error")
-        await recorder.refuse(intent("nowhere"), recorder.Ending("unknown_tool"))
+        await recorder.deny(intent("nowhere"), recorder.Ending("unknown_tool"))
         await recorder.stop(60)
 
     asyncio.run(calls(6))
     ledger.write("root", "changed", "tool", "calculate_sum", {"title": "Sum"}, {"title": "Total"})
     ledger.write("root", "deleted", "grant", "4", {"who": "alice"}, None)
     asyncio.run(calls(4))
-    assert verify.run(keep=False).problems == []
+    assert verification.run(store=False).problems == []
     return record_store
 
 
 def first() -> str:
-    return verify.run(keep=False).first
+    return verification.run(store=False).first
 
 
 def at(store: RecordStore, position: int) -> str:
@@ -104,7 +104,7 @@ def test_no_column_of_a_call_is_left_out() -> None:
 def test_a_call_under_another_id_is_found(record: RecordStore) -> None:
     id, new = at(record, 2), new_id()
     record.sql(f"UPDATE audit_call SET id = '{new.hex}' WHERE id = '{id}'")
-    found = "\n".join(map(str, verify.run(keep=False).problems))
+    found = "\n".join(map(str, verification.run(store=False).problems))
     assert f"call {canonical(id)}" in found
     assert f"call {new}: Added outside the log" in found
 
@@ -112,7 +112,7 @@ def test_a_call_under_another_id_is_found(record: RecordStore) -> None:
 def test_an_edit_of_any_column_of_an_action_a_link_a_writer_or_a_checkpoint_is_found(record: RecordStore) -> None:
     action = record.sql("SELECT id FROM audit_action WHERE target = '4'")[0][0]
     link = record.sql("SELECT id FROM audit_link WHERE kind = 'finish' ORDER BY id")[2][0]
-    writer, sequence = chain.where(link)
+    writer, sequence = chain.split_link_id(link)
     rows = {
         ("audit_action", f"id = '{action}'", f"action {canonical(str(action))}"): {
             **dict.fromkeys(("actor", "verb", "kind", "target", "before", "after"), STRING),
@@ -148,7 +148,7 @@ def test_a_call_that_is_deleted_in_the_middle_is_named(record: RecordStore) -> N
     record.sql(f"DELETE FROM audit_call WHERE id = '{id}'")
     assert f"call {canonical(id)}" in first()
     assert "the call was deleted" in first()
-    report = verify.run()
+    report = verification.run()
     kept = Verification.objects.get()
     assert messages.problem_of(kept) == report.problems[0] and kept.problem == report.first
     assert (report.problems[0].subject.name, report.problems[0].finding.code) == (canonical(id), "call_deleted")
@@ -164,7 +164,7 @@ def test_a_call_that_is_deleted_with_its_links_leaves_a_gap(record: RecordStore)
     link = record.sql(f"SELECT min(id) FROM audit_link WHERE subject = '{id}'")[0][0]
     record.sql(f"DELETE FROM audit_call WHERE id = '{id}'")
     record.sql(f"DELETE FROM audit_link WHERE subject = '{id}'")
-    assert "link {}:{} to".format(*chain.where(link)) in first()
+    assert "link {}:{} to".format(*chain.split_link_id(link)) in first()
     assert "missing: deleted" in first()
 
 
@@ -187,8 +187,8 @@ def test_a_link_that_is_inserted_is_found(record: RecordStore) -> None:
     writer, sequence = record.sql("SELECT writer, max(sequence) FROM audit_link WHERE writer > 100 GROUP BY writer")[0]
     record.sql(
         "INSERT INTO audit_link (id, writer, sequence, kind, subject, content, hash)"
-        f" SELECT {chain.place(writer, sequence + 1)}, writer, {sequence + 1}, kind, subject, content, hash"
-        f" FROM audit_link WHERE id = {chain.place(writer, sequence)}"
+        f" SELECT {chain.link_id(writer, sequence + 1)}, writer, {sequence + 1}, kind, subject, content, hash"
+        f" FROM audit_link WHERE id = {chain.link_id(writer, sequence)}"
     )
     assert f"{writer}:{sequence + 1}" in first()
 
@@ -196,9 +196,9 @@ def test_a_link_that_is_inserted_is_found(record: RecordStore) -> None:
 def test_two_calls_that_changed_places_are_found(record: RecordStore) -> None:
     """The links are swapped as well as the calls' references to them."""
     one, two = (row[0] for row in record.sql("SELECT id FROM audit_link WHERE kind = 'refused' ORDER BY id"))
-    spare = chain.place(999, 1)
+    spare = chain.link_id(999, 1)
     for old, new in ((one, spare), (two, one), (spare, two)):
-        writer, sequence = chain.where(new)
+        writer, sequence = chain.split_link_id(new)
         record.sql(f"UPDATE audit_link SET id = {new}, writer = {writer}, sequence = {sequence} WHERE id = {old}")
         record.sql(f"UPDATE audit_call SET link = {new}, end_link = {new} WHERE link = {old}")
     assert "changed, replaced or moved" in first()
@@ -208,14 +208,14 @@ def test_a_call_that_is_replaced_with_its_digests_made_to_fit_is_found(record: R
     """Whoever knows how the chain is computed can compute it: the checkpoint's signature is what remains."""
     row = Call.objects.filter(outcome="unknown_tool").order_by("id")[0]
     Call.objects.filter(pk=row.pk).update(name="another")
-    writer, sequence = chain.where(row.link)
-    previous = Link.objects.get(id=chain.place(writer, sequence - 1)).hash
-    for link in Link.objects.filter(id__gte=row.link, id__lt=chain.place(writer + 1, 0)).order_by("id"):
+    writer, sequence = chain.split_link_id(row.link)
+    previous = Link.objects.get(id=chain.link_id(writer, sequence - 1)).hash
+    for link in Link.objects.filter(id__gte=row.link, id__lt=chain.link_id(writer + 1, 0)).order_by("id"):
         if link.id == row.link:
             link.content = _content(row.pk)
         link.hash = previous = chain.link_hash(writer, link.sequence, previous, link.kind, link.subject, link.content)
         link.save()
-    report = verify.run(keep=False)
+    report = verification.run(store=False)
     assert f"link {writer}:" in report.first
     assert "does not match the hash in checkpoint" in report.first
 
@@ -239,7 +239,7 @@ def cut(store: RecordStore, count: int) -> str:
     """The newest calls go, with their links and every checkpoint that knows them. The newest link that went."""
     newest = store.sql(f"SELECT id, link, end_link FROM audit_call ORDER BY id DESC LIMIT {count}")
     oldest = min(row[1] for row in newest)
-    writer, sequence = chain.where(max(row[2] for row in newest))
+    writer, sequence = chain.split_link_id(max(row[2] for row in newest))
     store.sql(f"DELETE FROM audit_call WHERE link >= {oldest}")
     store.sql(f"DELETE FROM audit_link WHERE id >= {oldest}")
     store.sql("DELETE FROM audit_checkpoint WHERE number > 1")
@@ -318,9 +318,9 @@ def test_what_came_after_the_last_checkpoint_is_checked_alone(record: RecordStor
         await call("newest")
 
     asyncio.run(more())
-    assert verify.run(recent=True, keep=False).problems == []
+    assert verification.run(recent=True, store=False).problems == []
     record.sql("UPDATE audit_call SET outcome = 'timeout' WHERE name = 'newest'")
-    assert "its end was edited" in verify.run(recent=True, keep=False).first
+    assert "its end was edited" in verification.run(recent=True, store=False).first
 
 
 def test_what_retention_took_is_not_missed_and_what_somebody_else_took_is(record: RecordStore) -> None:
@@ -329,12 +329,12 @@ def test_what_retention_took_is_not_missed_and_what_somebody_else_took_is(record
     ledger.write("retention", "pruned", "calls", "rows", None, {"what": "rows", "before": ids[2]})
     Call.objects.filter(id__lt=ids[2]).delete()
     for row in Call.objects.filter(id__lt=ids[4]):
-        row.arguments = chain.PRUNED + chain.body_digest(row.arguments)
-        row.result = chain.PRUNED + chain.body_digest(row.result)
+        row.arguments = chain.PRUNED_PREFIX + chain.body_digest(row.arguments)
+        row.result = chain.PRUNED_PREFIX + chain.body_digest(row.result)
         row.body_state = "pruned"
         row.save()
-    assert verify.run(keep=False).problems == []
-    Call.objects.filter(id=ids[4]).update(body_state="pruned", arguments=chain.PRUNED + "0" * 64)
+    assert verification.run(store=False).problems == []
+    Call.objects.filter(id=ids[4]).update(body_state="pruned", arguments=chain.PRUNED_PREFIX + "0" * 64)
     assert "not by a logged prune" in first()
     Call.objects.filter(id__in=ids[4:6]).delete()
     assert "the call was deleted" in first()
@@ -350,9 +350,9 @@ def test_a_record_under_way_is_intact(record: RecordStore) -> None:
     asyncio.run(scenario())
 
 
-def _in_a_thread() -> verify.Report:
+def _in_a_thread() -> verification.Report:
     try:
-        return verify.run(keep=False)
+        return verification.run(store=False)
     finally:
         connections["default"].close()
 
@@ -366,7 +366,7 @@ def test_a_dump_of_sqlite_verifies_in_postgresql(
     async def calls() -> None:
         for number in range(5):
             await call(f"Zahl {number} – ‚ü‘ \\ \t \n \u0001")
-        await recorder.refuse(intent("nowhere"), recorder.Ending("unknown_tool"))
+        await recorder.deny(intent("nowhere"), recorder.Ending("unknown_tool"))
         await recorder.stop(60)
 
     ledger.write("root", "changed", "tool", "calculate_sum", {"title": "Sum"}, {"title": "Total"})
@@ -379,4 +379,4 @@ def test_a_dump_of_sqlite_verifies_in_postgresql(
         call_command("verifycalls", head=tmp_path / "heads.jsonl", stdout=out)
         assert out.getvalue().startswith("OK ")
         asyncio.run(calls())
-        assert verify.run(keep=False).problems == []
+        assert verification.run(store=False).problems == []

@@ -72,7 +72,7 @@ def work(folder: Path) -> None:
         while True:
             try:
                 begun = await recorder.begin(recorder.Intent(caller, "tools/call", "ledger"))
-            except recorder.CannotRecord:
+            except recorder.AuditLogUnavailable:
                 await asyncio.sleep(0.01)
                 continue
             os.write(ledger, f"{begun.id.hex}\n".encode())

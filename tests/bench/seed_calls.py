@@ -75,7 +75,7 @@ def seed(count: int, users: Named, tools: Named) -> None:
     store = open_store()
     batch: list[tuple[Any, ...]] = []
     done = 0
-    for row in rows(count, users, tools, store.moment):
+    for row in rows(count, users, tools, store.encode_time):
         batch.append(row)
         if len(batch) == BATCH or done + len(batch) == count:
             store.write(batch, (), ())

@@ -37,7 +37,7 @@ def test_the_version_with_the_recorded_hash_is_found_behind_later_ones(root: Use
     first = history.definition_at("tools/call", tool.pk, digest, now)
     assert first is not None and first.exact and json.loads(first.text)["description"] == "The first wording."
     found = history.definition_at("tools/call", tool.pk, second, now)
-    assert found is not None and found.exact and found.by == "root" and "The second wording." in found.text
+    assert found is not None and found.exact and found.saved_by == "root" and "The second wording." in found.text
 
 
 def test_only_what_clients_were_shown_is_told() -> None:

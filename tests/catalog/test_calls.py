@@ -13,7 +13,7 @@ import pytest
 from django.utils.translation import get_language, override
 
 from audit import outcomes, recorder
-from audit.recorder import CannotRecord
+from audit.recorder import AuditLogUnavailable
 from audit.types import Reason
 from catalog import threads
 from catalog.calls import call_tool
@@ -232,10 +232,10 @@ async def test_nothing_runs_while_the_record_cannot_be_written(alice: Any, monke
     await in_database(publish, alice, "door_add")
 
     async def away(*args: Any) -> Any:
-        raise CannotRecord("calls cannot be logged now")
+        raise AuditLogUnavailable("calls cannot be logged now")
 
     monkeypatch.setattr(recorder, "begin", away)
-    monkeypatch.setattr(recorder, "refuse", away)
+    monkeypatch.setattr(recorder, "deny", away)
     with pytest.raises(RecordUnavailable, match="calls cannot be logged now"):
         await call(alice, "door_add", {"a": 1, "b": 2})
     with pytest.raises(RecordUnavailable):
@@ -250,7 +250,7 @@ async def test_an_answer_is_withheld_when_the_outcome_cannot_be_recorded(
 
     def away(*args: Any) -> Any:
         future = asyncio.get_running_loop().create_future()
-        future.set_exception(CannotRecord("the spool is full"))
+        future.set_exception(AuditLogUnavailable("the spool is full"))
         return future
 
     monkeypatch.setattr(recorder, "finish", away)

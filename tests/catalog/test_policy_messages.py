@@ -110,7 +110,7 @@ def test_what_and_whom_of_a_grant_are_told_as_in_its_sentence(alice: User) -> No
 def test_a_cancellation_keeps_its_code_and_the_name_in_it_from_worker_to_worker(code: str) -> None:
     params = {"name": "li by wei"} if "{name}" in CANCELLATIONS[code] else {}
     here = Cancellation(code, **params)
-    there = Cancellation.read(here.reason.encoded())
+    there = Cancellation.read(here.reason.encode())
     assert there is not None
     assert (there, there.reason.code, there.reason.params) == (str(here), code, params)
     assert ("li by wei" in messages.translate_reason(here.reason)) == bool(params)

@@ -236,7 +236,7 @@ async def test_a_secret_is_hidden_in_answers_record_and_logs(
             assert result.is_error == (status == 400 or media_type == "application/zip"), media_type
             assert result.structured is None
             said += json.dumps(result.content)
-    assert redactor.VEIL in said and "withheld" in said
+    assert redactor.MASK in said and "withheld" in said
     assert {request["headers"]["authorization"] for request in api.seen} == {f"Bearer {value}"}
     kept = json.dumps([row async for row in Call.objects.values()], default=str)
     line = logging.makeLogRecord({"msg": f"the tool said {value}", "args": ()})

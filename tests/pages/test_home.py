@@ -143,8 +143,8 @@ def test_an_unknown_period_is_the_first_one(client, root):
 
 def test_it_says_when_it_does_not_count_up_to_now(client, root, monkeypatch):
     client.force_login(root)
-    monkeypatch.setattr(rollups, "hurry", lambda: None)
-    monkeypatch.setattr(statistics, "TAIL", 1)
+    monkeypatch.setattr(rollups, "start_update", lambda: None)
+    monkeypatch.setattr(statistics, "MAX_TAIL_CALLS", 1)
     save(*(made(10 + number) for number in range(5)))
     html = page(client)
     assert "Reload the page in a minute." in html and "No calls in this period" not in html

@@ -153,7 +153,7 @@ async def test_a_request_is_cancelled_on_the_worker_that_has_it(server: ServerRo
         running = asyncio.create_task(work())
         await eventually(server.requests.running)
         message = news(
-            requests.CANCEL, scope=asking.scope, id=str(request_id), kind=kind, reason=CLIENT_GONE.reason.encoded()
+            requests.CANCEL, scope=asking.scope, id=str(request_id), kind=kind, reason=CLIENT_GONE.reason.encode()
         )
         await other.group_send(bus.GROUP, message)
         with pytest.raises(asyncio.CancelledError, match=CLIENT_GONE):

@@ -73,7 +73,7 @@ def _shown(call: Call) -> dict[str, Any]:
         "address": invisible.show(str(call.address or "")),
         "word": WORDS.get(outcome, outcome),
         "tone": TONES.get(outcome, "bad"),
-        "took": display.duration(call.duration_us),
+        "took": display.format_duration(call.duration_us),
         "detail": "" if hidden else invisible.show(audit_hooks.sentence(call.detail_reason, call.detail)),
     }
 
@@ -104,7 +104,7 @@ def calls(request: HttpRequest) -> HttpResponse:
         "newest": not cursor,
         "choices": CHOICES,
         "calls": [_shown(call) for call in page.rows],
-        "looked_through": page.looked_through,
+        "looked_through": page.stopped_at,
         "older": urlencode({**kept, "cursor": page.older}) if page.older else "",
         "newer": urlencode({**kept, "cursor": page.newer}) if page.newer else "",
     }
@@ -143,8 +143,8 @@ def call(request: HttpRequest, pk: UUID) -> HttpResponse:
     context = {
         "section": "calls",
         "call": _shown(found),
-        "arguments": display.shown(found.arguments),
-        "result": display.shown(found.result),
+        "arguments": display.format_body(found.arguments),
+        "result": display.format_body(found.result),
     }
     return render(request, "access/call.html", context)
 

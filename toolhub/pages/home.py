@@ -17,8 +17,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from audit import display, local_time, outcomes
-from audit.admin.base import calls_address
-from audit.integrity import scheduled
+from audit.admin.base import calls_url
+from audit.integrity import verifier
 from audit.queries import statistics
 from audit.queries.statistics import Report, Slot
 from catalog.models import Grant, Tool
@@ -58,7 +58,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         context |= {
             "periods": [(key, words, key == period) for key, words in PERIODS.items()],
             "report": report,
-            "counting": report.counted <= report.start,
+            "counting": report.counted_until <= report.start,
             "numbers": [*_of_calls(report, may("catalog.view_tool")), *context["numbers"]],
             "outcomes": _outcomes(report),
             "chart": home_charts.bars(report, period),
@@ -70,22 +70,22 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
             "busiest": [_tools(report), _users(report)],
         }
     if may("audit.view_verification"):
-        context["chain"] = scheduled.state()
+        context["chain"] = verifier.state()
     return context
 
 
 def calls(start: datetime, end: datetime | None = None, **filters: str) -> str:
     """Return the address of the list of calls that began in that period."""
-    values = {**filters, "since": local_time.address(start)}
+    values = {**filters, "since": local_time.format_for_url(start)}
     if end is not None:
-        values["until"] = local_time.address(end)
-    return calls_address(**values)
+        values["until"] = local_time.format_for_url(end)
+    return calls_url(**values)
 
 
 def _of_calls(report: Report, may_see_tools: bool) -> Iterable[Number]:
     found = report.outcomes
     yield Number(_("Calls"), f"{report.calls:,}", calls(report.start))
-    slow = display.duration(None if report.p95 is None else int(report.p95))
+    slow = display.format_duration(None if report.p95 is None else int(report.p95))
     health = reverse("pages:health") if may_see_tools else calls(report.start)
     yield Number(_("p95 latency"), slow or "–", health)
     for label, outcome in ((_("Rate limited"), outcomes.LIMITED), (_("Denied"), outcomes.REFUSED)):
@@ -123,10 +123,10 @@ def _outcomes(report: Report) -> list[tuple[str, str, str]]:
 def _table_row(slot: Slot, period: str) -> dict[str, Any]:
     """Return the chart's numbers as a table row, for screen readers."""
     return {
-        "label": local_time.shown(slot.start, "minutes"),
+        "label": local_time.format_time(slot.start, "minutes"),
         "href": calls(slot.start, slot.end),
         "numbers": home_charts.grouped(slot.outcomes),
-        "p95": display.duration(None if slot.p95 is None else int(slot.p95)) or "–",
+        "p95": display.format_duration(None if slot.p95 is None else int(slot.p95)) or "–",
     }
 
 

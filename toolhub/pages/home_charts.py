@@ -20,7 +20,7 @@ SERIES: tuple[tuple[Any, frozenset[str], str], ...] = (
         frozenset({outcomes.TOOL_ERROR, outcomes.TIMEOUT, outcomes.UNKNOWN}),
         "#dc2626",
     ),
-    (gettext_lazy("Rejected"), outcomes.NEVER_RAN, "#f59e0b"),
+    (gettext_lazy("Rejected"), outcomes.REJECTED, "#f59e0b"),
     (gettext_lazy("Other"), frozenset(), "#8b5cf6"),
 )
 """The series of the chart with their colours; the last one takes every outcome that no other includes."""

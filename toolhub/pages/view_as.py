@@ -75,7 +75,7 @@ class Asked:
 
     def _look_up(self) -> None:
         if self.at_text:
-            moment = local_time.entered(self.at_text)
+            moment = local_time.parse_time(self.at_text)
             if moment is None:
                 self.problem = _("This date and time is not valid. The page shows the current state.")
             else:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from audit.recorder import CannotRecord
+from audit.recorder import AuditLogUnavailable
 from catalog.errors import CANCELLED_BY_CLIENT, SESSION_ENDED, CatalogError, NeedsInput, ToolError
 from toolhub.server import errors as server_errors
 from toolhub.server import requests
@@ -131,5 +131,5 @@ async def replied(response: jsonrpc.Response, peer: Peer, server: ServerRole) ->
 async def _on_record(request: jsonrpc.Request, peer: Peer, error: McpError) -> None:
     try:
         await server_errors.record(request, peer, error.message)
-    except CannotRecord as cannot:
+    except AuditLogUnavailable as cannot:
         log.warning("A denied request could not be logged: %s", cannot.reason)

@@ -129,4 +129,4 @@ async def record(request: jsonrpc.Request, peer: Peer, why: str) -> None:
     intent = recorder.Intent(
         peer.caller, request.method, name if isinstance(name, str) else "", request_id=str(request.id)
     )
-    await recorder.refuse(intent, recorder.Ending(outcomes.REFUSED, error_class="BadRequest", detail=why))
+    await recorder.deny(intent, recorder.Ending(outcomes.REFUSED, error_class="BadRequest", detail=why))

@@ -140,7 +140,7 @@ class RequestsInFlight:
             return
         # As text: an id may be a number larger than a bus message can carry.
         kind = "number" if isinstance(request_id, int) else "text"
-        message = {"scope": peer.scope, "id": str(request_id), "kind": kind, "reason": reason.reason.encoded()}
+        message = {"scope": peer.scope, "id": str(request_id), "kind": kind, "reason": reason.reason.encode()}
         await self._bus.publish(CANCEL, message)
 
     def cancel_scope(self, scope: str, reason: Cancellation) -> None:
@@ -240,7 +240,7 @@ def cancel_from_thread(call_id: UUID, reason: Cancellation) -> None:
 
     Callable from any thread. The cancellation is not guaranteed: the audit log shows how the call ended.
     """
-    bus.tell_from_thread(CANCEL_CALL, {"id": str(call_id), "reason": reason.reason.encoded()})
+    bus.tell_from_thread(CANCEL_CALL, {"id": str(call_id), "reason": reason.reason.encode()})
 
 
 def _read(payload: dict[str, Any]) -> Cancellation:

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 
-from audit.recorder import CannotRecord
+from audit.recorder import AuditLogUnavailable
 from audit.types import Caller
 from toolhub.access.bearer import BadToken
 from toolhub.server import errors
@@ -226,7 +226,7 @@ async def refused(request: jsonrpc.Request, exchange: Exchange, revision: str, w
     caller = Caller(exchange.credential, "http", revision, exchange.address)
     try:
         await errors.record(request, Peer(caller, "modern", revision, {}), why)
-    except CannotRecord as cannot:
+    except AuditLogUnavailable as cannot:
         # No call runs, so the denial stands; the server log keeps the error that the audit log cannot.
         log.warning("A denied request could not be logged: %s", cannot.reason)
 

@@ -9,8 +9,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from audit.recorder import audit_log
-from audit.writing.recovery import LEASE, Recovery
-from audit.writing.stores.base import StoreAway
+from audit.writing.recovery import LEASE_SECONDS, Recovery
+from audit.writing.stores.base import StoreUnavailable
 from audit.writing.writer import Writer
 
 
@@ -24,7 +24,8 @@ class Command(BaseCommand):
         parser.add_argument(
             "--wait",
             action="store_true",
-            help=f"watch processes on other machines for {LEASE:.0f} seconds to find out whether they still run",
+            help=f"watch processes on other machines for {LEASE_SECONDS:.0f} seconds "
+            "to find out whether they still run",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -33,17 +34,17 @@ class Command(BaseCommand):
         def close(writer: Writer) -> None:
             nonlocal closed
             closed += recovery.run(writer)
-            deadline = time.monotonic() + LEASE + 1
-            while options["wait"] and recovery.watching and time.monotonic() < deadline:
+            deadline = time.monotonic() + LEASE_SECONDS + 1
+            while options["wait"] and recovery.is_watching and time.monotonic() < deadline:
                 time.sleep(1)
                 closed += recovery.run(writer)
 
         try:
             audit_log().run_once(close)
-        except StoreAway as error:
+        except StoreUnavailable as error:
             raise CommandError(f"The audit log cannot be written: {error}") from error
         self.stdout.write(f"{closed} calls became unknown.")
-        if recovery.watching:
+        if recovery.is_watching:
             self.stdout.write(
                 "Processes on other machines also have open calls. Add --wait to find out whether they still run."
             )

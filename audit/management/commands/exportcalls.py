@@ -11,7 +11,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from audit.export import rows
-from audit.queries.search import Question
+from audit.queries.search import CallSearch
 
 FILTERS = {
     "q": "the ID of a call, or text in arguments, tool, user or client",
@@ -39,10 +39,10 @@ class Command(BaseCommand):
             parser.add_argument(f"--{name}", default="", help=text)
 
     def handle(self, *, format: str, output: str, **options: Any) -> None:
-        question = Question.of(options)
-        rows.record(question, format, "standard output" if output == "-" else Path(output).name)
+        search = CallSearch.from_parameters(options)
+        rows.log_export(search, format, "standard output" if output == "-" else Path(output).name)
         if output == "-":
-            for chunk in rows.chunks(question, format):
+            for chunk in rows.chunks(search, format):
                 self.stdout.write(chunk.decode(), ending="")
             return
         try:
@@ -53,6 +53,6 @@ class Command(BaseCommand):
                 f"Cannot write {output}: {error.strerror}. Choose a new file in a folder that you can write to."
             ) from None
         with os.fdopen(descriptor, "wb") as file:
-            for chunk in rows.chunks(question, format):
+            for chunk in rows.chunks(search, format):
                 file.write(chunk)
         sys.stderr.write(f"{output}\n")

@@ -27,16 +27,16 @@ class Command(BaseCommand):
 
     def handle(self, *, older_than: str, bodies_only: bool, yes: bool, **_: Any) -> None:
         try:
-            before = timezone.now() - retention.days(older_than)
+            before = timezone.now() - retention.parse_age(older_than)
         except ValueError as error:
             raise CommandError(f"--older-than: {error}") from None
         if not yes:
-            self._ask(retention.due(before), bodies_only, older_than)
+            self._confirm(retention.count_due(before), bodies_only, older_than)
         done = retention.prune(before, retention.BODIES if bodies_only else retention.ROWS)
-        self.stdout.write(f"Removed {_said(done.bodies, done.rows, bodies_only)} older than {older_than}.")
+        self.stdout.write(f"Removed {_format_count(done.bodies, done.rows, bodies_only)} older than {older_than}.")
 
-    def _ask(self, due: dict[str, int], bodies_only: bool, older_than: str) -> None:
-        what = _said(due[retention.BODIES], due[retention.ROWS], bodies_only)
+    def _confirm(self, counts: dict[str, int], bodies_only: bool, older_than: str) -> None:
+        what = _format_count(counts[retention.BODIES], counts[retention.ROWS], bodies_only)
         question = f"Permanently remove {what} older than {older_than}?"
         if not sys.stdin.isatty():
             raise CommandError(f"{question} Add --yes to confirm without a terminal.")
@@ -44,5 +44,5 @@ class Command(BaseCommand):
             raise CommandError("Nothing was removed.")
 
 
-def _said(bodies: int, rows: int, bodies_only: bool) -> str:
+def _format_count(bodies: int, rows: int, bodies_only: bool) -> str:
     return f"arguments and results of {bodies} calls" if bodies_only else f"{rows} calls"

@@ -10,8 +10,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from audit.integrity import verify
-from audit.integrity.checkpoints import Head, read_file
+from audit.integrity import verification
+from audit.integrity.checkpoints import SignedCheckpoint, read_file
 
 
 class Command(BaseCommand):
@@ -34,7 +34,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        report = verify.run(_kept(options["head"]), recent=options["recent"])
+        report = verification.run(_read_external(options["head"]), recent=options["recent"])
         if options["json"]:
             self.stdout.write(
                 json.dumps(
@@ -61,11 +61,11 @@ class Command(BaseCommand):
                 )
             )
         else:
-            self._tell(report)
+            self._print_report(report)
         if not report.ok:
             sys.exit(1)
 
-    def _tell(self, report: verify.Report) -> None:
+    def _print_report(self, report: verification.Report) -> None:
         count = (
             f"{report.links} entries in {report.chains} hash chains, {report.calls} calls, "
             f"{report.checkpoints} checkpoints"
@@ -74,7 +74,7 @@ class Command(BaseCommand):
             self.stdout.write(f"BROKEN {report.first}")
             for problem in report.problems[1:]:
                 self.stdout.write(f"       {problem}")
-            if len(report.problems) >= verify.ENOUGH:
+            if len(report.problems) >= verification.MAX_PROBLEMS:
                 self.stdout.write("       (further problems are not listed)")
         elif report.outside_head:
             self.stdout.write(f"OK {count}, compared with an external checkpoint.")
@@ -85,7 +85,7 @@ class Command(BaseCommand):
             )
 
 
-def _kept(path: Path | None) -> list[Head] | None:
+def _read_external(path: Path | None) -> list[SignedCheckpoint] | None:
     if path is None:
         return None
     try:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from django.db import connections
 
-from audit.writing.stores.base import NotDurable, Overtaken, Store, StoreAway, Taken
+from audit.writing.stores.base import AlreadyEnded, KeyTaken, NotDurable, Store, StoreUnavailable
 
-__all__ = ["NotDurable", "Overtaken", "Store", "StoreAway", "Taken", "open_store"]
+__all__ = ["AlreadyEnded", "KeyTaken", "NotDurable", "Store", "StoreUnavailable", "open_store"]
 
 
 def open_store() -> Store:
-    """Open a new connection to the database that Django uses. Raise StoreAway when it cannot be used."""
+    """Open a new connection to the database that Django uses. Raise StoreUnavailable when it cannot be used."""
     wrapper = connections["default"]
     if wrapper.vendor == "sqlite":
         from audit.writing.stores.sqlite import SqliteStore
@@ -20,4 +20,4 @@ def open_store() -> Store:
         from audit.writing.stores.postgres import PostgresStore
 
         return PostgresStore(wrapper.get_connection_params())
-    raise StoreAway(f"the audit log cannot be kept in {wrapper.vendor}")
+    raise StoreUnavailable(f"the audit log cannot be kept in {wrapper.vendor}")

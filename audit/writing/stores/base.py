@@ -1,6 +1,6 @@
 """The writer's own connection to the database: opened in its thread, checked for durability, without the ORM.
 
-StoreAway               the database cannot be written now: try again later
+StoreUnavailable        the database cannot be written now: try again later
 +-- NotDurable          it answers, but a committed row could be lost: nothing is logged until that is fixed
 """
 
@@ -10,19 +10,19 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 
-class StoreAway(Exception):
+class StoreUnavailable(Exception):
     """Error: the database cannot be written now."""
 
 
-class NotDurable(StoreAway):
+class NotDurable(StoreUnavailable):
     """Error: a committed row could be lost."""
 
 
-class Taken(Exception):
+class KeyTaken(Exception):
     """Error: another process has written a row with this key."""
 
 
-class Overtaken(Exception):
+class AlreadyEnded(Exception):
     """Error: a call to end has an outcome already."""
 
 
@@ -32,7 +32,7 @@ Rows = Sequence[Sequence[Any]]
 class Store(Protocol):
     """Connection of the writer.
 
-    Every method raises StoreAway when the database is the cause, and the driver's exception otherwise.
+    Every method raises StoreUnavailable when the database is the cause, and the driver's exception otherwise.
     """
 
     def begin(self) -> None: ...
@@ -44,11 +44,11 @@ class Store(Protocol):
     def write(self, calls: Rows, ends: Rows, links: Rows) -> None:
         """Write the rows in one transaction that is durable when this returns.
 
-        The columns are in the order of `sql`. Raise Overtaken, with nothing written, when one of the ends belongs to
+        The columns are in the order of `sql`. Raise AlreadyEnded, with nothing written, when one of the ends belongs to
         no running call. After any exception `rollback` must be called.
         """
 
     @staticmethod
-    def moment(ms: int) -> Any: ...
+    def encode_time(ms: int) -> Any: ...
     @staticmethod
-    def read_moment(value: Any) -> int: ...
+    def decode_time(value: Any) -> int: ...

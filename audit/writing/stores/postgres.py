@@ -18,7 +18,7 @@ from psycopg.pq.abc import PGresult
 
 from audit.format import timestamps
 from audit.writing import sql as statements
-from audit.writing.stores.base import NotDurable, Overtaken, Rows, StoreAway, Taken
+from audit.writing.stores.base import AlreadyEnded, KeyTaken, NotDurable, Rows, StoreUnavailable
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -67,19 +67,21 @@ _PLANNING = (
 _KEEPALIVES = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3, "tcp_user_timeout": 10_000}
 
 
-def _told(method: Callable[Concatenate[PostgresStore, P], T]) -> Callable[Concatenate[PostgresStore, P], T]:
+def _translate_errors(method: Callable[Concatenate[PostgresStore, P], T]) -> Callable[Concatenate[PostgresStore, P], T]:
     def wrapper(self: PostgresStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return method(self, *args, **kwargs)
         except psycopg.errors.DivisionByZero as error:
-            raise Overtaken from error
+            raise AlreadyEnded from error
         except psycopg.errors.UniqueViolation as error:
-            raise Taken(str(error)) from error
+            raise KeyTaken(str(error)) from error
         except (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError) as error:
             if isinstance(error, psycopg.errors.DiskFull):
-                raise StoreAway("the disk of the database is full") from error
+                raise StoreUnavailable("the disk of the database is full") from error
             # The server's message is for the server log; the client gets no more than this.
-            raise StoreAway("the database failed" if error.sqlstate else "the database does not answer") from error
+            raise StoreUnavailable(
+                "the database failed" if error.sqlstate else "the database does not answer"
+            ) from error
 
     return wrapper
 
@@ -110,7 +112,7 @@ def _text_array(values: tuple[str, ...]) -> bytes:
 
 
 class PostgresStore:
-    @_told
+    @_translate_errors
     def __init__(self, parameters: dict[str, Any]) -> None:
         known = {key: value for key, value in parameters.items() if key not in {"cursor_factory", "context", "pool"}}
         self._connection = psycopg.connect(**{"connect_timeout": 3, **_KEEPALIVES, **known}, autocommit=True)
@@ -133,28 +135,28 @@ class PostgresStore:
     def close(self) -> None:
         self._connection.close()
 
-    @_told
+    @_translate_errors
     def begin(self) -> None:
         self._connection.execute("BEGIN")
 
-    @_told
+    @_translate_errors
     def commit(self) -> None:
         self._connection.execute("COMMIT")
 
-    @_told
+    @_translate_errors
     def rollback(self) -> None:
         if self._connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
             self._connection.execute("ROLLBACK")
 
-    @_told
+    @_translate_errors
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
         return self._connection.execute(_placeholders(sql), parameters).rowcount
 
-    @_told
+    @_translate_errors
     def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self._connection.execute(_placeholders(sql), parameters).fetchall()
 
-    @_told
+    @_translate_errors
     def write(self, calls: Rows, ends: Rows, links: Rows) -> None:
         values = [
             *_as_arrays(calls, _CALLS),
@@ -181,9 +183,9 @@ class PostgresStore:
             raise psycopg.errors.error_from_result(result)
 
     @staticmethod
-    def moment(ms: int) -> str:
+    def encode_time(ms: int) -> str:
         return timestamps.sql_text(ms) + "+00"
 
     @staticmethod
-    def read_moment(value: Any) -> int:
+    def decode_time(value: Any) -> int:
         return timestamps.to_ms(value)

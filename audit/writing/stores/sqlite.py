@@ -11,7 +11,7 @@ from django.conf import settings
 
 from audit.format import timestamps
 from audit.writing import sql as statements
-from audit.writing.stores.base import NotDurable, Overtaken, Rows, StoreAway, Taken
+from audit.writing.stores.base import AlreadyEnded, KeyTaken, NotDurable, Rows, StoreUnavailable
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -22,32 +22,32 @@ _FINISH = (
     f"UPDATE audit_call SET {', '.join(f'{name} = ?' for name in statements.FINISH_COLUMNS[:-1])}"  # noqa: S608
     " WHERE id = ? AND outcome = 'running'"
 )
-_PATIENCE = 1.0
+_MIN_LOCK_SECONDS = 1.0
 """Minimum seconds to wait for another process's write lock; the watchdog counts all attempts together."""
 
 
-def patience() -> float:
+def lock_timeout() -> float:
     """Return the seconds of one attempt. The writer tries twice: a longer RECORD_SECONDS prolongs each attempt."""
-    return max(_PATIENCE, (settings.RECORD_SECONDS - 1) / 2)
+    return max(_MIN_LOCK_SECONDS, (settings.RECORD_SECONDS - 1) / 2)
 
 
-def _told(method: Callable[Concatenate[SqliteStore, P], T]) -> Callable[Concatenate[SqliteStore, P], T]:
+def _translate_errors(method: Callable[Concatenate[SqliteStore, P], T]) -> Callable[Concatenate[SqliteStore, P], T]:
     def wrapper(self: SqliteStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return method(self, *args, **kwargs)
         except sqlite3.OperationalError as error:
-            raise StoreAway(_words(error)) from error
+            raise StoreUnavailable(_describe_error(error)) from error
         except sqlite3.IntegrityError as error:
-            raise Taken(str(error)) from error
+            raise KeyTaken(str(error)) from error
         except sqlite3.DatabaseError as error:
             if type(error) is sqlite3.DatabaseError:  # a damaged file, or not a database
-                raise StoreAway(_words(error)) from error
+                raise StoreUnavailable(_describe_error(error)) from error
             raise
 
     return wrapper
 
 
-def _words(error: sqlite3.Error) -> str:
+def _describe_error(error: sqlite3.Error) -> str:
     text = str(error)
     if "locked" in text:
         return "the database is locked"
@@ -57,10 +57,10 @@ def _words(error: sqlite3.Error) -> str:
 
 
 class SqliteStore:
-    @_told
+    @_translate_errors
     def __init__(self, path: str) -> None:
         self._connection = connection = sqlite3.connect(
-            path, timeout=patience(), isolation_level=None, check_same_thread=False, uri=path.startswith("file:")
+            path, timeout=lock_timeout(), isolation_level=None, check_same_thread=False, uri=path.startswith("file:")
         )
         try:
             mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
@@ -80,43 +80,43 @@ class SqliteStore:
     def close(self) -> None:
         self._connection.close()
 
-    @_told
+    @_translate_errors
     def begin(self) -> None:
         self._connection.execute("BEGIN IMMEDIATE")
 
-    @_told
+    @_translate_errors
     def commit(self) -> None:
         self._connection.execute("COMMIT")
 
-    @_told
+    @_translate_errors
     def rollback(self) -> None:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
-    @_told
+    @_translate_errors
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
         return self._connection.execute(sql, parameters).rowcount
 
-    @_told
+    @_translate_errors
     def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self._connection.execute(sql, parameters).fetchall()
 
-    @_told
+    @_translate_errors
     def write(self, calls: Rows, ends: Rows, links: Rows) -> None:
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         if calls:
             connection.executemany(_INSERT_CALL, calls)
         if ends and connection.executemany(_FINISH, ends).rowcount != len(ends):
-            raise Overtaken
+            raise AlreadyEnded
         if links:
             connection.executemany(_INSERT_LINK, links)
         connection.execute("COMMIT")
 
     @staticmethod
-    def moment(ms: int) -> str:
+    def encode_time(ms: int) -> str:
         return timestamps.sql_text(ms)
 
     @staticmethod
-    def read_moment(value: Any) -> int:
+    def decode_time(value: Any) -> int:
         return timestamps.to_ms(datetime.fromisoformat(str(value)).replace(tzinfo=UTC))

@@ -157,7 +157,7 @@ def _moment(data: QueryDict, name: str, problems: list[str]) -> datetime | None:
     text = data.get(name, "").strip()[:40]
     if not text:
         return None
-    moment = local_time.entered(text)
+    moment = local_time.parse_time(text)
     if moment is None:
         problems.append(_("“%s” is not a valid date and time.") % text)
     return moment

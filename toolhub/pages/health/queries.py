@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from audit.models import Call
 from audit.queries import statistics
-from audit.queries.search import id_at, moment_of
+from audit.queries.search import id_at, time_of
 from catalog import lint
 from catalog.models import Grant, Tool
 
@@ -126,7 +126,7 @@ def newest(days: int) -> Looked:
             below = UUID(part[-1][0])
         if ended or looked >= CALLS or time.monotonic() >= deadline:
             found.reverse()
-            return Looked(found, since if ended or below is None else moment_of(below), not ended)
+            return Looked(found, since if ended or below is None else time_of(below), not ended)
         # Arguments may be large: the cost of the last slice tells how many rows fit into the remaining time.
         now_, spent = time.monotonic(), max(time.monotonic() - began, 0.001)
         fits = int(size * max(0.0, deadline - now_) / spent)
@@ -153,7 +153,7 @@ def unused() -> tuple[list[Unused], int, datetime, bool]:
 
     The third value is the end of the counted time, the fourth is True when that is now.
     """
-    called, counted, live = statistics.called_since(timezone.now() - timedelta(days=DAYS - 1))
+    called, counted, live = statistics.count_calls_by_tool(timezone.now() - timedelta(days=DAYS - 1))
     offered = Tool.objects.filter(enabled=True, quarantined_since__isnull=True).order_by("name")
     names = list(offered.values_list("name", flat=True))
     never = [name for name in names if name not in called]

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from audit import display, hooks, local_time, outcomes
-from audit.admin.base import calls_address
+from audit.admin.base import calls_url
 from catalog.schemas import errors
 from toolhub import invisible
 from toolhub.pages.health import findings, queries
@@ -42,7 +42,7 @@ class Section:
 
 
 def _list(words: str, **filters: str) -> tuple[str, str]:
-    return words, calls_address(**filters)
+    return words, calls_url(**filters)
 
 
 def _call(attempt: Attempt) -> tuple[str, str]:
@@ -55,7 +55,7 @@ def _said(attempt: Attempt | None) -> str:
 
 
 def _since(looked: Looked) -> str:
-    return local_time.address(looked.since)
+    return local_time.format_for_url(looked.since)
 
 
 def _of(tool: str) -> str:
@@ -145,7 +145,7 @@ def _trouble(one: findings.Trouble, looked: Looked) -> Finding:
         "%(failed)s of %(ran)s call failed (timed out: %(timeouts)s). p95 latency: %(p95)s.",
         "%(failed)s of %(ran)s calls failed (timed out: %(timeouts)s). p95 latency: %(p95)s.",
         one.ran,
-    ) % {"failed": one.failed, "ran": one.ran, "timeouts": one.timeouts, "p95": display.duration(one.p95) or "–"}
+    ) % {"failed": one.failed, "ran": one.ran, "timeouts": one.timeouts, "p95": display.format_duration(one.p95) or "–"}
     advice = []
     if one.timeouts >= findings.TIMEOUTS_LEAST:
         advice.append(_("Increase its timeout, let it run as a task, or let clients request less per call."))
@@ -204,7 +204,7 @@ def loops(looked: Looked) -> Section:
     shown = []
     for one in found[:SHOWN]:
         first, last = (
-            local_time.address(datetime.fromtimestamp(int(at), UTC)) for at in (one.first.at, one.last.at + 1)
+            local_time.format_for_url(datetime.fromtimestamp(int(at), UTC)) for at in (one.first.at, one.last.at + 1)
         )
         if one.worst == outcomes.OK:
             advice = _("Say in the description that the result does not change, or say in the result when to retry.")
@@ -257,7 +257,7 @@ def unused() -> Section:
     about = _("Enabled tools without a call in the last 30 days.")
     if not live:
         about += " " + _("Counted up to %(at)s. Newer calls are still being counted.") % {
-            "at": local_time.told(counted, "minutes")
+            "at": local_time.format_time_with_zone(counted, "minutes")
         }
     return Section(
         "unused", _("Tools that are never called"), about, _("Every enabled tool was called."), shown, number

@@ -38,7 +38,7 @@ def parts(content: list[dict[str, Any]]) -> list[Part]:
 
 
 def pretty(value: Any) -> str:
-    return display.shown(json.dumps(value, ensure_ascii=False))
+    return display.format_body(json.dumps(value, ensure_ascii=False))
 
 
 def body(block: dict[str, Any]) -> tuple[bytes, str]:
@@ -82,7 +82,7 @@ def _part(number: int, block: dict[str, Any]) -> Part:
         if "blob" in inner:
             found = _media(number, block, str(inner.get("mimeType", "")))
             return Part(found.kind, number, uri=uri, mime=found.mime, bytes=found.bytes)
-        return Part("resource", number, display.shown(str(inner.get("text", ""))), uri=uri, mime=_mime(inner))
+        return Part("resource", number, display.format_body(str(inner.get("text", ""))), uri=uri, mime=_mime(inner))
     return Part("json", number, pretty(block))
 
 
@@ -93,8 +93,8 @@ def _text(number: int, text: str) -> Part:
         except (ValueError, RecursionError):
             pass
         else:
-            return Part("json", number, display.shown(text))
-    cut = text if len(text) <= display.LONGEST else text[: display.LONGEST] + "\n…"
+            return Part("json", number, display.format_body(text))
+    cut = text if len(text) <= display.MAX_TEXT_BYTES else text[: display.MAX_TEXT_BYTES] + "\n…"
     return Part("text", number, invisible.show(cut))
 
 

@@ -272,7 +272,7 @@ def _sentence(run: Run) -> dict[str, str]:
     match run.error:
         case asyncio.CancelledError():
             reason = run.entry.reason if run.entry is not None else None
-            return {"kind": "cancelled", "text": reason or "", "reason": reason.reason.encoded() if reason else ""}
+            return {"kind": "cancelled", "text": reason or "", "reason": reason.reason.encode() if reason else ""}
         case InternalFailure() | None:
             return {"kind": "internal", "text": ""}
         case InvalidArguments() | RecordUnavailable() | CatalogError() | McpError():

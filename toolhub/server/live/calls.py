@@ -24,7 +24,7 @@ from django.db import DatabaseError, InterfaceError
 
 from audit import outcomes
 from audit.queries import live_calls
-from audit.queries.live_calls import Seen
+from audit.queries.live_calls import CallState
 from audit.queries.search import id_at
 from catalog import threads
 from catalog.functions.context import Context, Onlookers
@@ -55,7 +55,7 @@ class Watcher:
         """
         self.user_id, self.send, self.close, self.everything = user_id, send, close, everything
 
-    def may_see(self, seen: Seen) -> bool:
+    def may_see(self, seen: CallState) -> bool:
         return self.everything or seen.user_id == self.user_id
 
 
@@ -69,7 +69,7 @@ class Person:
         self.told: dict[UUID, str] = {}
         self.looked: datetime | None = None
 
-    def tell(self, found: list[Seen], now: datetime) -> None:
+    def tell(self, found: list[CallState], now: datetime) -> None:
         for seen in found:
             if self.told.get(seen.id) == seen.outcome:
                 continue
@@ -99,7 +99,7 @@ class Call:
         """Windows without any message so far."""
         self.asked = time.monotonic()
 
-    def tell(self, call_id: UUID, seen: Seen | None) -> list[Watcher]:
+    def tell(self, call_id: UUID, seen: CallState | None) -> list[Watcher]:
         """Send the state of the call; return the watchers that got its final message."""
         late = time.monotonic() - self.asked > ABSENT_SECONDS
         done = []
@@ -117,7 +117,7 @@ class Call:
         return done
 
 
-def news(topic: str, seen: Seen, watcher: Watcher | None = None) -> dict[str, Any]:
+def news(topic: str, seen: CallState, watcher: Watcher | None = None) -> dict[str, Any]:
     """Build the message about the current state of a call; `outcome` is null while it runs."""
     outcome = None if seen.outcome == outcomes.RUNNING else seen.outcome
     if outcome == outcomes.REFUSED and (watcher is None or watcher.user_id == seen.user_id):
@@ -138,13 +138,13 @@ AWAY = (DatabaseError, InterfaceError, Busy, OSError)
 
 def _ask(
     people: dict[int, tuple[datetime | None, list[UUID]]], calls: list[UUID], now: datetime
-) -> tuple[dict[int, list[Seen]], dict[UUID, Seen]]:
+) -> tuple[dict[int, list[CallState]], dict[UUID, CallState]]:
     """Query the audit log, in a thread."""
     mine = {}
     for user_id, (looked, known) in people.items():
-        found = live_calls.since(user_id, (looked or now) - BEHIND, known)
-        mine[user_id] = found if looked is not None else [*live_calls.running(user_id), *found]
-    return mine, {seen.id: seen for seen in live_calls.these(calls)}
+        found = live_calls.list_since(user_id, (looked or now) - BEHIND, known)
+        mine[user_id] = found if looked is not None else [*live_calls.list_running(user_id), *found]
+    return mine, {seen.id: seen for seen in live_calls.list_by_ids(calls)}
 
 
 class CallWindows:

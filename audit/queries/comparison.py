@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 
 from audit import display, hooks
 from audit.models import Call
-from audit.queries.search import Question
+from audit.queries.search import CallSearch
 from audit.text_diff import Line, lines
 from toolhub import invisible
 
@@ -39,11 +39,11 @@ class Difference:
     definition_known: bool
 
     @property
-    def one_tool(self) -> bool:
+    def same_tool(self) -> bool:
         return (self.first.method, self.first.name) == (self.second.method, self.second.name)
 
 
-def pick(keys: list[str]) -> tuple[Call, Call] | None:
+def find_pair(keys: list[str]) -> tuple[Call, Call] | None:
     """Return the two calls that a URL names, the earlier first; None unless it names exactly two existing calls."""
     try:
         wanted = {UUID(key) for key in keys}
@@ -53,16 +53,16 @@ def pick(keys: list[str]) -> tuple[Call, Call] | None:
     return (found[0], found[1]) if len(found) == 2 else None
 
 
-def previous(call: Call) -> Call | None:
+def find_previous(call: Call) -> Call | None:
     """Return the previous call of the same tool by the same user; None if a bounded search does not find one."""
     if call.user_id is None:
         return None
-    question = Question(tool=call.name, method=call.method, user_id=call.user_id)
-    rows = question.page(before=call.pk.hex, size=1).rows
+    search = CallSearch(tool=call.name, method=call.method, user_id=call.user_id)
+    rows = search.page(before=call.pk.hex, size=1).rows
     return Call.objects.get(pk=rows[0].pk) if rows else None
 
 
-def difference(first: Call, second: Call) -> Difference:
+def compare_calls(first: Call, second: Call) -> Difference:
     known, definition = True, []
     if first.definition != second.definition:
         then, now = definition_of(first), definition_of(second)
@@ -96,7 +96,7 @@ def _facts(first: Call, second: Call) -> list[tuple[str, str, str]]:
     return [
         (_("Tool, prompt or resource"), *both("name")),
         (_("Status"), str(first.get_outcome_display()), str(second.get_outcome_display())),
-        (_("Duration"), display.duration(first.duration_us), display.duration(second.duration_us)),
+        (_("Duration"), display.format_duration(first.duration_us), display.format_duration(second.duration_us)),
         (_("Error"), _error(first), _error(second)),
         (_("Rule"), _rule(first), _rule(second)),
         (_("User"), *both("username")),

@@ -14,8 +14,8 @@ from django.utils.translation import gettext as _
 
 from audit import local_time
 from audit.background import BackgroundTask
-from audit.integrity import messages, verify
-from audit.integrity.checkpoints import Head, read_file
+from audit.integrity import messages, verification
+from audit.integrity.checkpoints import SignedCheckpoint, read_file
 from audit.models import Verification
 from audit.queries import lookup
 from toolhub import invisible
@@ -32,7 +32,7 @@ class State:
 
     tone: str
     """success, warning or danger."""
-    words: str
+    text: str
     more: str = ""
     running: bool = False
     href: str = ""
@@ -55,11 +55,11 @@ def state() -> State:
     last = Verification.objects.first()
     if last is None:
         return State("warning", _("The audit log has not been verified yet."), running=running())
-    when = _("checked at %s") % local_time.told(last.at, "minutes")
+    when = _("checked at %s") % local_time.format_time_with_zone(last.at, "minutes")
     if not last.ok:
-        words = _("Verification failed: %s") % invisible.show(messages.sentence_of(last))
+        text = _("Verification failed: %s") % invisible.show(messages.sentence_of(last))
         found = messages.problem_of(last)
-        return State("danger", words, when, running(), lookup.address_for(found.subject.name) if found else "")
+        return State("danger", text, when, running(), lookup.find_url(found.subject.name) if found else "")
     upto = (
         _("Audit log verified up to call %s") % last.through if last.through else _("Audit log verified (no calls yet)")
     )
@@ -86,7 +86,7 @@ def start() -> bool:
     return parts.get(Verifier).start()
 
 
-def due() -> bool:
+def is_due() -> bool:
     """Return whether the last verification is older than VERIFY_SECONDS; the value 0 disables it."""
     if not settings.VERIFY_SECONDS:
         return False
@@ -97,11 +97,11 @@ def due() -> bool:
 def verify_if_due() -> None:
     """Verify in this thread when it is due, in one of all processes; the others find its result next time."""
     timeout = min(settings.VERIFY_SECONDS, MAX_VERIFY_SECONDS)
-    if due() and cache.add("audit:check", 1, timeout=timeout):
+    if is_due() and cache.add("audit:check", 1, timeout=timeout):
         parts.get(Verifier).run()
 
 
-def _kept() -> list[Head] | None:
+def _read_external() -> list[SignedCheckpoint] | None:
     """Return the external checkpoints of this installation; None if none are configured or readable."""
     if not settings.CHECKPOINT_FILE:
         return None
@@ -113,4 +113,4 @@ def _kept() -> list[Head] | None:
 
 
 def _verify() -> None:
-    verify.run(_kept())
+    verification.run(_read_external())
