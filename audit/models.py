@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from django.conf import settings
 from django.db import models
-from django.utils.translation import gettext
+from django.utils.translation import gettext, gettext_noop
 from django.utils.translation import gettext_lazy as _
 
 from audit import local_time, outcomes
@@ -79,7 +79,7 @@ class Call(models.Model):
             models.Index(fields=("name", "id"), name="audit_call_name"),
             models.Index(fields=("user", "outcome", "id"), name="audit_call_user_outcome"),
         )
-        permissions = (("cancel_call", "Can cancel running calls"),)
+        permissions = (("cancel_call", gettext_noop("Can cancel running calls")),)
 
     def __str__(self) -> str:
         return f"{self.name} by {self.username}: {self.outcome}"

@@ -117,10 +117,9 @@ def retired(text: str) -> list[str]:
 
 def texts() -> Iterator[tuple[str, str]]:
     """Everything that people read, with where it is."""
-    for message in {**messages.ours(), **messages.names(), **messages.settings_of_runners()}.values():
-        where = ", ".join(sorted(message.files))
-        yield where, message.singular
-        yield where, message.plural
+    for domain in messages.DOMAINS:
+        for message in messages.translated("zh_Hans", domain):
+            yield f"{domain}.po", f"{message.singular} {message.plural}"
     yield from literals()
     for path in sorted((ROOT / "templates").rglob("*.html")):
         yield str(path.relative_to(ROOT)), re.sub(r"\{#.*?#\}", " ", path.read_text(encoding="utf-8"))

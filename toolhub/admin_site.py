@@ -1,4 +1,4 @@
-"""The admin site: the theme's site, with autocomplete suggestions in the words of each admin page."""
+"""The admin site: the theme's site, with suggestions in the words of each admin page, and cached texts of scripts."""
 
 from __future__ import annotations
 
@@ -6,14 +6,26 @@ from typing import Any
 
 from django.contrib.admin.apps import AdminConfig
 from django.contrib.admin.views.autocomplete import AutocompleteJsonView
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.utils.decorators import method_decorator
+from django.views.decorators.cache import cache_control
+from django.views.decorators.http import conditional_page
 from unfold.sites import UnfoldAdminSite
 
 
 class Site(UnfoldAdminSite):  # type: ignore[misc]
     def autocomplete_view(self, request: HttpRequest) -> HttpResponseBase:
         return _Suggestions.as_view(admin_site=self)(request)
+
+    @method_decorator([cache_control(private=True, no_cache=True), conditional_page])
+    def i18n_javascript(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Return the texts of scripts, Django's and ours (djangojs.po), in the language of the request.
+
+        The browser keeps them and asks each time whether they changed: the language is no part of the address.
+        """
+        found: HttpResponse = super().i18n_javascript(request, extra_context)
+        return found
 
 
 class _Suggestions(AutocompleteJsonView):

@@ -8,6 +8,7 @@ from django.core.exceptions import PermissionDenied, ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext_noop
 from simple_history.models import HistoricalRecords
 
 from catalog.models import validators as check
@@ -167,10 +168,10 @@ class Tool(Offer):
         verbose_name_plural = _("tools")
         ordering = ["position", "name"]
         permissions = [
-            ("review_tool", "Can review changed definitions of tools"),
-            ("use_command_runner", "Can save tools that run programs on the server"),
-            ("try_tool", "Can try tools from the admin"),
-            ("try_tool_as_other", "Can try tools from the admin as another user"),
+            ("review_tool", gettext_noop("Can review changed definitions of tools")),
+            ("use_command_runner", gettext_noop("Can save tools that run programs on the server")),
+            ("try_tool", gettext_noop("Can try tools from the admin")),
+            ("try_tool_as_other", gettext_noop("Can try tools from the admin as another user")),
         ]
         constraints = [
             models.CheckConstraint(condition=~models.Q(description=""), name="tool_is_described"),

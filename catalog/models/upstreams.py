@@ -71,10 +71,10 @@ class Upstream(models.Model):
         help_text=_("For stdio: a program listed in TOOLHUB_COMMANDS. It runs as the server's own system user."),
     )
     args = JSONTextField(
-        "arguments", default=list, blank=True, help_text=_('For stdio: a list such as ["server.js", "stdio"].')
+        _("arguments"), default=list, blank=True, help_text=_('For stdio: a list such as ["server.js", "stdio"].')
     )
     env = JSONTextField(
-        "environment",
+        _("environment"),
         default=dict,
         blank=True,
         help_text=_(

@@ -58,7 +58,7 @@ class FormWords:
     hidden: frozenset[str] = frozenset()
     """Settings that toolhub fills in itself."""
     labels: Mapping[str, Words] = field(default_factory=dict)
-    """Labels that cannot be made from the name of a setting, at any depth of the form."""
+    """Labels at any depth of the form. Without one, a setting is labelled with its name, such as "Max bytes"."""
     helps: Mapping[str, Words] = field(default_factory=dict)
     """Help texts instead of the descriptions in the settings model, at any depth of the form."""
     choices: Mapping[str, Callable[[], Iterable[str]] | Rows] = field(default_factory=dict)

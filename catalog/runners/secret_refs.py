@@ -9,9 +9,14 @@ import base64
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext_noop
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 NAME = r"[a-z0-9_]{1,64}"
+LABELS: dict[str, Promise] = {"secret": _("Secret"), "prefix": _("Prefix"), "encoding": _("Encoding")}
+"""The labels of a reference in the forms of runners."""
 
 
 class SecretRef(BaseModel):
@@ -19,10 +24,12 @@ class SecretRef(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    secret: str = Field(pattern=f"^{NAME}$", description="The name of a secret, shared or personal.")
-    prefix: str = Field(default="", max_length=200, description='Text before the value, such as "Bearer ".')
+    secret: str = Field(pattern=f"^{NAME}$", description=gettext_noop("The name of a secret, shared or personal."))
+    prefix: str = Field(
+        default="", max_length=200, description=gettext_noop('Text before the value, such as "Bearer ".')
+    )
     encoding: Literal["plain", "base64"] = Field(
-        default="plain", description="base64 is for HTTP Basic. The secret must then be user:password."
+        default="plain", description=gettext_noop("base64 is for HTTP Basic. The secret must then be user:password.")
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -260,6 +261,30 @@ def test_no_section_is_wider_than_the_window(hub: Hub, window: Windows, width: i
         mine.open(f"{address}/{path}/")
         wide.append((path, mine.too_wide()))
     assert [problem for problem in wide if problem[1]] == []
+
+
+def test_in_chinese_the_scripts_speak_chinese(editor: Any) -> None:
+    page = editor(ADD, locale="zh-CN")
+    tab(page, "参数")
+    table = page.locator("[data-for=input_schema]")
+    table.locator("[data-add]").click()
+    table.locator("[data-column=more]").click()
+    said = table.locator("th, label, option, button:not(.tool-icon)").all_text_contents()
+    said += [button.get_attribute("title") for button in table.locator(".tool-icon").all()]
+    english = [text for text in said if not re.search("[一-鿿]", text)]
+    assert len(said) > 25 and set(english) <= {
+        "date",
+        "date-time",
+        "time",
+        "email",
+        "uri",
+        "hostname",
+        "uuid",
+        "ipv4",
+        "ipv6",
+    }
+    page.click('role=tab[name="常规"]')
+    assert page.locator(".tool-more summary").text_content() == "更多设置（7）"
 
 
 def test_without_the_editors_script_the_page_is_one_form_with_json(hub: Hub, window: Windows) -> None:

@@ -20,6 +20,6 @@ def said(permission: Permission) -> str:
     kind = permission.content_type
     verb, _of, model = permission.codename.partition("_")
     plain = verb in PLAIN and model == kind.model
-    # `tests.messages` collects the names of the permissions that our own models define.
+    # Our own models mark the names of their permissions with gettext_noop.
     name = str(PLAIN[verb]) % kind.name if plain else gettext(permission.name)
     return f"{kind} | {name}"

@@ -12,6 +12,7 @@ from django.conf import settings
 from django.db import models, transaction
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext_noop
 
 SCHEME = "thp_"
 DEFAULT_DAYS, MAX_DAYS = 90, 3650
@@ -127,8 +128,8 @@ class ServingProcess(models.Model):
         ordering = ("started", "id")
         default_permissions = ()
         permissions = (
-            ("view_connections", "Can see who is connected"),
-            ("disconnect_client", "Can disconnect clients"),
+            ("view_connections", gettext_noop("Can see who is connected")),
+            ("disconnect_client", gettext_noop("Can disconnect clients")),
         )
 
     def __str__(self) -> str:

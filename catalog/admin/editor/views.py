@@ -24,7 +24,7 @@ from django.utils.translation import gettext_lazy as _
 from unfold.widgets import UnfoldAdminTextInputWidget, UnfoldBooleanWidget
 
 from catalog import quarantine
-from catalog.admin.editor import preview, runner_forms, texts
+from catalog.admin.editor import preview, runner_forms
 from catalog.admin.editor import versions as editor_versions
 from catalog.admin.history import HistoryAdmin
 from catalog.models import Tool
@@ -129,7 +129,6 @@ class Editor(HistoryAdmin):
             "isNew": obj is None,
             "kinds": runner_forms.kinds(),
             "secrets": runner_forms.secrets(),
-            "texts": texts.texts(),
         }
         return {"data": json.dumps(data)}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.conf import settings as configured
 from django.utils.translation import gettext_lazy as _
 
+from catalog.runners import secret_refs
 from catalog.runners.base import FormWords, Runner
 from catalog.runners.command.settings import Settings, not_ready
 
@@ -24,9 +25,27 @@ RUNNER = Runner(
     form=FormWords(
         main=("program", "arguments", "stdin"),
         labels={
+            "program": _("Program"),
+            "arguments": _("Arguments"),
+            "option": _("Option"),
+            "value": _("Value"),
+            "allow_dash": _("Allow dash"),
+            "separator": _("Separator"),
+            "folder_argument": _("Folder argument"),
+            "commands": _("Commands"),
+            "choose": _("Choose"),
+            "environment": _("Environment"),
+            "folder": _("Folder"),
+            "accept_status": _("Accept status"),
+            "max_output_bytes": _("Max output bytes"),
+            "memory_bytes": _("Memory bytes"),
+            "max_processes": _("Max processes"),
+            "max_file_bytes": _("Max file bytes"),
+            "max_open_files": _("Max open files"),
             "cpu_seconds": _("CPU seconds"),
             "stdin": _("Standard input"),
             "stdin_file": _("Standard input: a file"),
+            **secret_refs.LABELS,
         },
         choices={"program": lambda: configured.COMMANDS},
     ),

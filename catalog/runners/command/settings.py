@@ -6,6 +6,7 @@ import re
 from typing import Literal
 
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from catalog.processes import allowed
@@ -17,8 +18,12 @@ PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
 class Option(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    option: str = Field(pattern=r"^--?[A-Za-z0-9][A-Za-z0-9_-]*$", description="For example --lines or -n.")
-    value: str = Field(min_length=1, description="The name of the argument whose value follows the option.")
+    option: str = Field(
+        pattern=r"^--?[A-Za-z0-9][A-Za-z0-9_-]*$", description=gettext_noop("For example --lines or -n.")
+    )
+    value: str = Field(
+        min_length=1, description=gettext_noop("The name of the argument whose value follows the option.")
+    )
 
 
 class Command(BaseModel):
@@ -26,21 +31,30 @@ class Command(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    program: str = Field(default="", max_length=500, description="The program, exactly as listed in TOOLHUB_COMMANDS.")
+    program: str = Field(
+        default="", max_length=500, description=gettext_noop("The program, exactly as listed in TOOLHUB_COMMANDS.")
+    )
     arguments: list[str | Option] = Field(
         default_factory=list,
         max_length=100,
-        description='Fixed texts, "{argument}" alone, or {"option": "--lines", "value": "argument"}.',
+        description=gettext_noop('Fixed texts, "{argument}" alone, or {"option": "--lines", "value": "argument"}.'),
     )
-    allow_dash: list[str] = Field(default_factory=list, description="Arguments whose value may begin with a dash.")
-    separator: bool = Field(default=True, description='Put "--" before the first "{argument}".')
-    stdin: str = Field(default="", description="The argument whose text the program reads as standard input.")
+    allow_dash: list[str] = Field(
+        default_factory=list, description=gettext_noop("Arguments whose value may begin with a dash.")
+    )
+    separator: bool = Field(default=True, description=gettext_noop('Put "--" before the first "{argument}".'))
+    stdin: str = Field(
+        default="", description=gettext_noop("The argument whose text the program reads as standard input.")
+    )
     stdin_file: str = Field(
         default="",
-        description="The argument that names a workspace file. The program reads this file as standard input.",
+        description=gettext_noop(
+            "The argument that names a workspace file. The program reads this file as standard input."
+        ),
     )
     folder_argument: str = Field(
-        default="", description="The argument that names a workspace folder. The program runs in this folder."
+        default="",
+        description=gettext_noop("The argument that names a workspace folder. The program runs in this folder."),
     )
 
     @field_validator("arguments")
@@ -77,29 +91,34 @@ class Command(BaseModel):
 
 class Settings(Command):
     commands: dict[str, Command] = Field(
-        default_factory=dict, description="Several programs. The value of one argument chooses the program."
+        default_factory=dict,
+        description=gettext_noop("Several programs. The value of one argument chooses the program."),
     )
-    choose: str = Field(default="", description="The argument that chooses among `commands`.")
+    choose: str = Field(default="", description=gettext_noop("The argument that chooses among `commands`."))
     environment: dict[str, secret_refs.Text] = Field(
         default_factory=dict,
-        description='All environment variables except PATH and LANG. A value may be {"secret": "name"}.',
+        description=gettext_noop('All environment variables except PATH and LANG. A value may be {"secret": "name"}.'),
     )
     folder: Literal["temporary", "workspace"] = Field(
         default="temporary",
-        description="The folder that the program runs in: a new empty folder, removed afterwards, or the workspace.",
+        description=gettext_noop(
+            "The folder that the program runs in: a new empty folder, removed afterwards, or the workspace."
+        ),
     )
-    accept_status: list[int] = Field(default=[0], description="The exit statuses that count as success.")
+    accept_status: list[int] = Field(default=[0], description=gettext_noop("The exit statuses that count as success."))
     max_output_bytes: int = Field(
-        default=262_144, ge=1, le=16_777_216, description="The program is stopped if it writes more."
+        default=262_144, ge=1, le=16_777_216, description=gettext_noop("The program is stopped if it writes more.")
     )
-    cpu_seconds: int = Field(default=30, ge=1, le=3600, description="Limit for each process.")
+    cpu_seconds: int = Field(default=30, ge=1, le=3600, description=gettext_noop("Limit for each process."))
     memory_bytes: int = Field(
-        default=1_073_741_824, ge=16_777_216, le=68_719_476_736, description="Limit for each process."
+        default=1_073_741_824, ge=16_777_216, le=68_719_476_736, description=gettext_noop("Limit for each process.")
     )
     max_processes: int = Field(
-        default=32, ge=1, le=1000, description="Exceeding this number kills all processes of the call."
+        default=32, ge=1, le=1000, description=gettext_noop("Exceeding this number kills all processes of the call.")
     )
-    max_file_bytes: int = Field(default=67_108_864, ge=0, description="The largest file that the program may write.")
+    max_file_bytes: int = Field(
+        default=67_108_864, ge=0, description=gettext_noop("The largest file that the program may write.")
+    )
     max_open_files: int = Field(default=256, ge=16, le=4096)
 
     @field_validator("environment")

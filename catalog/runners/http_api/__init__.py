@@ -8,6 +8,7 @@ from typing import Any
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from catalog.runners import secret_refs
 from catalog.runners.base import Effect, FormWords, Runner
 from catalog.runners.http_api.settings import Settings
 
@@ -40,7 +41,37 @@ RUNNER = Runner(
     prepare="catalog.runners.http_api.runner.prepare",
     form=FormWords(
         main=("method", "url", "query", "headers", "body", "static_headers"),
-        labels={"url": _("URL")},
+        labels={
+            "method": _("Method"),
+            "query": _("Query"),
+            "query_lists": _("Query lists"),
+            "headers": _("Headers"),
+            "cookies": _("Cookies"),
+            "body": _("Body"),
+            "body_argument": _("Body argument"),
+            "body_format": _("Body format"),
+            "content_type": _("Content type"),
+            "files": _("Files"),
+            "argument": _("Argument"),
+            "filename": _("Filename"),
+            "filename_argument": _("Filename argument"),
+            "static_query": _("Static query"),
+            "static_headers": _("Static headers"),
+            "static_cookies": _("Static cookies"),
+            "static_body": _("Static body"),
+            "response": _("Response"),
+            "select": _("Select"),
+            "keep": _("Keep"),
+            "timeout": _("Timeout"),
+            "max_response_bytes": _("Max response bytes"),
+            "retries": _("Retries"),
+            "break_after": _("Break after"),
+            "break_seconds": _("Break seconds"),
+            "max_concurrent": _("Max concurrent"),
+            "wait_seconds": _("Wait seconds"),
+            "url": _("URL"),
+            **secret_refs.LABELS,
+        },
     ),
     effect=_effect,
     advice=_advice,

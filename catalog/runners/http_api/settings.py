@@ -6,6 +6,7 @@ import re
 from typing import Literal
 
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from catalog.runners.http_api.json_path import parse_path
@@ -27,12 +28,14 @@ class FilePart(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    argument: str = Field(description="The argument that holds the content, in Base64.")
-    filename: str = Field(default="file", max_length=255, description="The file name that is sent.")
+    argument: str = Field(description=gettext_noop("The argument that holds the content, in Base64."))
+    filename: str = Field(default="file", max_length=255, description=gettext_noop("The file name that is sent."))
     filename_argument: str = Field(
-        default="", description="The argument that holds the file name, instead of a fixed name."
+        default="", description=gettext_noop("The argument that holds the file name, instead of a fixed name.")
     )
-    content_type: str = Field(default="application/octet-stream", description="The MIME type that is sent.")
+    content_type: str = Field(
+        default="application/octet-stream", description=gettext_noop("The MIME type that is sent.")
+    )
 
     @field_validator("content_type")
     @classmethod
@@ -46,87 +49,112 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     method: Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"] = Field(
-        default="GET", description="The method of the request."
+        default="GET", description=gettext_noop("The method of the request.")
     )
-    url: str = Field(max_length=2000, description="Use {argument} placeholders in the path; the host is fixed.")
-    query: Names = Field(default_factory=dict, description="Maps names in the query to arguments.")
+    url: str = Field(
+        max_length=2000, description=gettext_noop("Use {argument} placeholders in the path; the host is fixed.")
+    )
+    query: Names = Field(default_factory=dict, description=gettext_noop("Maps names in the query to arguments."))
     query_lists: Literal["repeat", "comma"] = Field(
-        default="repeat", description="Lists in the query: tag=a&tag=b (repeat) or tag=a,b (comma)."
+        default="repeat", description=gettext_noop("Lists in the query: tag=a&tag=b (repeat) or tag=a,b (comma).")
     )
-    headers: Names = Field(default_factory=dict, description="Maps header names to arguments.")
-    cookies: Names = Field(default_factory=dict, description="Maps cookie names to arguments.")
+    headers: Names = Field(default_factory=dict, description=gettext_noop("Maps header names to arguments."))
+    cookies: Names = Field(default_factory=dict, description=gettext_noop("Maps cookie names to arguments."))
     body: Names | Literal["*"] | None = Field(
         default=None,
-        description='Maps names in the body to arguments. "*" sends every argument that is not used elsewhere.',
+        description=gettext_noop(
+            'Maps names in the body to arguments. "*" sends every argument that is not used elsewhere.'
+        ),
     )
-    body_argument: str = Field(default="", description="The argument that is the whole body, instead of `body`.")
+    body_argument: str = Field(
+        default="", description=gettext_noop("The argument that is the whole body, instead of `body`.")
+    )
     body_format: Literal["json", "form", "multipart", "text", "base64"] = Field(
         default="json",
-        description="Format of the body. text and base64 need body_argument. base64 is decoded before sending.",
+        description=gettext_noop(
+            "Format of the body. text and base64 need body_argument. base64 is decoded before sending."
+        ),
     )
     content_type: str = Field(
-        default="", max_length=200, description="The MIME type of the body, instead of the default."
+        default="", max_length=200, description=gettext_noop("The MIME type of the body, instead of the default.")
     )
     files: dict[str, FilePart] = Field(
         default_factory=dict,
-        description="Files of a multipart body. Map each name in the body to the argument that holds the file.",
+        description=gettext_noop(
+            "Files of a multipart body. Map each name in the body to the argument that holds the file."
+        ),
     )
-    static_query: Texts = Field(default_factory=dict, description="Always sent in the query. A value may be a secret.")
-    static_headers: Texts = Field(default_factory=dict, description="Always sent. A value may be a secret.")
-    static_cookies: Texts = Field(default_factory=dict, description="Always sent. A value may be a secret.")
+    static_query: Texts = Field(
+        default_factory=dict, description=gettext_noop("Always sent in the query. A value may be a secret.")
+    )
+    static_headers: Texts = Field(
+        default_factory=dict, description=gettext_noop("Always sent. A value may be a secret.")
+    )
+    static_cookies: Texts = Field(
+        default_factory=dict, description=gettext_noop("Always sent. A value may be a secret.")
+    )
     static_body: dict[str, Value] = Field(
         default_factory=dict,
-        description="Always sent in the body, regardless of the arguments. Any value in it may be a secret.",
+        description=gettext_noop(
+            "Always sent in the body, regardless of the arguments. Any value in it may be a secret."
+        ),
     )
     response: Literal["json", "text", "auto", "image", "audio", "binary"] = Field(
         default="json",
-        description="The type of the result. auto uses the type of the response. Images and audio are checked by "
-        "their bytes.",
+        description=gettext_noop(
+            "The type of the result. auto uses the type of the response. Images and audio are checked by their bytes."
+        ),
     )
     select: str = Field(
-        default="", max_length=500, description="Path to the part of a JSON response to keep, such as $.items[0].name."
+        default="",
+        max_length=500,
+        description=gettext_noop("Path to the part of a JSON response to keep, such as $.items[0].name."),
     )
     keep: list[str] = Field(
         default_factory=list,
         max_length=100,
-        description="Keys to keep in the selected object or in each selected object. Empty: keep all.",
+        description=gettext_noop("Keys to keep in the selected object or in each selected object. Empty: keep all."),
     )
     timeout: float = Field(
         default=20.0,
         gt=0,
         le=600,
-        description="Time limit for each attempt, in seconds. The tool's own time limit also applies.",
+        description=gettext_noop("Time limit for each attempt, in seconds. The tool's own time limit also applies."),
     )
     max_response_bytes: int = Field(
         default=4_194_304,
         ge=1,
         le=67_108_864,
-        description="Maximum size of the response after decompression. A larger response is an error.",
+        description=gettext_noop("Maximum size of the response after decompression. A larger response is an error."),
     )
     retries: int = Field(
         default=2,
         ge=0,
         le=5,
-        description="Additional attempts after a connection failure or a 502, 503 or 504 response. Only GET, HEAD, "
-        "OPTIONS, PUT and DELETE are retried, and only within the time limit.",
+        description=gettext_noop(
+            "Additional attempts after a connection failure or a 502, 503 or 504 response. Only GET, HEAD, "
+            "OPTIONS, PUT and DELETE are retried, and only within the time limit."
+        ),
     )
     break_after: int = Field(
         default=10,
         ge=0,
         le=1000,
-        description="Number of consecutive failures after which calls to the host pause. 0 means no pause.",
+        description=gettext_noop(
+            "Number of consecutive failures after which calls to the host pause. 0 means no pause."
+        ),
     )
     break_seconds: float = Field(
-        default=30.0, gt=0, le=3600, description="Seconds of pause before one call tries the host again."
+        default=30.0, gt=0, le=3600, description=gettext_noop("Seconds of pause before one call tries the host again.")
     )
     max_concurrent: int = Field(
-        default=16, ge=1, le=1000, description="Maximum number of concurrent calls of this tool."
+        default=16, ge=1, le=1000, description=gettext_noop("Maximum number of concurrent calls of this tool.")
     )
     wait_seconds: float = Field(
         default=2.0,
         ge=0,
         le=60,
-        description="Seconds that a further call waits before the client learns that the tool is busy.",
+        description=gettext_noop("Seconds that a further call waits before the client learns that the tool is busy."),
     )
 
     @field_validator("url")

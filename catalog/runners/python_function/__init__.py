@@ -24,7 +24,16 @@ RUNNER = Runner(
     prepare="catalog.runners.python_function.runner.prepare",
     form=FormWords(
         main=("function",),
-        labels={"cpu_seconds": _("CPU seconds")},
+        labels={
+            "function": _("Function"),
+            "isolated": _("Isolated"),
+            "django": _("Django"),
+            "memory_bytes": _("Memory bytes"),
+            "max_processes": _("Max processes"),
+            "max_file_bytes": _("Max file bytes"),
+            "max_output_bytes": _("Max output bytes"),
+            "cpu_seconds": _("CPU seconds"),
+        },
         choices={"function": lambda: functions.registered("tool")},
         fill_from="function",
         fill=functions.tool_row,

@@ -19,6 +19,14 @@ RUNNER = Runner(
     prepare="catalog.runners.sql_query.runner.prepare",
     form=FormWords(
         main=("database", "statement"),
+        labels={
+            "database": _("Database"),
+            "statement": _("Statement"),
+            "parameters": _("Parameters"),
+            "max_rows": _("Max rows"),
+            "max_bytes": _("Max bytes"),
+            "timeout": _("Timeout"),
+        },
         choices={"database": lambda: sorted(configured.SQL_DATABASES)},
     ),
     not_ready=not_ready,

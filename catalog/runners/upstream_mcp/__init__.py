@@ -16,6 +16,10 @@ RUNNER = Runner(
     form=FormWords(
         main=("upstream", "tool"),
         hidden=frozenset({"connection"}),
+        labels={
+            "upstream": _("Upstream"),
+            "tool": _("Tool"),
+        },
         choices={"upstream": Rows("catalog.Upstream", "name")},
     ),
     position=50,

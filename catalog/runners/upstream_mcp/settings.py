@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.utils.translation import gettext_noop
 from pydantic import BaseModel, ConfigDict, Field
 
 from catalog.runners.upstream_mcp.connection import Connection
@@ -10,8 +11,10 @@ from catalog.runners.upstream_mcp.connection import Connection
 class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    upstream: str = Field(min_length=1, max_length=40, description="The name of the upstream server.")
-    tool: str = Field(min_length=1, max_length=1000, description="The tool's name on the upstream server.")
+    upstream: str = Field(min_length=1, max_length=40, description=gettext_noop("The name of the upstream server."))
+    tool: str = Field(
+        min_length=1, max_length=1000, description=gettext_noop("The tool's name on the upstream server.")
+    )
     connection: Connection | None = Field(
         default=None, description="Filled in by toolhub: how the upstream server is reached."
     )

@@ -34,7 +34,3 @@ export function select(options, chosen, attributes) {
   found.value = chosen;
   return found;
 }
-
-export function say(text, values) {
-  return text.replace(/\{(\w+)\}/g, (all, name) => (name in values ? String(values[name]) : all));
-}

@@ -50,14 +50,14 @@ function line(value, type) {
   return value instanceof Digits ? value.text : null;
 }
 
-// A problem's key, or null. Empty text takes the choices away.
+// The problem as a sentence, or null. Empty text takes the choices away.
 export function setChoices(part, type, text) {
   const lines = text.split("\n").map((one) => one.trim()).filter(Boolean);
   const holder = chooser(part, type);
   if (!lines.length) { holder.delete("enum"); return null; }
-  if (new Set(lines).size < lines.length) return "duplicateChoice";
+  if (new Set(lines).size < lines.length) return gettext("Each choice must be unique. Remove the duplicates.");
   const values = chosenType(type) === "string" ? lines : lines.map(digits);
-  if (values.includes(null)) return "notNumber";
+  if (values.includes(null)) return gettext("This must be a number.");
   holder.set("enum", values);
   return null;
 }
@@ -80,7 +80,7 @@ export function setDefault(part, type, text) {
   else if (type === "boolean") part.set("default", text === "true");
   else {
     const found = digits(text);
-    if (!found) return "notNumber";
+    if (!found) return gettext("This must be a number.");
     part.set("default", found);
   }
   return null;
@@ -95,8 +95,8 @@ export function boundText(part, keyword) {
 export function setBound(part, keyword, text) {
   if (text === "") { part.delete(keyword); return null; }
   const found = digits(text);
-  if (!found) return "notNumber";
-  if (!["minimum", "maximum"].includes(keyword) && !/^[0-9]+$/.test(text)) return "notWhole";
+  if (!found) return gettext("This must be a number.");
+  if (!["minimum", "maximum"].includes(keyword) && !/^[0-9]+$/.test(text)) return gettext("This must be a whole number, 0 or more.");
   part.set(keyword, found);
   return null;
 }

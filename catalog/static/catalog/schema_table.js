@@ -1,31 +1,33 @@
 // A JSON Schema as a table of its parameters, on top of the text area that holds it and that is sent.
 
 import { from, NotJson, parse, write } from "./json_text.js";
-import { area, button, fresh, input, make, say, select } from "./page_parts.js";
+import { area, button, fresh, input, make, select } from "./page_parts.js";
 import * as rows from "./schema_rows.js";
 
 const LABELS = {
-  string: "typeString", integer: "typeInteger", number: "typeNumber", boolean: "typeBoolean", object: "typeObject", array: "typeArray",
-  "array:string": "typeArrayString", "array:integer": "typeArrayInteger", "array:number": "typeArrayNumber",
+  string: gettext("text"), integer: gettext("whole number"), number: gettext("number"), boolean: gettext("yes or no"),
+  object: gettext("object"), array: gettext("list"), "array:string": gettext("list of text"),
+  "array:integer": gettext("list of whole numbers"), "array:number": gettext("list of numbers"),
 };
 const BOUNDS = {
-  minimum: "least", maximum: "most", minLength: "shortest", maxLength: "longest", minItems: "fewest", maxItems: "mostItems",
+  minimum: gettext("Minimum"), maximum: gettext("Maximum"),
+  minLength: gettext("Minimum length (characters)"), maxLength: gettext("Maximum length (characters)"),
+  minItems: gettext("Minimum items"), maxItems: gettext("Maximum items"),
 };
 
 export class SchemaTable {
-  constructor(textarea, texts) {
+  constructor(textarea) {
     this.textarea = textarea;
-    this.texts = texts;
     this.rows = [];
     this.writing = false;
     this.message = make("p", { class: "tool-problem", role: "alert", hidden: true });
     this.problems = make("ul", { class: "tool-problems" });
     this.body = make("div", { class: "tool-table-body" });
     this.views = {
-      table: button(texts.table, null, () => this.show("table"), { "aria-pressed": "true" }),
-      json: button(texts.json, null, () => this.show("json"), { "aria-pressed": "false" }),
+      table: button(gettext("Table"), null, () => this.show("table"), { "aria-pressed": "true" }),
+      json: button(gettext("As JSON"), null, () => this.show("json"), { "aria-pressed": "false" }),
     };
-    const bar = make("div", { class: "tool-views", role: "group", "aria-label": texts.view }, this.views.table, this.views.json);
+    const bar = make("div", { class: "tool-views", role: "group", "aria-label": gettext("View") }, this.views.table, this.views.json);
     this.root = make("div", { class: "tool-table-editor", "data-for": textarea.name }, bar, this.message, this.body, this.problems);
     textarea.before(this.root);
     textarea.addEventListener("input", () => { if (!this.writing) this.read(); });
@@ -51,10 +53,10 @@ export class SchemaTable {
       try {
         const found = parse(text);
         if (rows.fits(found)) this.schema = found;
-        else this.say(this.texts.noObject);
+        else this.say(gettext("This is not an object with properties. Edit it as JSON."));
       } catch (error) {
         if (!(error instanceof NotJson)) throw error;
-        this.say(say(this.texts.broken, error));
+        this.say(interpolate(gettext("This is not valid JSON (line %(line)s, column %(column)s). Fix it to return to the table."), error, true));
       }
     }
     this.keep = this.schema?.get("required")?.length === 0;
@@ -85,28 +87,27 @@ export class SchemaTable {
   }
 
   draw(focus) {
-    const { texts } = this;
     this.body.replaceChildren();
     if (this.schema === null) return;
     if (this.schema === undefined) {
       this.body.append(
-        make("p", { class: "tool-note" }, texts.noSchema),
-        button(texts.addSchema, "add", () => { this.put(write(from({ type: "object", properties: {} }))); this.read(); }),
+        make("p", { class: "tool-note" }, gettext("No output schema. The result can be free text or any JSON.")),
+        button(gettext("Add a result schema"), "add", () => { this.put(write(from({ type: "object", properties: {} }))); this.read(); }),
       );
       return;
     }
-    const heads = [texts.name, texts.type, texts.required, texts.description].map((text) => make("th", { scope: "col" }, text));
-    const table = make("table", { class: "tool-table", "aria-label": texts.parameters },
-      make("thead", {}, make("tr", {}, ...heads, make("th", { scope: "col" }, make("span", { class: "tool-unseen" }, texts.more)))));
+    const heads = [gettext("Name"), gettext("Type"), gettext("Required"), gettext("Description")].map((text) => make("th", { scope: "col" }, text));
+    const table = make("table", { class: "tool-table", "aria-label": gettext("Parameters") },
+      make("thead", {}, make("tr", {}, ...heads, make("th", { scope: "col" }, make("span", { class: "tool-unseen" }, gettext("More"))))));
     for (const row of this.rows) table.append(this.drawRow(row));
     if (this.rows.length) this.body.append(table);
-    else this.body.append(make("p", { class: "tool-note" }, texts.none));
+    else this.body.append(make("p", { class: "tool-note" }, gettext("No parameters yet. Clients call this tool without arguments.")));
     this.body.append(this.foot());
     if (focus) this.body.querySelector(focus)?.focus();
   }
 
   foot() {
-    const { texts, schema } = this;
+    const { schema } = this;
     const strict = make("input", { type: "checkbox", id: fresh("strict"), checked: schema.get("additionalProperties") === false });
     strict.addEventListener("change", () => {
       if (strict.checked) schema.set("additionalProperties", false);
@@ -115,11 +116,12 @@ export class SchemaTable {
     });
     const loose = schema.get("additionalProperties");
     const other = rows.rootOthers(schema);
+    const kept = gettext("The schema also contains: %(names)s. These are kept. Edit them as JSON.");
     return make("div", { class: "tool-table-foot" },
-      button(texts.add, "add", () => this.add(), { "data-add": true }),
-      typeof loose === "object" ? null : make("label", { class: "tool-check" }, strict, texts.strict),
-      this.textarea.dataset.optional ? button(texts.dropSchema, "delete", () => { this.put(""); this.read(); }) : null,
-      other.length ? make("p", { class: "tool-note" }, say(texts.rootSays, { names: other.join(", ") })) : null);
+      button(gettext("Add a parameter"), "add", () => this.add(), { "data-add": true }),
+      typeof loose === "object" ? null : make("label", { class: "tool-check" }, strict, gettext("Reject arguments that are not listed here")),
+      this.textarea.dataset.optional ? button(gettext("Remove schema"), "delete", () => { this.put(""); this.read(); }) : null,
+      other.length ? make("p", { class: "tool-note" }, interpolate(kept, { names: other.join(", ") }, true)) : null);
   }
 
   add() {
@@ -149,7 +151,9 @@ export class SchemaTable {
 
   rename(row, name) {
     const taken = this.rows.some((other) => other !== row && other.written === name);
-    row.problem = !name ? this.texts.nameMissing : taken ? this.texts.nameTaken : "";
+    row.problem = "";
+    if (!name) row.problem = gettext("Enter a parameter name. The schema does not change until then.");
+    else if (taken) row.problem = gettext("Another parameter has this name. Choose a different one. The schema does not change until then.");
     if (row.problem || name === row.written) return;
     const required = this.schema.get("required");
     if (row.written === null) {
@@ -162,19 +166,18 @@ export class SchemaTable {
   }
 
   drawRow(row) {
-    const { texts } = this;
     const type = rows.typeOf(row.part);
     const label = (text) => ({ "aria-label": row.written ? `${text}: ${row.written}` : text });
     const problem = make("div", { class: "tool-problem", "data-row-problem": true, role: "alert" }, row.problem || "");
 
-    const name = input({ value: row.written ?? "", "data-column": "name", maxlength: 200, spellcheck: "false", ...label(texts.name) });
+    const name = input({ value: row.written ?? "", "data-column": "name", maxlength: 200, spellcheck: "false", ...label(gettext("Name")) });
     name.addEventListener("input", () => {
       this.rename(row, name.value);
       problem.textContent = row.problem;
       name.setAttribute("aria-invalid", String(Boolean(row.problem)));
     });
-    const options = rows.TYPES.map((one) => [one, texts[LABELS[one]]]);
-    const kind = select(type ? options : [["", texts.asJsonOnly], ...options], type, { "data-column": "type", ...label(texts.type) });
+    const options = rows.TYPES.map((one) => [one, LABELS[one]]);
+    const kind = select(type ? options : [["", gettext("as JSON")], ...options], type, { "data-column": "type", ...label(gettext("Type")) });
     kind.addEventListener("change", () => {
       if (!(row.part instanceof Map)) row.part = new Map();
       if (!type) for (const keyword of ["$ref", "anyOf", "oneOf", "allOf", "items"]) row.part.delete(keyword);
@@ -182,7 +185,7 @@ export class SchemaTable {
       this.write();
       this.redraw(row, "type");
     });
-    const required = make("input", { type: "checkbox", "data-column": "required", ...label(texts.required) });
+    const required = make("input", { type: "checkbox", "data-column": "required", ...label(gettext("Required")) });
     required.checked = row.written === null ? row.wanted : rows.isRequired(this.schema, row.written);
     required.addEventListener("change", () => {
       row.wanted = required.checked;
@@ -190,7 +193,7 @@ export class SchemaTable {
       rows.setRequired(this.schema, row.written, required.checked, this.keep);
       this.write();
     });
-    const description = area({ rows: 1, "data-column": "description", ...label(texts.description) });
+    const description = area({ rows: 1, "data-column": "description", ...label(gettext("Description")) });
     description.addEventListener("input", () => {
       if (description.value) row.part.set("description", description.value);
       else row.part.delete("description");
@@ -198,18 +201,18 @@ export class SchemaTable {
     });
     const summary = make("div", { class: "tool-note", "data-summary": true });
     const details = make("tr", { class: "tool-details", hidden: !row.open });
-    const more = button(texts.more, "tune", () => {
+    const more = button(gettext("More"), "tune", () => {
       row.open = !row.open;
       this.redraw(row, "more");
     }, { iconOnly: true, "data-column": "more", "aria-expanded": String(row.open) });
     const act = (text, icon, action, column) => button(row.written ? `${text}: ${row.written}` : text, icon, action, { iconOnly: true, "data-column": column });
     const actions = make("div", { class: "tool-actions" }, more,
-      act(texts.up, "arrow_upward", () => this.move(row, -1, "up"), "up"),
-      act(texts.down, "arrow_downward", () => this.move(row, 1, "down"), "down"),
-      act(texts.remove, "delete", () => this.remove(row), "remove"));
+      act(gettext("Move up"), "arrow_upward", () => this.move(row, -1, "up"), "up"),
+      act(gettext("Move down"), "arrow_downward", () => this.move(row, 1, "down"), "down"),
+      act(gettext("Remove"), "delete", () => this.remove(row), "remove"));
     const cell = (text, ...content) => make("td", { "data-label": text }, ...content);
-    const main = make("tr", {}, cell(texts.name, name, problem), cell(texts.type, kind), cell(texts.required, required),
-      cell(texts.description, description, summary), make("td", {}, actions));
+    const main = make("tr", {}, cell(gettext("Name"), name, problem), cell(gettext("Type"), kind), cell(gettext("Required"), required),
+      cell(gettext("Description"), description, summary), make("td", {}, actions));
     const body = make("tbody", { "data-row": row.id }, main, details);
     body.addEventListener("keydown", (event) => {
       if (!event.altKey || !["ArrowUp", "ArrowDown"].includes(event.key)) return;
@@ -236,22 +239,21 @@ export class SchemaTable {
   // What a closed row says besides its columns.
   summary(row) {
     const type = rows.typeOf(row.part);
-    if (!type) return this.texts.onlyJson;
+    if (!type) return gettext("This cannot be shown here. Edit it as JSON.");
     const said = [];
     const choices = rows.choices(row.part, type);
     if (choices) said.push(choices.split("\n").join(" | "));
     const given = rows.defaultText(row.part, type);
-    if (given) said.push(`${this.texts.default}: ${given}`);
+    if (given) said.push(`${gettext("Default")}: ${given}`);
     const [low, high] = rows.bounds(type).map((keyword) => rows.boundText(row.part, keyword));
     if (low || high) said.push([low, "…", high].filter(Boolean).join(" "));
     if (type === "string" && typeof row.part.get("format") === "string") said.push(row.part.get("format"));
     const others = rows.others(row.part, type);
-    if (others.length) said.push(say(this.texts.alsoSays, { names: others.join(", ") }));
+    if (others.length) said.push(interpolate(gettext("Also contains: %(names)s. Edit these as JSON."), { names: others.join(", ") }, true));
     return said.join(" · ");
   }
 
   details(row, type, syncs) {
-    const { texts } = this;
     const box = make("div", { class: "tool-detail-grid" });
     const field = (text, control, get, set, event = "input") => {
       const id = fresh("detail");
@@ -260,35 +262,35 @@ export class SchemaTable {
       const fill = () => {
         const found = get();
         control.disabled = found === null;
-        control.title = found === null ? texts.onlyJson : "";
+        control.title = found === null ? gettext("This cannot be shown here. Edit it as JSON.") : "";
         if (document.activeElement !== control) control.value = found ?? "";
       };
       control.addEventListener(event, () => {
         const wrong = set(control.value);
-        problem.textContent = wrong ? texts[wrong] : "";
+        problem.textContent = wrong ?? "";
         if (!wrong) this.write();
       });
       syncs.push(fill);
       box.append(make("div", { class: "tool-field" }, make("label", { for: id }, text), control, problem));
     };
     if (type && rows.mayChoose(type)) {
-      field(texts.choices, area({ rows: 3, "data-detail": "choices" }), () => rows.choices(row.part, type), (text) => rows.setChoices(row.part, type, text));
+      field(gettext("Choices, one per line"), area({ rows: 3, "data-detail": "choices" }), () => rows.choices(row.part, type), (text) => rows.setChoices(row.part, type, text));
     }
     if (type === "boolean") {
-      const options = [["", texts.unset], ["true", texts.yes], ["false", texts.no]];
-      field(texts.default, select(options, "", { "data-detail": "default" }), () => rows.defaultText(row.part, type), (text) => rows.setDefault(row.part, type, text), "change");
+      const options = [["", gettext("not set")], ["true", gettext("yes")], ["false", gettext("no")]];
+      field(gettext("Default"), select(options, "", { "data-detail": "default" }), () => rows.defaultText(row.part, type), (text) => rows.setDefault(row.part, type, text), "change");
     } else if (type && rows.mayDefault(type)) {
-      field(texts.default, input({ "data-detail": "default" }), () => rows.defaultText(row.part, type), (text) => rows.setDefault(row.part, type, text));
+      field(gettext("Default"), input({ "data-detail": "default" }), () => rows.defaultText(row.part, type), (text) => rows.setDefault(row.part, type, text));
     }
     for (const keyword of type ? rows.bounds(type) : []) {
       const control = input({ inputmode: "decimal", "data-detail": keyword });
-      field(texts[BOUNDS[keyword]], control, () => rows.boundText(row.part, keyword), (text) => rows.setBound(row.part, keyword, text.trim()));
+      field(BOUNDS[keyword], control, () => rows.boundText(row.part, keyword), (text) => rows.setBound(row.part, keyword, text.trim()));
     }
     if (type === "string") {
       const written = row.part.get("format");
       const formats = typeof written === "string" && !rows.FORMATS.includes(written) ? [...rows.FORMATS, written] : rows.FORMATS;
-      const control = select([["", texts.unset], ...formats.map((one) => [one, one])], "", { "data-detail": "format" });
-      field(texts.format, control, () => (row.part.has("format") && typeof row.part.get("format") !== "string" ? null : row.part.get("format") ?? ""), (text) => {
+      const control = select([["", gettext("not set")], ...formats.map((one) => [one, one])], "", { "data-detail": "format" });
+      field(gettext("Format"), control, () => (row.part.has("format") && typeof row.part.get("format") !== "string" ? null : row.part.get("format") ?? ""), (text) => {
         if (text) row.part.set("format", text);
         else row.part.delete("format");
       }, "change");
@@ -298,7 +300,6 @@ export class SchemaTable {
   }
 
   jsonOf(row, syncs) {
-    const { texts } = this;
     const id = fresh("detail");
     const problem = make("div", { class: "tool-problem", role: "alert" });
     const text = area({ id, rows: 5, class: "tool-input tool-code", spellcheck: "false", "data-detail": "json", "data-column": "json" });
@@ -308,10 +309,10 @@ export class SchemaTable {
         found = parse(text.value);
       } catch (error) {
         if (!(error instanceof NotJson)) throw error;
-        problem.textContent = texts.notJson;
+        problem.textContent = gettext("This is not valid JSON.");
         return;
       }
-      problem.textContent = found instanceof Map || typeof found === "boolean" ? "" : texts.notObject;
+      problem.textContent = found instanceof Map || typeof found === "boolean" ? "" : gettext("This must be a JSON object.");
       if (problem.textContent) return;
       const before = rows.typeOf(row.part);
       row.part = found;
@@ -326,7 +327,7 @@ export class SchemaTable {
     };
     text.addEventListener("input", apply);
     syncs.push(() => { if (document.activeElement !== text) text.value = write(row.part); });
-    return make("div", { class: "tool-field tool-wide" }, make("label", { for: id }, texts.asJson), text, problem);
+    return make("div", { class: "tool-field tool-wide" }, make("label", { for: id }, gettext("This parameter as JSON")), text, problem);
   }
 
   // problems: [{place, text}] from the server.

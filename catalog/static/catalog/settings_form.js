@@ -2,7 +2,7 @@
 // The server says which fields there are (catalog/admin/editor/runner_forms.py) and what is wrong with what was entered.
 
 import { Digits, digits, equal, from, NotJson, parse, write } from "./json_text.js";
-import { area, button, fresh, input, make, say, select } from "./page_parts.js";
+import { area, button, fresh, input, make, select } from "./page_parts.js";
 
 // Whether the control of a field can show a value without losing any of it.
 function fits(field, value) {
@@ -39,11 +39,10 @@ function empty(field) {
 
 export class SettingsForm {
   // kinds: {kind: {name, about, fields, main, names, fill}}
-  constructor(textarea, { kinds, secrets, texts }) {
+  constructor(textarea, { kinds, secrets }) {
     this.textarea = textarea;
     this.kinds = kinds;
     this.secrets = secrets;
-    this.texts = texts;
     this.kept = {};
     this.writing = false;
     this.message = make("p", { class: "tool-problem", role: "alert", hidden: true });
@@ -51,10 +50,10 @@ export class SettingsForm {
     this.body = make("div", { class: "tool-settings" });
     this.problems = make("ul", { class: "tool-problems" });
     this.views = {
-      form: button(texts.form, null, () => this.show("form"), { "aria-pressed": "true" }),
-      json: button(texts.json, null, () => this.show("json"), { "aria-pressed": "false" }),
+      form: button(gettext("Form"), null, () => this.show("form"), { "aria-pressed": "true" }),
+      json: button(gettext("As JSON"), null, () => this.show("json"), { "aria-pressed": "false" }),
     };
-    const bar = make("div", { class: "tool-views", role: "group", "aria-label": texts.view }, this.views.form, this.views.json);
+    const bar = make("div", { class: "tool-views", role: "group", "aria-label": gettext("View") }, this.views.form, this.views.json);
     this.root = make("div", { class: "tool-settings-editor", "data-for": textarea.name }, bar, this.about, this.message, this.body, this.problems);
     textarea.before(this.root);
     textarea.addEventListener("input", () => { if (!this.writing) this.draw(); });
@@ -90,7 +89,7 @@ export class SettingsForm {
     } catch (error) {
       if (!(error instanceof NotJson)) throw error;
     }
-    this.message.textContent = this.value || !described ? "" : this.texts.brokenForm;
+    this.message.textContent = this.value || !described ? "" : gettext("This is not a JSON object. Fix it to return to the form.");
     this.message.hidden = !this.message.textContent;
     if (!this.value) { if (this.view === "form") this.show("json"); return; }
     const changed = (value) => { this.value = value; this.put(write(value)); this.onChange?.(value); };
@@ -100,7 +99,7 @@ export class SettingsForm {
     const [shown, folded] = [described.fields.filter(first), described.fields.filter((field) => !first(field))];
     this.body.append(...shown.map((field) => group.get(field.name)));
     if (folded.length) {
-      const summary = make("summary", {}, say(this.texts.moreSettings, { count: folded.length }));
+      const summary = make("summary", {}, interpolate(gettext("More settings (%(count)s)"), { count: folded.length }, true));
       this.body.append(make("details", { class: "tool-more" }, summary, ...folded.map((field) => group.get(field.name))));
     }
   }
@@ -131,7 +130,7 @@ export class SettingsForm {
 
   labelled(field, step, { element, id, wide }) {
     const problem = make("div", { class: "tool-problem", role: "alert", "data-problem": true });
-    const mark = field.required ? make("abbr", { title: this.texts.required }, "*") : null;
+    const mark = field.required ? make("abbr", { title: gettext("Required") }, "*") : null;
     const label = id ? make("label", { for: id }, field.label, " ", mark) : make("span", { class: "tool-label" }, field.label, " ", mark);
     const help = field.help ? make("p", { class: "tool-note" }, field.help) : null;
     const content = wide ? make("div", { role: "group", "aria-label": field.label }, element) : element;
@@ -151,7 +150,7 @@ export class SettingsForm {
       case "group": return this.inner(field.fields, value, set);
       case "secret": return this.inner(field.fields, value, set, { secret: this.secrets });
       case "either": return this.either(field, value, set);
-      case "fixed": return { element: make("span", { class: "tool-note" }, field.value === null ? this.texts.unset : String(field.value)) };
+      case "fixed": return { element: make("span", { class: "tool-note" }, field.value === null ? gettext("not set") : String(field.value)) };
       default: return this.json(value, set);
     }
   }
@@ -166,7 +165,7 @@ export class SettingsForm {
 
   chosen(value, set, names) {
     const id = fresh("setting");
-    const options = [["", names.length ? this.texts.choose : this.texts.noNames], ...names.map((name) => [name, name])];
+    const options = [["", names.length ? gettext("Choose…") : gettext("No choices available yet.")], ...names.map((name) => [name, name])];
     if (value && !names.includes(value)) options.push([value, value]);
     const element = select(options, value ?? "", { id });
     element.addEventListener("change", () => set(element.value || undefined));
@@ -195,7 +194,7 @@ export class SettingsForm {
     const id = fresh("setting");
     const options = field.options.map((option, index) => [String(index), String(option)]);
     const index = field.options.findIndex((option) => value !== undefined && equal(from(option), value));
-    if (index < 0) options.unshift(["", this.texts.choose]);
+    if (index < 0) options.unshift(["", gettext("Choose…")]);
     const element = select(options, index < 0 ? "" : String(index), { id });
     element.addEventListener("change", () => set(element.value ? from(field.options[Number(element.value)]) : undefined));
     return { element, id };
@@ -212,7 +211,7 @@ export class SettingsForm {
         set(text.value.trim() ? parse(text.value) : undefined);
       } catch (error) {
         if (!(error instanceof NotJson)) throw error;
-        problem.textContent = this.texts.notJson;
+        problem.textContent = gettext("This is not valid JSON.");
       }
     });
     return { element: make("div", {}, text, problem), id };
@@ -234,9 +233,9 @@ export class SettingsForm {
         const problem = make("div", { class: "tool-problem", role: "alert", "data-problem": true });
         const swap = (by) => { if (items[index + by] !== undefined) [items[index], items[index + by]] = [items[index + by], items[index]]; };
         return make("div", { class: "tool-item", "data-step": index }, make("div", { class: "tool-grow" }, one, problem), make("div", { class: "tool-actions" },
-          act(this.texts.up, "arrow_upward", () => swap(-1)), act(this.texts.down, "arrow_downward", () => swap(1)),
-          act(this.texts.remove, "delete", () => items.splice(index, 1))));
-      }), button(this.texts.addItem, "add", () => { items.push(empty(field.item)); save(); draw(true); }));
+          act(gettext("Move up"), "arrow_upward", () => swap(-1)), act(gettext("Move down"), "arrow_downward", () => swap(1)),
+          act(gettext("Remove"), "delete", () => items.splice(index, 1))));
+      }), button(gettext("Add"), "add", () => { items.push(empty(field.item)); save(); draw(true); }));
       if (focus) element.querySelector(":scope > .tool-item:nth-last-child(2) :is(input, select, textarea)")?.focus();
     };
     draw();
@@ -250,20 +249,21 @@ export class SettingsForm {
     const draw = (focus) => {
       element.replaceChildren(...entries.map((entry, index) => {
         const problem = make("div", { class: "tool-problem", role: "alert", "data-problem": true });
-        const name = input({ value: entry[0], spellcheck: "false", "aria-label": this.texts.key, placeholder: this.texts.key });
+        const name = input({ value: entry[0], spellcheck: "false", "aria-label": gettext("Name"), placeholder: gettext("Name") });
         const row = make("div", { class: "tool-item", "data-step": entry[0] });
         name.addEventListener("input", () => {
           entry[0] = name.value;
           row.dataset.step = name.value;
-          problem.textContent = entries.some((other) => other !== entry && other[0] === name.value) ? this.texts.keyTaken : "";
+          const twice = entries.some((other) => other !== entry && other[0] === name.value);
+          problem.textContent = twice ? gettext("This name is used twice. Change it to add this entry to the settings.") : "";
           save();
         });
         const { element: one } = this.control(field.item, entry[1], (next) => { entry[1] = next ?? empty(field.item); save(); });
-        for (const part of one.matches("input, select, textarea") ? [one] : []) { part.setAttribute("aria-label", this.texts.value); part.setAttribute("placeholder", this.texts.value); }
+        for (const part of one.matches("input, select, textarea") ? [one] : []) { part.setAttribute("aria-label", gettext("Value")); part.setAttribute("placeholder", gettext("Value")); }
         row.append(make("div", { class: "tool-pair" }, name, make("div", {}, one), problem), make("div", { class: "tool-actions" },
-          button(this.texts.remove, "delete", () => { entries.splice(index, 1); save(); draw(); }, { iconOnly: true })));
+          button(gettext("Remove"), "delete", () => { entries.splice(index, 1); save(); draw(); }, { iconOnly: true })));
         return row;
-      }), button(this.texts.addItem, "add", () => { entries.push(["", empty(field.item)]); draw(true); }));
+      }), button(gettext("Add"), "add", () => { entries.push(["", empty(field.item)]); draw(true); }));
       if (focus) element.querySelector(":scope > .tool-item:nth-last-child(2) input")?.focus();
     };
     draw();
@@ -273,18 +273,21 @@ export class SettingsForm {
   either(field, value, set) {
     const { variants } = field;
     let index = value === undefined ? 0 : Math.max(0, variants.findIndex((variant) => fits(variant, value)));
-    const names = { text: "kindText", number: "kindNumber", switch: "kindSwitch", secret: "kindSecret", map: "kindMap", list: "kindList" };
-    const label = (variant) => {
-      if (variant.kind === "fixed") return variant.value === null ? this.texts.unset : String(variant.value);
-      if (variant.kind === "group") return variant.fields.map((one) => one.label).join(", ");
-      return this.texts[names[variant.kind] ?? "kindJson"];
+    const names = {
+      text: gettext("text"), number: gettext("number"), switch: gettext("yes or no"), secret: gettext("a secret"),
+      map: gettext("names and values"), list: gettext("list"),
     };
-    const kind = select(variants.map((variant, number) => [String(number), label(variant)]), String(index), { "aria-label": this.texts.type });
+    const label = (variant) => {
+      if (variant.kind === "fixed") return variant.value === null ? gettext("not set") : String(variant.value);
+      if (variant.kind === "group") return variant.fields.map((one) => one.label).join(", ");
+      return names[variant.kind] ?? gettext("JSON");
+    };
+    const kind = select(variants.map((variant, number) => [String(number), label(variant)]), String(index), { "aria-label": gettext("Type") });
     const place = make("div", { class: "tool-grow" });
     const draw = (current) => {
       const variant = variants[index];
       const { element } = this.control(variant, current, set);
-      if (element.matches("input, textarea")) element.setAttribute("aria-label", this.texts.value);
+      if (element.matches("input, textarea")) element.setAttribute("aria-label", gettext("Value"));
       place.replaceChildren(...(variant.kind === "fixed" ? [] : [element]));
     };
     kind.addEventListener("change", () => {

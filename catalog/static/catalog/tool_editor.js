@@ -1,7 +1,8 @@
 // The page of a tool: sections as tabs, a form for the runner's settings, tables for the schemas, and a look at what a
 // client will see while somebody types. Without this script the page is one long form with JSON in text areas.
+// The page loads admin/jsi18n/ before: gettext and interpolate, with the texts of djangojs.po.
 
-import { button, make, say } from "./page_parts.js";
+import { button, make } from "./page_parts.js";
 import { SchemaTable } from "./schema_table.js";
 import { SettingsForm } from "./settings_form.js";
 
@@ -9,7 +10,6 @@ const PAUSE = 400; // milliseconds without typing before the server is asked
 const root = document.getElementById("tool-editor");
 const form = root.closest("form");
 const data = JSON.parse(root.dataset.editor);
-const { texts } = data;
 const field = (name) => form.elements.namedItem(name);
 
 // --- sections ------------------------------------------------------------------------------------------------------
@@ -25,12 +25,12 @@ const tabs = sections.map((section, index) => {
   tab.addEventListener("click", () => open(index));
   tab.count = count;
   if (index + 1 < sections.length) {
-    const next = say(texts.next, { name: sections[index + 1].dataset.title });
+    const next = interpolate(gettext("Next: %(name)s"), { name: sections[index + 1].dataset.title }, true);
     section.append(make("div", {}, button(next, "arrow_forward", () => { open(index + 1); tabs[index + 1].focus(); })));
   }
   return tab;
 });
-const list = make("div", { class: "tool-tabs", role: "tablist", "aria-label": texts.sections }, ...tabs);
+const list = make("div", { class: "tool-tabs", role: "tablist", "aria-label": gettext("Tool sections") }, ...tabs);
 list.addEventListener("keydown", (event) => {
   const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
   if (!step) return;
@@ -59,12 +59,12 @@ open(refused >= 0 ? refused : before < sections.length ? before : 0);
 // --- what stands on top of the text areas --------------------------------------------------------------------------
 
 const tables = {};
-for (const name of ["input_schema", "output_schema"]) tables[name] = new SchemaTable(field(name), texts);
+for (const name of ["input_schema", "output_schema"]) tables[name] = new SchemaTable(field(name));
 const settings = new SettingsForm(field("settings"), data);
 const runner = field("runner");
 settings.use(runner.value);
 
-const fill = button(texts.fill, "auto_fix_high", () => fillFrom(chosenFunction(), true));
+const fill = button(gettext("Fill in name, description and schemas from the function"), "auto_fix_high", () => fillFrom(chosenFunction(), true));
 const filled = make("span", { class: "tool-note", role: "status" });
 const fillBar = make("div", { class: "tool-fill" }, fill, filled);
 settings.root.append(fillBar);
@@ -110,7 +110,7 @@ async function fillFrom(name, always) {
     touched.add(column);
     control.dispatchEvent(new Event("input", { bubbles: true }));
   }
-  filled.textContent = texts.filled;
+  filled.textContent = gettext("Filled in from the function.");
 }
 
 // --- looking -------------------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ async function look() {
     place(found.problems);
   } catch (error) {
     if (error.name === "AbortError") return;
-    panel.replaceChildren(make("p", { class: "tool-bad", role: "status" }, texts.notLooked));
+    panel.replaceChildren(make("p", { class: "tool-bad", role: "status" }, gettext("The preview could not be updated. Your input is still here.")));
     panel.hidden = false;
   }
   panel.removeAttribute("aria-busy");

@@ -36,7 +36,7 @@
   };
 
   const tick = () => {
-    part("seconds").textContent = page.dataset.seconds.replace("%s", ((Date.now() - started) / 1000).toFixed(0));
+    part("seconds").textContent = interpolate(gettext("%s s"), [((Date.now() - started) / 1000).toFixed(0)]);
   };
 
   const show = (state) => {
@@ -74,14 +74,16 @@
         clearInterval(clock);
         part("running").hidden = true;
         current = null; // news that comes later asks no more
-        return say(refused ? page.dataset.refused : page.dataset.gone);
+        return say(refused
+          ? gettext("You no longer have permission to view this run. Its call is in the audit log.")
+          : gettext("This run is no longer available here. Its call is in the audit log."));
       }
       if (!answer.ok) throw new Error(String(answer.status));
       say("");
       show(await answer.json());
     } catch {
       if (run !== current) return;
-      say(page.dataset.lost);
+      say(gettext("The server does not respond. Retrying."));
       waiting = setTimeout(look, 2000);
     }
   };
@@ -146,7 +148,7 @@
       say("");
       follow(state);
     } catch {
-      say(page.dataset.lost);
+      say(gettext("The server does not respond. Retrying."));
     } finally {
       if (button) button.disabled = false;
     }
