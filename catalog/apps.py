@@ -14,13 +14,13 @@ class CatalogConfig(AppConfig):
         from audit.actions.model_signals import watch
         from catalog import checks, models, signals  # noqa: F401 - registers the system checks
         from catalog.calls.execution import RunningCalls
-        from catalog.calls.prepared import PreparedTools
-        from catalog.functions.context import Onlookers
+        from catalog.calls.prepared_tools import PreparedTools
+        from catalog.functions.context import ProgressListeners
         from catalog.policy import revision, snapshot
         from catalog.policy.limit_cache import RedisHealth
         from catalog.policy.limits import LimitThreads
         from catalog.processes.launch import ChildProcesses
-        from catalog.runners.upstream_mcp.news import UpstreamNews
+        from catalog.runners.upstream_mcp.notifications import UpstreamListeners
         from catalog.runners.upstream_mcp.pool import UpstreamPools
         from catalog.secrets import resolve
         from catalog.threads import ThreadPools
@@ -33,31 +33,31 @@ class CatalogConfig(AppConfig):
             resolve.SecretStore([discovery.secret_uses]),
             PreparedTools(),
             RunningCalls(),
-            Onlookers(),
+            ProgressListeners(),
             ThreadPools(),
             RedisHealth(),
             LimitThreads(),
             ChildProcesses(),
-            UpstreamNews(),
+            UpstreamListeners(),
             UpstreamPools(),
             UpstreamSchedule(),
         ):
             parts.put(part)
         post_migrate.connect(revision.after_migrate, sender=self, dispatch_uid="catalog.policy.revision")
-        for model in revision.watched():
+        for model in revision.watched_columns():
             for signal in (post_save, post_delete, m2m_changed):
                 signal.connect(signals.on_change, sender=model, dispatch_uid=f"catalog.{model._meta.label}")
         signals.changed.connect(snapshot.on_changed, dispatch_uid="catalog.policy.snapshot")
         # Changes made by quarantine are logged by catalog.quarantine, with the difference.
         quarantine = ("pinned", "approved", "proposed", "rejected", "quarantined_since")
         watch(models.Tool, ignore=("version", *quarantine), many_to_many_names=("toolsets",))
-        for offer in (models.Resource, models.Prompt):
-            watch(offer, ignore=("version",), many_to_many_names=("toolsets",))
+        for model in (models.Resource, models.Prompt):
+            watch(model, ignore=("version",), many_to_many_names=("toolsets",))
         for model in (models.Toolset, models.Grant):
             watch(model)
         watch(models.Limit, kind="limit")
         watch(models.ImportedDocument, ignore=("pending", "pending_source"))
-        watch(models.Upstream, kind="upstream", ignore=models.Upstream.HEALTH)
+        watch(models.Upstream, kind="upstream", ignore=models.Upstream.HEALTH_FIELDS)
         watch(models.Secret, secrets=("value",))
         watch(models.PersonalSecret, secrets=("value",))
         signals.changed.connect(resolve.forget, dispatch_uid="catalog.secrets.resolve")

@@ -10,12 +10,12 @@ from django.db import DatabaseError
 
 from catalog import encryption
 from catalog.functions import registry
-from catalog.processes import allowed
+from catalog.processes import allowlist
 from catalog.runners import registry as runners
 
 
 @register()
-def limits_have_a_store(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+def check_limit_caches(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     problems: list[CheckMessage] = []
     for alias in (settings.RATELIMIT_USE_CACHE, "local"):
         if alias not in settings.CACHES:
@@ -30,11 +30,11 @@ def limits_have_a_store(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 
 
 @register()
-def secrets_can_be_encrypted(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+def check_encryption_keys(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     try:
         encryption.keys()
-    except encryption.NoKeys as problem:
-        return [Error(f"{problem}: secrets of tools cannot be kept.", hint=encryption.HINT, id="catalog.E003")]
+    except encryption.KeysError as problem:
+        return [Error(f"{problem}: secrets of tools cannot be kept.", hint=encryption.KEYS_HINT, id="catalog.E003")]
     if {settings.SECRET_KEY, settings.RECORD_KEY} & set(settings.ENCRYPTION_KEYS):
         return [
             Error(
@@ -47,7 +47,7 @@ def secrets_can_be_encrypted(app_configs: Any, **kwargs: Any) -> list[CheckMessa
 
 
 @register()
-def tool_modules_can_be_imported(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+def check_tool_modules(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     return [
         Error(
             f'The tool module "{module}" cannot be imported: {why}',
@@ -59,7 +59,7 @@ def tool_modules_can_be_imported(app_configs: Any, **kwargs: Any) -> list[CheckM
 
 
 @register()
-def runners_can_be_imported(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+def check_runner_modules(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     return [
         Error(
             f'TOOLHUB_RUNNERS names "{module}", which brings no runner: {why}',
@@ -71,30 +71,30 @@ def runners_can_be_imported(app_configs: Any, **kwargs: Any) -> list[CheckMessag
 
 
 @register(Tags.security)
-def commands_are_harmless_programs(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+def check_commands(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     problems: list[CheckMessage] = [
         Warning(
             f"TOOLHUB_COMMANDS lists {name}, which runs whatever its arguments say.",
             hint="List programs that do one harmless thing; an argument for this one can be anybody's program.",
             id="catalog.W002",
         )
-        for name in allowed.risky()
+        for name in allowlist.list_interpreters()
     ]
-    there = allowed.programs()
+    found_programs = allowlist.programs()
     problems += [
         Warning(
             f"TOOLHUB_COMMANDS lists {name}, and there is no such program.",
-            hint=f"Give an absolute path, or a name that is on {allowed.PATH}.",
+            hint=f"Give an absolute path, or a name that is on {allowlist.PATH}.",
             id="catalog.W003",
         )
         for name in settings.COMMANDS
-        if name not in there
+        if name not in found_programs
     ]
     return problems
 
 
 @register(Tags.database)
-def tools_have_a_runner_that_is_on(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
+def check_tool_runners(app_configs: Any, databases: Any = None, **kwargs: Any) -> list[CheckMessage]:
     """Check the runners of tools; Django runs this where a command checks databases, such as migrate and serve."""
     off = {
         kind: hint
@@ -105,7 +105,7 @@ def tools_have_a_runner_that_is_on(app_configs: Any, databases: Any = None, **kw
         return []
     from catalog.models import Tool
 
-    found: list[CheckMessage] = []
+    warnings: list[CheckMessage] = []
     for kind, hint in off.items():
         try:
             names = list(Tool.objects.filter(runner=kind, enabled=True).values_list("name", flat=True)[:10])
@@ -113,5 +113,5 @@ def tools_have_a_runner_that_is_on(app_configs: Any, databases: Any = None, **kw
             return []  # before the first migrate
         if names:
             needed = f"The {kind} runner is off, and these tools need it: {', '.join(names)}."
-            found.append(Warning(needed, hint=hint, id="catalog.W001"))
-    return found
+            warnings.append(Warning(needed, hint=hint, id="catalog.W001"))
+    return warnings

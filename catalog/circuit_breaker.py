@@ -35,13 +35,13 @@ class CircuitBreaker:
         if not self.opened_until:
             return False
         with self._lock:
-            left = self.opened_until - time.monotonic()
-            if left > 0 or self._probing:
-                raise CircuitOpen(self.failures, max(0.0, left))
+            remaining = self.opened_until - time.monotonic()
+            if remaining > 0 or self._probing:
+                raise CircuitOpen(self.failures, max(0.0, remaining))
             self._probing = True
             return True
 
-    def succeeded(self) -> bool:
+    def report_success(self) -> bool:
         """Close the circuit; return whether it was open."""
         if not self.failures:
             return False
@@ -50,7 +50,7 @@ class CircuitBreaker:
             self.failures, self.opened_until, self._probing = 0, 0.0, False
             return was_open
 
-    def failed(self, after: int, seconds: float) -> None:
+    def report_failure(self, after: int, seconds: float) -> None:
         """Count a failure; open the circuit for `seconds` after `after` failures in a row (0: never)."""
         with self._lock:
             self.failures += 1
@@ -58,7 +58,7 @@ class CircuitBreaker:
             if after and self.failures >= after:
                 self.opened_until = time.monotonic() + seconds
 
-    def gave_up(self, probe: bool) -> None:
+    def release_probe(self, probe: bool) -> None:
         """Let another caller probe when this probe ended without learning anything about the service."""
         if probe:
             self._probing = False

@@ -12,35 +12,35 @@ from functools import lru_cache
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings
 
-HINT = (
+KEYS_HINT = (
     "Make one: python3 -c 'import base64, os; print(base64.urlsafe_b64encode(os.urandom(32)).decode())'. "
     "Keep it apart from the database and its copies: without it no secret can be read."
 )
 
 
-class CannotDecrypt(Exception):
+class DecryptionError(Exception):
     """An error for a value that none of our keys made, or that was made for another row."""
 
 
-class NoKeys(Exception):
+class KeysError(Exception):
     """An error for missing or unusable keys; the message says what is wrong with the setting."""
 
 
 @lru_cache(maxsize=4)
 def _keys(texts: tuple[str, ...]) -> MultiFernet:
     if not texts:
-        raise NoKeys("TOOLHUB_ENCRYPTION_KEYS (or TOOLHUB_ENCRYPTION_KEYS_FILE) is not set")
+        raise KeysError("TOOLHUB_ENCRYPTION_KEYS (or TOOLHUB_ENCRYPTION_KEYS_FILE) is not set")
     made = []
     for number, text in enumerate(texts, 1):
         try:
             made.append(Fernet(text))
         except ValueError:
-            raise NoKeys(f"key {number} of TOOLHUB_ENCRYPTION_KEYS is not 32 bytes as url-safe base64") from None
+            raise KeysError(f"key {number} of TOOLHUB_ENCRYPTION_KEYS is not 32 bytes as url-safe base64") from None
     return MultiFernet(made)
 
 
 def keys() -> MultiFernet:
-    """Return the keys. Raises NoKeys."""
+    """Return the keys. Raises KeysError."""
     return _keys(tuple(settings.ENCRYPTION_KEYS))
 
 
@@ -50,11 +50,11 @@ def encrypt(value: str, owner: str) -> str:
 
 
 def decrypt(stored: str, owner: str) -> str:
-    """Return the decrypted value. Raises CannotDecrypt, also when the value was encrypted for another row."""
+    """Return the decrypted value. Raises DecryptionError, also when the value was encrypted for another row."""
     try:
         whose, value = json.loads(keys().decrypt(stored.encode()))
     except (InvalidToken, ValueError, TypeError):
-        raise CannotDecrypt(owner) from None
+        raise DecryptionError(owner) from None
     if whose != owner:
-        raise CannotDecrypt(owner)
+        raise DecryptionError(owner)
     return str(value)

@@ -5,7 +5,7 @@
     ├── InvalidArguments                               the arguments do not match the schema
     ├── LimitReached                                   which limit, and how many seconds to wait
     ├── MissingCapability                              the client did not declare a capability that the tool needs
-    ├── RecordUnavailable                              nothing runs that cannot be logged
+    ├── AuditLogUnavailable                              nothing runs that cannot be logged
     ├── ProtocolError                                  a function wants this JSON-RPC error; ToolError is usual
     └── InternalFailure                                a fault of the hub; details are in the log, under the call's id
     ToolError                                          a function reports what went wrong, in words for the model
@@ -123,7 +123,7 @@ class MissingCapability(CatalogError):
         self.required, self.call_id = required, call_id
 
 
-class RecordUnavailable(CatalogError):
+class AuditLogUnavailable(CatalogError):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
@@ -146,12 +146,12 @@ class InternalFailure(CatalogError):
 class ToolError(Exception):
     """An error raised by a function: the call ends with `isError` and this sentence, which the model reads.
 
-    `on_record` is the text for the audit log instead, which may contain more than the caller may know.
+    `audit_message` is the text for the audit log instead, which may contain more than the caller may know.
     """
 
-    def __init__(self, *words: Any, on_record: str = "") -> None:
+    def __init__(self, *words: Any, audit_message: str = "") -> None:
         super().__init__(*words)
-        self.on_record = on_record
+        self.audit_message = audit_message
 
 
 class ClientLacks(ToolError):

@@ -36,17 +36,17 @@ HINTS = {
     "idempotentHint": "idempotent",
     "openWorldHint": "open_world",
 }
-GONE = "gone"
+GONE_PIN = "gone"
 """The pin of a tool whose disappearance was approved."""
 
 Definition = Mapping[str, Any]
 
 
-class Stale(Exception):
+class StaleReview(Exception):
     """An error for a decision on another definition than the one that the reviewer saw."""
 
 
-def source(tool: Tool) -> str:
+def name_source(tool: Tool) -> str:
     """Return the name of the tool's source, in the language of the page; empty for a tool that was made here."""
     kind, _colon, key = tool.origin.partition(":")
     if kind == "upstream" and (name := Upstream.objects.filter(pk=key).values_list("name", flat=True).first()):
@@ -56,7 +56,7 @@ def source(tool: Tool) -> str:
     return tool.origin
 
 
-def source_side(definition: Definition) -> dict[str, Any]:
+def pinned_members(definition: Definition) -> dict[str, Any]:
     """Return only the pinned members, without empty ones."""
     return {key: definition[key] for key in MEMBERS if definition.get(key) not in (None, "", {})}
 
@@ -64,14 +64,14 @@ def source_side(definition: Definition) -> dict[str, Any]:
 def pin(definition: Definition | None) -> str:
     """Return the hash of a source's definition; the order of members does not count."""
     if definition is None:
-        return GONE
-    text = json.dumps(source_side(definition), sort_keys=True, ensure_ascii=True, allow_nan=False)
+        return GONE_PIN
+    text = json.dumps(pinned_members(definition), sort_keys=True, ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def adopt(tool: Tool, definition: Definition) -> None:
     """Fill a new tool from a definition that was chosen for import, and pin it. The caller saves it."""
-    fill(tool, source_side(definition))
+    fill(tool, pinned_members(definition))
     _pin(tool, definition)
 
 
@@ -80,13 +80,13 @@ def fill(tool: Tool, definition: Definition, before: Definition | None = None) -
 
     Returns the members that were not changed, because an administrator had edited them by hand.
     """
-    kept = []
+    edited_by_hand = []
     for member in MEMBERS[1:]:
-        if before is not None and member in (*before, *definition) and not _same(_own(tool, member), before, member):
-            kept.append(member)
+        if before is not None and member in (*before, *definition) and not _is_unedited(_own_value(tool, member), before, member):
+            edited_by_hand.append(member)
         elif before is None or definition.get(member) != before.get(member):
-            _set(tool, member, definition.get(member))
-    return kept
+            _set_member(tool, member, definition.get(member))
+    return edited_by_hand
 
 
 def propose(tool: Tool, definition: Definition | None) -> bool:
@@ -96,18 +96,18 @@ def propose(tool: Tool, definition: Definition | None) -> bool:
     """
     wanted = pin(definition)
     with transaction.atomic():
-        row = _locked(tool)
+        row = _lock(tool)
         if row.quarantined_since is None and wanted == row.pinned:
             return False
         waiting = pin(proposal(row)) if row.proposed else row.rejected
         if row.quarantined_since is not None and wanted == waiting:
             return False
-        row.proposed = dumps(None if definition is None else source_side(definition))
+        row.proposed = dumps(None if definition is None else pinned_members(definition))
         row.rejected = ""
         first = row.quarantined_since is None
         row.quarantined_since = row.quarantined_since or timezone.now()
         _save(row, tool)
-        before, after = _sides(row)
+        before, after = _differing_members(row)
         verb = "quarantined" if first else "changed in quarantine"
         log.record(verb, "tool", f"{row} (id {row.pk})", before, after)
     return True
@@ -127,43 +127,43 @@ def approved(tool: Tool) -> dict[str, Any]:
     return found
 
 
-def seen(tool: Tool) -> str:
+def fingerprint(tool: Tool) -> str:
     """Return the fingerprint for a reviewer's form, so that only the reviewed definition can be approved."""
     return hashlib.sha256(f"{tool.pinned}:{tool.proposed}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def approve(tool: Tool, by: str, looked_at: str = "") -> list[str]:
+def approve(tool: Tool, by: str, reviewed: str = "") -> list[str]:
     """Serve the proposed definition, or switch the tool off when its source no longer has it. Logged as done by `by`.
 
-    Members that an administrator edited by hand stay as edited; their names are returned. Raises Stale when
-    the proposal is another one than `looked_at` (see `seen`), ValidationError when the definition breaks a rule.
+    Members that an administrator edited by hand stay as edited; their names are returned. Raises StaleReview when
+    the proposal is another one than `reviewed` (see `fingerprint`), ValidationError when the definition breaks a rule.
     """
     with transaction.atomic():
-        row = _reviewed(tool, looked_at)
+        row = _lock_reviewed(tool, reviewed)
         wanted = proposal(row)
-        before, after = _sides(row)
-        kept: list[str] = []
+        before, after = _differing_members(row)
+        edited_by_hand: list[str] = []
         if wanted is None:
             row.enabled = False
-            row.pinned = GONE
+            row.pinned = GONE_PIN
         else:
-            kept = fill(row, wanted, approved(row))
+            edited_by_hand = fill(row, wanted, approved(row))
             _pin(row, wanted)
             row.full_clean()
         row.proposed, row.rejected, row.quarantined_since = "", "", None
         _save(row, tool)
         log.record("approved", "tool", f"{row} (id {row.pk})", before, after, actor=by)
-    return kept
+    return edited_by_hand
 
 
-def reject(tool: Tool, by: str, looked_at: str = "") -> None:
+def reject(tool: Tool, by: str, reviewed: str = "") -> None:
     """Reject the proposal: the tool stays in quarantine until its source sends another definition.
 
-    Logged as done by `by`. Raises Stale when the proposal is another one than `looked_at` (see `seen`).
+    Logged as done by `by`. Raises StaleReview when the proposal is another one than `reviewed` (see `fingerprint`).
     """
     with transaction.atomic():
-        row = _reviewed(tool, looked_at)
-        before, after = _sides(row)
+        row = _lock_reviewed(tool, reviewed)
+        before, after = _differing_members(row)
         row.rejected, row.proposed = pin(proposal(row)), ""
         _save(row, tool)
         log.record("rejected", "tool", f"{row} (id {row.pk})", after, before, actor=by)
@@ -181,32 +181,32 @@ def difference(tool: Tool) -> list[tuple[str, str, str]]:
     ]
 
 
-def edited(tool: Tool) -> list[tuple[str, str]]:
+def edited_members(tool: Tool) -> list[tuple[str, str]]:
     """Return (member, text) of every member in which an administrator replaced the source's text."""
     before = approved(tool)
     return [
-        (member, _text(_own(tool, member)))
+        (member, _text(_own_value(tool, member)))
         for member in MEMBERS[1:]
-        if member in before and not _same(_own(tool, member), before, member)
+        if member in before and not _is_unedited(_own_value(tool, member), before, member)
     ]
 
 
-def _locked(tool: Tool) -> Tool:
+def _lock(tool: Tool) -> Tool:
     row: Tool = Tool.objects.select_for_update().get(pk=tool.pk)
     return row
 
 
-def _reviewed(tool: Tool, looked_at: str) -> Tool:
-    row = _locked(tool)
+def _lock_reviewed(tool: Tool, reviewed: str) -> Tool:
+    row = _lock(tool)
     if row.quarantined_since is None or not row.proposed:
-        raise Stale(_("This tool no longer needs review."))
-    if looked_at and looked_at != seen(row):
-        raise Stale(_("The definition changed again after you opened the page. Review it again."))
+        raise StaleReview(_("This tool no longer needs review."))
+    if reviewed and reviewed != fingerprint(row):
+        raise StaleReview(_("The definition changed again after you opened the page. Review it again."))
     return row
 
 
 def _pin(tool: Tool, definition: Definition) -> None:
-    tool.pinned, tool.approved = pin(definition), dumps(source_side(definition))
+    tool.pinned, tool.approved = pin(definition), dumps(pinned_members(definition))
 
 
 def _save(row: Tool, tool: Tool) -> None:
@@ -214,7 +214,7 @@ def _save(row: Tool, tool: Tool) -> None:
     tool.refresh_from_db()
 
 
-def _sides(row: Tool) -> tuple[dict[str, Any], dict[str, Any]]:
+def _differing_members(row: Tool) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the differing members, approved and proposed, for the audit log."""
     before, after = approved(row), proposal(row)
     if after is None:
@@ -229,7 +229,7 @@ def _text(value: Any) -> str:
     return show(value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def _same(own: Any, before: Definition, member: str) -> bool:
+def _is_unedited(own: Any, before: Definition, member: str) -> bool:
     other = before.get(member)
     return bool(own == (_default(member) if other is None else other))
 
@@ -238,7 +238,7 @@ def _default(member: str) -> Any:
     return {"title": "", "description": "", "outputSchema": None, "annotations": {}, "settings": None}.get(member)
 
 
-def _own(tool: Tool, member: str) -> Any:
+def _own_value(tool: Tool, member: str) -> Any:
     """Return the tool's own value in the shape of a definition."""
     if member == "annotations":
         hints = {hint: getattr(tool, column) for hint, column in HINTS.items() if getattr(tool, column) is not None}
@@ -246,7 +246,7 @@ def _own(tool: Tool, member: str) -> Any:
     return getattr(tool, {"inputSchema": "input_schema", "outputSchema": "output_schema"}.get(member, member))
 
 
-def _set(tool: Tool, member: str, value: Any) -> None:
+def _set_member(tool: Tool, member: str, value: Any) -> None:
     if member == "annotations":
         hints = value if isinstance(value, dict) else {}
         tool.annotation_title = clean_text(str(hints.get("title") or "")).replace("\0", "\ufffd")[:200]

@@ -32,7 +32,7 @@ class CatalogueQuerySet(WatchedQuerySet):
     bulk_create.alters_data = True  # type: ignore[attr-defined]
 
 
-def counted_by_origin(tools: QuerySet[Any], scheme: str) -> Coalesce:
+def count_by_origin(tools: QuerySet[Any], scheme: str) -> Coalesce:
     """Return an annotation for sources of tools: the number of `tools` with the origin `scheme` and the row's key."""
     origin = Concat(Value(scheme), Cast(OuterRef("pk"), CharField()))
     numbers = tools.filter(origin=origin).order_by().values("origin").annotate(number=Count("pk"))

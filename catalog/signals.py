@@ -11,7 +11,7 @@ changed = Signal()
 """Sent without arguments, in the thread that committed. Handlers must be quick and thread-safe."""
 
 
-def _tell() -> None:
+def _send_changed() -> None:
     changed.send(sender=None)
 
 
@@ -19,8 +19,8 @@ def announce(using: str | None = None) -> None:
     """Send `changed` once after the current transaction commits, however often this is called in it."""
     using = using or DEFAULT_DB_ALIAS
     # Django drops the entries of a savepoint that is rolled back, so an entry found here is one that will run.
-    if not any(entry[1] is _tell for entry in connections[using].run_on_commit):
-        transaction.on_commit(_tell, using=using)
+    if not any(entry[1] is _send_changed for entry in connections[using].run_on_commit):
+        transaction.on_commit(_send_changed, using=using)
 
 
 def on_change(sender: type[Any], using: str | None = None, **kwargs: Any) -> None:

@@ -42,7 +42,7 @@ class Slots:
                 self.taken += 1
                 return
             self._waiting.append((loop, turn))
-        timer = loop.call_later(seconds, self._too_late, turn)
+        timer = loop.call_later(seconds, self._expire, turn)
         try:
             await turn
         except asyncio.CancelledError:
@@ -72,6 +72,6 @@ class Slots:
         else:
             turn.set_result(None)
 
-    def _too_late(self, turn: asyncio.Future[None]) -> None:
+    def _expire(self, turn: asyncio.Future[None]) -> None:
         if not turn.done():
             turn.set_exception(self._busy())

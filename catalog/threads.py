@@ -120,7 +120,7 @@ def tools() -> Pool:
     return _pool("tool", settings.TOOL_THREADS)
 
 
-def store() -> Pool:
+def storage() -> Pool:
     """Return the threads that read and write tasks and stored results.
 
     They are separate from the tools' threads, which may all be busy.
@@ -128,7 +128,7 @@ def store() -> Pool:
     return _pool("store", 4)
 
 
-def looking() -> Pool:
+def queries() -> Pool:
     """Return the threads that run queries for pages which are kept up to date while they are open."""
     return _pool("look", 2)
 
@@ -138,7 +138,7 @@ def presence() -> Pool:
     return _pool("presence", 1)
 
 
-def checking() -> Pool:
+def checks() -> Pool:
     """Return the thread for checks against a schema that may take long."""
     return _pool("check", 1)
 

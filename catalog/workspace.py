@@ -26,9 +26,9 @@ MAX_WRITE_BYTES = 1_000_000
 MAX_FILE_BYTES = 20_000_000
 MAX_ENTRIES = 1000
 MAX_DEPTH = 32
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: opening a FIFO would wait for its other end.
-_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FILE_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +47,15 @@ def root() -> Path:
     return folder
 
 
-def parts(path: str) -> list[str]:
+def split_path(path: str) -> list[str]:
     """Return the steps of a path below the workspace. Raises ToolError for a path that could lead anywhere else."""
     if "\0" in path or len(path) > 1000:
         raise ToolError("The path is too long or contains a NUL character.")
     if path.startswith(("/", "~")) or "\\" in path or (len(path) > 1 and path[1] == ":"):
-        raise ToolError(f"{_shown(path)} is not relative to the workspace: give a path such as reports/2026.csv.")
+        raise ToolError(f"{_quote_path(path)} is not relative to the workspace: give a path such as reports/2026.csv.")
     steps = [step for step in path.split("/") if step not in ("", ".")]
     if ".." in steps:
-        raise ToolError(f"{_shown(path)} leaves the workspace: '..' is not allowed.")
+        raise ToolError(f"{_quote_path(path)} leaves the workspace: '..' is not allowed.")
     if len(steps) > MAX_DEPTH:
         raise ToolError("The path has too many folders.")
     return steps
@@ -66,12 +66,12 @@ def read(path: str, max_bytes: int = MAX_READ_BYTES) -> bytes:
     with _file(path, os.O_RDONLY) as descriptor:
         size = os.fstat(descriptor).st_size
         if size > max_bytes:
-            raise ToolError(f"{_shown(path)} has {size} bytes, more than the {max_bytes} that can be read at once.")
+            raise ToolError(f"{_quote_path(path)} has {size} bytes, more than the {max_bytes} that can be read at once.")
         data = b""
         while chunk := os.read(descriptor, max_bytes + 1 - len(data)):
             data += chunk
             if len(data) > max_bytes:
-                raise ToolError(f"{_shown(path)} has more than the {max_bytes} bytes that can be read at once.")
+                raise ToolError(f"{_quote_path(path)} has more than the {max_bytes} bytes that can be read at once.")
         return data
 
 
@@ -84,19 +84,19 @@ def write(path: str, data: bytes, *, append: bool = False) -> int:
         name = steps[-1]
         if append:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-            with _opened(name, flags, folder, path) as descriptor:
+            with _open_regular(name, flags, folder, path) as descriptor:
                 size = os.fstat(descriptor).st_size + len(data)
                 if size > MAX_FILE_BYTES:
-                    raise ToolError(f"{_shown(path)} would grow beyond {MAX_FILE_BYTES} bytes.")
-                with _explained(path):
+                    raise ToolError(f"{_quote_path(path)} would grow beyond {MAX_FILE_BYTES} bytes.")
+                with _translate_errors(path):
                     _write_all(descriptor, data)
                 return size
-        _refuse_irregular(name, folder, path)
+        _check_regular(name, folder, path)
         # Written beside and moved into place: a reader sees the old file or the new one.
         draft = f".{name[:100]}.{secrets.token_hex(8)}"
         try:
-            with _explained(path):  # the folder may be swapped for another or removed, the disk may be full
-                descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE, 0o600, dir_fd=folder)
+            with _translate_errors(path):  # the folder may be swapped for another or removed, the disk may be full
+                descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE_FLAGS, 0o600, dir_fd=folder)
                 try:
                     _write_all(descriptor, data)
                 finally:
@@ -110,7 +110,7 @@ def write(path: str, data: bytes, *, append: bool = False) -> int:
 
 
 @contextmanager
-def opened(path: str) -> Iterator[int]:
+def open_file(path: str) -> Iterator[int]:
     """Open an ordinary file and yield its descriptor: for a program that reads it as its input."""
     with _file(path, os.O_RDONLY) as descriptor:
         os.set_blocking(descriptor, True)
@@ -118,9 +118,9 @@ def opened(path: str) -> Iterator[int]:
 
 
 @contextmanager
-def opened_folder(path: str = "") -> Iterator[int]:
+def open_folder(path: str = "") -> Iterator[int]:
     """Open a folder and yield its descriptor: for a program that runs in it."""
-    with _folder(parts(path), path or ".") as descriptor:
+    with _folder(split_path(path), path or ".") as descriptor:
         yield descriptor
 
 
@@ -128,15 +128,15 @@ def delete(path: str) -> None:
     """Remove one file; folders and links are rejected."""
     steps = _file_steps(path)
     with _folder(steps[:-1], path) as folder:
-        if not _refuse_irregular(steps[-1], folder, path):
-            raise ToolError(f"There is no file {_shown(path)}.")
-        with _explained(path):
+        if not _check_regular(steps[-1], folder, path):
+            raise ToolError(f"There is no file {_quote_path(path)}.")
+        with _translate_errors(path):
             os.unlink(steps[-1], dir_fd=folder)
 
 
-def entries(path: str = "", *, recursive: bool = False) -> tuple[list[Entry], bool]:
+def list_entries(path: str = "", *, recursive: bool = False) -> tuple[list[Entry], bool]:
     """Return the entries of a folder, sorted by path, and whether there are more than fit."""
-    steps = parts(path)
+    steps = split_path(path)
     found: list[Entry] = []
     with _folder(steps, path or ".") as folder:
         complete = _collect(folder, "/".join(steps), recursive, found, len(steps))
@@ -161,7 +161,7 @@ def _collect(folder: int, prefix: str, recursive: bool, found: list[Entry], dept
         found.append(Entry(shown, kind, facts.st_size if kind == "file" else 0, modified))
         if recursive and kind == "folder" and depth < MAX_DEPTH:
             try:
-                inner = os.open(entry.name, _FOLDER, dir_fd=folder)
+                inner = os.open(entry.name, _FOLDER_FLAGS, dir_fd=folder)
             except OSError:
                 continue  # swapped or removed meanwhile
             try:
@@ -175,17 +175,17 @@ def _collect(folder: int, prefix: str, recursive: bool, found: list[Entry], dept
 @contextmanager
 def _file(path: str, flags: int) -> Iterator[int]:
     steps = _file_steps(path)
-    with _folder(steps[:-1], path) as folder, _opened(steps[-1], flags, folder, path) as descriptor:
+    with _folder(steps[:-1], path) as folder, _open_regular(steps[-1], flags, folder, path) as descriptor:
         yield descriptor
 
 
 @contextmanager
-def _opened(name: str, flags: int, folder: int, path: str) -> Iterator[int]:
-    with _explained(path):
-        descriptor = os.open(name, flags | _FILE, 0o600, dir_fd=folder)
+def _open_regular(name: str, flags: int, folder: int, path: str) -> Iterator[int]:
+    with _translate_errors(path):
+        descriptor = os.open(name, flags | _FILE_FLAGS, 0o600, dir_fd=folder)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ToolError(f"{_shown(path)} is not an ordinary file.")
+            raise ToolError(f"{_quote_path(path)} is not an ordinary file.")
         yield descriptor
     finally:
         os.close(descriptor)
@@ -197,11 +197,11 @@ def _folder(steps: list[str], path: str, *, make: bool = False) -> Iterator[int]
     descriptor = os.open(root(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for step in steps:
-            with _explained(path):
+            with _translate_errors(path):
                 if make:
                     with suppress(FileExistsError):
                         os.mkdir(step, 0o700, dir_fd=descriptor)
-                inner = os.open(step, _FOLDER, dir_fd=descriptor)
+                inner = os.open(step, _FOLDER_FLAGS, dir_fd=descriptor)
             os.close(descriptor)
             descriptor = inner
         yield descriptor
@@ -210,39 +210,39 @@ def _folder(steps: list[str], path: str, *, make: bool = False) -> Iterator[int]
 
 
 def _file_steps(path: str) -> list[str]:
-    steps = parts(path)
+    steps = split_path(path)
     if not steps or path.endswith("/"):
-        raise ToolError(f"{_shown(path)} names a folder, not a file.")
+        raise ToolError(f"{_quote_path(path)} names a folder, not a file.")
     return steps
 
 
-def _refuse_irregular(name: str, folder: int, path: str) -> bool:
+def _check_regular(name: str, folder: int, path: str) -> bool:
     """Return whether there is such a file. Raises ToolError unless it is an ordinary one."""
     try:
         facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise ToolError(f"{_shown(path)} cannot be used: {os.strerror(error.errno or 0)}.") from None
+        raise ToolError(f"{_quote_path(path)} cannot be used: {os.strerror(error.errno or 0)}.") from None
     if not stat.S_ISREG(facts.st_mode):
-        raise ToolError(f"{_shown(path)} is not an ordinary file.")
+        raise ToolError(f"{_quote_path(path)} is not an ordinary file.")
     return True
 
 
 @contextmanager
-def _explained(path: str) -> Iterator[None]:
+def _translate_errors(path: str) -> Iterator[None]:
     """Turn errors of the system into sentences that do not reveal the place of the workspace."""
     try:
         yield
     except FileNotFoundError:
-        raise ToolError(f"There is no {_shown(path)}.") from None
+        raise ToolError(f"There is no {_quote_path(path)}.") from None
     except (NotADirectoryError, IsADirectoryError):
-        raise ToolError(f"{_shown(path)}: a folder and a file are mixed up, or a link stands in the way.") from None
+        raise ToolError(f"{_quote_path(path)}: a folder and a file are mixed up, or a link stands in the way.") from None
     except OSError as error:
         # O_NOFOLLOW fails with ELOOP for a link, O_NONBLOCK with ENXIO for a FIFO without a reader.
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG):
-            raise ToolError(f"{_shown(path)} cannot be used: {os.strerror(error.errno)}.") from error
-        raise ToolError(f"{_shown(path)} cannot be opened: links and special files are not allowed.") from error
+            raise ToolError(f"{_quote_path(path)} cannot be used: {os.strerror(error.errno)}.") from error
+        raise ToolError(f"{_quote_path(path)} cannot be opened: links and special files are not allowed.") from error
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
@@ -251,5 +251,5 @@ def _write_all(descriptor: int, data: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def _shown(path: str) -> str:
+def _quote_path(path: str) -> str:
     return repr(path[:200])

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from audit.recorder import AuditLog
 
 
-def end_the_record() -> None:
+def stop_audit_log() -> None:
     """Costs nothing when nothing was recorded. Called by tests/conftest.py after every test."""
     from audit.recorder import AuditLog
     from toolhub.parts import parts
@@ -30,7 +30,7 @@ def end_background_work() -> None:
 
 
 @contextmanager
-def another_audit_log(call_log: str = "") -> Iterator[AuditLog]:
+def replace_audit_log(call_log: str = "") -> Iterator[AuditLog]:
     """The audit log of this process is a new one for the length of the block."""
     from audit.recorder import AuditLog
     from toolhub.parts import parts

@@ -5,7 +5,7 @@
 The first part is the route as Django's resolver spells it. `who` is ANYONE, SIGNED_IN, OWNER (the signed-in person's
 own things; other people's are as absent as what never was), STAFF, or `needs("app.permission", ...)`: staff that holds
 every one of these, where `a|b` is one of the two. `methods` is "GET", "GET POST" or, for what only changes something,
-"POST". A route with parameters says in `at` what to put there: `things` makes it and has the names.
+"POST". A route with parameters says in `at` what to put there: `create_address_values` makes it and has the names.
 
 One `Model` covers the addresses that the admin makes by itself for a model: list, add, change, delete, history.
 """
@@ -26,7 +26,7 @@ ROUTING = Path(__file__).resolve().parent.parent / "toolhub" / "routing.py"
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
+class Audience:
     name: str
     permissions: tuple[str, ...] = ()
 
@@ -35,17 +35,17 @@ class Who:
         return self.name == "staff"
 
 
-ANYONE, SIGNED_IN, OWNER, STAFF = Who("anyone"), Who("signed in"), Who("owner"), Who("staff")
+ANYONE, SIGNED_IN, OWNER, STAFF = Audience("anyone"), Audience("signed in"), Audience("owner"), Audience("staff")
 
 
-def needs(*permissions: str) -> Who:
-    return Who("staff", permissions)
+def needs(*permissions: str) -> Audience:
+    return Audience("staff", permissions)
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     route: str
-    who: Who
+    who: Audience
     methods: str = "GET"
     at: str = ""
     """The address to drive, without the first slash; needed where the route has parameters."""
@@ -54,8 +54,8 @@ class Rule:
     empty: bool = False
     """There is nothing behind the address that is driven, for the right person neither."""
 
-    def path(self, things: dict[str, Any]) -> str:
-        return "/" + (self.at or self.route).format(**things)
+    def path(self, address_values: dict[str, Any]) -> str:
+        return "/" + (self.at or self.route).format(**address_values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +64,10 @@ class Model:
 
     label: str
     verbs: str = "view add change delete"
-    special: dict[str, Who] = field(default_factory=dict)
+    special: dict[str, Audience] = field(default_factory=dict)
     """Verbs that ask for something else than Django's permission of that name."""
 
-    def who(self, verb: str) -> Who:
+    def who(self, verb: str) -> Audience:
         app, _, name = self.label.partition(".")
         if not verb:
             return STAFF
@@ -332,7 +332,7 @@ def every_rule() -> list[Rule]:
     return [rule for rule in found if rule is not None]
 
 
-def things(owner: User) -> dict[str, Any]:
+def create_address_values(owner: User) -> dict[str, Any]:
     """One of everything, and what is somebody's own is this user's: what `at` may name."""
     from django.contrib.auth.models import Group, Permission
     from django.utils import timezone
@@ -356,7 +356,7 @@ def things(owner: User) -> dict[str, Any]:
     upstream = Upstream.objects.create(name="census", transport="streamable_http", url="https://example.com/mcp")
     document = ImportedDocument.objects.create(name="census", title="Census", source="census.json", pending=DOCUMENT)
     issued, _ = AccessToken.objects.issue(owner, "census")
-    (call,) = rows.save(rows.call(user=owner))
+    (call,) = rows.save(rows.build_call(user=owner))
     now = timezone.now()
     models = {
         "auth.user": owner,
@@ -379,10 +379,10 @@ def things(owner: User) -> dict[str, Any]:
         "audit.checkpoint": Checkpoint.objects.first(),
         "audit.verification": Verification.objects.first(),
     }
-    return named(models) | {"view": SavedView.objects.create(owner=owner, name="census", filters="{}").pk}
+    return collect_address_values(models) | {"view": SavedView.objects.create(owner=owner, name="census", filters="{}").pk}
 
 
-def named(models: dict[str, Any]) -> dict[str, Any]:
+def collect_address_values(models: dict[str, Any]) -> dict[str, Any]:
     """What `at` may name, of one row (or None) for every label of MODELS."""
     found: dict[str, Any] = {}
     for label, row in models.items():
@@ -411,4 +411,4 @@ ABSENT: dict[str, Any] = {
     "tool": 999_999_999,
     "tool_name": "no_such_tool",
 }
-"""What never was, in the place of what `things` made: somebody else's must read the same."""
+"""What never was, in the place of what `create_address_values` made: somebody else's must read the same."""

@@ -23,12 +23,12 @@ from websockets.typing import Subprotocol
 
 from tests.wire.official import validate_server_message
 from toolhub.wire import versions
-from toolhub.wire.envelope import NAMED_BY
+from toolhub.wire.envelope import NAME_MEMBERS
 from toolhub.wire.headers import encode_value
 
-WAIT = 60.0
+WAIT_SECONDS = 60.0
 META = "io.modelcontextprotocol/"
-ASKS: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
+ALL_CAPABILITIES: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
 """Capabilities of a client that can be asked for everything."""
 
 AS_JSON = {"Content-Type": "application/json"}
@@ -121,7 +121,7 @@ class _Client(ABC):
         message = {"jsonrpc": "2.0", "id": next(self._ids) if request_id is None else request_id, "method": method}
         return {**message, "params": filled} if filled else message
 
-    def hello(self) -> dict[str, Any]:
+    def build_initialize_params(self) -> dict[str, Any]:
         return {
             "protocolVersion": self.revision,
             "capabilities": self.capabilities,
@@ -151,31 +151,31 @@ class _Client(ABC):
                 return found
             params = {"cursor": page["nextCursor"]}
 
-    def heard(self, method: str) -> list[dict[str, Any]]:
+    def received_params(self, method: str) -> list[dict[str, Any]]:
         """The params of the notifications and requests of this method so far."""
         return [message.get("params", {}) for message in self.messages if message.get("method") == method]
 
-    async def hears(self, method: str, count: int = 1) -> dict[str, Any]:
+    async def wait_for_message(self, method: str, count: int = 1) -> dict[str, Any]:
         """Wait until the server has sent this often; the params of the last one."""
-        from tests.waiting import eventually
+        from tests.polling import wait_until_async
 
-        await eventually(lambda: len(self.heard(method)) >= count, WAIT, f"{count} x {method}")
-        return self.heard(method)[count - 1]
+        await wait_until_async(lambda: len(self.received_params(method)) >= count, WAIT_SECONDS, f"{count} x {method}")
+        return self.received_params(method)[count - 1]
 
-    async def hears_until(self, method: str, condition: Callable[[], Awaitable[bool]], after: int) -> int:
+    async def wait_for_message_when(self, method: str, condition: Callable[[], Awaitable[bool]], after: int) -> int:
         """Wait for one that finds the condition true. News of earlier changes may come before it. How many were heard.
 
         `after` is how many had been heard before the change that is waited for.
         """
         while True:
-            await self.hears(method, after + 1)
-            after = len(self.heard(method))
+            await self.wait_for_message(method, after + 1)
+            after = len(self.received_params(method))
             if await condition():
                 return after
 
     # --- what comes in -----------------------------------------------------------------------------------------------
 
-    def received(self, message: Any, method: str | None) -> None:
+    def receive(self, message: Any, method: str | None) -> None:
         """Judge and keep one message; requests are answered in the background."""
         self.messages.append(message)
         try:
@@ -200,15 +200,15 @@ class _Client(ABC):
     def background(self, work: Any) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._on_done)
         return task
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
+    def _on_done(self, task: asyncio.Task[Any]) -> None:
         self._background.discard(task)
         if not task.cancelled() and (error := task.exception()) and not isinstance(error, HttpRefusal | OSError):
             self._failures.append(error)
 
-    async def _rest(self) -> None:
+    async def _cancel_background(self) -> None:
         for task in list(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
@@ -231,7 +231,7 @@ class HttpClient(_Client):
         limits = httpx2.Limits(
             max_connections=1 if single else None, max_keepalive_connections=100, keepalive_expiry=600
         )
-        self.http = httpx2.AsyncClient(timeout=WAIT, trust_env=False, limits=limits)
+        self.http = httpx2.AsyncClient(timeout=WAIT_SECONDS, trust_env=False, limits=limits)
         self.last_event_id: str | None = None
         self.statuses: list[int] = []
         self.content_type = ""
@@ -243,14 +243,14 @@ class HttpClient(_Client):
         return self
 
     async def __aexit__(self, kind: object, *_: object) -> None:
-        await self._rest()
+        await self._cancel_background()
         await self.http.aclose()
         if kind is None:
             self.check()
 
     async def initialize(self) -> dict[str, Any]:
         self.session_id = None
-        self.server = await self.request("initialize", self.hello())
+        self.server = await self.request("initialize", self.build_initialize_params())
         assert self.server["protocolVersion"] == self.revision
         await self.notify("notifications/initialized")
         return self.server
@@ -268,12 +268,12 @@ class HttpClient(_Client):
             headers["MCP-Protocol-Version"] = self.revision
             if method:
                 headers["Mcp-Method"] = method
-                name = (message or {}).get("params", {}).get(NAMED_BY.get(method, ""))
+                name = (message or {}).get("params", {}).get(NAME_MEMBERS.get(method, ""))
                 if isinstance(name, str):
                     headers["Mcp-Name"] = encode_value(name)
         elif self.session_id is not None:
             headers["Mcp-Session-Id"] = self.session_id
-            if versions.at_least(self.revision, "2025-06-18"):
+            if versions.is_at_least(self.revision, "2025-06-18"):
                 headers["MCP-Protocol-Version"] = self.revision
         return {name: value for name, value in {**headers, **(more or {})}.items() if value is not None}
 
@@ -297,7 +297,7 @@ class HttpClient(_Client):
                 answer = json.loads(await response.aread())
                 if answer.get("id") != message["id"]:
                     raise HttpRefusal(response.status_code, response.headers, response.content)
-                self.received(answer, method)
+                self.receive(answer, method)
                 if method == "initialize" and "result" in answer:
                     self.session_id = response.headers.get("mcp-session-id")
                 return self._result(answer, response.status_code)
@@ -327,7 +327,7 @@ class HttpClient(_Client):
             if on_event is not None:
                 on_event(event)
             if event.data:
-                self.received(event.message, method)
+                self.receive(event.message, method)
                 if "method" not in event.message and event.message.get("id") == request_id:
                     return last, event.message
         return last, None
@@ -373,16 +373,16 @@ class HttpClient(_Client):
                 opened.set()
                 async for event in events(response):
                     if event.data:
-                        self.received(event.message, None)
+                        self.receive(event.message, None)
 
         self.background(hold())
-        await asyncio.wait_for(opened.wait(), WAIT)
+        await asyncio.wait_for(opened.wait(), WAIT_SECONDS)
 
     async def subscribe(self, **notifications: Any) -> asyncio.Task[Any]:
         """Hold `subscriptions/listen` open in the background; returns when it is acknowledged."""
-        before = len(self.heard("notifications/subscriptions/acknowledged"))
+        before = len(self.received_params("notifications/subscriptions/acknowledged"))
         task = self.background(self.request("subscriptions/listen", {"notifications": notifications}))
-        await self.hears("notifications/subscriptions/acknowledged", before + 1)
+        await self.wait_for_message("notifications/subscriptions/acknowledged", before + 1)
         return task
 
     def same_session(self) -> HttpClient:
@@ -412,21 +412,21 @@ class WebSocketClient(_Client):
             self.url,
             subprotocols=[Subprotocol("mcp")],
             additional_headers={"Authorization": f"Bearer {self.token}", **self.extra},
-            open_timeout=WAIT,
-            ping_timeout=WAIT,
+            open_timeout=WAIT_SECONDS,
+            ping_timeout=WAIT_SECONDS,
             max_size=64 * 1024 * 1024,
             proxy=None,
         )
         assert self.socket.subprotocol == "mcp"
         self._reader = asyncio.get_running_loop().create_task(self._read())
         if not self.modern:
-            self.server = await self.request("initialize", self.hello())
+            self.server = await self.request("initialize", self.build_initialize_params())
             assert self.server["protocolVersion"] == self.revision
             await self.notify("notifications/initialized")
         return self
 
     async def __aexit__(self, kind: object, *_: object) -> None:
-        await self._rest()
+        await self._cancel_background()
         await self.socket.close()
         await asyncio.gather(self._reader, return_exceptions=True)
         if kind is None:
@@ -450,10 +450,10 @@ class WebSocketClient(_Client):
 
     def _sort(self, message: dict[str, Any]) -> None:
         if "method" in message:
-            self.received(message, None)
+            self.receive(message, None)
             return
         method, waiting = self._waiting.pop(message.get("id"), (None, None))
-        self.received(message, method)
+        self.receive(message, method)
         if waiting is not None and not waiting.done():
             waiting.set_result(message)
 
@@ -472,7 +472,7 @@ class WebSocketClient(_Client):
         waiting = asyncio.get_running_loop().create_future()
         self._waiting[message["id"]] = (method, waiting)
         await self.send(message)
-        answer = await asyncio.wait_for(waiting, WAIT)
+        answer = await asyncio.wait_for(waiting, WAIT_SECONDS)
         if "error" in answer:
             raise RpcError(answer["error"], 0, answer.get("id"))
         result: dict[str, Any] = answer["result"]
@@ -486,7 +486,7 @@ class WebSocketClient(_Client):
 
     async def closed(self) -> int:
         """Wait until the server closes the socket; the close code."""
-        await asyncio.wait_for(self.socket.wait_closed(), WAIT)
+        await asyncio.wait_for(self.socket.wait_closed(), WAIT_SECONDS)
         return self.socket.close_code or 0
 
 

@@ -24,9 +24,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        scheduling.limit(item)
+        scheduling.set_time_limit(item)
     if hasattr(config, "workerinput"):
-        items[:] = scheduling.longest_first(items)
+        items[:] = scheduling.sort_slowest_first(items)
 
 
 def missing(service: str, why: str) -> None:
@@ -46,21 +46,21 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
 
 
 @pytest.fixture(autouse=True)
-def _the_language_ends_with_the_test() -> Iterator[None]:
+def _reset_language() -> Iterator[None]:
     """A request leaves its language active in its thread; the next test reads English again."""
     yield
     translation.deactivate()
 
 
 @pytest.fixture(autouse=True)
-def _the_record_ends_with_the_test(request: pytest.FixtureRequest, _django_db_marker: None) -> Iterator[None]:
+def _stop_audit_log(request: pytest.FixtureRequest, _django_db_marker: None) -> Iterator[None]:
     """Set up after the fixture that empties the tables, so that it is taken down before it."""
-    from tests.audit_log import end_the_record
+    from tests.audit_log import stop_audit_log
 
     if "_django_db_helper" in request.fixturenames:
         request.getfixturevalue("_django_db_helper")
     yield
-    end_the_record()
+    stop_audit_log()
 
 
 def _user(name: str, **fields: object) -> User:

@@ -32,13 +32,13 @@ class Message:
         return self.context, self.singular, self.plural
 
 
-def read(compiled: bytes) -> set[Message]:
+def read(compile_catalogue: bytes) -> set[Message]:
     """Every message of a .mo file. It holds no fuzzy and no untranslated one."""
-    _magic, _revision, count, originals, translations = unpack_from("<5I", compiled)
+    _magic, _revision, count, originals, translations = unpack_from("<5I", compile_catalogue)
 
     def text(place: int) -> str:
-        length, start = unpack_from("<2I", compiled, place)
-        return compiled[start : start + length].decode()
+        length, start = unpack_from("<2I", compile_catalogue, place)
+        return compile_catalogue[start : start + length].decode()
 
     found = set()
     for number in range(count):
@@ -49,15 +49,15 @@ def read(compiled: bytes) -> set[Message]:
     return found
 
 
-def path_of(language: str, domain: str) -> Path:
+def get_path(language: str, domain: str) -> Path:
     return LOCALES / language / "LC_MESSAGES" / f"{domain}.po"
 
 
 def translated(language: str, domain: str) -> set[Message]:
-    return read(path_of(language, domain).with_suffix(".mo").read_bytes())
+    return read(get_path(language, domain).with_suffix(".mo").read_bytes())
 
 
-def compiled(po: Path) -> set[Message]:
+def compile_catalogue(po: Path) -> set[Message]:
     """What `compilemessages` makes of a .po file."""
     return read(_gettext("msgfmt", "--check-format", "-o", "-", str(po)))
 
@@ -76,7 +76,7 @@ def in_use(place: Path, domain: str, *sources: Path) -> set[tuple[str, str, str]
     assert "warning" not in said, said
     template = place / "locale" / f"{domain}.pot"
     _gettext("msgen", "-o", f"{template}.po", str(template))
-    return {message.source for message in compiled(Path(f"{template}.po"))}
+    return {message.source for message in compile_catalogue(Path(f"{template}.po"))}
 
 
 def _gettext(*command: str, place: Path = ROOT, environment: dict[str, str] | None = None) -> bytes:

@@ -11,7 +11,7 @@ from toolhub.parts import parts
 T = TypeVar("T")
 
 
-def with_part(monkeypatch: pytest.MonkeyPatch, part: T) -> T:
+def replace_part(monkeypatch: pytest.MonkeyPatch, part: T) -> T:
     """Give the process this part, in place of the one of its kind, for the length of the test."""
     monkeypatch.setitem(parts._parts, type(part), part)
     return part

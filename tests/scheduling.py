@@ -14,7 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-LONGEST_FIRST = (
+SLOWEST_FILES = (
     "tests/conformance/test_conformance.py",
     "tests/e2e/test_kills.py",
     "tests/browser/test_axe.py",
@@ -85,7 +85,7 @@ LONGEST_FIRST = (
 
 MAX_PROCESSES = 8
 
-PATIENT = ("tests/browser/", "tests/clients/", "tests/conformance/", "tests/e2e/", "tests/runners/", "tests/upgrade/")
+PATIENT_FOLDERS = ("tests/browser/", "tests/clients/", "tests/conformance/", "tests/e2e/", "tests/runners/", "tests/upgrade/")
 PATIENT_SECONDS = 900
 """These start servers and browsers, and install packages where none of them is in the cache yet."""
 
@@ -95,13 +95,13 @@ def processes() -> int:
     return min(MAX_PROCESSES, 2 * len(os.sched_getaffinity(0)))
 
 
-def longest_first(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+def sort_slowest_first(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     """Return the tests of the longest files first, and all others in their order."""
-    ranks = {file: rank for rank, file in enumerate(LONGEST_FIRST)}
+    ranks = {file: rank for rank, file in enumerate(SLOWEST_FILES)}
     return sorted(items, key=lambda item: ranks.get(item.nodeid.partition("::")[0], len(ranks)))
 
 
-def limit(item: pytest.Item) -> None:
+def set_time_limit(item: pytest.Item) -> None:
     """Give a test of a patient folder its longer time, unless it names one itself."""
-    if item.nodeid.startswith(PATIENT) and item.get_closest_marker("timeout") is None:
+    if item.nodeid.startswith(PATIENT_FOLDERS) and item.get_closest_marker("timeout") is None:
         item.add_marker(pytest.mark.timeout(PATIENT_SECONDS))

@@ -100,7 +100,7 @@ def test_runners_touch_no_table():
     assert importing == []
 
 
-def test_no_module_of_toolhub_keeps_what_a_process_remembers():
+def test_no_module_of_toolhub_keeps_process_state():
     """That belongs to the parts of a `Hub`; and no import has an effect, except where Django asks for it."""
     asked_for = {"toolhub/access/admin.py", "toolhub/asgi.py"}
     found = []

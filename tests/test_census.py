@@ -28,10 +28,10 @@ DJANGOS = frozenset(
 
 
 @pytest.fixture
-def things(alice: User, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def address_values(alice: User, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     # A check of the chain would outlast its test, and find the database locked by it.
     monkeypatch.setattr(verifier, "start", lambda: True)
-    found = census.things(alice)
+    found = census.create_address_values(alice)
     factories.load()
     return found
 
@@ -54,33 +54,33 @@ def staff(name: str, permissions: list[Permission]) -> User:
     return user
 
 
-def reach(client: Client, rule: Rule, things: dict[str, Any], method: str) -> HttpResponse:
+def reach(client: Client, rule: Rule, address_values: dict[str, Any], method: str) -> HttpResponse:
     """The answer to this method; a form that is sent is empty."""
     send: Callable[..., Any] = client.get if method == "GET" else client.post
-    response: HttpResponse = send(rule.path(things))
+    response: HttpResponse = send(rule.path(address_values))
     return response
 
 
-def sent_to_sign_in(response: HttpResponse) -> bool:
+def is_sent_to_sign_in(response: HttpResponse) -> bool:
     return response.status_code == 302 and response["Location"].startswith(("/sign-in/?next=", "/admin/login/?next="))
 
 
-def turned_away(response: HttpResponse) -> bool:
-    return sent_to_sign_in(response) or response.status_code in {401, 403, 404}
+def is_denied(response: HttpResponse) -> bool:
+    return is_sent_to_sign_in(response) or response.status_code in {401, 403, 404}
 
 
-def said(response: HttpResponse) -> bytes:
+def get_page_text(response: HttpResponse) -> bytes:
     """What the page says, without the value that is new on every page."""
     return TOKENS.sub(b"", response.content)
 
 
-def let_in(response: HttpResponse) -> bool:
-    return not sent_to_sign_in(response) and response.status_code in {200, 301, 302}
+def is_allowed(response: HttpResponse) -> bool:
+    return not is_sent_to_sign_in(response) and response.status_code in {200, 301, 302}
 
 
-def stored(model: census.Model, things: dict[str, Any]) -> Any:
+def read_row(model: census.Model, address_values: dict[str, Any]) -> Any:
     """The row that the address is about."""
-    key = things[model.label.replace(".", "_")]
+    key = address_values[model.label.replace(".", "_")]
     return list(apps.get_model(model.label)._base_manager.filter(pk=key).values())
 
 
@@ -106,40 +106,40 @@ def test_every_row_is_about_an_address_that_exists() -> None:
     assert {endpoint.path for endpoint in census.ENDPOINTS} - census.channels_paths() == set()
 
 
-def test_every_row_with_parameters_says_what_to_put_there(things: dict[str, Any]) -> None:
+def test_every_row_with_parameters_gives_values_for_them(address_values: dict[str, Any]) -> None:
     for rule in census.every_rule():
-        path = rule.path(things)
-        assert not set(path) & set("<>^$"), f"{rule.route!r} has parameters: give its row at=..., see census.things."
+        path = rule.path(address_values)
+        assert not set(path) & set("<>^$"), f"{rule.route!r} has parameters: give its row at=..., see census.create_address_values."
         if rule.who is OWNER:
-            assert rule.path(things | ABSENT) != path, f"{rule.route!r} is somebody's own: ABSENT needs the name too."
+            assert rule.path(address_values | ABSENT) != path, f"{rule.route!r} is somebody's own: ABSENT needs the name too."
 
 
-def test_whoever_is_not_signed_in_is_sent_to_the_sign_in(things: dict[str, Any]) -> None:
+def test_signed_out_visitors_are_sent_to_the_sign_in(address_values: dict[str, Any]) -> None:
     client, wrong = browser(), []
     for rule in census.every_rule():
         if rule.who is ANYONE:
             continue
         for method in rule.methods.split():
-            response = reach(client, rule, things, method)
-            if not (sent_to_sign_in(response) or response.status_code in {401, 403}):
-                wrong.append(f"{method} {rule.path(things)}: {response.status_code}")
+            response = reach(client, rule, address_values, method)
+            if not (is_sent_to_sign_in(response) or response.status_code in {401, 403}):
+                wrong.append(f"{method} {rule.path(address_values)}: {response.status_code}")
     assert not wrong, "\n".join(wrong)
 
 
-def test_charlie_gets_no_page_of_the_staff(things: dict[str, Any], charlie: User) -> None:
+def test_charlie_gets_no_page_of_the_staff(address_values: dict[str, Any], charlie: User) -> None:
     client, wrong = browser(charlie), []
     for rule in census.every_rule():
         if not rule.who.is_staff:
             continue
         for method in rule.methods.split():
-            response = reach(client, rule, things, method)
-            if not turned_away(response):
-                wrong.append(f"{method} {rule.path(things)}: {response.status_code}")
+            response = reach(client, rule, address_values, method)
+            if not is_denied(response):
+                wrong.append(f"{method} {rule.path(address_values)}: {response.status_code}")
     assert not wrong, "\n".join(wrong)
 
 
-def test_what_is_alices_reads_to_charlie_and_to_root_as_what_is_not_there(
-    things: dict[str, Any], charlie: User, root: User
+def test_rows_of_alice_read_like_missing_ones_to_charlie_and_to_root(
+    address_values: dict[str, Any], charlie: User, root: User
 ) -> None:
     wrong = []
     for user in (charlie, root):
@@ -148,14 +148,14 @@ def test_what_is_alices_reads_to_charlie_and_to_root_as_what_is_not_there(
             if rule.who is not OWNER or (rule.also and user.has_perm(rule.also)):
                 continue
             for method in rule.methods.split():
-                hers = reach(client, rule, things, method)
-                absent = reach(client, rule, things | ABSENT, method)
-                if hers.status_code != 404 or said(hers) != said(absent):
-                    wrong.append(f"{method} {rule.path(things)} for {user}: {hers.status_code}, {absent.status_code}")
+                hers = reach(client, rule, address_values, method)
+                absent = reach(client, rule, address_values | ABSENT, method)
+                if hers.status_code != 404 or get_page_text(hers) != get_page_text(absent):
+                    wrong.append(f"{method} {rule.path(address_values)} for {user}: {hers.status_code}, {absent.status_code}")
     assert not wrong, "\n".join(wrong)
 
 
-def test_staff_with_every_permission_but_the_declared_one_is_refused(things: dict[str, Any]) -> None:
+def test_staff_with_every_permission_but_the_declared_one_is_refused(address_values: dict[str, Any]) -> None:
     everything = list(Permission.objects.select_related("content_type"))
     clients: dict[str, Client] = {}
     wrong = []
@@ -166,13 +166,13 @@ def test_staff_with_every_permission_but_the_declared_one_is_refused(things: dic
                 rest = [one for one in everything if one.pk not in missing]
                 clients[wanted] = browser(staff(f"without-{len(clients)}", rest))
             for method in rule.methods.split():
-                response = reach(clients[wanted], rule, things, method)
+                response = reach(clients[wanted], rule, address_values, method)
                 if response.status_code != 403:
-                    wrong.append(f"{method} {rule.path(things)} without {wanted}: {response.status_code}")
+                    wrong.append(f"{method} {rule.path(address_values)} without {wanted}: {response.status_code}")
     assert not wrong, "\n".join(wrong)
 
 
-def test_staff_with_exactly_the_declared_permissions_gets_in(things: dict[str, Any]) -> None:
+def test_staff_with_exactly_the_declared_permissions_gets_in(address_values: dict[str, Any]) -> None:
     clients: dict[tuple[str, ...], Client] = {}
     wrong = []
     for rule in census.every_rule():
@@ -182,63 +182,63 @@ def test_staff_with_exactly_the_declared_permissions_gets_in(things: dict[str, A
         held = tuple(sorted(names.split("|")[0] for names in rule.who.permissions))
         if held not in clients:
             clients[held] = browser(staff(f"with-{len(clients)}", [permission(name) for name in held]))
-        response = reach(clients[held], rule, things, "GET" if "GET" in rule.methods else "POST")
-        if not let_in(response) and not rule.empty:
-            wrong.append(f"{rule.path(things)} with {held}: {response.status_code}")
+        response = reach(clients[held], rule, address_values, "GET" if "GET" in rule.methods else "POST")
+        if not is_allowed(response) and not rule.empty:
+            wrong.append(f"{rule.path(address_values)} with {held}: {response.status_code}")
     assert not wrong, "\n".join(wrong)
 
 
-def test_what_the_admin_does_not_offer_root_cannot_do_either(things: dict[str, Any], root: User) -> None:
+def test_verbs_missing_from_the_admin_are_missing_for_root_too(address_values: dict[str, Any], root: User) -> None:
     client, wrong = browser(root), []
     for rule in census.every_rule():
         offered = census.verb_of(rule.route)
         if offered is None:
             continue
         model, verb = offered
-        if verb not in model.verbs.split() and reach(client, rule, things, "POST").status_code != 403:
-            wrong.append(f"{rule.path(things)}: {verb} is not among the verbs of its row")
+        if verb not in model.verbs.split() and reach(client, rule, address_values, "POST").status_code != 403:
+            wrong.append(f"{rule.path(address_values)}: {verb} is not among the verbs of its row")
         if rule.route.endswith("/change/") and "change" not in model.verbs.split():
-            before = stored(model, things)
-            if reach(client, rule, things, "POST").status_code == 302 or stored(model, things) != before:
-                wrong.append(f"{rule.path(things)}: change is not among the verbs of its row")
+            before = read_row(model, address_values)
+            if reach(client, rule, address_values, "POST").status_code == 302 or read_row(model, address_values) != before:
+                wrong.append(f"{rule.path(address_values)}: change is not among the verbs of its row")
     assert not wrong, "\n".join(wrong)
 
 
-def test_what_changes_something_does_not_answer_a_get(things: dict[str, Any], alice: User, root: User) -> None:
+def test_addresses_that_change_something_do_not_answer_a_get(address_values: dict[str, Any], alice: User, root: User) -> None:
     wrong = []
     for rule in census.every_rule():
         if "GET" not in rule.methods.split():
             client = browser(root if rule.route.startswith("admin/") else alice)
-            response = reach(client, rule, things, "GET")
+            response = reach(client, rule, address_values, "GET")
             if response.status_code != 405:
-                wrong.append(f"GET {rule.path(things)}: {response.status_code}")
+                wrong.append(f"GET {rule.path(address_values)}: {response.status_code}")
     assert not wrong, "\n".join(wrong)
 
 
-def test_a_page_of_ours_that_only_shows_something_takes_no_post(
-    things: dict[str, Any], alice: User, root: User
+def test_a_read_only_page_of_ours_takes_no_post(
+    address_values: dict[str, Any], alice: User, root: User
 ) -> None:
     ours, theirs, wrong = browser(alice), browser(root), []
     for rule in census.every_rule():
         if "POST" not in rule.methods.split() and rule.route not in DJANGOS and not census.generated(rule.route):
-            response = reach(theirs if rule.route.startswith("admin/") else ours, rule, things, "POST")
+            response = reach(theirs if rule.route.startswith("admin/") else ours, rule, address_values, "POST")
             if response.status_code != 405:
-                wrong.append(f"POST {rule.path(things)}: {response.status_code}")
+                wrong.append(f"POST {rule.path(address_values)}: {response.status_code}")
     assert not wrong, "\n".join(wrong)
 
 
 def test_a_form_without_its_csrf_token_is_refused_whoever_sends_it(
-    things: dict[str, Any], alice: User, root: User
+    address_values: dict[str, Any], alice: User, root: User
 ) -> None:
     ours, theirs, wrong = browser(alice, enforce_csrf_checks=True), browser(root, enforce_csrf_checks=True), []
     for rule in census.every_rule():
-        response = reach(theirs if rule.who.is_staff else ours, rule, things, "POST")
+        response = reach(theirs if rule.who.is_staff else ours, rule, address_values, "POST")
         if "POST" in rule.methods.split() and response.status_code != 403:
-            wrong.append(f"POST {rule.path(things)} without a CSRF token: {response.status_code}")
+            wrong.append(f"POST {rule.path(address_values)} without a CSRF token: {response.status_code}")
     assert not wrong, "\n".join(wrong)
 
 
-def test_no_page_and_no_empty_form_is_an_error_of_the_server(things: dict[str, Any], alice: User, root: User) -> None:
+def test_no_page_and_no_empty_form_is_an_error_of_the_server(address_values: dict[str, Any], alice: User, root: User) -> None:
     clients, wrong = {True: browser(root), False: browser(alice)}, []
     for rule in census.every_rule():
         if rule.route.endswith(("sign-out/", "logout/")):
@@ -246,19 +246,19 @@ def test_no_page_and_no_empty_form_is_an_error_of_the_server(things: dict[str, A
         for method in rule.methods.split():
             if rule.who.is_staff and method == "GET" and not rule.empty:
                 continue  # opened by the test above
-            response = reach(clients[rule.who.is_staff], rule, things, method)
+            response = reach(clients[rule.who.is_staff], rule, address_values, method)
             if response.status_code >= 500:
-                wrong.append(f"{method} {rule.path(things)}: {response.status_code}")
+                wrong.append(f"{method} {rule.path(address_values)}: {response.status_code}")
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("endpoint", census.ENDPOINTS, ids=lambda endpoint: f"{endpoint.kind}:{endpoint.path}")
-def test_channels_answers_nobody_who_does_not_say_who_they_are(endpoint: census.Endpoint) -> None:
-    async_to_sync(_knock)(endpoint)
+def test_channels_rejects_anonymous_clients(endpoint: census.Endpoint) -> None:
+    async_to_sync(_connect_anonymously)(endpoint)
 
 
-async def _knock(endpoint: census.Endpoint) -> None:
+async def _connect_anonymously(endpoint: census.Endpoint) -> None:
     headers: Any
     if endpoint.kind == "http":
         headers = {"host": "localhost:8000", "content-type": "application/json"}

@@ -13,7 +13,7 @@ GOOD = {
 }
 
 
-def ids(settings, **changes):
+def list_check_ids(settings, **changes):
     for name, value in {**GOOD, **changes}.items():
         setattr(settings, name, value)
     found = checks.run_checks(include_deployment_checks=True)
@@ -36,19 +36,19 @@ def ids(settings, **changes):
     ],
 )
 def test_a_dangerous_setting_is_reported(settings, changes, expected):
-    assert expected in ids(settings, **changes)
+    assert expected in list_check_ids(settings, **changes)
 
 
 def test_a_data_folder_that_cannot_be_written_is_reported(settings, tmp_path):
     (tmp_path / "file").write_text("not a folder")
-    assert "toolhub.E004" in ids(settings, DATA_DIR=tmp_path / "file" / "data")
+    assert "toolhub.E004" in list_check_ids(settings, DATA_DIR=tmp_path / "file" / "data")
 
 
-def test_a_sound_installation_is_not_complained_about(settings):
-    assert ids(settings) == set()
+def test_a_sound_installation_gets_no_warnings(settings):
+    assert list_check_ids(settings) == set()
 
 
-def test_every_complaint_says_what_to_do(settings):
+def test_every_warning_says_what_to_do(settings):
     bad = {"SECRET_KEY": "x", "RECORD_KEY": "", "ALLOWED_ORIGINS": ["*"], "DEVELOPMENT": True}
     for name, value in {**GOOD, **bad}.items():
         setattr(settings, name, value)

@@ -83,7 +83,7 @@ def test_tests_that_fail_once_are_run_again_alone_and_named_at_the_end(judge: Ca
     assert verdict.tries == {f"tests/test_{name}.py": tries for name, tries in zip("abcd", (2, 1, 2, 2), strict=True)}
 
 
-def test_what_fails_again_is_named_last(judge: Callable[..., Verdict]) -> None:
+def test_tests_that_fail_again_are_named_last(judge: Callable[..., Verdict]) -> None:
     verdict = judge({"tests/test_a.py": 9, "tests/test_b.py": 1, "tests/test_c.py": 9})
     assert verdict.status == 1
     assert verdict.lines[0] == "FAILED: tests"

@@ -22,9 +22,9 @@ from audit.auditors import GROUP_NAME
 from audit.models import Link
 from catalog.policy import revision
 from tests import factories
-from tests.audit_log import end_the_record
+from tests.audit_log import stop_audit_log
 from tests.database_cleaner import Baseline, cleaning
-from tests.waiting import until
+from tests.polling import wait_until
 
 ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -48,7 +48,7 @@ def migrations_sent() -> Iterator[list[Any]]:
     post_migrate.disconnect(note)
 
 
-def everything() -> dict[str, Any]:
+def read_all_rows() -> dict[str, Any]:
     """Every row of the database, read without the code under test; the revision never comes back."""
     found = {}
     with connection.cursor() as cursor:
@@ -59,7 +59,7 @@ def everything() -> dict[str, Any]:
     return found
 
 
-def link(number: int) -> Link:
+def make_link(number: int) -> Link:
     return Link(id=number, writer=1, sequence=number, kind="begin", subject="s", content="c", hash="h")
 
 
@@ -69,17 +69,17 @@ def test_the_baseline_holds_what_the_migrations_made(baseline: Baseline) -> None
     assert len(baseline.empty) > 30 and len(baseline.schema) > 60
 
 
-def test_what_was_written_is_deleted_and_nothing_is_migrated(baseline: Baseline, migrations_sent: list[Any]) -> None:
-    before = everything()
+def test_written_rows_are_deleted_and_nothing_is_migrated(baseline: Baseline, migrations_sent: list[Any]) -> None:
+    before = read_all_rows()
     alice = User.objects.create_user("alice")
     alice.groups.add(Group.objects.get(name=GROUP_NAME))
     alice.user_permissions.add(Permission.objects.all()[0])
     factories.grant(alice, factories.make_tool(toolset="Numbers"))
-    Link.objects.bulk_create(map(link, range(500)))
-    end_the_record()
+    Link.objects.bulk_create(map(make_link, range(500)))
+    stop_audit_log()
     assert {"auth_user", "auth_user_groups", "catalog_tool", "audit_link"} <= set(baseline.differences())
     baseline.restore()
-    assert everything() == before
+    assert read_all_rows() == before
     assert baseline.differences() == [] and migrations_sent == []
 
 
@@ -104,12 +104,12 @@ def add_rows() -> None:
 def test_rows_of_the_baseline_come_back_with_their_keys(
     baseline: Baseline, change: Any, migrations_sent: list[Any]
 ) -> None:
-    before = everything()
+    before = read_all_rows()
     change()
-    end_the_record()
+    stop_audit_log()
     assert set(baseline.differences()) & set(baseline.rows)
     baseline.restore()
-    assert everything() == before
+    assert read_all_rows() == before
     assert baseline.differences() == [] and migrations_sent == []
     assert Group.objects.get(name=GROUP_NAME).permissions.count() > 0
     # The next one gets a key of its own.
@@ -117,7 +117,7 @@ def test_rows_of_the_baseline_come_back_with_their_keys(
 
 
 def test_a_trigger_that_was_dropped_comes_back(baseline: Baseline) -> None:
-    before = everything()
+    before = read_all_rows()
     with connection.cursor() as cursor:
         if connection.vendor == "sqlite":
             cursor.execute("DROP TRIGGER toolhub_insert_catalog_tool")
@@ -125,7 +125,7 @@ def test_a_trigger_that_was_dropped_comes_back(baseline: Baseline) -> None:
             cursor.execute("DROP TRIGGER toolhub_version ON catalog_tool")
     assert len(baseline.differences()) == 1
     baseline.restore()
-    assert everything() == before
+    assert read_all_rows() == before
     assert factories.make_tool().pk
     assert revision.current() > 0
 
@@ -144,7 +144,7 @@ def test_the_revision_of_the_catalogue_never_comes_back(baseline: Baseline) -> N
     for _ in range(3):
         factories.make_tool()
         seen.append(revision.current())
-        end_the_record()
+        stop_audit_log()
         baseline.restore()
         assert revision.current() == 0
     assert seen == sorted(set(seen))
@@ -156,7 +156,7 @@ def test_a_thread_that_still_writes_is_waited_for(baseline: Baseline) -> None:
     def write() -> None:
         try:
             with transaction.atomic():
-                link(1).save(force_insert=True)
+                make_link(1).save(force_insert=True)
                 writing.set()
                 end.wait(60)
         finally:
@@ -174,7 +174,7 @@ def test_a_thread_that_still_writes_is_waited_for(baseline: Baseline) -> None:
     cleaner.start()
     # It is seen to wait where that can be seen; elsewhere the row shows whether it did.
     if connection.vendor == "postgresql":
-        until(waits_for_a_lock)
+        wait_until(is_waiting_for_lock)
     assert cleaner.is_alive()
     end.set()
     writer.join(60)
@@ -182,13 +182,13 @@ def test_a_thread_that_still_writes_is_waited_for(baseline: Baseline) -> None:
     assert Link.objects.count() == 0 and baseline.differences() == []
 
 
-def waits_for_a_lock() -> bool:
+def is_waiting_for_lock() -> bool:
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'ShareRowExclusiveLock'")
         return bool(cursor.fetchone()[0])
 
 
-def test_what_is_left_at_the_end_of_a_run_is_named(transactional_db: None) -> None:
+def test_leftovers_at_the_end_of_a_run_are_named(transactional_db: None) -> None:
     left = r"left something behind in the database 'default': .*auth_user"
     with pytest.raises(AssertionError, match=left), cleaning("default"):
         User.objects.create_user("alice")
@@ -198,20 +198,20 @@ def test_a_transactional_test_is_cleaned_up_like_this(transactional_db: None, mi
     class Case(TransactionTestCase):
         def runTest(self) -> None:
             User.objects.create_user("alice")
-            end_the_record()
+            stop_audit_log()
 
-    before = everything()
+    before = read_all_rows()
     result = unittest.TestResult()
     with cleaning("default"):
         Case()(result)
     assert result.wasSuccessful() and result.testsRun == 1, result.errors + result.failures
-    assert everything() == before and migrations_sent == []
+    assert read_all_rows() == before and migrations_sent == []
 
 
 @pytest.mark.postgres
 def test_all_of_this_holds_on_postgresql(tmp_path: Path) -> None:
     """The tests above, in a process of its own whose database is on PostgreSQL."""
-    from tests.serving import POSTGRES, postgres
+    from tests.real_servers import POSTGRES, postgres
 
     if connection.vendor == "postgresql":
         return

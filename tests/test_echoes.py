@@ -18,19 +18,19 @@ NAMES = ("q", "user", "tool", "client", "outcome", "since", "until", "next", "e"
 
 
 @pytest.fixture
-def things(alice: User) -> dict[str, Any]:
-    found = census.things(alice)
+def address_values(alice: User) -> dict[str, Any]:
+    found = census.create_address_values(alice)
     factories.load()
     return found
 
 
 @pytest.mark.django_db
-def test_an_attack_in_the_address_is_text_on_the_page(things: dict[str, Any], alice: User, root: User) -> None:
+def test_an_attack_in_the_address_is_text_on_the_page(address_values: dict[str, Any], alice: User, root: User) -> None:
     clients = {False: Client(raise_request_exception=False), True: Client(raise_request_exception=False)}
     clients[False].force_login(alice)
     clients[True].force_login(root)
     paths = [
-        (rule.who.is_staff, rule.path(things))
+        (rule.who.is_staff, rule.path(address_values))
         for rule in census.every_rule()
         if "GET" in rule.methods and not rule.route.endswith(("sign-out/", "logout/"))
     ]
@@ -55,8 +55,8 @@ HOSTILE = ("x", "9" * 30, "a\x00b")
 
 
 @pytest.mark.django_db
-def test_an_add_page_leaves_out_what_its_address_says_of_its_fields_and_cannot_be(
-    things: dict[str, Any], root: User
+def test_an_add_page_ignores_impossible_values_in_its_address(
+    address_values: dict[str, Any], root: User
 ) -> None:
     client = Client(raise_request_exception=False)
     client.force_login(root)
@@ -71,7 +71,7 @@ def test_an_add_page_leaves_out_what_its_address_says_of_its_fields_and_cannot_b
 
 
 @pytest.mark.django_db
-def test_a_list_answers_filters_that_cannot_be(things: dict[str, Any], root: User) -> None:
+def test_a_list_answers_filters_that_cannot_be(address_values: dict[str, Any], root: User) -> None:
     client = Client(raise_request_exception=False)
     client.force_login(root)
     wrong = []

@@ -22,7 +22,7 @@ from toolhub import egress
 from toolhub.egress import Denied, EgressError, TooLarge, Unreachable, connections
 from toolhub.egress.client import _Unpacker
 
-PATIENCE = 30.0
+TIMEOUT_SECONDS = 30.0
 
 # --- addresses -----------------------------------------------------------------------------------------------------
 
@@ -148,26 +148,26 @@ def test_a_network_that_cannot_be_read_is_named(entry: str) -> None:
     assert repr(entry) in str(caught.value)
 
 
-def test_an_error_is_english_for_callers_and_the_record_and_in_the_language_at_hand_for_a_page() -> None:
+def test_an_error_is_english_for_callers_and_the_audit_log_and_in_the_active_language_for_a_page() -> None:
     with translation.override("zh-hans"):
         with pytest.raises(egress.DeniedAddress) as denied:
             egress.check_address("10.0.0.1", 80)
         with pytest.raises(egress.Denied) as refused:
             egress.safe_path_value([])
-        pages = [denied.value.in_words, refused.value.in_words]
+        pages = [denied.value.localized_message, refused.value.localized_message]
     why = (
         "10.0.0.1 is not a public address. Add its network to TOOLHUB_ALLOW_PRIVATE_NETWORKS (for example "
         "10.1.2.0/24:8080) and restart"
     )
     assert str(denied.value) == "toolhub blocks requests to this address"
-    assert denied.value.reason == why and denied.value.explained == f"{denied.value}: {why}"
+    assert denied.value.reason == why and denied.value.explanation == f"{denied.value}: {why}"
     assert str(refused.value) == "a value in a path must be text or a number"
     assert pages == [
         "toolhub 已阻止向此地址发送请求：10.0.0.1 不是公网地址。请将它所在的网络加入 "
         "TOOLHUB_ALLOW_PRIVATE_NETWORKS（例如 10.1.2.0/24:8080）并重启",
         "路径中的值必须是文本或数字",
     ]
-    assert [denied.value.in_words, refused.value.in_words] == [denied.value.explained, str(refused.value)]
+    assert [denied.value.localized_message, refused.value.localized_message] == [denied.value.explanation, str(refused.value)]
 
 
 # --- URLs ----------------------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ async def test_a_url_that_readers_could_take_for_different_places_is_denied(url:
     with pytest.raises(Denied):
         egress.parse_url(url)
     with pytest.raises(Denied):
-        await egress.fetch("GET", url, timeout=PATIENCE, max_bytes=10)
+        await egress.fetch("GET", url, timeout=TIMEOUT_SECONDS, max_bytes=10)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ async def test_a_url_that_readers_could_take_for_different_places_is_denied(url:
 )
 async def test_this_machine_is_denied_without_being_listed(url: str) -> None:
     with pytest.raises(Denied):
-        await egress.fetch("GET", url, timeout=PATIENCE, max_bytes=10)
+        await egress.fetch("GET", url, timeout=TIMEOUT_SECONDS, max_bytes=10)
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ class Exchange:
 
 
 @dataclass
-class Local:
+class LocalServer:
     """A server on 127.0.0.1 that answers with `handler` and tells what it saw."""
 
     handler: Callable[[Exchange], Awaitable[None]] = lambda exchange: exchange.answer(b"hello")
@@ -305,14 +305,14 @@ class Local:
     pools: egress.ConnectionPools = field(default_factory=egress.ConnectionPools)
 
     @property
-    def allowed(self) -> egress.Allowed:
+    def allowed(self) -> egress.AllowList:
         return egress.parse_allowed([f"127.0.0.0/8:{self.port}"])
 
     def url(self, path: str = "/", host: str = "127.0.0.1", scheme: str = "http") -> str:
         return f"{scheme}://{host}:{self.port}{path}"
 
     async def fetch(self, path: str = "/", **options: Any) -> egress.Reply:
-        settings = {"timeout": PATIENCE, "max_bytes": 10_000, "allowed": self.allowed, "pools": self.pools, **options}
+        settings = {"timeout": TIMEOUT_SECONDS, "max_bytes": 10_000, "allowed": self.allowed, "pools": self.pools, **options}
         return await egress.fetch(settings.pop("method", "GET"), self.url(path), **settings)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -347,14 +347,14 @@ class Local:
 
 
 @pytest.fixture
-async def local() -> AsyncIterator[Local]:
-    made = Local()
+async def local() -> AsyncIterator[LocalServer]:
+    made = LocalServer()
     server = await made.start()
     yield made
     await made.stop(server)
 
 
-def names(**addresses: Sequence[str]) -> Callable[[str, int], Awaitable[Sequence[str]]]:
+def make_resolver(**addresses: Sequence[str]) -> Callable[[str, int], Awaitable[Sequence[str]]]:
     """A resolver that knows only these names, written with underscores for dots."""
     table = {name.replace("_", "."): found for name, found in addresses.items()}
 
@@ -367,29 +367,29 @@ def names(**addresses: Sequence[str]) -> Callable[[str, int], Awaitable[Sequence
 # --- where a request goes ------------------------------------------------------------------------------------------
 
 
-async def test_one_private_address_among_public_ones_denies_the_name(local: Local) -> None:
+async def test_one_private_address_among_public_ones_denies_the_name(local: LocalServer) -> None:
     for answer in (["93.184.216.34", "10.0.0.1"], ["10.0.0.1", "93.184.216.34"], ["127.0.0.1", "10.0.0.1"]):
         with pytest.raises(Denied) as caught:
             await egress.fetch(
                 "GET",
                 local.url(host="mixed.test"),
-                timeout=PATIENCE,
+                timeout=TIMEOUT_SECONDS,
                 max_bytes=10,
                 allowed=local.allowed,
-                resolver=names(mixed_test=answer),
+                resolver=make_resolver(mixed_test=answer),
             )
         assert "10.0.0.1" not in str(caught.value)
     assert local.connections == 0
 
 
-async def test_a_connection_goes_to_the_address_that_was_checked_and_the_host_stays_the_name(local: Local) -> None:
+async def test_a_connection_goes_to_the_address_that_was_checked_and_the_host_stays_the_name(local: LocalServer) -> None:
     asked: list[str] = []
 
     async def rebinding(host: str, port: int) -> Sequence[str]:
         asked.append(host)
         return ["127.0.0.1"] if len(asked) == 1 else ["10.0.0.1"]
 
-    options: dict[str, Any] = {"timeout": PATIENCE, "max_bytes": 100, "allowed": local.allowed, "resolver": rebinding}
+    options: dict[str, Any] = {"timeout": TIMEOUT_SECONDS, "max_bytes": 100, "allowed": local.allowed, "resolver": rebinding}
     options["pools"] = local.pools
     reply = await egress.fetch("GET", local.url(host="rebind.test"), **options)
     assert reply.body == b"hello"
@@ -401,7 +401,7 @@ async def test_a_connection_goes_to_the_address_that_was_checked_and_the_host_st
     assert local.connections == 1
 
 
-async def test_a_connection_opened_for_one_list_of_networks_is_not_there_for_another(local: Local) -> None:
+async def test_a_connection_opened_for_one_list_of_networks_is_not_there_for_another(local: LocalServer) -> None:
     await local.fetch()
     with pytest.raises(Denied):
         await local.fetch(allowed=())
@@ -409,26 +409,26 @@ async def test_a_connection_opened_for_one_list_of_networks_is_not_there_for_ano
         await local.fetch(allowed=egress.parse_allowed([f"127.0.0.0/8:{local.port + 1 if local.port < 65535 else 1}"]))
 
 
-async def test_a_dead_address_gives_way_to_the_next(local: Local) -> None:
+async def test_a_dead_address_gives_way_to_the_next(local: LocalServer) -> None:
     reply = await egress.fetch(
         "GET",
         local.url(host="two.test"),
-        timeout=PATIENCE,
+        timeout=TIMEOUT_SECONDS,
         max_bytes=100,
         allowed=local.allowed,
-        resolver=names(two_test=["127.0.0.2", "127.0.0.1"]),
+        resolver=make_resolver(two_test=["127.0.0.2", "127.0.0.1"]),
     )
     assert reply.status == 200
 
 
-async def test_redirects_are_answers_and_not_followed(local: Local) -> None:
+async def test_redirects_are_answers_and_not_followed(local: LocalServer) -> None:
     local.handler = lambda exchange: exchange.answer(b"", "302 Found", f"Location: {local.url('/secret')}")
     reply = await local.fetch("/first")
     assert (reply.status, reply.headers["location"]) == (302, local.url("/secret"))
     assert [exchange.path for exchange in local.seen] == ["/first"]
 
 
-async def test_proxies_from_the_environment_are_not_used(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_proxies_from_the_environment_are_not_used(local: LocalServer, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     monkeypatch.delenv("no_proxy", raising=False)
@@ -440,17 +440,17 @@ async def test_a_name_that_nobody_knows_is_unreachable() -> None:
     async def unknown(host: str, port: int) -> Sequence[str]:
         raise OSError("no such name")
 
-    for resolver in (unknown, names(empty_test=[])):
+    for resolver in (unknown, make_resolver(empty_test=[])):
         with pytest.raises(Unreachable):
-            await egress.fetch("GET", "http://empty.test/", timeout=PATIENCE, max_bytes=10, resolver=resolver)
+            await egress.fetch("GET", "http://empty.test/", timeout=TIMEOUT_SECONDS, max_bytes=10, resolver=resolver)
 
 
-async def test_a_closed_port_is_unreachable(local: Local) -> None:
+async def test_a_closed_port_is_unreachable(local: LocalServer) -> None:
     with pytest.raises(Unreachable):
         await egress.fetch(
             "GET",
             local.url(host="127.0.0.3"),
-            timeout=PATIENCE,
+            timeout=TIMEOUT_SECONDS,
             max_bytes=10,
             allowed=local.allowed,
         )
@@ -459,7 +459,7 @@ async def test_a_closed_port_is_unreachable(local: Local) -> None:
 # --- what is sent --------------------------------------------------------------------------------------------------
 
 
-async def test_a_request_is_sent_as_given(local: Local) -> None:
+async def test_a_request_is_sent_as_given(local: LocalServer) -> None:
     reply = await local.fetch(
         "/a%2Fb?c=d%20e", method="POST", headers={"X-Key": "k", "content-type": "text/plain"}, content=b"body"
     )
@@ -491,19 +491,19 @@ async def test_a_request_is_sent_as_given(local: Local) -> None:
     ],
     ids=repr,
 )
-async def test_a_header_that_could_redirect_or_split_a_request_is_denied(local: Local, headers: dict[str, str]) -> None:
+async def test_a_header_that_could_redirect_or_split_a_request_is_denied(local: LocalServer, headers: dict[str, str]) -> None:
     with pytest.raises(Denied):
         await local.fetch(headers=headers)
     assert local.connections == 0
 
 
 @pytest.mark.parametrize("method", ["CONNECT", "TRACE", "get", "GET /x", ""])
-async def test_an_unusual_method_is_denied(local: Local, method: str) -> None:
+async def test_an_unusual_method_is_denied(local: LocalServer, method: str) -> None:
     with pytest.raises(Denied):
         await local.fetch(method=method)
 
 
-async def test_connections_are_used_again_and_carry_no_cookies(local: Local) -> None:
+async def test_connections_are_used_again_and_carry_no_cookies(local: LocalServer) -> None:
     local.handler = lambda exchange: exchange.answer(b"x", "200 OK", "Set-Cookie: a=b")
     await local.fetch(headers={"Authorization": "Bearer one"})
     await local.fetch()
@@ -511,14 +511,14 @@ async def test_connections_are_used_again_and_carry_no_cookies(local: Local) -> 
     assert not local.seen[1].headers.keys() & {"cookie", "authorization"}
 
 
-async def test_idle_hosts_make_room_for_new_ones(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_hosts_make_room_for_new_ones(local: LocalServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "MAX_POOLS", 2)
     for number in range(1, 6):
-        resolver = names(**{f"h{number}_test": ["127.0.0.1"]})
+        resolver = make_resolver(**{f"h{number}_test": ["127.0.0.1"]})
         await egress.fetch(
             "GET",
             local.url(host=f"h{number}.test"),
-            timeout=PATIENCE,
+            timeout=TIMEOUT_SECONDS,
             max_bytes=10,
             allowed=local.allowed,
             resolver=resolver,
@@ -532,16 +532,16 @@ def test_without_pools_of_its_own_loop_a_request_leaves_no_connection_open(
     pools: egress.ConnectionPools | None,
 ) -> None:
     async def once() -> None:
-        made = Local()
+        made = LocalServer()
         server = await made.start()
         await made.fetch(pools=pools)
         await made.fetch(pools=pools)
         assert made.connections == 2
-        await asyncio.wait_for(made.left.wait(), PATIENCE)
+        await asyncio.wait_for(made.left.wait(), TIMEOUT_SECONDS)
         await made.stop(server)
 
     async def take(pools: egress.ConnectionPools) -> None:
-        assert pools.belong_here()
+        assert pools.belong_to_running_loop()
 
     if pools is not None:
         asyncio.run(take(pools))
@@ -551,7 +551,7 @@ def test_without_pools_of_its_own_loop_a_request_leaves_no_connection_open(
 # --- what comes back -----------------------------------------------------------------------------------------------
 
 
-async def test_an_answer_is_read_whole(local: Local) -> None:
+async def test_an_answer_is_read_whole(local: LocalServer) -> None:
     lines = ("Content-Type: Text/Plain; charset=latin-1", "X-A: 1", "x-a: 2")
     local.handler = lambda exchange: exchange.answer("é".encode("latin-1"), "404 Not Found", *lines)
     reply = await local.fetch()
@@ -566,7 +566,7 @@ def test_a_text_is_read_whatever_charset_it_claims(charset: str) -> None:
     assert reply.text == "é\\u0041"
 
 
-async def test_a_head_request_has_no_body_however_large_it_would_be(local: Local) -> None:
+async def test_a_head_request_has_no_body_however_large_it_would_be(local: LocalServer) -> None:
     async def handler(exchange: Exchange) -> None:
         exchange.writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 50000\r\nContent-Encoding: gzip\r\n\r\n")
 
@@ -574,7 +574,7 @@ async def test_a_head_request_has_no_body_however_large_it_would_be(local: Local
     assert (await local.fetch(method="HEAD")).body == b""
 
 
-async def test_an_answer_that_announces_too_much_is_refused_before_its_body(local: Local) -> None:
+async def test_an_answer_that_announces_too_much_is_refused_before_its_body(local: LocalServer) -> None:
     async def handler(exchange: Exchange) -> None:
         exchange.writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10001\r\n\r\n")
         await exchange.reader.read()
@@ -584,7 +584,7 @@ async def test_an_answer_that_announces_too_much_is_refused_before_its_body(loca
         await local.fetch()
 
 
-async def test_an_endless_answer_is_cut_off_and_its_connection_closed(local: Local) -> None:
+async def test_an_endless_answer_is_cut_off_and_its_connection_closed(local: LocalServer) -> None:
     async def handler(exchange: Exchange) -> None:
         exchange.writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
         while True:
@@ -595,11 +595,11 @@ async def test_an_endless_answer_is_cut_off_and_its_connection_closed(local: Loc
     local.handler = handler
     with pytest.raises(TooLarge):
         await local.fetch()
-    await asyncio.wait_for(local.left.wait(), PATIENCE)
+    await asyncio.wait_for(local.left.wait(), TIMEOUT_SECONDS)
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "x-gzip", "deflate"])
-async def test_a_bomb_is_stopped_before_it_is_unpacked(local: Local, encoding: str) -> None:
+async def test_a_bomb_is_stopped_before_it_is_unpacked(local: LocalServer, encoding: str) -> None:
     bomb = (zlib.compress if encoding == "deflate" else gzip.compress)(bytes(5_000_000))
     local.handler = lambda exchange: exchange.answer(bomb, "200 OK", f"Content-Encoding: {encoding}")
     with pytest.raises(TooLarge):
@@ -615,7 +615,7 @@ def test_no_more_than_the_cap_is_ever_unpacked() -> None:
 
 @pytest.mark.parametrize("members", [[b"hello"], [b"he", b"", b"llo"]])
 @pytest.mark.parametrize("padding", [b"", b"\0\0"])
-async def test_a_packed_answer_is_unpacked(local: Local, members: list[bytes], padding: bytes) -> None:
+async def test_a_packed_answer_is_unpacked(local: LocalServer, members: list[bytes], padding: bytes) -> None:
     packed = b"".join(map(gzip.compress, members)) + padding
     local.handler = lambda exchange: exchange.answer(packed, "200 OK", "Content-Encoding: gzip")
     assert (await local.fetch()).body == b"hello"
@@ -631,7 +631,7 @@ async def test_a_packed_answer_is_unpacked(local: Local, members: list[bytes], p
         ("gzip", gzip.compress(bytes(500), mtime=0)[:-10]),
     ],
 )
-async def test_a_body_that_cannot_be_unpacked_is_an_error(local: Local, encoding: str, body: bytes) -> None:
+async def test_a_body_that_cannot_be_unpacked_is_an_error(local: LocalServer, encoding: str, body: bytes) -> None:
     local.handler = lambda exchange: exchange.answer(body, "200 OK", f"Content-Encoding: {encoding}")
     with pytest.raises(EgressError):
         await local.fetch()
@@ -641,7 +641,7 @@ async def test_a_body_that_cannot_be_unpacked_is_an_error(local: Local, encoding
     "said",
     [b"220 smtp ready\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", b"", b"HTTP/1.1 abc\r\n\r\n"],
 )
-async def test_a_server_that_breaks_off_or_speaks_something_else_is_unreachable(local: Local, said: bytes) -> None:
+async def test_a_server_that_breaks_off_or_speaks_something_else_is_unreachable(local: LocalServer, said: bytes) -> None:
     async def handler(exchange: Exchange) -> None:
         exchange.writer.write(said)
         await exchange.writer.drain()
@@ -655,7 +655,7 @@ async def test_a_server_that_breaks_off_or_speaks_something_else_is_unreachable(
 # --- time ----------------------------------------------------------------------------------------------------------
 
 
-async def miss_the_deadline(local: Local, **options: Any) -> None:
+async def miss_the_deadline(local: LocalServer, **options: Any) -> None:
     """Again, for as long as a busy machine lets the deadline pass before the request has reached the server."""
     while not local.asked.is_set():
         with pytest.raises(egress.DeadlineExceeded):
@@ -663,13 +663,13 @@ async def miss_the_deadline(local: Local, **options: Any) -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_server_that_says_nothing_meets_the_deadline(local: Local) -> None:
+async def test_a_server_that_says_nothing_meets_the_deadline(local: LocalServer) -> None:
     local.handler = lambda exchange: exchange.reader.readexactly(1)  # type: ignore[assignment,return-value]
     await miss_the_deadline(local, timeout=0.3)
-    await asyncio.wait_for(local.left.wait(), PATIENCE)
+    await asyncio.wait_for(local.left.wait(), TIMEOUT_SECONDS)
 
 
-async def test_a_body_that_drips_meets_the_total_deadline_and_loses_its_connection(local: Local) -> None:
+async def test_a_body_that_drips_meets_the_total_deadline_and_loses_its_connection(local: LocalServer) -> None:
     async def handler(exchange: Exchange) -> None:
         exchange.writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
         while True:
@@ -679,7 +679,7 @@ async def test_a_body_that_drips_meets_the_total_deadline_and_loses_its_connecti
 
     local.handler = handler
     await miss_the_deadline(local, timeout=0.5, max_bytes=10_000_000)
-    await asyncio.wait_for(local.left.wait(), PATIENCE)
+    await asyncio.wait_for(local.left.wait(), TIMEOUT_SECONDS)
 
 
 async def test_a_name_that_takes_too_long_meets_the_deadline() -> None:
@@ -692,7 +692,7 @@ async def test_a_name_that_takes_too_long_meets_the_deadline() -> None:
 
 
 @pytest.mark.parametrize("begun", [False, True], ids=["before the answer", "in the middle of the answer"])
-async def test_cancelling_closes_the_connection(local: Local, begun: bool) -> None:
+async def test_cancelling_closes_the_connection(local: LocalServer, begun: bool) -> None:
     async def handler(exchange: Exchange) -> None:
         if begun:
             exchange.writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nx")
@@ -700,14 +700,14 @@ async def test_cancelling_closes_the_connection(local: Local, begun: bool) -> No
 
     local.handler = handler
     task = asyncio.create_task(local.fetch())
-    await asyncio.wait_for(local.asked.wait(), PATIENCE)
+    await asyncio.wait_for(local.asked.wait(), TIMEOUT_SECONDS)
     task.cancel("notifications/cancelled")
     with pytest.raises(asyncio.CancelledError):
         await task
-    await asyncio.wait_for(local.left.wait(), PATIENCE)
+    await asyncio.wait_for(local.left.wait(), TIMEOUT_SECONDS)
 
 
-async def test_a_slow_host_does_not_keep_another_waiting(local: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_host_does_not_keep_another_waiting(local: LocalServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "MAX_CONNECTIONS", 2)
 
     async def handler(exchange: Exchange) -> None:
@@ -717,14 +717,14 @@ async def test_a_slow_host_does_not_keep_another_waiting(local: Local, monkeypat
 
     local.handler = handler
     options: dict[str, Any] = {
-        "timeout": PATIENCE,
+        "timeout": TIMEOUT_SECONDS,
         "max_bytes": 100,
         "allowed": local.allowed,
-        "resolver": names(slow_test=["127.0.0.1"], quick_test=["127.0.0.1"]),
+        "resolver": make_resolver(slow_test=["127.0.0.1"], quick_test=["127.0.0.1"]),
         "pools": local.pools,
     }
     slow = [asyncio.create_task(egress.fetch("GET", local.url(host="slow.test"), **options)) for _ in range(5)]
-    await asyncio.wait_for(local.asked.wait(), PATIENCE)
+    await asyncio.wait_for(local.asked.wait(), TIMEOUT_SECONDS)
     assert (await egress.fetch("GET", local.url(host="quick.test"), **options)).body == b"quick"
     for task in slow:
         task.cancel()
@@ -767,13 +767,13 @@ async def test_the_certificate_must_be_for_the_name_and_from_a_trusted_issuer(tm
     server_side.sni_callback = lambda sock, name, context: asked_for.append(name)
     trusting = ssl.create_default_context(cafile=str(path))
 
-    local = Local()
+    local = LocalServer()
     server = await local.start(server_side)
     options: dict[str, Any] = {
-        "timeout": PATIENCE,
+        "timeout": TIMEOUT_SECONDS,
         "max_bytes": 100,
         "allowed": local.allowed,
-        "resolver": names(service_test=["127.0.0.1"], other_test=["127.0.0.1"]),
+        "resolver": make_resolver(service_test=["127.0.0.1"], other_test=["127.0.0.1"]),
     }
     try:
         reply = await egress.fetch("GET", local.url("/", "service.test", "https"), ssl_context=trusting, **options)

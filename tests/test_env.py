@@ -72,7 +72,7 @@ def test_empty_counts_as_not_set(monkeypatch):
     assert env.url("TOOLHUB_TEST_VALUE", "http://localhost:8000/") == "http://localhost:8000"
 
 
-def test_both_databases_are_set_up_to_keep_what_was_committed(monkeypatch):
+def test_both_databases_are_set_up_for_durable_commits(monkeypatch):
     light = env.database("TOOLHUB_TEST_DATABASE", FILE)
     assert light["NAME"] == str(FILE)
     assert "synchronous=FULL" in str(light["OPTIONS"]) and "journal_mode=WAL" in str(light["OPTIONS"])

@@ -109,13 +109,13 @@ CODE = re.compile(r"```.*?```|`[^`]*`", re.DOTALL)
 NAMES = re.compile(r"TOOLHUB_[A-Z_]+|--[a-z-]+")
 
 
-def retired(text: str) -> list[str]:
+def find_retired(text: str) -> list[str]:
     """The retired phrases of a text, whatever its line breaks."""
     plain = " ".join(NAMES.sub(" ", text).split()).replace("’", "'")
     return [f"{found.group()!r}: say {RETIRED[found.group().lower()]!r}" for found in PATTERN.finditer(plain)]
 
 
-def texts() -> Iterator[tuple[str, str]]:
+def collect_texts() -> Iterator[tuple[str, str]]:
     """Everything that people read, with where it is."""
     for domain in messages.DOMAINS:
         for message in messages.translated("zh_Hans", domain):
@@ -141,11 +141,11 @@ def literals() -> Iterator[tuple[str, str]]:
 
 
 def test_no_text_has_a_retired_phrase() -> None:
-    places = list(texts())
+    places = list(collect_texts())
     assert len(places) > 3_000
     assert {where for where, _text in places} >= {"README.md", "CHANGELOG.md", "manage.py verifycalls --help"}
     assert any(where.startswith("audit/recorder.py:") for where, _text in places)
-    found = [f"{where}: {said}" for where, text in places for said in retired(text)]
+    found = [f"{where}: {problem}" for where, text in places for problem in find_retired(text)]
     assert not found, "\n".join(found)
 
 
@@ -159,4 +159,4 @@ def test_no_text_has_a_retired_phrase() -> None:
     ],
 )
 def test_a_phrase_is_found_across_lines_and_in_any_case_and_not_inside_words(text: str, phrases: list[str]) -> None:
-    assert [said.split("'")[1] for said in retired(text)] == phrases
+    assert [problem.split("'")[1] for problem in find_retired(text)] == phrases

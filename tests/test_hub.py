@@ -9,8 +9,8 @@ import pytest
 
 from audit.types import Credential
 from catalog import signals as catalog_signals
-from catalog.functions.context import Onlookers
-from tests.waiting import eventually
+from catalog.functions.context import ProgressListeners
+from tests.polling import wait_until_async
 from toolhub.access import signals
 from toolhub.access.bearer import Authenticator
 from toolhub.hub import Hub
@@ -21,26 +21,26 @@ from toolhub.server.bus import Bus
 ALICE = Credential(1, "alice", "token:1", "laptop", None, None)
 
 
-def heard_by() -> tuple[int, int, int]:
+def count_listeners() -> tuple[int, int, int]:
     """How many listen to the signals that a hub connects."""
-    return len(signals.revoked.receivers), len(catalog_signals.changed.receivers), len(parts.get(Onlookers).listeners)
+    return len(signals.revoked.receivers), len(catalog_signals.changed.receivers), len(parts.get(ProgressListeners).listeners)
 
 
 @pytest.mark.django_db(transaction=True)
 async def test_its_parts_are_found_while_it_runs_and_nothing_is_left_behind() -> None:
-    before = heard_by()
+    before = count_listeners()
     tasks = asyncio.all_tasks()
     hub = Hub()
     assert parts.find(Hub) is None, "built is not started"
     await hub.start()
     await hub.start()
     assert parts.get(Bus) is hub.server.bus and parts.get(Authenticator) is hub.server.authenticator
-    assert heard_by() == tuple(count + 1 for count in before)
+    assert count_listeners() == tuple(count + 1 for count in before)
     await hub.stop(0)
     await hub.stop(0)
     with pytest.raises(NotStarted, match=r"server\.bus\.Bus was not started in this process"):
         parts.get(Bus)
-    assert heard_by() == before
+    assert count_listeners() == before
     assert asyncio.all_tasks() == tasks
 
 
@@ -55,10 +55,10 @@ async def test_a_hub_that_was_stopped_does_not_start_anew() -> None:
 
 @pytest.mark.django_db(transaction=True)
 async def test_several_who_start_it_at_once_start_it_once() -> None:
-    before = heard_by()
+    before = count_listeners()
     hub = Hub()
     await asyncio.gather(*(hub.start() for _ in range(5)))
-    assert heard_by() == tuple(count + 1 for count in before)
+    assert count_listeners() == tuple(count + 1 for count in before)
     await hub.stop(0)
 
 
@@ -69,7 +69,7 @@ async def test_jobs_run_from_the_start_to_the_stop() -> None:
     assert hub.scheduler.status()[0].next_due is None
     await hub.start()
     assert hub.scheduler.status()[0].next_due is not None
-    await eventually(ran.is_set)
+    await wait_until_async(ran.is_set)
     await hub.stop(0)
     assert hub.scheduler.status()[0].next_due is None
     assert "scheduler" not in {thread.name for thread in threading.enumerate()}

@@ -14,7 +14,7 @@ from audit.actions import diff_display
 from catalog import quarantine
 from catalog.admin.editor import preview, versions
 from catalog.canonical import dumps
-from catalog.functions.sanitise import harmless
+from catalog.functions.sanitise import sanitise_text
 from catalog.models import Tool
 from catalog.openapi.schemas import plain_text
 from catalog.runners.http_api.response import excerpt
@@ -35,7 +35,7 @@ SAMPLE = sorted(
 
 def test_the_table_holds_what_the_places_had_before() -> None:
     former = "[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
-    ranges = [*invisible.MISLEADING.replace("-", ""), *former.strip("[]").replace("-", ""), *"\ufff9\ufffb\U000e007f"]
+    ranges = [*invisible.MISLEADING_CHARACTERS.replace("-", ""), *former.strip("[]").replace("-", ""), *"\ufff9\ufffb\U000e007f"]
     assert [character for character in ranges if not invisible.is_invisible(character)] == []
     assert not any(map(invisible.is_invisible, " \n\taé漢ก한あΩя"))
 
@@ -59,7 +59,7 @@ PLACES: dict[str, Callable[[str], str]] = {
     "a text difference": lambda text: "\n".join(line.text for line in text_diff.lines(text, "other")),
     "a changed field": lambda text: diff_display.diff_fields("", dumps({"name": text}))[0].after,
     "a change in short": lambda text: diff_display.format_summary("", dumps({"name": text})),
-    "two versions of a tool": lambda text: versions._change("Name", "Before", text).after,
+    "two versions of a tool": lambda text: versions._build_change("Name", "Before", text).after,
     "a review in quarantine": difference_of_quarantine,
     "the preview of a tool": lambda text: preview.preview_shapes({"name": "a", "description": text})[0].text,
     "the preview of a document": catalog_openapi.visible,
@@ -70,7 +70,7 @@ PLACES: dict[str, Callable[[str], str]] = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_no_place_passes_on_a_character_that_nobody_sees(place: str) -> None:
+def test_no_place_passes_on_an_invisible_character(place: str) -> None:
     for character in SAMPLE:
         if 0xD800 <= ord(character) < 0xE000 and place == "the preview of a tool":
             continue  # no definition can hold half a character
@@ -95,7 +95,7 @@ def test_a_plan_shows_each_of_them(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_results_pass_none_that_misleads_and_keep_those_of_words_and_emoji() -> None:
     for character in EVERY:
-        kept, changed = harmless(f"a{character}b")
+        kept, changed = sanitise_text(f"a{character}b")
         assert bool(changed) == (character not in kept)
-    assert harmless("a\u202eb")[1] == harmless("a\U000e0041b")[1] == 1
-    assert harmless("👩\u200d🚀 می\u200cخواهم ❤\ufe0f")[1] == 0
+    assert sanitise_text("a\u202eb")[1] == sanitise_text("a\U000e0041b")[1] == 1
+    assert sanitise_text("👩\u200d🚀 می\u200cخواهم ❤\ufe0f")[1] == 0

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tests.waiting import until
+from tests.polling import wait_until
 from toolhub.jobs import Job, Scheduler
 
 
@@ -28,7 +28,7 @@ def test_a_job_runs_again_and_again_and_never_twice_at_a_time():
     scheduler.start()
     scheduler.start()
     scheduler.run_now("a")
-    until(lambda: count >= 5, what="five runs")
+    wait_until(lambda: count >= 5, what="five runs")
     assert scheduler.stop(60)
     assert worst == 1
     after = count
@@ -48,14 +48,14 @@ def test_a_long_job_holds_up_no_other():
 
     scheduler = Scheduler([Job("long", 0.001, long), Job("often", 0.001, often)])
     scheduler.start()
-    until(lambda: scheduler.status()[0].running, what="the long job to run")
+    wait_until(lambda: scheduler.status()[0].running, what="the long job to run")
     before = counts[0]
-    until(lambda: counts[0] >= before + 3, what="the other job to go on")
+    wait_until(lambda: counts[0] >= before + 3, what="the other job to go on")
     go.set()
     assert scheduler.stop(60)
 
 
-def test_what_goes_on_failing_in_the_same_way_is_logged_once(caplog: pytest.LogCaptureFixture):
+def test_a_repeated_failure_is_logged_once(caplog: pytest.LogCaptureFixture):
     def fail() -> None:
         raise ValueError("no disk")
 
@@ -74,7 +74,7 @@ def test_a_job_that_fails_is_reported_and_keeps_nothing_else_from_running(caplog
     scheduler = Scheduler([Job("bad", 0.001, fail), Job("good", 0.001, done.set)])
     scheduler.start()
     assert done.wait(10)
-    until(lambda: scheduler.status()[0].last_error, 10, "the error")
+    wait_until(lambda: scheduler.status()[0].last_error, 10, "the error")
     assert scheduler.stop(10)
     bad, good = scheduler.status()
     assert (bad.name, bad.last_error, good.last_error) == ("bad", "ValueError: no disk", "")

@@ -78,7 +78,7 @@ class Page(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        self.said: list[str] = []
+        self.texts: list[str] = []
         self.stack: list[tuple[str, bool]] = []
 
     @property
@@ -89,7 +89,7 @@ class Page(HTMLParser):
         given = {name: value or "" for name, value in attributes}
         silent = tag in NO_TEXT or "material-symbols" in given.get("class", "") or given.get("lang") == "en"
         if not self.hidden and not silent:
-            self.said += [value for name, value in given.items() if name in ATTRIBUTES]
+            self.texts += [value for name, value in given.items() if name in ATTRIBUTES]
         if tag not in VOID:
             self.stack.append((tag, silent))
 
@@ -100,10 +100,10 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if not self.hidden and data.strip():
-            self.said.append(" ".join(data.split()))
+            self.texts.append(" ".join(data.split()))
 
 
-def stored() -> str:
+def read_database_texts() -> str:
     """Every text in the database: whatever a page says in English may be one of these."""
     found = [*zoneinfo.available_timezones(), settings.ENVIRONMENT, *PROTOCOL]
     for model in apps.get_models():
@@ -117,10 +117,10 @@ def stored() -> str:
     return "\n".join(found).replace("_", " ").casefold()
 
 
-def english(page: str, data: str) -> Iterator[str]:
+def find_english(page: str, data: str) -> Iterator[str]:
     parser = Page()
     parser.feed(page)
-    for said in parser.said:
+    for said in parser.texts:
         if CHINESE.search(said):
             continue
         for part in PARTS.split(said.replace("_", " ").casefold()):
@@ -131,17 +131,17 @@ def english(page: str, data: str) -> Iterator[str]:
 
 @pytest.mark.django_db
 def test_in_chinese_every_page_is_chinese_but_for_its_data(alice: User, root: User) -> None:
-    things = census.things(alice)
+    address_values = census.create_address_values(alice)
     factories.load()
     clients = {name: Client(headers={"accept-language": "zh-hans"}) for name in ("", "alice", "root")}
     clients["alice"].force_login(alice)
     clients["root"].force_login(root)
     pages: list[tuple[str, str]] = []
     for whose, address in addresses():
-        response: Any = clients[whose].get(address.format(**things))
+        response: Any = clients[whose].get(address.format(**address_values))
         if response.status_code not in {200, 404} or not response.headers["Content-Type"].startswith("text/html"):
             continue
         pages.append((address, response.content.decode()))
-    data = stored()  # afterwards: signing in is on record, too
-    wrong = {said: address for address, page in reversed(pages) for said in english(page, data)}
+    data = read_database_texts()  # afterwards: signing in is on record, too
+    wrong = {said: address for address, page in reversed(pages) for said in find_english(page, data)}
     assert not wrong, "\n".join(f"{address}: {said}" for said, address in wrong.items())

@@ -14,17 +14,17 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def test_every_file_and_folder_that_is_named_exists() -> None:
-    assert len(set(scheduling.LONGEST_FIRST)) == len(scheduling.LONGEST_FIRST)
-    for path in (*scheduling.LONGEST_FIRST, *scheduling.PATIENT):
+    assert len(set(scheduling.SLOWEST_FILES)) == len(scheduling.SLOWEST_FILES)
+    for path in (*scheduling.SLOWEST_FILES, *scheduling.PATIENT_FOLDERS):
         assert (ROOT / path).exists(), path
 
 
 def test_the_longest_files_come_first_and_nothing_else_changes_its_place(request: pytest.FixtureRequest) -> None:
     items = request.session.items
-    ordered = scheduling.longest_first(items)
+    ordered = scheduling.sort_slowest_first(items)
     assert sorted(map(id, ordered)) == sorted(map(id, items))
     files = list(dict.fromkeys(item.nodeid.partition("::")[0] for item in ordered))
-    long = [file for file in scheduling.LONGEST_FIRST if file in files]
+    long = [file for file in scheduling.SLOWEST_FILES if file in files]
     assert files[: len(long)] == long
 
 

@@ -40,7 +40,7 @@ def placeholders(text: str) -> list[str]:
     return sorted(match[0] for match in PLACEHOLDER.finditer(text))
 
 
-def test_every_language_on_offer_has_its_catalogue_and_the_other_way_round() -> None:
+def test_every_configured_language_has_its_catalogue_and_the_other_way_round() -> None:
     assert {to_locale(code) for code, _name in settings.LANGUAGES} == {"en", *messages.LANGUAGES}
 
 
@@ -55,13 +55,13 @@ def test_every_text_in_use_is_translated_and_no_other(domain: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize(("language", "domain"), CATALOGUES)
-def test_what_is_compiled_is_what_is_written(language: str, domain: str) -> None:
-    assert messages.translated(language, domain) == messages.compiled(messages.path_of(language, domain)), HOW
+def test_compiled_catalogues_match_their_sources(language: str, domain: str) -> None:
+    assert messages.translated(language, domain) == messages.compile_catalogue(messages.get_path(language, domain)), HOW
 
 
 @pytest.mark.parametrize(("language", "domain"), CATALOGUES)
 def test_no_translation_is_a_guess_empty_or_obsolete(language: str, domain: str) -> None:
-    written = messages.path_of(language, domain).read_text(encoding="utf-8")
+    written = messages.get_path(language, domain).read_text(encoding="utf-8")
     assert re.findall(r"^#,.*fuzzy.*|^#~.*", written, re.MULTILINE) == []
     assert re.findall(r'^msgid.*\n(?:".*\n)*msgstr(?:\[\d\])? ""\n(?!")', written, re.MULTILINE) == []
 
@@ -174,7 +174,7 @@ class Texts(HTMLParser):
             self.found.append(" ".join(data.split()))
 
 
-def bare_in_template(text: str) -> list[str]:
+def find_bare_in_template(text: str) -> list[str]:
     for pattern in (
         r"{#.*?#}",
         r"{% comment.*?{% endcomment %}",
@@ -190,16 +190,16 @@ def bare_in_template(text: str) -> list[str]:
     return [found for found in parser.found if LETTERS.search(found) and found not in SAME_EVERYWHERE]
 
 
-def test_no_template_says_anything_that_cannot_be_translated() -> None:
+def test_no_template_has_a_text_that_cannot_be_translated() -> None:
     wrong = [
         f"{file.relative_to(TEMPLATES)}: {found}"
         for file in sorted(TEMPLATES.rglob("*.html"))
-        for found in bare_in_template(file.read_text(encoding="utf-8"))
+        for found in find_bare_in_template(file.read_text(encoding="utf-8"))
     ]
     assert not wrong, "use {% translate %} or {% blocktranslate %}:\n" + "\n".join(wrong)
 
 
-SAID = {"description", "help_text", "verbose_name", "verbose_name_plural", "search_help_text", "empty_label"}
+TEXT_NAMES = {"description", "help_text", "verbose_name", "verbose_name_plural", "search_help_text", "empty_label"}
 """Keywords and class attributes whose text is on a page."""
 
 
@@ -213,7 +213,7 @@ def is_text(node: ast.expr) -> bool:
     )
 
 
-def bare_in_python(tree: ast.AST) -> Iterator[ast.expr]:
+def find_bare_in_python(tree: ast.AST) -> Iterator[ast.expr]:
     """Texts that are on a page by where they stand: labels, help, messages, errors of forms, titles of fieldsets."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
@@ -221,7 +221,7 @@ def bare_in_python(tree: ast.AST) -> Iterator[ast.expr]:
             last = name.rpartition(".")[2]
             if last == "Field":  # of pydantic: settings of a runner, read by programs as well
                 continue
-            yield from (word.value for word in node.keywords if word.arg in SAID and is_text(word.value))
+            yield from (word.value for word in node.keywords if word.arg in TEXT_NAMES and is_text(word.value))
             if name.startswith(("messages.", "self.message_user")) or last in {"add_error", "message_user"}:
                 yield from (value for value in node.args[1:2] if is_text(value))
             if last == "ValidationError":
@@ -230,7 +230,7 @@ def bare_in_python(tree: ast.AST) -> Iterator[ast.expr]:
                     yield from (part for part in parts if is_text(part))
         elif isinstance(node, ast.Assign):
             names = {getattr(target, "id", "") for target in node.targets}
-            if names & SAID and is_text(node.value):
+            if names & TEXT_NAMES and is_text(node.value):
                 yield node.value
             if names & {"fieldsets", "add_fieldsets"}:
                 rows = getattr(node.value, "elts", [])
@@ -258,6 +258,6 @@ def test_no_page_gets_a_text_from_python_that_cannot_be_translated() -> None:
             place = file.relative_to(messages.ROOT).as_posix()
             if "/management/" in place or "/migrations/" in place or place.startswith(FOR_PROGRAMS):
                 continue
-            for node in bare_in_python(ast.parse(file.read_text(encoding="utf-8"))):
+            for node in find_bare_in_python(ast.parse(file.read_text(encoding="utf-8"))):
                 wrong.append(f"{place}:{node.lineno}: {ast.unparse(node)}")
     assert not wrong, "pass it to gettext:\n" + "\n".join(wrong)

@@ -16,7 +16,7 @@ from unfold.sites import UnfoldAdminSite
 
 class Site(UnfoldAdminSite):  # type: ignore[misc]
     def autocomplete_view(self, request: HttpRequest) -> HttpResponseBase:
-        return _Suggestions.as_view(admin_site=self)(request)
+        return _AutocompleteView.as_view(admin_site=self)(request)
 
     @method_decorator([cache_control(private=True, no_cache=True), conditional_page])
     def i18n_javascript(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
@@ -28,13 +28,13 @@ class Site(UnfoldAdminSite):  # type: ignore[misc]
         return found
 
 
-class _Suggestions(AutocompleteJsonView):
+class _AutocompleteView(AutocompleteJsonView):
     """An autocomplete view that labels rows with the words of their ModelAdmin, where it defines some."""
 
     def serialize_result(self, obj: Any, to_field_name: str) -> dict[str, str]:
         found: dict[str, str] = super().serialize_result(obj, to_field_name)
-        in_words = getattr(self.model_admin, "in_words", None)
-        return {**found, "text": in_words(obj)} if in_words else found
+        autocomplete_label = getattr(self.model_admin, "autocomplete_label", None)
+        return {**found, "text": autocomplete_label(obj)} if autocomplete_label else found
 
 
 class Config(AdminConfig):

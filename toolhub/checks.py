@@ -12,11 +12,11 @@ from django.apps import AppConfig
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 
-LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
+LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 @register(Tags.security)
-def keys_are_long_enough(app_configs: Sequence[AppConfig] | None, **options: Any) -> list[CheckMessage]:
+def check_keys(app_configs: Sequence[AppConfig] | None, **options: Any) -> list[CheckMessage]:
     found: list[CheckMessage] = []
     if len(settings.SECRET_KEY) < 32:
         found.append(
@@ -50,7 +50,7 @@ def keys_are_long_enough(app_configs: Sequence[AppConfig] | None, **options: Any
 
 
 @register(Tags.compatibility)
-def data_folder_is_writable(app_configs: Sequence[AppConfig] | None, **options: Any) -> list[CheckMessage]:
+def check_data_folder(app_configs: Sequence[AppConfig] | None, **options: Any) -> list[CheckMessage]:
     folder = settings.DATA_DIR
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
@@ -66,7 +66,7 @@ def data_folder_is_writable(app_configs: Sequence[AppConfig] | None, **options: 
 
 
 @register(Tags.security)
-def private_networks_are_networks(app_configs: Sequence[AppConfig] | None, **options: Any) -> list[CheckMessage]:
+def check_private_networks(app_configs: Sequence[AppConfig] | None, **options: Any) -> list[CheckMessage]:
     from toolhub import egress
 
     try:
@@ -83,7 +83,7 @@ def private_networks_are_networks(app_configs: Sequence[AppConfig] | None, **opt
 
 
 @register(Tags.security)
-def origins_are_origins(app_configs: Sequence[AppConfig] | None, **options: Any) -> list[CheckMessage]:
+def check_origins(app_configs: Sequence[AppConfig] | None, **options: Any) -> list[CheckMessage]:
     wrong = [origin for origin in settings.ALLOWED_ORIGINS if not _is_origin(origin)]
     return [
         Error(
@@ -106,12 +106,12 @@ def _is_origin(origin: str) -> bool:
 
 
 @register(Tags.security, deploy=True)
-def public_address_is_safe(app_configs: Sequence[AppConfig] | None, **options: Any) -> list[CheckMessage]:
+def check_public_address(app_configs: Sequence[AppConfig] | None, **options: Any) -> list[CheckMessage]:
     parts = urlsplit(settings.PUBLIC_URL)
     if parts.scheme == "https":
         return []
     host = parts.hostname or ""
-    if host in LOCAL or _is_private(host):
+    if host in LOCAL_HOSTS or _is_private(host):
         return []
     return [
         Warning(
@@ -130,7 +130,7 @@ def _is_private(host: str) -> bool:
 
 
 @register(Tags.security, deploy=True)
-def debug_is_off(app_configs: Sequence[AppConfig] | None, **options: Any) -> list[CheckMessage]:
+def check_debug(app_configs: Sequence[AppConfig] | None, **options: Any) -> list[CheckMessage]:
     if settings.DEVELOPMENT:
         return [
             Warning(
@@ -143,7 +143,7 @@ def debug_is_off(app_configs: Sequence[AppConfig] | None, **options: Any) -> lis
 
 
 @register(Tags.caches, deploy=True)
-def counters_are_shared(app_configs: Sequence[AppConfig] | None, **options: Any) -> list[CheckMessage]:
+def check_shared_counters(app_configs: Sequence[AppConfig] | None, **options: Any) -> list[CheckMessage]:
     postgres = settings.DATABASES["default"]["ENGINE"] == "django.db.backends.postgresql"
     if not postgres or settings.REDIS_URL:
         return []

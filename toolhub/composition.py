@@ -9,7 +9,7 @@ from catalog.admin import inlines
 from catalog.calls import history
 from catalog.errors import Cancellation
 from catalog.policy import messages, snapshot, visibility
-from toolhub.access.hooks import Neighbours
+from toolhub.access.hooks import Hooks
 from toolhub.parts import parts
 
 
@@ -23,9 +23,9 @@ def connect() -> None:
         )
     )
     parts.put(
-        Neighbours(
+        Hooks(
             cancel_call=_cancel_call,
-            reaches_anything=_reaches_anything,
+            has_any_access=_has_any_access,
             toolsets_for=_toolsets_for,
             user_inlines=inlines.USER_INLINES,
             group_inlines=inlines.GROUP_INLINES,
@@ -40,7 +40,7 @@ def _cancel_call(call_id: UUID, username: str) -> None:
     requests.cancel_from_thread(call_id, Cancellation("cancelled.in_browser", name=username))
 
 
-def _reaches_anything(user_id: int) -> bool:
+def _has_any_access(user_id: int) -> bool:
     snapshot.latest()
     mine = visibility.for_credential(visibility.page_credential(user_id))
     return bool(mine.tools or mine.resources or mine.templates or mine.prompts)

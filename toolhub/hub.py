@@ -17,11 +17,11 @@ from toolhub.server.process import ServerRole
 from toolhub.transports.live import LiveSockets
 from toolhub.transports.resume import StreamLogs
 
-RECORD_SECONDS = 10.0
+LOG_STOP_SECONDS = 10.0
 """Maximum seconds that a stop waits for the audit log to be written."""
-CLEANING_SECONDS = 300.0
+CLEANUP_INTERVAL_SECONDS = 300.0
 """Seconds between two removals of expired tasks and stored results."""
-JOB_SECONDS = 3.0
+JOB_STOP_SECONDS = 3.0
 """Maximum seconds that a stop waits for the running background job."""
 
 
@@ -41,10 +41,10 @@ class Hub:
 
     def install(self) -> None:
         """Make the parts available to admin views, signals and commands of this process."""
-        for part in self._installed():
+        for part in self._shared_parts():
             parts.put(part)
 
-    def _installed(self) -> tuple[object, ...]:
+    def _shared_parts(self) -> tuple[object, ...]:
         server = self.server
         return self, server.bus, server.authenticator, self.try_runs, self.try_owners, self.scheduler, self.pools
 
@@ -72,13 +72,13 @@ class Hub:
         self._stopped = True
         await self.server.drain(seconds)
         await self.sockets.stop()
-        await asyncio.to_thread(self.scheduler.stop, JOB_SECONDS)
+        await asyncio.to_thread(self.scheduler.stop, JOB_STOP_SECONDS)
         await self.server.stop()
         await schedule.stop()
         await self.pools.close()
-        await recorder.stop(RECORD_SECONDS)
+        await recorder.stop(LOG_STOP_SECONDS)
         await self.server.close()
-        for part in self._installed():
+        for part in self._shared_parts():
             if parts.find(type(part)) is part:
                 parts.remove(type(part))
 
@@ -88,8 +88,8 @@ def background_jobs() -> list[Job]:
     return [
         *maintenance.jobs(),
         *schedule.jobs(),
-        Job("Remove expired tasks", CLEANING_SECONDS, _remove_expired_tasks),
-        Job("Remove expired results", CLEANING_SECONDS, _remove_expired_results),
+        Job("Remove expired tasks", CLEANUP_INTERVAL_SECONDS, _remove_expired_tasks),
+        Job("Remove expired results", CLEANUP_INTERVAL_SECONDS, _remove_expired_results),
     ]
 
 

@@ -10,19 +10,19 @@ import re
 import unicodedata
 
 CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
-LOOKS_EMPTY = (
+EMPTY_LOOKING_CHARACTERS = (
     "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0"  # fillers, joiners, selectors, the blank of Braille
     "\ufe00-\ufe0f\U000e0100-\U000e01ef"  # variation selectors: whole sentences have been hidden in them
 )
-MISLEADING = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufff9-\ufffb\U000e0000-\U000e007f"
+MISLEADING_CHARACTERS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufff9-\ufffb\U000e0000-\U000e007f"
 """Characters that results of tools may not contain either: they turn, hide or control text, and nothing else. Joiners,
 for example, are allowed, because words of some languages and emoji contain them.
 """
-SELECTORS = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
+VARIATION_SELECTORS = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
 """One selector belongs to the character before it; several hide text."""
-_EMPTY = re.compile(f"[{LOOKS_EMPTY}]")
+_EMPTY = re.compile(f"[{EMPTY_LOOKING_CHARACTERS}]")
 _CANDIDATE = re.compile(
-    f"[\x00-\x08\x0b-\x1f\x7f-\xad{LOOKS_EMPTY}]"
+    f"[\x00-\x08\x0b-\x1f\x7f-\xad{EMPTY_LOOKING_CHARACTERS}]"
     # Characters that are certainly letters are skipped in one match, not checked one by one.
     "|[^\x00-\u02ff\u0400-\u0481\u05d0-\u05ea\u0620-\u064a\u0904-\u0939\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fff\uac00-\ud7a3]"
 )
@@ -44,22 +44,22 @@ def show(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return _CANDIDATE.sub(_shown, _TAGS.sub(_spelt, text))
+    return _CANDIDATE.sub(_show_match, _TAGS.sub(_spell_out, text))
 
 
 def remove(text: str) -> str:
     """Return `text` without such characters; a space replaces each space or control character among them."""
     if text.isascii() and text.isprintable():
         return text
-    return _CANDIDATE.sub(_removed, text)
+    return _CANDIDATE.sub(_remove_match, text)
 
 
-def _spelt(match: re.Match[str]) -> str:
+def _spell_out(match: re.Match[str]) -> str:
     letters = "".join(chr(ord(character) - 0xE0000) for character in match[0] if character != "\U000e007f")
     return f'⟨hidden in tag characters: "{letters}"⟩'
 
 
-def _shown(match: re.Match[str]) -> str:
+def _show_match(match: re.Match[str]) -> str:
     character = match[0]
     if not is_invisible(character):
         return character
@@ -67,7 +67,7 @@ def _shown(match: re.Match[str]) -> str:
     return f"⟨U+{ord(character):04X}{' ' if name else ''}{name}⟩"
 
 
-def _removed(match: re.Match[str]) -> str:
+def _remove_match(match: re.Match[str]) -> str:
     character = match[0]
     if not is_invisible(character):
         return character

@@ -35,7 +35,7 @@ class Router:
         kind, path = scope["type"], scope["path"]
         if kind == "http":
             if path in MCP_PATHS:
-                return self.ours(self.http(scope, receive, send))
+                return self.run_detached(self.http(scope, receive, send))
             if path == "/healthz":
                 return healthz(scope, receive, send)
             if path == "/readyz":
@@ -43,13 +43,13 @@ class Router:
             return self.django(scope, receive, send)
         if kind == "websocket":
             if path in WEBSOCKET_PATHS:
-                return self.ours(self.websocket(scope, receive, send))
+                return self.run_detached(self.websocket(scope, receive, send))
             if path == LIVE_PATH:
-                return self.ours(self.live(scope, receive, send))
-            return refuse(scope, receive, send)
+                return self.run_detached(self.live(scope, receive, send))
+            return reject_unknown_path(scope, receive, send)
         raise ValueError(f"no application for {kind!r}")
 
-    def ours(self, work: Any) -> Awaitable[None]:
+    def run_detached(self, work: Any) -> Awaitable[None]:
         """Run `work` in a separate task; cancelling the future that Daphne receives cancels nothing.
 
         Daphne cancels an application ten seconds after its client has disconnected, and at shutdown. A call over the
@@ -61,7 +61,7 @@ class Router:
         return asyncio.shield(task)
 
 
-async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+async def reject_unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
     """Reject the handshake of a WebSocket with an unknown path."""
     await receive()
     await send({"type": "websocket.close"})

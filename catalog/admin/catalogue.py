@@ -19,7 +19,7 @@ from unfold.decorators import display
 from audit.admin_base import ModelAdmin
 from catalog import lint
 from catalog.admin.editor.runner_forms import kind_name
-from catalog.admin.editor.views import Editor
+from catalog.admin.editor.views import EditorAdmin
 from catalog.admin.forms import GrantForm, LimitForm, PromptForm, ResourceForm, ToolForm
 from catalog.admin.history import HistoryAdmin
 from catalog.admin.inlines import (
@@ -28,7 +28,7 @@ from catalog.admin.inlines import (
     ToolGrantInline,
     ToolLimitInline,
 )
-from catalog.admin.quarantine import Quarantine, QuarantineFilter
+from catalog.admin.quarantine import QuarantineAdmin, QuarantineFilter
 from catalog.admin.secrets import SecretAdmin as SecretAdmin
 from catalog.admin.upstreams import UpstreamAdmin as UpstreamAdmin
 from catalog.models import Grant, Limit, Prompt, Resource, StoredResult, Task, Tool, Toolset
@@ -37,12 +37,12 @@ from catalog.policy import messages as policy_messages
 from catalog.policy import visibility
 
 
-class OfferAdmin(HistoryAdmin):
+class CatalogueItemAdmin(HistoryAdmin):
     """The common admin page of tools, resources and prompts."""
 
     inlines: ClassVar[tuple[Any, ...]] = (GrantInline,)
     autocomplete_fields = ("toolsets",)
-    readonly_fields: ClassVar[tuple[str, ...]] = ("who_sees", "advice")
+    readonly_fields: ClassVar[tuple[str, ...]] = ("audience", "suggestions")
     list_filter: ClassVar[tuple[Any, ...]] = ("enabled", "toolsets")
     actions = ("switch_on", "switch_off")
     warn_unsaved_form = True
@@ -53,42 +53,42 @@ class OfferAdmin(HistoryAdmin):
         return found
 
     @admin.display(description=_("toolsets"))
-    def sets(self, row: Any) -> str:
+    def toolset_names(self, row: Any) -> str:
         return ", ".join(toolset.name for toolset in row.toolsets.all()) or "-"
 
     @admin.display(description=_("current access"))
-    def who_sees(self, row: Any) -> str:
+    def audience(self, row: Any) -> str:
         if row.pk is None:
             return gettext("No one has access yet. Add a grant under Grants, then save.")
         # The theme asks for each text of a page several times; deciding for a thousand users is done once.
-        shown: str | None = row.__dict__.get("_who_sees")
+        shown: str | None = row.__dict__.get("_audience")
         if shown is None:
-            context = {"audience": visibility.of(row._meta.model_name, row.pk), "environment": settings.ENVIRONMENT}
-            shown = row._who_sees = render_to_string("admin/catalog/audience.html", context)
+            context = {"audience": visibility.find_audience(row._meta.model_name, row.pk), "environment": settings.ENVIRONMENT}
+            shown = row._audience = render_to_string("admin/catalog/audience.html", context)
         return shown
 
     @admin.display(description=_("suggestions"))
-    def advice(self, row: Any) -> str:
-        found = self.advise(row) if row.pk is not None else []
+    def suggestions(self, row: Any) -> str:
+        found = self.find_suggestions(row) if row.pk is not None else []
         return format_html_join(SafeString("<br>"), "{}", ((sentence,) for sentence in found)) or "-"
 
-    def advise(self, row: Any) -> list[str]:
+    def find_suggestions(self, row: Any) -> list[str]:
         return []
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         super().save_related(request, form, formsets, change)
-        for sentence in self.advise(form.instance):
+        for sentence in self.find_suggestions(form.instance):
             self.message_user(request, gettext("Suggestion: %s") % sentence, messages.INFO)
 
     @admin.action(description=_("Switch on selected"), permissions=["change"])
     def switch_on(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        self._switch(request, queryset, enabled=True)
+        self._set_enabled(request, queryset, enabled=True)
 
     @admin.action(description=_("Switch off selected"), permissions=["change"])
     def switch_off(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        self._switch(request, queryset, enabled=False)
+        self._set_enabled(request, queryset, enabled=False)
 
-    def _switch(self, request: HttpRequest, queryset: QuerySet[Any], *, enabled: bool) -> None:
+    def _set_enabled(self, request: HttpRequest, queryset: QuerySet[Any], *, enabled: bool) -> None:
         changed = 0
         for row in queryset.exclude(enabled=enabled):  # one by one: each save adds to the history
             row.enabled = enabled
@@ -112,13 +112,13 @@ class RunnerFilter(admin.SimpleListFilter):
 
 
 @admin.register(Tool)
-class ToolAdmin(Editor, Quarantine, OfferAdmin):
+class ToolAdmin(EditorAdmin, QuarantineAdmin, CatalogueItemAdmin):
     form = ToolForm
     inlines = (ToolGrantInline, ToolLimitInline)
     warn_unsaved_form = False  # the editor's own script warns, and detects real changes
-    list_display = ("name", "title", "run_by", "sets", "effect", "enabled", "position")
+    list_display = ("name", "title", "runner_title", "toolset_names", "effect", "enabled", "position")
     list_filter = ("enabled", QuarantineFilter, "toolsets", RunnerFilter, "read_only", "destructive", "task_support")
-    readonly_fields = ("who_sees", "quarantine")
+    readonly_fields = ("audience", "quarantine")
     search_fields = ("name", "title", "description")
     search_help_text = _("Name, title or description")
     fieldsets = (
@@ -139,7 +139,7 @@ class ToolAdmin(Editor, Quarantine, OfferAdmin):
         ),
         (_("Parameters"), {"fields": ("input_schema", "fill_defaults")}),
         (_("Result"), {"fields": ("output_schema", "max_result_bytes")}),
-        (_("Access"), {"classes": ("who",), "fields": ("who_sees", "quarantine")}),
+        (_("Access"), {"classes": ("who",), "fields": ("audience", "quarantine")}),
         (
             _("Annotations"),
             {"fields": ("read_only", "destructive", "idempotent", "open_world", "annotation_title", "icons")},
@@ -162,15 +162,15 @@ class ToolAdmin(Editor, Quarantine, OfferAdmin):
         if obj is not None and obj.quarantined_since:
             return found
         return [
-            (title, {**options, "fields": ("who_sees",)} if "who" in options.get("classes", ()) else options)
+            (title, {**options, "fields": ("audience",)} if "who" in options.get("classes", ()) else options)
             for title, options in found
         ]
 
-    def advise(self, row: Tool) -> list[str]:
-        return lint.tool(row) + lint.twins_of(row, Tool.objects.values_list("name", "description"))[:5]
+    def find_suggestions(self, row: Tool) -> list[str]:
+        return lint.check_tool(row) + lint.describe_similar(row, Tool.objects.values_list("name", "description"))[:5]
 
     @admin.display(description=_("tool type"), ordering="runner")
-    def run_by(self, row: Tool) -> str:
+    def runner_title(self, row: Tool) -> str:
         return kind_name(row.runner)
 
     @display(  # type: ignore[untyped-decorator]
@@ -186,34 +186,34 @@ class ToolAdmin(Editor, Quarantine, OfferAdmin):
 
 
 @admin.register(Resource)
-class ResourceAdmin(OfferAdmin):
+class ResourceAdmin(CatalogueItemAdmin):
     form = ResourceForm
-    list_display = ("__str__", "name", "mime_type", "sets", "enabled", "position")
+    list_display = ("__str__", "name", "mime_type", "toolset_names", "enabled", "position")
     search_fields = ("name", "uri", "uri_template", "title", "description")
     search_help_text = _("Name, address, title or description")
     fieldsets = (
         (None, {"fields": ("name", "title", "description", ("enabled", "position"), "toolsets")}),
         (_("Address"), {"fields": ("uri", "uri_template", "completions")}),
         (_("Content"), {"fields": ("mime_type", "text", "blob", "function")}),
-        (_("Access"), {"classes": ("tab",), "fields": ("who_sees",)}),
+        (_("Access"), {"classes": ("tab",), "fields": ("audience",)}),
     )
-    readonly_fields = ("who_sees",)
+    readonly_fields = ("audience",)
 
 
 @admin.register(Prompt)
-class PromptAdmin(OfferAdmin):
+class PromptAdmin(CatalogueItemAdmin):
     form = PromptForm
-    list_display = ("name", "title", "sets", "enabled", "position")
+    list_display = ("name", "title", "toolset_names", "enabled", "position")
     search_fields = ("name", "title", "description")
     search_help_text = _("Name, title or description")
     fieldsets = (
         (None, {"fields": ("name", "title", "description", ("enabled", "position"), "toolsets")}),
         (_("Messages"), {"fields": ("arguments", "messages", "function")}),
-        (_("Access"), {"classes": ("tab",), "fields": ("who_sees", "advice")}),
+        (_("Access"), {"classes": ("tab",), "fields": ("audience", "suggestions")}),
     )
 
-    def advise(self, row: Prompt) -> list[str]:
-        return lint.prompt(row)
+    def find_suggestions(self, row: Prompt) -> list[str]:
+        return lint.check_prompt(row)
 
 
 @admin.register(Toolset)
@@ -256,8 +256,8 @@ class GrantStateFilter(admin.SimpleListFilter):
 @admin.register(Grant)
 class GrantAdmin(HistoryAdmin):
     form = GrantForm
-    list_display = ("number", "kind", "what", "whom", "starts", "ends", "state", "note")
-    list_display_links = ("number", "what")
+    list_display = ("number", "kind", "target_name", "subject_name", "starts", "ends", "state", "note")
+    list_display_links = ("number", "target_name")
     list_filter = (GrantStateFilter, "effect", "everyone", "toolset", "group", "starts", "ends")
     list_before_template = "admin/catalog/grant_links.html"
     list_select_related = ("tool", "toolset", "resource", "prompt", "user", "group")
@@ -287,12 +287,12 @@ class GrantAdmin(HistoryAdmin):
         return row.effect, row.get_effect_display()
 
     @admin.display(description=_("applies to"))
-    def what(self, row: Grant) -> str:
-        return policy_messages.what(row)
+    def target_name(self, row: Grant) -> str:
+        return policy_messages.name_target(row)
 
     @admin.display(description=_("user or group"))
-    def whom(self, row: Grant) -> str:
-        return policy_messages.whom(row)
+    def subject_name(self, row: Grant) -> str:
+        return policy_messages.name_subject(row)
 
     @display(  # type: ignore[untyped-decorator]
         description=_("status"), label={"in force": "success", "later": "info", "over": "warning", "elsewhere": "info"}
@@ -304,14 +304,14 @@ class GrantAdmin(HistoryAdmin):
             "over": _("expired"),
             "elsewhere": _("in other environments"),
         }
-        standing = row.standing(timezone.now(), settings.ENVIRONMENT)
-        return standing, words[standing]
+        state = row.state_at(timezone.now(), settings.ENVIRONMENT)
+        return state, words[state]
 
 
 @admin.register(Limit)
 class LimitAdmin(HistoryAdmin):
     form = LimitForm
-    list_display = ("number", "rate", "what", "whom", "note")
+    list_display = ("number", "rate", "target_name", "subject_name", "note")
     list_display_links = ("number", "rate")
     list_filter = ("scope", "all_tools", "toolset", "group")
     list_before_template = "admin/catalog/grant_links.html"
@@ -331,13 +331,13 @@ class LimitAdmin(HistoryAdmin):
         return int(row.pk)
 
     @admin.display(description=_("applies to"))
-    def what(self, row: Limit) -> str:
+    def target_name(self, row: Limit) -> str:
         if row.tool:
             return gettext("tool %s") % row.tool
         return gettext("toolset %s") % row.toolset if row.toolset else gettext("all tools")
 
     @admin.display(description=_("counted for"))
-    def whom(self, row: Limit) -> str:
+    def subject_name(self, row: Limit) -> str:
         if row.scope == Limit.Scope.USER:
             return gettext("user %s") % row.user
         if row.scope == Limit.Scope.EACH_MEMBER:

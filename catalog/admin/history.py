@@ -26,8 +26,8 @@ class HistoryAdmin(BoundedDeletion, SimpleHistoryAdmin, ModelAdmin):  # type: ig
     ) -> HttpResponse:
         if request.method == "POST" and not self.has_change_permission(request):
             raise PermissionDenied
-        past = self.model.history.filter(pk=version_id).first()
-        relation = getattr(past, "toolsets", None)
+        version = self.model.history.filter(pk=version_id).first()
+        relation = getattr(version, "toolsets", None)
         if relation is not None and request.method == "GET":
             request.catalog_toolsets = list(relation.values_list("toolset_id", flat=True))  # type: ignore[attr-defined]
         with transaction.atomic():
@@ -40,9 +40,9 @@ class HistoryAdmin(BoundedDeletion, SimpleHistoryAdmin, ModelAdmin):  # type: ig
         if toolsets is None:
             return form
 
-        class PastForm(form):  # type: ignore[misc, valid-type]
+        class RevertForm(form):  # type: ignore[misc, valid-type]
             def __init__(self, *args: Any, **options: Any) -> None:
                 options["initial"] = {**options.get("initial", {}), "toolsets": toolsets}
                 super().__init__(*args, **options)
 
-        return PastForm
+        return RevertForm

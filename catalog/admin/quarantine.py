@@ -48,7 +48,7 @@ class QuarantineFilter(admin.SimpleListFilter):
         return queryset
 
 
-class Quarantine(admin.ModelAdmin):  # type: ignore[type-arg]
+class QuarantineAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """A ModelAdmin with a page that reviews a changed definition."""
 
     def get_urls(self) -> list[URLPattern]:
@@ -84,30 +84,30 @@ class Quarantine(admin.ModelAdmin):  # type: ignore[type-arg]
             "tool": tool,
             "waiting": tool.quarantined_since is not None and bool(tool.proposed),
             "gone": tool.proposed == "null",
-            "seen": quarantine.seen(tool),
-            "origin": quarantine.source(tool),
+            "seen": quarantine.fingerprint(tool),
+            "origin": quarantine.name_source(tool),
             "rows": [(LABELS[name], before, after) for name, before, after in differs],
-            "edited": [(LABELS[name], text) for name, text in quarantine.edited(tool)] if tool.approved else [],
+            "edited": [(LABELS[name], text) for name, text in quarantine.edited_members(tool)] if tool.approved else [],
             "hidden": [LABELS[name] for name, _, after in differs if "⟨" in after],
         }
         return TemplateResponse(request, "admin/catalog/review.html", context)
 
     def _decide(self, request: HttpRequest, tool: Tool) -> None:
-        by, looked_at = request.user.get_username(), request.POST.get("seen", "nothing")
+        by, reviewed = request.user.get_username(), request.POST.get("seen", "nothing")
         try:
             if request.POST.get("decision") == "approve":
-                kept = quarantine.approve(tool, by, looked_at)
+                edited_by_hand = quarantine.approve(tool, by, reviewed)
                 text = gettext("%s is approved and available again.") if tool.enabled else gettext("%s is approved.")
                 messages.success(request, text % tool.name)
-                if kept:
-                    names = ", ".join(str(LABELS[name]).lower() for name in kept)
+                if edited_by_hand:
+                    names = ", ".join(str(LABELS[name]).lower() for name in edited_by_hand)
                     messages.warning(request, gettext("Kept the manual edits in: %s.") % names)
             elif request.POST.get("decision") == "reject":
-                quarantine.reject(tool, by, looked_at)
+                quarantine.reject(tool, by, reviewed)
                 messages.success(
                     request, gettext("The change to %s is rejected. The tool stays quarantined.") % tool.name
                 )
-        except quarantine.Stale as stale:
+        except quarantine.StaleReview as stale:
             messages.error(request, str(stale))
         except ValidationError as error:
             messages.error(request, gettext("Cannot approve this tool: %s") % " ".join(error.messages))

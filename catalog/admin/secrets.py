@@ -18,13 +18,13 @@ from unfold.widgets import UnfoldAdminTextareaWidget
 
 from audit.actions.cascade import BoundedDeletion
 from audit.admin_base import ModelAdmin
-from catalog.encryption import NoKeys
+from catalog.encryption import KeysError
 from catalog.models import Secret
 from catalog.secrets import resolve
 from catalog.secrets.resolve import check_value
 
 
-class WriteOnly(UnfoldAdminTextareaWidget):  # type: ignore[misc]
+class WriteOnlyWidget(UnfoldAdminTextareaWidget):  # type: ignore[misc]
     """A widget of several lines, for keys; the entered value is never sent back, not even with an error."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class SecretForm(forms.ModelForm):  # type: ignore[type-arg]
     new_value = forms.CharField(
         required=False,
         max_length=65_536,
-        widget=WriteOnly(),
+        widget=WriteOnlyWidget(),
         validators=[check_value],
         label=_("New value"),
         help_text=_("The value is never shown again. Leave this empty to keep the current value."),
@@ -68,14 +68,14 @@ class SecretForm(forms.ModelForm):  # type: ignore[type-arg]
         if value and not self.errors:
             try:
                 self.instance.enter(value)
-            except NoKeys as error:
+            except KeysError as error:
                 self.add_error(
                     "new_value",
                     gettext("The value cannot be encrypted: %s. Ask the operator to fix this setting.") % error,
                 )
 
 
-def some(words: list[str], shown: int = 50) -> str:
+def join_limited(words: list[str], shown: int = 50) -> str:
     """Return the first `shown` words as text, and the number of further ones."""
     more = len(words) - shown
     return ", ".join(words[:shown]) + (f", {gettext('and %(more)s more') % {'more': more}}" if more > 0 else "")
@@ -117,15 +117,15 @@ class SecretAdmin(BoundedDeletion, ModelAdmin):
         """Return the objects to delete; secrets in use are protected, and the page names the uses to change first."""
         deleted, counts, needed, protected = super().get_deleted_objects(objs, request)
         uses = resolve.uses()
-        kept = [
+        protected_uses = [
             gettext("%(what)s uses the secret %(name)s") % {"what": what, "name": secret.name}
             for secret in objs
             for what in uses.get(secret.name, [])
         ]
-        return deleted, counts, needed, [*protected, *kept]
+        return deleted, counts, needed, [*protected, *protected_uses]
 
     @display(description=_("kind"), ordering="kind", label={"shared": "info", "personal": "success"})  # type: ignore[untyped-decorator]
-    def sort(self, row: Secret) -> tuple[str, str]:
+    def kind_badge(self, row: Secret) -> tuple[str, str]:
         # The choices of the form explain each kind; a list has room for one word.
         return row.kind, gettext("shared") if row.kind == Secret.Kind.SHARED else gettext("personal")
 
@@ -140,15 +140,15 @@ class SecretAdmin(BoundedDeletion, ModelAdmin):
 
         @admin.display(description=_("used by"))
         def used_by(row: Secret) -> str:
-            return some(uses.get(row.name, []), 3) or gettext("nothing")
+            return join_limited(uses.get(row.name, []), 3) or gettext("nothing")
 
-        return ("name", "sort", "state", used_by, "changed_at")
+        return ("name", "kind_badge", "state", used_by, "changed_at")
 
     @admin.display(description=_("used by"))
     def used_by(self, row: Secret) -> str:
-        return some(resolve.uses().get(row.name, [])) or gettext("nothing")
+        return join_limited(resolve.uses().get(row.name, [])) or gettext("nothing")
 
     @admin.display(description=_("entered by"))
     def entered_by(self, row: Secret) -> str:
         names = list(row.entered.values_list("user__username", flat=True).order_by("user__username"))
-        return some(names) or gettext("no one")
+        return join_limited(names) or gettext("no one")

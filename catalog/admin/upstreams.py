@@ -25,7 +25,7 @@ from audit.admin_base import ModelAdmin
 from catalog.admin.forms import CatalogueForm
 from catalog.models import Tool, Upstream
 from catalog.models import validators as check
-from catalog.querysets import counted_by_origin
+from catalog.querysets import count_by_origin
 from catalog.runners.upstream_mcp.failures import UpstreamError
 from catalog.upstreams import discovery
 
@@ -40,11 +40,11 @@ class UpstreamForm(CatalogueForm):
 class UpstreamAdmin(BoundedDeletion, ModelAdmin):
     form = UpstreamForm
     list_per_page = 25
-    list_display = ("name", "transport", "where", "health", "last_seen", "waiting", "enabled")
+    list_display = ("name", "transport", "address", "health", "last_seen", "quarantined_count", "enabled")
     list_filter = ("enabled", "transport")
     search_fields = ("name", "url", "command")
     autocomplete_fields = ("secrets_of",)
-    readonly_fields = ("tools", "state", "last_seen", "last_error", "revision", "server")
+    readonly_fields = ("tools", "health_text", "last_seen", "last_error", "revision", "server")
     warn_unsaved_form = True
     compressed_fields = True
     fieldsets = (
@@ -53,11 +53,11 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):
         (_("Connection over stdio"), {"fields": ("command", "args", "env")}),
         (_("Tool names"), {"fields": (("prefix", "separator"),)}),
         (_("Comparison"), {"fields": (("timeout", "refresh_seconds"), "secrets_of")}),
-        (_("Health"), {"fields": ("state", "last_seen", "last_error", "revision", "server")}),
+        (_("Health"), {"fields": ("health_text", "last_seen", "last_error", "revision", "server")}),
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        quarantined = counted_by_origin(Tool.objects.filter(quarantined_since__isnull=False), "upstream:")
+        quarantined = count_by_origin(Tool.objects.filter(quarantined_since__isnull=False), "upstream:")
         found: QuerySet[Any] = super().get_queryset(request).annotate(in_quarantine=quarantined)
         return found
 
@@ -80,7 +80,7 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):
         return [path("<int:pk>/tools/", page, name="catalog_upstream_tools"), *urls]
 
     @admin.display(description=_("address or command"))
-    def where(self, row: Upstream) -> str:
+    def address(self, row: Upstream) -> str:
         return str(row.url or row.command)
 
     @display(  # type: ignore[untyped-decorator]
@@ -92,12 +92,12 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):
         return ("well", _("healthy")) if row.last_seen else ("unseen", _("not connected yet"))
 
     @admin.display(description=_("health"))
-    def state(self, row: Upstream) -> str:
+    def health_text(self, row: Upstream) -> str:
         """Return the health as text alone: the page of one server shows no badges."""
         return str(self.health(row)[1])
 
     @admin.display(description=_("quarantined"))
-    def waiting(self, row: Any) -> int:
+    def quarantined_count(self, row: Any) -> int:
         return int(row.in_quarantine)
 
     @admin.display(description=_("tools"))
@@ -119,9 +119,9 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):
         if request.method == "POST":
             action = request.POST.get("action", "")
             try:
-                found = self._act(request, upstream, action)
+                found = self._run_action(request, upstream, action)
             except UpstreamError as error:
-                messages.error(request, error.in_words)
+                messages.error(request, error.localized_message)
             if found is None:
                 return redirect("admin:catalog_upstream_tools", pk)
         title = gettext("Tools of %s") % upstream.name
@@ -136,11 +136,11 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):
         }
         return TemplateResponse(request, "admin/catalog/upstream_tools.html", context)
 
-    def _act(self, request: HttpRequest, upstream: Upstream, action: str) -> list[discovery.Candidate] | None:
+    def _run_action(self, request: HttpRequest, upstream: Upstream, action: str) -> list[discovery.Candidate] | None:
         user_id = request.user.pk
         match action:
             case "test":
-                found = discovery.look(upstream, user_id, "tested")
+                found = discovery.discover(upstream, user_id, "tested")
                 messages.success(
                     request,
                     gettext("Connected to %(name)s: protocol version %(revision)s, %(number)d tools. %(server)s")
@@ -152,11 +152,11 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):
                     },
                 )
             case "discover":
-                return discovery.candidates(upstream, discovery.look(upstream, user_id, "discovered"))
+                return discovery.candidates(upstream, discovery.discover(upstream, user_id, "discovered"))
             case "import":
                 if not request.user.has_perm("catalog.add_tool"):
                     raise PermissionDenied
-                found = discovery.look(upstream, user_id, "discovered")
+                found = discovery.discover(upstream, user_id, "discovered")
                 outcome = discovery.import_tools(upstream, found, request.POST.getlist("tool"))
                 if outcome.imported:
                     messages.success(
@@ -166,7 +166,7 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):
                 for refusal in outcome.refused:
                     messages.error(request, str(refusal))
             case "refresh":
-                compared = discovery.compare(upstream, discovery.look(upstream, user_id, "compared"))
+                compared = discovery.compare(upstream, discovery.discover(upstream, user_id, "compared"))
                 if compared.changed:
                     messages.warning(request, gettext("Quarantined until reviewed: %s.") % ", ".join(compared.changed))
                 else:

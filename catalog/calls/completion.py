@@ -11,7 +11,7 @@ from typing import Any
 
 from audit.types import Caller
 from catalog import threads
-from catalog.calls.prepared import catalogue_now
+from catalog.calls.prepared_tools import load_catalogue
 from catalog.errors import InvalidArguments, UnknownPrompt, UnknownResource
 from catalog.functions import registry
 from catalog.functions.results import clean_name
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 MAX_VALUES = 100
 """The protocol's own limit."""
-SECONDS = 5.0
+TIMEOUT_SECONDS = 5.0
 Source = Callable[..., Any] | Sequence[str]
 
 
@@ -35,38 +35,38 @@ async def complete(
 
     Raises UnknownPrompt, UnknownResource, InvalidArguments.
     """
-    await catalogue_now()
+    await load_catalogue()
     name, typed = argument.get("name"), argument.get("value")
     if not isinstance(name, str) or not isinstance(typed, str):
         raise InvalidArguments("argument: must have a name and a value, both text.")
     earlier = context.get("arguments")
     earlier = earlier if isinstance(earlier, dict) else {}
-    source = _source(caller, ref, name)
-    values = await _values(source, typed[:1000], earlier)
+    source = _find_source(caller, ref, name)
+    values = await _match_values(source, typed[:1000], earlier)
     return values[:MAX_VALUES], len(values), len(values) > MAX_VALUES
 
 
-def _source(caller: Caller, ref: Any, name: str) -> Source:
-    offered = visibility.for_credential(caller.credential)
+def _find_source(caller: Caller, ref: Any, name: str) -> Source:
+    visible = visibility.for_credential(caller.credential)
     kind = ref.get("type") if isinstance(ref, dict) else None
     if kind == "ref/prompt" and isinstance(ref.get("name"), str):
-        prompt = offered.prompts.get(ref["name"])
+        prompt = visible.prompts.get(ref["name"])
         if prompt is None:
             raise UnknownPrompt(ref["name"])
         for known in prompt[0].arguments:
             if known["name"] == name:
-                return known.get("enum") or _of_function("prompt", prompt[0].function, name)
+                return known.get("enum") or _find_function_source("prompt", prompt[0].function, name)
         raise InvalidArguments(f"argument.name: the prompt has no argument {name[:100]!r}.")
     if kind == "ref/resource" and isinstance(ref.get("uri"), str):
-        resource = offered.templates.get(ref["uri"]) or offered.resources.get(ref["uri"])
+        resource = visible.templates.get(ref["uri"]) or visible.resources.get(ref["uri"])
         if resource is None:
             raise UnknownResource(ref["uri"])
         found = resource[0].completions.get(name)
-        return found or _of_function("resource", resource[0].function, name)
+        return found or _find_function_source("resource", resource[0].function, name)
     raise InvalidArguments("ref: must be a ref/prompt with a name or a ref/resource with a uri.")
 
 
-def _of_function(kind: Kind, function: str | None, name: str) -> Source:
+def _find_function_source(kind: Kind, function: str | None, name: str) -> Source:
     if not function:
         return ()
     try:
@@ -75,7 +75,7 @@ def _of_function(kind: Kind, function: str | None, name: str) -> Source:
         return ()
 
 
-async def _values(source: Source, typed: str, earlier: dict[str, Any]) -> list[str]:
+async def _match_values(source: Source, typed: str, earlier: dict[str, Any]) -> list[str]:
     """Return all values that match the typed text: first those that begin with it, then those that contain it."""
     if not callable(source):
         wanted = typed.casefold()
@@ -85,7 +85,7 @@ async def _values(source: Source, typed: str, earlier: dict[str, Any]) -> list[s
     takes_earlier = len(inspect.signature(source).parameters) > 1
     call = functools.partial(source, typed, earlier) if takes_earlier else functools.partial(source, typed)
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             made = await (call() if inspect.iscoroutinefunction(source) else threads.tools().run(call))
     except Exception:
         log.warning("suggestions could not be made", exc_info=True)

@@ -19,8 +19,8 @@ from uuid import UUID
 from audit import outcomes
 from audit.redaction import redactor
 from audit.types import Reason
-from catalog.calls import recording
-from catalog.calls.recording import BegunCall, Ending
+from catalog.calls import call_log
+from catalog.calls.call_log import BegunCall, Ending
 from catalog.errors import Cancellation, InternalFailure, InvalidArguments, NeedsInput, ProtocolError, ToolError
 from catalog.functions.context import Context
 from catalog.functions.results import Produced, failure
@@ -42,11 +42,11 @@ class Outcome:
 
     def ending(self, secrets: list[str]) -> Ending:
         """Return how the run ended for the log, without its result and without secrets."""
-        detail, reason = recording.masked(self.detail, secrets), recording.masked_reason(self.reason, secrets)
+        detail, reason = call_log.mask_detail(self.detail, secrets), call_log.mask_reason(self.reason, secrets)
         return Ending(self.name, self.error_class, detail, detail_reason=reason)
 
 
-def after_exception(error: BaseException, begun: BegunCall) -> Outcome:
+def classify_exception(error: BaseException, begun: BegunCall) -> Outcome:
     """Return the outcome of a run that raised `error` by itself: no deadline, and no cancellation from outside."""
     what = begun.intent.name
     match error:
@@ -56,7 +56,7 @@ def after_exception(error: BaseException, begun: BegunCall) -> Outcome:
             reason = Reason("run.asked", {"keys": keys})
             return Outcome(outcomes.INPUT_REQUIRED, error=error, detail=f"asked for {keys}", reason=reason)
         case ToolError():
-            detail = error.on_record or str(error)
+            detail = error.audit_message or str(error)
             return Outcome(outcomes.TOOL_ERROR, failure(str(error)), None, type(error).__name__, detail)
         case ProtocolError():
             return Outcome(outcomes.TOOL_ERROR, None, error, "ProtocolError", f"{error.code}: {error.message}")
@@ -66,7 +66,7 @@ def after_exception(error: BaseException, begun: BegunCall) -> Outcome:
         case asyncio.CancelledError():
             log.warning("call %s of %s ended itself by a cancellation", begun.id, what, exc_info=error)
         case InternalFailure():
-            return internal(begun, "InternalFailure")
+            return internal_error(begun, "InternalFailure")
         case Exception() | SystemExit():
             log.error("call %s of %s failed", begun.id, what, exc_info=error)
         case _:
@@ -78,13 +78,13 @@ def after_exception(error: BaseException, begun: BegunCall) -> Outcome:
     return Outcome(outcomes.TOOL_ERROR, failure(sentence), None, type(error).__name__, detail, reason)
 
 
-def internal(begun: BegunCall, error_class: str) -> Outcome:
+def internal_error(begun: BegunCall, error_class: str) -> Outcome:
     """Return the outcome of a fault of the hub itself, which is in the application log already."""
     detail, reason = "an error of the hub itself", Reason("run.internal")
     return Outcome(outcomes.TOOL_ERROR, None, InternalFailure(begun.id), error_class, detail, reason)
 
 
-def timed_out(begun: BegunCall, seconds: float) -> Outcome:
+def timeout(begun: BegunCall, seconds: float) -> Outcome:
     sentence = (
         f"The tool did not finish within {seconds:g} s and was stopped (call {begun.id}). "
         "Try again with less work, or ask your administrator for a longer timeout."
@@ -93,21 +93,21 @@ def timed_out(begun: BegunCall, seconds: float) -> Outcome:
     return Outcome(outcomes.TIMEOUT, failure(sentence), None, "", f"stopped after {seconds:g} s", reason)
 
 
-def cancelled(reason: str) -> Outcome:
+def cancellation(reason: str) -> Outcome:
     error = asyncio.CancelledError(reason) if reason else asyncio.CancelledError()
     coded = reason.reason if isinstance(reason, Cancellation) else None
     return Outcome(outcomes.CANCELLED, None, error, "", reason or "cancelled", coded)
 
 
-TIME_IS_UP = "the deadline"
-AGAIN_SECONDS = 1.0
+DEADLINE_REASON = "the deadline"
+CANCEL_RETRY_SECONDS = 1.0
 """Interval, in seconds, at which a function that swallows its cancellation is cancelled again."""
 
 
 class Deadline:
     """A timer that cancels the current task when the time is up, and is paused while a person is asked."""
 
-    __slots__ = ("_before", "_handle", "_left", "_loop", "_paused", "deadline", "fired", "seconds", "task")
+    __slots__ = ("_before", "_handle", "_remaining_seconds", "_loop", "_paused", "deadline", "fired", "seconds", "task")
 
     def __init__(self, seconds: float) -> None:
         task = asyncio.current_task()
@@ -116,26 +116,26 @@ class Deadline:
         self._loop = asyncio.get_running_loop()
         self.fired = 0
         self._paused = 0
-        self._left = 0.0
+        self._remaining_seconds = 0.0
         self.deadline = time.monotonic() + seconds
         self._handle = self._loop.call_later(seconds, self._fire)
 
     def _fire(self) -> None:
         self.fired += 1
-        self._handle = self._loop.call_later(AGAIN_SECONDS, self._fire)
-        self.task.cancel(TIME_IS_UP)
+        self._handle = self._loop.call_later(CANCEL_RETRY_SECONDS, self._fire)
+        self.task.cancel(DEADLINE_REASON)
 
     def pause(self) -> None:
         self._paused += 1
         if self._paused == 1 and not self.fired:
-            self._left = max(0.0, self.deadline - time.monotonic())
+            self._remaining_seconds = max(0.0, self.deadline - time.monotonic())
             self._handle.cancel()
 
     def resume(self) -> None:
         self._paused -= 1
         if self._paused == 0 and not self.fired:
-            self.deadline = time.monotonic() + self._left
-            self._handle = self._loop.call_later(self._left, self._fire)
+            self.deadline = time.monotonic() + self._remaining_seconds
+            self._handle = self._loop.call_later(self._remaining_seconds, self._fire)
 
     def close(self) -> bool:
         """Stop the clock; return whether the task was also cancelled from elsewhere."""
@@ -168,25 +168,25 @@ async def perform(begun: BegunCall, clock: Deadline, context: Context, work: Awa
     running.add(begun.id, clock.task)
     try:
         produced = await work
-    except BaseException as error:  # noqa: BLE001 - the boundary between a tool and the hub; after_exception logs
+    except BaseException as error:  # noqa: BLE001 - the boundary between a tool and the hub; classify_exception logs
         foreign = clock.close()
         if not foreign and not clock.fired:
-            return after_exception(error, begun)
+            return classify_exception(error, begun)
         context.cancelled.set()
         if clock.fired and not foreign:
-            return timed_out(begun, clock.seconds)
+            return timeout(begun, clock.seconds)
         reason = error.args[0] if isinstance(error, asyncio.CancelledError) and error.args else ""
-        return cancelled(reason if isinstance(reason, str) and reason != TIME_IS_UP else "")
+        return cancellation(reason if isinstance(reason, str) and reason != DEADLINE_REASON else "")
     finally:
         running.remove(begun.id)
     if clock.close():
-        return cancelled("")
+        return cancellation("")
     if clock.fired:
-        return timed_out(begun, clock.seconds)
+        return timeout(begun, clock.seconds)
     return Outcome(outcomes.TOOL_ERROR if produced.is_error else outcomes.OK, produced)
 
 
-FUNCTION_SECONDS = 30.0
+MAX_FUNCTION_SECONDS = 30.0
 """Maximum duration, in seconds, of a function behind a prompt or a resource."""
 INTERNAL_ERROR = -32603
 _redactor = redactor.redactor(None)
@@ -197,10 +197,10 @@ async def answer(call: BegunCall, outcome: Outcome, member: str) -> list[dict[st
     ending = outcome.ending([])
     produced = outcome.produced
     if produced is None:
-        await recording.finish(call, ending)
+        await call_log.finish(call, ending)
         assert outcome.error is not None  # noqa: S101 - an outcome has one or the other
         raise outcome.error
-    await recording.finish_with(call, ending, _redactor, {member: produced.content}, [], produced.size)
+    await call_log.finish_with_result(call, ending, _redactor, {member: produced.content}, [], produced.size)
     if produced.is_error:
         raise ProtocolError(INTERNAL_ERROR, produced.content[0]["text"], {"callId": str(call.id)})
     return produced.content

@@ -8,21 +8,21 @@ from datetime import datetime
 from typing import Any
 
 from audit.hooks import Definition
-from catalog.calls import recording
+from catalog.calls import call_log
 from catalog.models import Prompt, Resource, Tool, Upstream
 from catalog.policy import loader
 from catalog.policy.definitions import EMPTY, Item
 
-VERSIONS = 20
+MAX_VERSIONS = 20
 """Maximum number of versions before the call that are compared with the logged hash."""
 _KINDS: dict[str, tuple[Any, Callable[[dict[str, Any], frozenset[int]], Item]]] = {
-    recording.TOOL: (Tool, loader.tool),
-    recording.PROMPT: (Prompt, loader.prompt),
-    recording.RESOURCE: (Resource, loader.resource),
+    call_log.TOOL: (Tool, loader.build_tool),
+    call_log.PROMPT: (Prompt, loader.build_prompt),
+    call_log.RESOURCE: (Resource, loader.build_resource),
 }
 
 
-def definition_at(method: str, target_id: int, digest: str, moment: datetime) -> Definition | None:
+def definition_at(method: str, target_id: int, digest: str, at: datetime) -> Definition | None:
     """Return the definition that clients were shown, without runner settings, which are for administrators only.
 
     This is the version whose hash was logged, or else the newest one before the call; None when history has neither.
@@ -31,7 +31,7 @@ def definition_at(method: str, target_id: int, digest: str, moment: datetime) ->
         return None
     model, build = _KINDS[method]
     newest: Definition | None = None
-    for row in _versions(model, target_id, moment):
+    for row in _load_versions(model, target_id, at):
         try:
             item = build({**row, "quarantined_since": None}, EMPTY)
         except (KeyError, TypeError, ValueError):
@@ -45,13 +45,13 @@ def definition_at(method: str, target_id: int, digest: str, moment: datetime) ->
     return newest
 
 
-def _versions(model: Any, target_id: int, moment: datetime) -> Iterator[dict[str, Any]]:
+def _load_versions(model: Any, target_id: int, at: datetime) -> Iterator[dict[str, Any]]:
     """Yield the versions, newest first; the newest is queried alone, since it nearly always matches."""
-    rows = model.history.filter(id=target_id, history_date__lte=moment).exclude(history_type="-")
+    rows = model.history.filter(id=target_id, history_date__lte=at).exclude(history_type="-")
     columns = [field.attname for field in model.history.model._meta.concrete_fields]
     rows = rows.order_by("-history_date", "-history_id").values(*columns, "history_user__username")
     yield from rows[:1]
-    yield from rows[1:VERSIONS]
+    yield from rows[1:MAX_VERSIONS]
 
 
 def _hashes(item: Item, row: dict[str, Any]) -> set[str]:
@@ -60,5 +60,5 @@ def _hashes(item: Item, row: dict[str, Any]) -> set[str]:
     if row.get("runner") == loader.UPSTREAM:
         upstream = Upstream.objects.filter(name=str(row["settings"].get("upstream"))).first()
         if upstream is not None:
-            found.add(loader.digest([item.hash, upstream.reached_by()]))
+            found.add(loader.digest([item.hash, upstream.connection_settings()]))
     return found

@@ -16,7 +16,7 @@ WITHHELD = "The result was withheld because its binary data contains a secret."
 _BINARY = ("data", "blob")
 
 
-class Veiled:
+class MaskedChannel:
     """A channel to the client that masks every secret."""
 
     __slots__ = ("_channel", "_values")
@@ -37,17 +37,17 @@ class Veiled:
         await self._channel.progress(progress, total, message and redactor.mask_values(self._values, message))
 
     async def log(self, level: str, data: Any, logger: str | None) -> None:
-        await self._channel.log(level, _plain(self._values, data), logger)
+        await self._channel.log(level, _mask_json(self._values, data), logger)
 
     async def ask(self, requests: Mapping[str, Question]) -> dict[str, dict[str, Any]]:
-        veiled = {key: (method, _plain(self._values, params)) for key, (method, params) in requests.items()}
-        return await self._channel.ask(veiled)
+        masked = {key: (method, _mask_json(self._values, params)) for key, (method, params) in requests.items()}
+        return await self._channel.ask(masked)
 
     def close_stream(self) -> None:
         self._channel.close_stream()
 
 
-def veil(produced: Produced, secrets: Mapping[str, str]) -> None:
+def mask_result(produced: Produced, secrets: Mapping[str, str]) -> None:
     """Mask the values in a result that is about to be measured, logged and sent."""
     values = tuple(secrets.values())
     for block in produced.content:
@@ -59,48 +59,48 @@ def veil(produced: Produced, secrets: Mapping[str, str]) -> None:
                 produced.content, produced.structured = withheld.content, None
                 produced.is_error, produced.size = True, withheld.size
                 return
-    produced.content = [_block(values, block) for block in produced.content]
+    produced.content = [_mask_block(values, block) for block in produced.content]
     if produced.structured is not None:
-        produced.structured = _plain(values, produced.structured)
+        produced.structured = _mask_json(values, produced.structured)
     if produced.meta:
-        produced.meta = _plain(values, produced.meta)
+        produced.meta = _mask_json(values, produced.meta)
 
 
-def veil_outcome(outcome: Outcome, secrets: Mapping[str, str]) -> None:
+def mask_outcome(outcome: Outcome, secrets: Mapping[str, str]) -> None:
     """Mask the values in the messages of a failed run."""
     if outcome.name == outcomes.OK:
         return
     if outcome.produced is not None:
-        veil(outcome.produced, secrets)
+        mask_result(outcome.produced, secrets)
     values = tuple(secrets.values())
     if isinstance(outcome.error, ProtocolError):
         error = outcome.error
         outcome.error = ProtocolError(
-            error.code, redactor.mask_values(values, error.message), _plain(values, error.data)
+            error.code, redactor.mask_values(values, error.message), _mask_json(values, error.data)
         )
     elif isinstance(outcome.error, NeedsInput):
         asked = outcome.error
-        asked.requests = {key: (method, _plain(values, params)) for key, (method, params) in asked.requests.items()}
+        asked.requests = {key: (method, _mask_json(values, params)) for key, (method, params) in asked.requests.items()}
 
 
-def _block(values: Sequence[str], block: dict[str, Any]) -> dict[str, Any]:
-    return {name: inner if name in _BINARY else _inner(values, name, inner) for name, inner in block.items()}
+def _mask_block(values: Sequence[str], block: dict[str, Any]) -> dict[str, Any]:
+    return {name: inner if name in _BINARY else _mask_member(values, name, inner) for name, inner in block.items()}
 
 
-def _inner(values: Sequence[str], name: str, inner: Any) -> Any:
+def _mask_member(values: Sequence[str], name: str, inner: Any) -> Any:
     if name == "resource" and isinstance(inner, dict):
-        return _block(values, inner)
-    return _plain(values, inner)
+        return _mask_block(values, inner)
+    return _mask_json(values, inner)
 
 
-def _plain(values: Sequence[str], value: Any) -> Any:
+def _mask_json(values: Sequence[str], value: Any) -> Any:
     """Return the same JSON value with the secrets masked, also in member names."""
     if isinstance(value, str):
         return redactor.mask_values(values, value)
     if isinstance(value, dict):
-        return {redactor.mask_values(values, str(name)): _plain(values, inner) for name, inner in value.items()}
+        return {redactor.mask_values(values, str(name)): _mask_json(values, inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(values, inner) for inner in value]
+        return [_mask_json(values, inner) for inner in value]
     if type(value) in (int, float) and str(value) in values:
         return redactor.MASK
     return value

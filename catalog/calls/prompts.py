@@ -10,9 +10,9 @@ from typing import Any
 from audit import outcomes
 from audit.redaction import redactor
 from audit.types import Caller, Reason
-from catalog.calls import recording
-from catalog.calls.execution import FUNCTION_SECONDS, Deadline, answer, perform
-from catalog.calls.prepared import catalogue_now
+from catalog.calls import call_log
+from catalog.calls.execution import MAX_FUNCTION_SECONDS, Deadline, answer, perform
+from catalog.calls.prepared_tools import load_catalogue
 from catalog.errors import InvalidArguments, ToolError, UnknownPrompt
 from catalog.functions import registry
 from catalog.functions.channel import Channel
@@ -22,7 +22,7 @@ from catalog.functions.invoke import invoke
 from catalog.functions.results import BadResult, Produced, PromptResult, block, size_of, size_of_block
 from catalog.language import in_english
 from catalog.policy import visibility
-from catalog.policy.definitions import PromptDefinition, fill
+from catalog.policy.definitions import PromptDefinition, fill_template
 from catalog.schemas import errors
 from catalog.schemas.errors import SchemaProblem
 
@@ -34,35 +34,35 @@ _redactor = redactor.redactor(None)
 async def get_prompt(caller: Caller, name: str, arguments: dict[str, Any], channel: Channel) -> PromptResult:
     """Get a prompt and log the call.
 
-    Raises UnknownPrompt, InvalidArguments, RecordUnavailable, NeedsInput, ProtocolError, InternalFailure.
+    Raises UnknownPrompt, InvalidArguments, AuditLogUnavailable, NeedsInput, ProtocolError, InternalFailure.
     """
-    catalogue = await catalogue_now()
-    text = recording.unknown_arguments(arguments)
+    catalogue = await load_catalogue()
+    text = call_log.redact_rejected_arguments(arguments)
     seen = visibility.for_credential(caller.credential).prompts.get(name)
     if seen is None:
         prompt = catalogue.prompts.get(name)
         rule = None if prompt is None else visibility.decide(caller.credential, prompt).rule
-        what = recording.intent(caller, recording.PROMPT, name, text, channel.request_id, prompt, rule)
-        refused = outcomes.UNKNOWN_TOOL if prompt is None else outcomes.REFUSED
+        what = call_log.build_intent(caller, call_log.PROMPT, name, text, channel.request_id, prompt, rule)
+        outcome_code = outcomes.UNKNOWN_TOOL if prompt is None else outcomes.REFUSED
         detail = "there is no such prompt" if rule is None else rule.english
-        await recording.refuse(what, refused, detail, reason=rule or Reason("unknown.prompt"))
+        await call_log.refuse(what, outcome_code, detail, reason=rule or Reason("unknown.prompt"))
         raise UnknownPrompt(name)
     prompt, rule = seen
-    what = recording.intent(caller, recording.PROMPT, name, text, channel.request_id, prompt, rule)
-    problem = _problem(prompt, arguments)
+    what = call_log.build_intent(caller, call_log.PROMPT, name, text, channel.request_id, prompt, rule)
+    problem = _find_problem(prompt, arguments)
     if problem is not None:
-        said, reason = str(problem), problem.reason
-        number = await recording.refuse(what, outcomes.INVALID_ARGUMENTS, said, "InvalidArguments", (), reason)
-        raise InvalidArguments(said, number, reason)
-    call = await recording.begin(what, None)
-    clock = Deadline(FUNCTION_SECONDS)
+        message, reason = str(problem), problem.reason
+        number = await call_log.refuse(what, outcomes.INVALID_ARGUMENTS, message, "InvalidArguments", (), reason)
+        raise InvalidArguments(message, number, reason)
+    call = await call_log.begin(what, None)
+    clock = Deadline(MAX_FUNCTION_SECONDS)
     context = Context(caller, channel, name, call.id, clock)
-    outcome = await perform(call, clock, context, _make(prompt, arguments, context))
+    outcome = await perform(call, clock, context, _make_messages(prompt, arguments, context))
     messages = await answer(call, outcome, "messages")
     return PromptResult(prompt.description, messages, call.id)
 
 
-def _problem(prompt: PromptDefinition, arguments: Any) -> SchemaProblem | None:
+def _find_problem(prompt: PromptDefinition, arguments: Any) -> SchemaProblem | None:
     if not isinstance(arguments, dict):
         return SchemaProblem((), errors.PROMPT_OBJECT)
     if size_of(arguments, MAX_ARGUMENT_BYTES) > MAX_ARGUMENT_BYTES:
@@ -82,24 +82,24 @@ def _problem(prompt: PromptDefinition, arguments: Any) -> SchemaProblem | None:
     return None
 
 
-async def _make(prompt: PromptDefinition, arguments: dict[str, str], context: Context) -> Produced:
+async def _make_messages(prompt: PromptDefinition, arguments: dict[str, str], context: Context) -> Produced:
     if prompt.function is None:
         values = {argument["name"]: arguments.get(argument["name"], "") for argument in prompt.arguments}
-        messages = [_filled(message, values) for message in prompt.messages]
+        messages = [_fill_message(message, values) for message in prompt.messages]
         return _produced(messages)
     try:
         function = registry.lookup("prompt", prompt.function)
     except LookupError:
         raise ToolError("This prompt is not set up correctly. Ask your administrator to check it.") from None
-    return _produced(_messages(await invoke(function, arguments, context)))
+    return _produced(_convert_messages(await invoke(function, arguments, context)))
 
 
-def _filled(message: dict[str, Any], values: dict[str, str]) -> dict[str, Any]:
+def _fill_message(message: dict[str, Any], values: dict[str, str]) -> dict[str, Any]:
     """Return a template message with every text in it filled; placeholders inside values are never filled."""
 
     def inner(value: Any) -> Any:
         if isinstance(value, str):
-            return fill(value, values)
+            return fill_template(value, values)
         if isinstance(value, dict):
             return {key: item if key in {"data", "blob", "type"} else inner(item) for key, item in value.items()}
         return [inner(item) for item in value] if isinstance(value, list) else value
@@ -107,7 +107,7 @@ def _filled(message: dict[str, Any], values: dict[str, str]) -> dict[str, Any]:
     return {"role": message["role"], "content": block(inner(message["content"]))}
 
 
-def _messages(value: Any) -> list[dict[str, Any]]:
+def _convert_messages(value: Any) -> list[dict[str, Any]]:
     """Return the messages for a function's return value: text, a block, a message, or a list of them."""
     found = []
     for item in value if isinstance(value, list | tuple) else [value]:

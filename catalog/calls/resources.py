@@ -12,25 +12,26 @@ from typing import Any
 from audit import outcomes
 from audit.redaction import redactor
 from audit.types import Caller, Reason
-from catalog.calls import recording, stored_results
-from catalog.calls.execution import FUNCTION_SECONDS, Deadline, answer, perform
-from catalog.calls.prepared import catalogue_now
-from catalog.calls.recording import BegunCall, Intent
+from catalog.calls import stored_results
+from catalog.calls import call_log
+from catalog.calls.execution import MAX_FUNCTION_SECONDS, Deadline, answer, perform
+from catalog.calls.prepared_tools import load_catalogue
+from catalog.calls.call_log import BegunCall, Intent
 from catalog.errors import ToolError, UnknownResource
 from catalog.functions import registry
 from catalog.functions.channel import Channel
 from catalog.functions.content import EmbeddedResource
 from catalog.functions.context import Context
 from catalog.functions.invoke import invoke
-from catalog.functions.results import BadResult, Produced, ResourceResult, plain, resource_content
+from catalog.functions.results import BadResult, Produced, ResourceResult, to_plain_json, resource_content
 from catalog.language import in_english
 from catalog.policy import visibility
 from catalog.policy.definitions import ResourceDefinition, Rule, Snapshot
 from catalog.policy.rules import OWN_RESULT
 from toolhub.wire import uritemplate
 
-MAX_URI = 8192
-MAX_CHARACTERS = 33_554_432
+MAX_URI_CHARACTERS = 8192
+MAX_CONTENT_CHARACTERS = 33_554_432
 Make = Callable[[Context], Coroutine[Any, Any, Produced]]
 
 
@@ -38,75 +39,75 @@ Make = Callable[[Context], Coroutine[Any, Any, Produced]]
 async def read_resource(caller: Caller, uri: str, channel: Channel) -> ResourceResult:
     """Read a resource and log the call.
 
-    Raises UnknownResource, InvalidArguments, RecordUnavailable, NeedsInput, ProtocolError, InternalFailure.
+    Raises UnknownResource, InvalidArguments, AuditLogUnavailable, NeedsInput, ProtocolError, InternalFailure.
     """
-    catalogue = await catalogue_now()
+    catalogue = await load_catalogue()
     name = redactor.redact_text(uri[:1000])
-    if uri.startswith(stored_results.PREFIX):
-        what = recording.intent(caller, recording.RESOURCE, name, "{}", channel.request_id, None, OWN_RESULT)
-        kept = await stored_results.get(caller.user_id, uri)
-        if kept is None:
+    if uri.startswith(stored_results.URI_PREFIX):
+        what = call_log.build_intent(caller, call_log.RESOURCE, name, "{}", channel.request_id, None, OWN_RESULT)
+        stored = await stored_results.get(caller.user_id, uri)
+        if stored is None:
             detail, reason = "no such result, another user's, or expired", Reason("unknown.result")
-            await recording.refuse(what, outcomes.UNKNOWN_TOOL, detail, reason=reason)
+            await call_log.refuse(what, outcomes.UNKNOWN_TOOL, detail, reason=reason)
             raise UnknownResource(uri)
-        return await _read(what, channel, functools.partial(_stored, kept))
-    seen = _visible(caller, uri)
+        return await _read(what, channel, functools.partial(_produce_stored, stored))
+    seen = _find_visible(caller, uri)
     if seen is None:
-        resource = _anywhere(catalogue, uri)
+        resource = _find_anywhere(catalogue, uri)
         rule = None if resource is None else visibility.decide(caller.credential, resource).rule
-        what = recording.intent(caller, recording.RESOURCE, name, "{}", channel.request_id, resource, rule)
+        what = call_log.build_intent(caller, call_log.RESOURCE, name, "{}", channel.request_id, resource, rule)
         outcome = outcomes.UNKNOWN_TOOL if resource is None else outcomes.REFUSED
         detail = "there is no such resource" if rule is None else rule.english
-        await recording.refuse(what, outcome, detail, reason=rule or Reason("unknown.resource"))
+        await call_log.refuse(what, outcome, detail, reason=rule or Reason("unknown.resource"))
         raise UnknownResource(uri)
     resource, rule, values = seen
-    arguments = recording.unknown_arguments(values)
-    what = recording.intent(caller, recording.RESOURCE, name, arguments, channel.request_id, resource, rule)
-    return await _read(what, channel, functools.partial(_make, resource, uri, values))
+    arguments = call_log.redact_rejected_arguments(values)
+    what = call_log.build_intent(caller, call_log.RESOURCE, name, arguments, channel.request_id, resource, rule)
+    return await _read(what, channel, functools.partial(_make_contents, resource, uri, values))
 
 
 async def _read(what: Intent, channel: Channel, make: Make) -> ResourceResult:
-    call: BegunCall = await recording.begin(what, None)
-    clock = Deadline(FUNCTION_SECONDS)
+    call: BegunCall = await call_log.begin(what, None)
+    clock = Deadline(MAX_FUNCTION_SECONDS)
     context = Context(what.caller, channel, what.name, call.id, clock)
     outcome = await perform(call, clock, context, make(context))
     return ResourceResult(await answer(call, outcome, "contents"), call.id)
 
 
-def _visible(caller: Caller, uri: str) -> tuple[ResourceDefinition, Rule, dict[str, str]] | None:
+def _find_visible(caller: Caller, uri: str) -> tuple[ResourceDefinition, Rule, dict[str, str]] | None:
     """Return the resource or first template that matches this address, the rule and the template's values, or None."""
-    offered = visibility.for_credential(caller.credential)
-    found = offered.resources.get(uri)
+    visible = visibility.for_credential(caller.credential)
+    found = visible.resources.get(uri)
     if found is not None:
         return found[0], found[1], {}
-    for template, rule in offered.templates.values():
-        values = parsed(template.uri).match(uri)
+    for template, rule in visible.templates.values():
+        values = parse_template(template.uri).match(uri)
         if values is not None:
             return template, rule, values
     return None
 
 
-def _anywhere(catalogue: Snapshot, uri: str) -> ResourceDefinition | None:
+def _find_anywhere(catalogue: Snapshot, uri: str) -> ResourceDefinition | None:
     """Return the matching resource or template of the whole catalogue, visible or not: for the audit log only."""
     found = catalogue.resources.get(uri)
     if found is None:
-        found = next((item for item in catalogue.templates if parsed(item.uri).match(uri) is not None), None)
+        found = next((item for item in catalogue.templates if parse_template(item.uri).match(uri) is not None), None)
     return found
 
 
 @functools.lru_cache(maxsize=2048)
-def parsed(template: str) -> uritemplate.Template:
+def parse_template(template: str) -> uritemplate.Template:
     try:
         return uritemplate.parse(template)
     except ValueError:
         return uritemplate.Template(template, (), (template,))  # matches its own text only
 
 
-async def _stored(kept: stored_results.Stored, context: Context) -> Produced:
-    return _produced([kept.content()])
+async def _produce_stored(stored: stored_results.StoredContent, context: Context) -> Produced:
+    return _produced([stored.content()])
 
 
-async def _make(resource: ResourceDefinition, uri: str, values: dict[str, str], context: Context) -> Produced:
+async def _make_contents(resource: ResourceDefinition, uri: str, values: dict[str, str], context: Context) -> Produced:
     if resource.function is None:
         content: dict[str, Any] = {"uri": uri}
         if resource.mime_type:
@@ -123,22 +124,22 @@ async def _make(resource: ResourceDefinition, uri: str, values: dict[str, str], 
         raise ToolError("This address has no content.")
     several = isinstance(value, list) and bool(value) and all(isinstance(item, EmbeddedResource) for item in value)
     contents = [
-        _content(item, uri, resource.mime_type or function.mime_type) for item in (value if several else [value])
+        _convert_content(item, uri, resource.mime_type or function.mime_type) for item in (value if several else [value])
     ]
     return _produced(contents)
 
 
-def _content(value: Any, uri: str, mime_type: str) -> dict[str, Any]:
+def _convert_content(value: Any, uri: str, mime_type: str) -> dict[str, Any]:
     if isinstance(value, EmbeddedResource):
         return resource_content(value.wire()["resource"])
     if isinstance(value, bytes):
         return resource_content(EmbeddedResource(uri, blob=value, mime_type=mime_type).wire()["resource"])
-    text = value if isinstance(value, str) else plain(value)[1]
+    text = value if isinstance(value, str) else to_plain_json(value)[1]
     return resource_content({"uri": uri, "mimeType": mime_type, "text": text})
 
 
 def _produced(contents: list[dict[str, Any]]) -> Produced:
     size = sum(len(content.get("text") or content.get("blob") or "") + 64 for content in contents)
-    if size > MAX_CHARACTERS:
+    if size > MAX_CONTENT_CHARACTERS:
         raise BadResult("The resource is too large to send.")
     return Produced(contents, size=size)

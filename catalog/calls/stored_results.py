@@ -13,12 +13,12 @@ from django.utils import timezone
 from catalog import threads
 from catalog.models import StoredResult
 
-KEEP_SECONDS = 3600
-PREFIX = "toolhub://results/"
+TTL_SECONDS = 3600
+URI_PREFIX = "toolhub://results/"
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredContent:
     uri: str
     mime_type: str
     body: bytes
@@ -40,7 +40,7 @@ async def put(
     is_text: bool = True,
     name: str = "",
     call_id: UUID | None = None,
-    seconds: float = KEEP_SECONDS,
+    seconds: float = TTL_SECONDS,
 ) -> str:
     """Store `body` for this user; return its address."""
 
@@ -55,25 +55,25 @@ async def put(
             size=len(body),
             expires_at=timezone.now() + timedelta(seconds=seconds),
         )
-        return f"{PREFIX}{row.id}"
+        return f"{URI_PREFIX}{row.id}"
 
-    return await threads.store().run(write)
+    return await threads.storage().run(write)
 
 
-async def get(user_id: int, uri: str) -> Stored | None:
+async def get(user_id: int, uri: str) -> StoredContent | None:
     """Return the stored result; None when there is none, when it belongs to another user, and when it has expired."""
     try:
-        number = UUID(uri.removeprefix(PREFIX))
+        number = UUID(uri.removeprefix(URI_PREFIX))
     except ValueError:
         return None
-    if uri != f"{PREFIX}{number}":
+    if uri != f"{URI_PREFIX}{number}":
         return None
 
-    def read() -> Stored | None:
+    def read() -> StoredContent | None:
         row = StoredResult.objects.filter(id=number, user_id=user_id, expires_at__gt=timezone.now()).first()
-        return None if row is None else Stored(uri, row.mime_type, bytes(row.body), row.is_text)
+        return None if row is None else StoredContent(uri, row.mime_type, bytes(row.body), row.is_text)
 
-    return await threads.store().run(read)
+    return await threads.storage().run(read)
 
 
 def remove_expired() -> int:

@@ -22,17 +22,17 @@ from catalog.models import Task
 
 WORKING, INPUT_REQUIRED = Task.Status.WORKING.value, Task.Status.INPUT_REQUIRED.value
 COMPLETED, FAILED, CANCELLED = Task.Status.COMPLETED.value, Task.Status.FAILED.value, Task.Status.CANCELLED.value
-OPEN = (WORKING, INPUT_REQUIRED)
+OPEN_STATUSES = (WORKING, INPUT_REQUIRED)
 T = TypeVar("T")
 DEFAULT_TTL_MS = 3_600_000
 MAX_TTL_MS = 86_400_000
 INTERNAL_ERROR = -32603
-GRACE = timedelta(seconds=10)
+GRACE_PERIOD = timedelta(seconds=10)
 """Allowance for the two writes of a living worker between the logged end of a call and the end of its task."""
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class TaskState:
     """The current state of one task."""
 
     id: UUID
@@ -53,16 +53,16 @@ class State:
 
     @property
     def is_open(self) -> bool:
-        return self.status in OPEN
+        return self.status in OPEN_STATUSES
 
 
 async def create(
     task_id: UUID, user_id: int, credential_id: str, tool: str, worker: str, ttl_ms: int | None = None
-) -> State:
+) -> TaskState:
     """Create a working task, readable for `ttl_ms` (default: an hour, at most a day) and until it has ended."""
     ttl = min(max(ttl_ms or DEFAULT_TTL_MS, 1000), MAX_TTL_MS)
 
-    def write() -> State:
+    def write() -> TaskState:
         row = Task.objects.create(
             id=task_id,
             user_id=user_id,
@@ -77,15 +77,15 @@ async def create(
     return await _run(write)
 
 
-async def get(user_id: int, task_id: str | UUID) -> State | None:
+async def get(user_id: int, task_id: str | UUID) -> TaskState | None:
     """Return a task; None when there is none, when it belongs to another user, and when it has expired."""
     number = _number(task_id)
     if number is None:
         return None
 
-    def read() -> State | None:
+    def read() -> TaskState | None:
         row = Task.objects.filter(id=number, user_id=user_id).first()
-        if row is None or (row.status not in OPEN and row.expires_at and row.expires_at <= timezone.now()):
+        if row is None or (row.status not in OPEN_STATUSES and row.expires_at and row.expires_at <= timezone.now()):
             return None
         return _state(row)
 
@@ -102,19 +102,19 @@ async def fail(task_id: UUID, error: dict[str, Any], message: str = "") -> bool:
     return await _end(task_id, FAILED, error=error, status_message=message or str(error.get("message", "")))
 
 
-async def cancelled(task_id: UUID, message: str = "") -> bool:
+async def end_cancelled(task_id: UUID, message: str = "") -> bool:
     """End the task as cancelled; return whether it was still open."""
     return await _end(task_id, CANCELLED, status_message=message)
 
 
-async def say(task_id: UUID, message: str) -> bool:
+async def set_message(task_id: UUID, message: str) -> bool:
     """Set the status message that describes the task's current work; return whether the row changed."""
-    return await _update(Q(id=task_id, status__in=OPEN), status_message=message[:1000])
+    return await _update(Q(id=task_id, status__in=OPEN_STATUSES), status_message=message[:1000])
 
 
 async def ask(task_id: UUID, requests: Mapping[str, Any]) -> bool:
     """Set the task to waiting for answers to `requests`: {key: {"method", "params"}}."""
-    return await _update(Q(id=task_id, status__in=OPEN), status=INPUT_REQUIRED, input_requests=dict(requests))
+    return await _update(Q(id=task_id, status__in=OPEN_STATUSES), status=INPUT_REQUIRED, input_requests=dict(requests))
 
 
 async def resume(task_id: UUID) -> bool:
@@ -122,7 +122,7 @@ async def resume(task_id: UUID) -> bool:
     return await _update(Q(id=task_id, status=INPUT_REQUIRED), status=WORKING, input_requests={}, input_responses={})
 
 
-async def answer(user_id: int, task_id: str | UUID, responses: Mapping[str, Any]) -> State | None:
+async def answer(user_id: int, task_id: str | UUID, responses: Mapping[str, Any]) -> TaskState | None:
     """Store the answers to open questions; return the state, or None for a task that does not belong to this user.
 
     Unknown keys are ignored. With the last answer the task works again. Two concurrent updates both count: each is
@@ -136,16 +136,16 @@ async def answer(user_id: int, task_id: str | UUID, responses: Mapping[str, Any]
         row = Task.objects.filter(id=number, user_id=user_id, status=INPUT_REQUIRED).first()
         if row is None:
             return True
-        taken = {key: value for key, value in responses.items() if key in row.input_requests}
-        if not taken:
+        accepted = {key: value for key, value in responses.items() if key in row.input_requests}
+        if not accepted:
             return True
-        left = {key: value for key, value in row.input_requests.items() if key not in taken}
+        open_requests = {key: value for key, value in row.input_requests.items() if key not in accepted}
         changed = Task.objects.filter(
             id=number, status=INPUT_REQUIRED, input_requests=row.input_requests, input_responses=row.input_responses
         ).update(
-            input_requests=left,
-            input_responses={**row.input_responses, **taken},
-            status=INPUT_REQUIRED if left else WORKING,
+            input_requests=open_requests,
+            input_responses={**row.input_responses, **accepted},
+            status=INPUT_REQUIRED if open_requests else WORKING,
             updated_at=timezone.now(),
         )
         return changed == 1
@@ -168,7 +168,7 @@ async def responses(task_id: UUID) -> dict[str, Any]:
     return await _run(read)
 
 
-async def request_cancel(user_id: int, task_id: str | UUID) -> State | None:
+async def request_cancel(user_id: int, task_id: str | UUID) -> TaskState | None:
     """Request the cancellation of a task; a task that has ended is not changed.
 
     Returns None for a task that does not belong to this user.
@@ -176,18 +176,18 @@ async def request_cancel(user_id: int, task_id: str | UUID) -> State | None:
     number = _number(task_id)
     if number is None:
         return None
-    await _update(Q(id=number, user_id=user_id, status__in=OPEN), cancel_requested=True)
+    await _update(Q(id=number, user_id=user_id, status__in=OPEN_STATUSES), cancel_requested=True)
     return await get(user_id, number)
 
 
-async def to_cancel(worker: str) -> list[UUID]:
+async def list_cancellable(worker: str) -> list[UUID]:
     """Return the tasks of this worker that are to be cancelled.
 
     A worker polls this now and then, in case a notification was lost.
     """
 
     def read() -> list[UUID]:
-        found = Task.objects.filter(worker=worker, status__in=OPEN, cancel_requested=True)
+        found = Task.objects.filter(worker=worker, status__in=OPEN_STATUSES, cancel_requested=True)
         return list(found.values_list("id", flat=True))
 
     return await _run(read)
@@ -200,9 +200,9 @@ async def end_abandoned() -> int:
     """
 
     def write() -> int:
-        before = timezone.now() - GRACE
+        before = timezone.now() - GRACE_PERIOD
         still_running = Call.objects.filter(outcome=outcomes.RUNNING).values("id")
-        abandoned = Q(status__in=OPEN, updated_at__lt=before) & ~Q(id__in=still_running)
+        abandoned = Q(status__in=OPEN_STATUSES, updated_at__lt=before) & ~Q(id__in=still_running)
         sentence = "toolhub stopped while the tool was running. It is unknown whether the tool took effect."
         return Task.objects.filter(abandoned).update(
             status=FAILED,
@@ -220,11 +220,11 @@ def remove_expired() -> int:
 
     An open task stays until it has ended.
     """
-    return Task.objects.exclude(status__in=OPEN).filter(expires_at__lte=timezone.now()).delete()[0]
+    return Task.objects.exclude(status__in=OPEN_STATUSES).filter(expires_at__lte=timezone.now()).delete()[0]
 
 
 async def _end(task_id: UUID, status: str, **values: Any) -> bool:
-    return await _update(Q(id=task_id, status__in=OPEN), status=status, input_requests={}, **values)
+    return await _update(Q(id=task_id, status__in=OPEN_STATUSES), status=status, input_requests={}, **values)
 
 
 async def _update(which: Q, **values: Any) -> bool:
@@ -235,7 +235,7 @@ async def _update(which: Q, **values: Any) -> bool:
 
 
 async def _run(work: Callable[[], T]) -> T:
-    return await threads.store().run(work, wait=30.0)
+    return await threads.storage().run(work, wait=30.0)
 
 
 def _number(task_id: str | UUID) -> UUID | None:
@@ -248,9 +248,9 @@ def _number(task_id: str | UUID) -> UUID | None:
     return number if str(number) == task_id else None
 
 
-def _state(row: Any) -> State:
+def _state(row: Any) -> TaskState:
     """Return the state of a Task row; its JSON columns are typed as the text they are stored as."""
-    return State(
+    return TaskState(
         id=row.id,
         user_id=row.user_id,
         tool=row.tool,

@@ -12,7 +12,7 @@ from typing import Any
 from catalog.calls import stored_results
 from catalog.functions.content import ResourceLink
 from catalog.functions.context import Context
-from catalog.functions.results import Produced, dump, length, size_of_block
+from catalog.functions.results import Produced, dump, utf8_length, size_of_block
 from catalog.policy.definitions import ToolDefinition
 
 log = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ MAX_STORED_BYTES = 67_108_864
 PREVIEW_CHARACTERS = 2000
 
 
-async def fit(produced: Produced, tool: ToolDefinition, context: Context) -> Produced:
+async def fit_to_limit(produced: Produced, tool: ToolDefinition, context: Context) -> Produced:
     """Fit `produced` within the tool's limit: move its largest parts out until the rest fits."""
     limit = tool.max_result_bytes
     is_error = produced.is_error
@@ -31,24 +31,24 @@ async def fit(produced: Produced, tool: ToolDefinition, context: Context) -> Pro
     notes: list[dict[str, Any]] = []
     if structured is not None:
         text = dump(structured)
-        if size + length(text) > limit:
+        if size + utf8_length(text) > limit:
             # The text block that repeats the structured result goes with it. A program that expects structured
             # content must not mistake the remaining blocks for it.
             content = [block for block in content if block.get("text") != text]
-            notes += await _move(context, tool, {"type": "text", "text": text}, "application/json", limit)
+            notes += await _store_or_cut(context, tool, {"type": "text", "text": text}, "application/json", limit)
             structured, is_error = None, is_error or tool.output_schema is not None
-    size = sum(size_of_block(block) for block in content) + (0 if structured is None else length(dump(structured)))
+    size = sum(size_of_block(block) for block in content) + (0 if structured is None else utf8_length(dump(structured)))
     for block in sorted(content, key=size_of_block, reverse=True):
         if size <= limit:
             break
         size -= size_of_block(block)
         content = [other for other in content if other is not block]
-        notes += await _move(context, tool, block, "", limit)
+        notes += await _store_or_cut(context, tool, block, "", limit)
     content = [*notes, *content]
     return Produced(content, structured, is_error, produced.meta, sum(size_of_block(block) for block in content))
 
 
-async def _move(
+async def _store_or_cut(
     context: Context, tool: ToolDefinition, block: dict[str, Any], mime_type: str, limit: int
 ) -> list[dict[str, Any]]:
     """Return the content blocks that replace a block that is too large."""
@@ -69,7 +69,7 @@ async def _move(
         else:
             sentence = (
                 f"The result is {len(body)} bytes, too large to include. "
-                f"Read it at {uri} within {stored_results.KEEP_SECONDS // 60} minutes, or request less.{preview}"
+                f"Read it at {uri} within {stored_results.TTL_SECONDS // 60} minutes, or request less.{preview}"
             )
             link = ResourceLink(uri, f"{tool.name} result", mime_type=mime_type, size=len(body))
             return [{"type": "text", "text": sentence}, link.wire()]

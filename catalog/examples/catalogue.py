@@ -13,10 +13,11 @@ from django.contrib.auth import get_user_model
 from django.db import transaction
 
 from catalog import workspace
-from catalog.exchange import files, importing
+from catalog.exchange import files
+from catalog.exchange import importer
 from catalog.functions import registry
 from catalog.models import Prompt, Resource, Secret, Tool, Toolset, Upstream
-from catalog.processes import allowed
+from catalog.processes import allowlist
 
 TOOLSET = "Examples"
 UPSTREAM = "everything"
@@ -35,7 +36,7 @@ def load(username: str = "demo") -> None:
         content = _without_known(read())
         if get_user_model().objects.filter(username=username).exists():
             content["grants"] = [{"toolset": TOOLSET, "user": username, "note": "Made by quickstart."}]
-        importing.run(content)
+        importer.run(content)
     _make_samples()
 
 
@@ -53,11 +54,11 @@ def read() -> dict[str, Any]:
     for tool in content["tools"]:
         if tool.get("runner") == "command":
             programs = [command["program"] for command in tool["settings"]["commands"].values()]
-            tool["enabled"] = all(allowed.problem(program) is None for program in programs)
+            tool["enabled"] = all(allowlist.find_problem(program) is None for program in programs)
         elif tool.get("runner") == "sql_query":
             tool["enabled"] = tool["settings"]["database"] in settings.SQL_DATABASES
     for upstream in content["upstreams"]:
-        upstream["enabled"] = allowed.problem(upstream["command"]) is None
+        upstream["enabled"] = allowlist.find_problem(upstream["command"]) is None
         # Its home is a temporary folder: what it downloads is kept for the next time.
         upstream["env"] = {"npm_config_cache": str(settings.DATA_DIR / "npm")}
     return content
@@ -68,7 +69,7 @@ def upstream_state() -> tuple[int, str] | None:
     upstream = Upstream.objects.filter(name=UPSTREAM).first()
     if upstream is None:
         return None
-    problem = allowed.problem(upstream.command)
+    problem = allowlist.find_problem(upstream.command)
     if problem is not None:
         return upstream.pk, f"{problem} It needs {upstream.command}, which comes with Node."
     return upstream.pk, "" if upstream.enabled else "It is switched off."

@@ -160,7 +160,7 @@ def list_directory(
 ) -> Listing:
     """List the files and folders of a folder in the workspace with size and time of change, sorted by path, at most
     1000. Use it to find the path of a file before reading it. Changes nothing."""
-    found, truncated = workspace.entries(path, recursive=recursive)
+    found, truncated = workspace.list_entries(path, recursive=recursive)
     return Listing(found, truncated)
 
 
@@ -269,7 +269,7 @@ async def long_task(
 
 
 def _paths(typed: str) -> list[str]:
-    found, _ = workspace.entries(recursive=True)
+    found, _ = workspace.list_entries(recursive=True)
     return [entry.path for entry in found if entry.type == "file" and entry.path.startswith(typed)]
 
 

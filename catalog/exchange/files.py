@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from catalog.exchange.values import Wrong
+from catalog.exchange.values import FileError
 from catalog.openapi import document
 
 MAX_VALUES = 20_000_000
@@ -24,7 +24,7 @@ def _text(dumper: Any, value: str) -> Any:
     style = None
     if "\n" in value:
         style = "|"
-    elif document.plain(value) != value or value.lower() in {"yes", "no", "on", "off", "y", "n", "<<", "="}:
+    elif document.parse_plain_scalar(value) != value or value.lower() in {"yes", "no", "on", "off", "y", "n", "<<", "="}:
         style = '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
@@ -44,7 +44,7 @@ def write(content: dict[str, Any], *, as_json: bool) -> str:
     text: str = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
     try:
         same = json.dumps(read(text)) == json.dumps(content)
-    except Wrong:
+    except FileError:
         same = False
     if not same:
         raise ValueError("the catalogue contains text that YAML cannot represent. Export to a .json file")
@@ -54,5 +54,5 @@ def write(content: dict[str, Any], *, as_json: bool) -> str:
 def read(text: str) -> Any:
     try:
         return document.read(text, MAX_VALUES)
-    except document.BadDocument as error:
-        raise Wrong("the file", str(error).replace("The document", "It")) from None
+    except document.DocumentError as error:
+        raise FileError("the file", str(error).replace("The document", "It")) from None

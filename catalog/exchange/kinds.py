@@ -38,13 +38,13 @@ class Kind:
     """The singular noun for a row in a plan."""
     key: Callable[[Values], tuple[Any, ...]] = _by_name
     """The identity of a row; several rows may share it where nothing else distinguishes them."""
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    excluded: Mapping[str, str] = field(default_factory=dict)
     many: tuple[str, ...] = ()
     label: Callable[[Values], str] = lambda values: str(values["name"])
 
     def columns(self) -> list[Any]:
         concrete = self.model._meta.concrete_fields
-        found = [column for column in concrete if not column.primary_key and column.name not in self.left_out]
+        found = [column for column in concrete if not column.primary_key and column.name not in self.excluded]
         return sorted(found, key=lambda column: column.name != "name")  # the name comes first for readers
 
 
@@ -57,7 +57,7 @@ def _subject(values: Values) -> tuple[Any, ...]:
     return tuple((name, values[name]) for name in ("user", "group", "everyone", "scope") if values.get(name))
 
 
-def _words(values: Values) -> str:
+def _format_label(values: Values) -> str:
     parts = (*_target(values), *_subject(values))
     return ", ".join(name.replace("_", " ") if value is True else f"{name} {value}" for name, value in parts)
 
@@ -70,13 +70,13 @@ def register(kind: Kind) -> None:
     KINDS.append(kind)
 
 
-VERSION = {"version": "Counted by this database."}
+VERSION_EXCLUSION = {"version": "Counted by this database."}
 register(
     Kind(
         "secrets",
         Secret,
         "secret",
-        left_out={"value": "Values never leave the database.", "changed_at": "When this database got its value."},
+        excluded={"value": "Values never leave the database.", "changed_at": "When this database got its value."},
     )
 )
 register(
@@ -84,7 +84,7 @@ register(
         "upstreams",
         Upstream,
         "upstream",
-        left_out=dict.fromkeys(Upstream.HEALTH, "Each server finds it out when it connects."),
+        excluded=dict.fromkeys(Upstream.HEALTH_FIELDS, "Each server finds it out when it connects."),
     )
 )
 register(
@@ -92,11 +92,11 @@ register(
         "openapi_documents",
         ImportedDocument,
         "OpenAPI document",
-        left_out=dict.fromkeys(("pending", "pending_source"), "It is under review and was not imported."),
+        excluded=dict.fromkeys(("pending", "pending_source"), "It is under review and was not imported."),
     )
 )
 register(Kind("toolsets", Toolset, "toolset"))
-register(Kind("tools", Tool, "tool", left_out=VERSION, many=("toolsets",)))
+register(Kind("tools", Tool, "tool", excluded=VERSION_EXCLUSION, many=("toolsets",)))
 register(
     Kind(
         "resources",
@@ -104,18 +104,18 @@ register(
         "resource",
         key=lambda values: (values["uri"], values["uri_template"]),
         label=lambda values: str(values["uri"] or values["uri_template"]),
-        left_out=VERSION,
+        excluded=VERSION_EXCLUSION,
         many=("toolsets",),
     )
 )
-register(Kind("prompts", Prompt, "prompt", left_out=VERSION, many=("toolsets",)))
+register(Kind("prompts", Prompt, "prompt", excluded=VERSION_EXCLUSION, many=("toolsets",)))
 register(
     Kind(
         "grants",
         Grant,
         "grant",
         key=lambda values: (values["effect"], _target(values), _subject(values)),
-        label=lambda values: f"{values['effect']} {_words(values)}",
+        label=lambda values: f"{values['effect']} {_format_label(values)}",
     )
 )
 register(
@@ -124,6 +124,6 @@ register(
         Limit,
         "limit",
         key=lambda values: (_target(values), _subject(values)),
-        label=lambda values: f"{values['rate']} {_words(values)}",
+        label=lambda values: f"{values['rate']} {_format_label(values)}",
     )
 )

@@ -16,7 +16,7 @@ from catalog.models.fields import JSONTextField
 ORIGINS: dict[str, type[models.Model]] = {"upstream": Upstream, "openapi": ImportedDocument}
 
 
-class Wrong(Exception):
+class FileError(Exception):
     """A sentence, with the place in the file that it is about."""
 
     def __init__(self, place: str, sentence: str) -> None:
@@ -35,11 +35,11 @@ def default(column: Any) -> Any:
 _NO_DEFAULT = object()
 
 
-def required(column: Any) -> bool:
+def is_required(column: Any) -> bool:
     return default(column) is _NO_DEFAULT
 
 
-def out(column: Any, value: Any) -> Any:
+def export_value(column: Any, value: Any) -> Any:
     """Return a column's value (a related row for a relation) in the format of the file."""
     if value is None:
         return None
@@ -48,7 +48,7 @@ def out(column: Any, value: Any) -> Any:
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if column.name == "origin":
-        return _origin_out(value)
+        return _export_origin(value)
     return value
 
 
@@ -58,40 +58,40 @@ def name_of(row: Any) -> str:
     return str(row.get_username() if isinstance(row, get_user_model()) else row.name)
 
 
-def into(column: Any, value: Any, place: str) -> Any:
-    """Return the value for the model from a value of the file. Raises Wrong."""
+def import_value(column: Any, value: Any, place: str) -> Any:
+    """Return the value for the model from a value of the file. Raises FileError."""
     if value is None:
         if not column.null:
-            raise Wrong(place, "this must not be null.")
+            raise FileError(place, "this must not be null.")
         return None
     if isinstance(column, models.ForeignKey):
-        return related(column.related_model, value, place)
+        return find_related(column.related_model, value, place)
     if isinstance(column, JSONTextField):
         return value
     if isinstance(column, models.DateTimeField):
-        return _moment(value, place)
-    wanted, words = _kind(column)
+        return _parse_time(value, place)
+    wanted, words = _expected_types(column)
     if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
-        raise Wrong(place, f"this must be {words}.")
+        raise FileError(place, f"this must be {words}.")
     if column.name == "origin":
-        return _origin_in(str(value), place)
+        return _import_origin(str(value), place)
     return value
 
 
-def related(model: Any, value: Any, place: str) -> Any:
+def find_related(model: Any, value: Any, place: str) -> Any:
     if not isinstance(value, str):
-        raise Wrong(place, "this must be a name.")
+        raise FileError(place, "this must be a name.")
     if model is Resource:
         found = Resource.objects.filter(uri=value).first() or Resource.objects.filter(uri_template=value).first()
     else:
         by = {get_user_model(): get_user_model().USERNAME_FIELD, Group: "name"}.get(model, "name")
         found = model._default_manager.filter(**{by: value}).first()
     if found is None:
-        raise Wrong(place, f"there is no {model._meta.verbose_name} {value!r}.")
+        raise FileError(place, f"there is no {model._meta.verbose_name} {value!r}.")
     return found
 
 
-def _kind(column: Any) -> tuple[tuple[type, ...], str]:
+def _expected_types(column: Any) -> tuple[tuple[type, ...], str]:
     if isinstance(column, models.BooleanField):
         return (bool,), "true or false"
     if isinstance(column, models.FloatField):
@@ -101,17 +101,17 @@ def _kind(column: Any) -> tuple[tuple[type, ...], str]:
     return (str,), "text"
 
 
-def _moment(value: Any, place: str) -> datetime:
+def _parse_time(value: Any, place: str) -> datetime:
     try:
         found = parse_datetime(value) if isinstance(value, str) else None
     except ValueError:
         found = None
     if found is None or found.tzinfo is None:
-        raise Wrong(place, "this must be a date and time such as 2030-01-31T12:00:00Z.")
+        raise FileError(place, "this must be a date and time such as 2030-01-31T12:00:00Z.")
     return found
 
 
-def _origin_out(value: str) -> str:
+def _export_origin(value: str) -> str:
     kind, _, number = value.partition(":")
     model = ORIGINS.get(kind)
     row = model._default_manager.filter(pk=number).first() if model is not None and number.isdigit() else None
@@ -119,13 +119,13 @@ def _origin_out(value: str) -> str:
     return f"{kind}:{name_of(row)}" if row is not None else value.replace(":", ":#", 1) if value else ""
 
 
-def _origin_in(value: str, place: str) -> str:
+def _import_origin(value: str, place: str) -> str:
     if not value:
         return ""
     kind, _, name = value.partition(":")
     model = ORIGINS.get(kind)
     if model is None:
-        raise Wrong(place, f"an origin starts with {' or '.join(f'{known}:' for known in ORIGINS)}")
+        raise FileError(place, f"an origin starts with {' or '.join(f'{known}:' for known in ORIGINS)}")
     if name.startswith("#") and name[1:].isdigit():
         return f"{kind}:{name[1:]}"
-    return f"{kind}:{related(model, name, place).pk}"
+    return f"{kind}:{find_related(model, name, place).pk}"

@@ -36,17 +36,17 @@ from catalog.functions.elicitation import (
     Sample,
     Sampled,
 )
-from catalog.functions.results import clean_text, plain
+from catalog.functions.results import clean_text, to_plain_json
 from toolhub.parts import parts
 from toolhub.wire.versions import MODERN
 
-PROGRESS_SECONDS = 0.05
+MIN_PROGRESS_INTERVAL_SECONDS = 0.05
 INVALID_PARAMS = -32602
 NO_SECRETS: Mapping[str, str] = {}
 T = TypeVar("T")
 
 
-class Onlookers:
+class ProgressListeners:
     """The listeners to every progress report, such as pages that show running calls. They must not block."""
 
     def __init__(self) -> None:
@@ -154,7 +154,7 @@ class Context:
         if message is not None:
             message = clean_text(message)
         now = time.monotonic()
-        if before is not None and now - self._last_sent < PROGRESS_SECONDS:
+        if before is not None and now - self._last_sent < MIN_PROGRESS_INTERVAL_SECONDS:
             reached = total is not None and before < total <= progress
             if not reached:
                 self._held = (progress, total, message)
@@ -169,16 +169,16 @@ class Context:
             await self._report(*held)
 
     async def _report(self, progress: float, total: float | None, message: str | None) -> None:
-        onlookers = parts.find(Onlookers)  # None in the process of an isolated function
-        if onlookers is not None and onlookers.listeners:
-            said = redactor.mask_values(tuple(self.secrets.values()), message) if message and self.secrets else message
-            for onlooker in onlookers.listeners:
-                onlooker(self, progress, total, said)
+        progress_listeners = parts.find(ProgressListeners)  # None in the process of an isolated function
+        if progress_listeners is not None and progress_listeners.listeners:
+            masked = redactor.mask_values(tuple(self.secrets.values()), message) if message and self.secrets else message
+            for listener in progress_listeners.listeners:
+                listener(self, progress, total, masked)
         await self.channel.progress(progress, total, message)
 
     async def log(self, data: Any, level: str = "info", logger: str | None = None) -> None:
         """Send a log line to the client, which chose the lowest level that it wants."""
-        data = clean_text(data) if isinstance(data, str) else plain(data)[0]
+        data = clean_text(data) if isinstance(data, str) else to_plain_json(data)[0]
         await self.channel.log(level, data, logger)
 
     async def elicit(

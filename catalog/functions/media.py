@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_AT_START: tuple[tuple[bytes, str], ...] = (
+_SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"GIF87a", "image/gif"),
@@ -27,7 +27,7 @@ _BRANDS = {
     b"M4A ": "audio/mp4",
     b"M4B ": "audio/mp4",
 }
-_SAME = {
+_ALIASES = {
     "image/jpg": "image/jpeg",
     "image/vnd.microsoft.icon": "image/x-icon",
     "audio/x-wav": "audio/wav",
@@ -41,14 +41,14 @@ _SAME = {
     "audio/aacp": "audio/aac",
 }
 
-KINDS = frozenset({*(kind for _, kind in _AT_START), *_RIFF.values(), *_FORM.values(), *_BRANDS.values(), *_SAME})
+DETECTABLE_TYPES = frozenset({*(kind for _, kind in _SIGNATURES), *_RIFF.values(), *_FORM.values(), *_BRANDS.values(), *_ALIASES})
 """The types that can be detected from the bytes."""
 
 
 def kind_of(data: bytes) -> str:
     """Return the MIME type of an image or of audio; "" for anything else."""
     head = bytes(data[:16])
-    for start, kind in _AT_START:
+    for start, kind in _SIGNATURES:
         if head.startswith(start):
             return kind
     if head.startswith(b"RIFF"):
@@ -59,21 +59,21 @@ def kind_of(data: bytes) -> str:
         return _BRANDS.get(head[8:12], "")
     if head.startswith(b"BM") and len(data) >= 26 and head[6:10] == b"\0\0\0\0":
         return "image/bmp"
-    return _frame(head)
+    return _detect_mpeg(head)
 
 
-def _frame(head: bytes) -> str:
+def _detect_mpeg(head: bytes) -> str:
     """Return the type of MPEG audio without a leading tag: eleven set bits, then a layer and a rate that exist."""
     if len(head) < 4 or head[0] != 0xFF or head[1] & 0xE0 != 0xE0:
         return ""
     version, layer = head[1] >> 3 & 3, head[1] >> 1 & 3
     if layer == 0:
         return "audio/aac" if head[1] & 0xF0 == 0xF0 else ""
-    fits = version != 1 and head[2] >> 4 != 15 and head[2] >> 2 & 3 != 3
-    return "audio/mpeg" if fits else ""
+    valid = version != 1 and head[2] >> 4 != 15 and head[2] >> 2 & 3 != 3
+    return "audio/mpeg" if valid else ""
 
 
-def fits(data: bytes, claimed: str) -> bool:
+def matches_type(data: bytes, claimed: str) -> bool:
     """Return whether the bytes have the `claimed` type, an image or audio type."""
     claimed = claimed.partition(";")[0].strip().lower()
-    return kind_of(data) == _SAME.get(claimed, claimed)
+    return kind_of(data) == _ALIASES.get(claimed, claimed)

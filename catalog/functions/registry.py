@@ -132,10 +132,10 @@ def resource(
 def _add(function: Function) -> None:
     key = (function.kind, function.name)
     with _lock:
-        known = _registered.get(key)
-        if known is not None and known.origin != function.origin:
+        existing = _registered.get(key)
+        if existing is not None and existing.origin != function.origin:
             raise ValueError(f"two functions are registered as {function.kind} {function.name!r}: "
-                             f"{known.origin} and {function.origin}")  # fmt: skip
+                             f"{existing.origin} and {function.origin}")  # fmt: skip
         _registered[key] = function
 
 
@@ -170,12 +170,12 @@ def lookup(kind: Kind, name: str) -> Function:
     return function
 
 
-def known(kind: Kind, name: str) -> Function:
+def lookup_imported(kind: Kind, name: str) -> Function:
     """Return the function as `lookup` does, but only from modules that are imported already."""
     return _registered[kind, name]
 
 
-def registered(kind: Kind) -> dict[str, Function]:
+def list_functions(kind: Kind) -> dict[str, Function]:
     """Return all functions of a kind, by name."""
     load()
     return {name: function for (of, name), function in sorted(_registered.items()) if of == kind}

@@ -20,7 +20,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from catalog.errors import ToolError
 from catalog.functions import media
 from catalog.functions.content import BLOCKS, Result, Structured, Text
-from catalog.functions.sanitise import harmless, is_harmless, note
+from catalog.functions.sanitise import sanitise_text, is_clean, format_note
 
 dump = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
@@ -81,7 +81,7 @@ def produce(value: Any, structured: bool = False) -> Produced:
         produced = _structured(value.structured, value.content or None) if value.structured is not None else None
         produced = produced or _blocks(value.content)
         produced.is_error = value.is_error
-        produced.meta = plain(value.meta)[0] if value.meta else None
+        produced.meta = to_plain_json(value.meta)[0] if value.meta else None
         return produced
     if isinstance(value, Structured):
         return _structured(value.value, value.content)
@@ -97,7 +97,7 @@ def produce(value: Any, structured: bool = False) -> Produced:
         return _structured(value, None)
     if type(value) is str:
         return _text(value)
-    return _text(plain(value)[1])
+    return _text(to_plain_json(value)[1])
 
 
 def failure(sentence: str, meta: dict[str, Any] | None = None) -> Produced:
@@ -109,19 +109,19 @@ def failure(sentence: str, meta: dict[str, Any] | None = None) -> Produced:
 
 def _text(text: str) -> Produced:
     text = clean_text(text)
-    if not is_harmless(text):
-        return _noted([{"type": "text", "text": text}], None)
-    return Produced([{"type": "text", "text": text}], size=length(text))
+    if not is_clean(text):
+        return _sanitise_content([{"type": "text", "text": text}], None)
+    return Produced([{"type": "text", "text": text}], size=utf8_length(text))
 
 
-def _noted(content: list[dict[str, Any]], structured: Any) -> Produced:
+def _sanitise_content(content: list[dict[str, Any]], structured: Any) -> Produced:
     """Return a sanitised result with a note that says how many places were changed."""
     total = 0
 
     def clean(value: Any) -> Any:
         nonlocal total
         if isinstance(value, str):
-            value, changed = harmless(value)
+            value, changed = sanitise_text(value)
             total += changed
             return value
         if isinstance(value, dict):
@@ -133,12 +133,12 @@ def _noted(content: list[dict[str, Any]], structured: Any) -> Produced:
     content = [clean(block) for block in content]
     if total or in_data:
         # The text mostly repeats the data: the note counts the changes once, not each time they are shown.
-        content.append({"type": "text", "text": note(max(total, in_data))})
-    size = sum(size_of_block(item) for item in content) + (length(dump(structured)) if structured is not None else 0)
+        content.append({"type": "text", "text": format_note(max(total, in_data))})
+    size = sum(size_of_block(item) for item in content) + (utf8_length(dump(structured)) if structured is not None else 0)
     return Produced(content, structured, size=size)
 
 
-def length(text: str) -> int:
+def utf8_length(text: str) -> int:
     """Return the length in bytes as UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
@@ -159,7 +159,7 @@ def clean_name(text: str) -> str:
     return CONTROL.sub("", clean_text(text))[:2000]
 
 
-def plain(value: Any) -> tuple[Any, str]:
+def to_plain_json(value: Any) -> tuple[Any, str]:
     """Return (the value as plain JSON data, its text).
 
     Raises BadResult for values that JSON cannot hold: cycles, NaN, objects.
@@ -183,36 +183,36 @@ def _structured(value: Any, content: Iterable[Any] | None) -> Produced:
         value = to_jsonable_python(value)  # tuples become lists, which is what a schema calls an array
     except (ValueError, RecursionError, PydanticSerializationError):
         raise BadResult("The tool returned a value that cannot be written as JSON.") from None
-    value, text = plain(value)
-    if _harmful_json(text):
-        cleaned = _noted([], value)
+    value, text = to_plain_json(value)
+    if _json_needs_sanitising(text):
+        cleaned = _sanitise_content([], value)
         value, text = cleaned.structured, dump(cleaned.structured)
         if content is None:
-            return Produced([{"type": "text", "text": text}, *cleaned.content], value, size=2 * length(text))
+            return Produced([{"type": "text", "text": text}, *cleaned.content], value, size=2 * utf8_length(text))
     if content is None:
-        return Produced([{"type": "text", "text": text}], value, size=2 * length(text))
+        return Produced([{"type": "text", "text": text}], value, size=2 * utf8_length(text))
     produced = _blocks(content)
     produced.structured = value
-    produced.size += length(text)
+    produced.size += utf8_length(text)
     return produced
 
 
 def _blocks(items: Iterable[Any]) -> Produced:
     content = [block(item) for item in items]
-    if any(_harmful(item) for item in content):
-        return _noted(content, None)
+    if any(_needs_sanitising(item) for item in content):
+        return _sanitise_content(content, None)
     return Produced(content, size=sum(size_of_block(item) for item in content))
 
 
-def _harmful(item: dict[str, Any]) -> bool:
+def _needs_sanitising(item: dict[str, Any]) -> bool:
     if item["type"] == "text" and item.keys() <= {"type", "text"}:
-        return not is_harmless(item["text"])
-    return _harmful_json(dump({name: value for name, value in item.items() if name not in BINARY}))
+        return not is_clean(item["text"])
+    return _json_needs_sanitising(dump({name: value for name, value in item.items() if name not in BINARY}))
 
 
-def _harmful_json(text: str) -> bool:
+def _json_needs_sanitising(text: str) -> bool:
     """Return whether strings in this JSON text may need sanitising: control characters are escaped in it."""
-    return "\\u00" in text or "\x7f" in text or not is_harmless(text)
+    return "\\u00" in text or "\x7f" in text or not is_clean(text)
 
 
 def block(item: Any) -> dict[str, Any]:
@@ -224,9 +224,9 @@ def block(item: Any) -> dict[str, Any]:
     if isinstance(item, BLOCKS):
         item = item.wire()
     if not isinstance(item, dict) or item.get("type") not in BLOCK_TYPES:
-        _, text = plain(item)
+        _, text = to_plain_json(item)
         return {"type": "text", "text": text}
-    made: dict[str, Any] = plain(item)[0]
+    made: dict[str, Any] = to_plain_json(item)[0]
     made = dict(made)
     match made["type"]:
         case "text":
@@ -234,7 +234,7 @@ def block(item: Any) -> dict[str, Any]:
         case "image" | "audio":
             made["data"] = _base64(made.get("data"))
             made["mimeType"] = _mime_type(made.get("mimeType"), made["type"])
-            _hold_to_type(made)
+            _check_media_type(made)
         case "resource":
             made["resource"] = resource_content(made.get("resource"))
         case "resource_link":
@@ -276,11 +276,11 @@ def _base64(value: Any) -> str:
     return value
 
 
-def _hold_to_type(made: dict[str, Any]) -> None:
+def _check_media_type(made: dict[str, Any]) -> None:
     """Raise BadResult unless the bytes have the declared MIME type, as far as it can be detected from them."""
     data = base64.b64decode(made["data"][:64])
     found, claimed = media.kind_of(data), made["mimeType"].partition(";")[0].strip().lower()
-    if (found or claimed in media.KINDS) and not media.fits(data, claimed):
+    if (found or claimed in media.DETECTABLE_TYPES) and not media.matches_type(data, claimed):
         what = f"are {found}" if found else "are not"
         raise BadResult(f"The tool returned {made['type']} data labelled {claimed}, but the bytes {what}.")
 
@@ -295,7 +295,7 @@ def _mime_type(value: Any, family: str) -> str:
 def size_of_block(item: dict[str, Any]) -> int:
     """Return the approximate size of a block in bytes."""
     inner = item["resource"] if item["type"] == "resource" else item
-    return length(inner.get("text") or inner.get("data") or inner.get("blob") or "") + 64
+    return utf8_length(inner.get("text") or inner.get("data") or inner.get("blob") or "") + 64
 
 
 def size_of(value: Any, limit: int) -> int:
@@ -308,7 +308,7 @@ def size_of(value: Any, limit: int) -> int:
         item = stack.pop()
         kind = type(item)
         if kind is str:
-            total += 2 + length(item)
+            total += 2 + utf8_length(item)
         elif kind is dict:
             total += 2
             for key, entry in item.items():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from toolhub.invisible import MISLEADING, SELECTORS
+from toolhub.invisible import MISLEADING_CHARACTERS, VARIATION_SELECTORS
 
 # Line feed, tab and carriage return are allowed.
 _ASCII = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
@@ -17,7 +17,7 @@ _FLAGS = "|".join(
     for region in ("eng", "sct", "wls")
 )
 """The three flags that are spelt with tags: England, Scotland, Wales."""
-_UNSAFE = re.compile(f"[{MISLEADING}]|[{SELECTORS}]{{2,}}")
+_UNSAFE = re.compile(f"[{MISLEADING_CHARACTERS}]|[{VARIATION_SELECTORS}]{{2,}}")
 _SEQUENCE = re.compile(
     "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
     "|(?:\x1b[\\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]{0,4096}(?:\x07|\x1b\\\\|\x9c)"  # OSC and other strings
@@ -26,33 +26,33 @@ _SEQUENCE = re.compile(
 _FLAG = re.compile(f"\U0001f3f4(?:{_FLAGS})")
 
 
-def is_harmless(text: str) -> bool:
+def is_clean(text: str) -> bool:
     return (_ASCII if text.isascii() else _UNSAFE).search(text) is None
 
 
-def harmless(text: str) -> tuple[str, int]:
+def sanitise_text(text: str) -> tuple[str, int]:
     """Return (sanitised `text`, number of changed places)."""
-    if is_harmless(text):
+    if is_clean(text):
         return text, 0
     text, changed = _SEQUENCE.subn("", text)
-    kept = []
+    cleaned = []
     at = 0
     for match in _FLAG.finditer(text):
-        part, count = _UNSAFE.subn(_escaped, text[at : match.start()])
-        kept += [part, match[0]]
+        part, count = _UNSAFE.subn(_escape_match, text[at : match.start()])
+        cleaned += [part, match[0]]
         at, changed = match.end(), changed + count
-    part, count = _UNSAFE.subn(_escaped, text[at:])
-    return "".join([*kept, part]), changed + count
+    part, count = _UNSAFE.subn(_escape_match, text[at:])
+    return "".join([*cleaned, part]), changed + count
 
 
-def note(changed: int) -> str:
-    things = "1 control or invisible character or sequence" if changed == 1 else (
+def format_note(changed: int) -> str:
+    places = "1 control or invisible character or sequence" if changed == 1 else (
         f"{changed} control or invisible characters or sequences"
     )  # fmt: skip
-    return f"[Note: {things} in this result were removed or are shown as escapes.]"
+    return f"[Note: {places} in this result were removed or are shown as escapes.]"
 
 
-def _escaped(match: re.Match[str]) -> str:
+def _escape_match(match: re.Match[str]) -> str:
     return "".join(
         f"\\x{ord(character):02x}" if ord(character) < 0x100 else f"\\u{{{ord(character):X}}}" for character in match[0]
     )

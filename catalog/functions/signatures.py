@@ -19,7 +19,7 @@ from catalog.errors import InvalidArguments
 from catalog.functions.context import Context, SyncContext
 
 Kind = Literal["tool", "prompt", "resource"]
-PLAIN = (str, bool, float, dict, list, Any, None, type(None))
+PLAIN_TYPES = (str, bool, float, dict, list, Any, None, type(None))
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class Function:
         return given
 
 
-class _Untitled(GenerateJsonSchema):
+class _UntitledSchema(GenerateJsonSchema):
     """A schema generator that omits the titles that repeat the names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
@@ -143,7 +143,7 @@ def derive_arguments(function: Function) -> list[dict[str, Any]]:
 
 def _object_schema(name: str, fields: dict[str, Any], takes_any: bool) -> dict[str, Any]:
     model = create_model(name, __config__=ConfigDict(extra="allow" if takes_any else "forbid"), **fields)
-    derived = model.model_json_schema(schema_generator=_Untitled)
+    derived = model.model_json_schema(schema_generator=_UntitledSchema)
     schema: dict[str, Any] = {"type": "object", "properties": derived.get("properties", {})}
     schema |= {key: derived[key] for key in ("required", "$defs") if key in derived}
     return schema | {"additionalProperties": takes_any}
@@ -155,7 +155,7 @@ def _output_schema(hint: Any) -> dict[str, Any] | None:
         return None
     if not (issubclass(hint, BaseModel) or dataclasses.is_dataclass(hint) or typing.is_typeddict(hint)):
         return None
-    schema = TypeAdapter(hint).json_schema(schema_generator=_Untitled, mode="serialization")
+    schema = TypeAdapter(hint).json_schema(schema_generator=_UntitledSchema, mode="serialization")
     schema.pop("title", None)
     return schema
 
@@ -164,23 +164,23 @@ def _converter(hint: Any) -> Callable[[Any], Any] | None:
     """Return the converter for a hint; None when JSON data fits the hint unchanged and can be passed on directly."""
     bare = typing.get_args(hint)[0] if typing.get_origin(hint) is typing.Annotated else hint
     if bare is int:
-        return _whole
-    return None if _plain(bare) else TypeAdapter(hint).validate_python
+        return _to_int
+    return None if _is_plain(bare) else TypeAdapter(hint).validate_python
 
 
-def _plain(hint: Any) -> bool:
+def _is_plain(hint: Any) -> bool:
     origin = typing.get_origin(hint)
     if origin is None:
-        return hint in PLAIN
+        return hint in PLAIN_TYPES
     if origin is Literal:
         return True
     if origin is typing.Annotated:
-        return _plain(typing.get_args(hint)[0])
+        return _is_plain(typing.get_args(hint)[0])
     if origin in (typing.Union, types.UnionType, list, dict):
-        return all(_plain(inner) for inner in typing.get_args(hint))
+        return all(_is_plain(inner) for inner in typing.get_args(hint))
     return False
 
 
-def _whole(value: Any) -> Any:
+def _to_int(value: Any) -> Any:
     """Convert a float to int: 5.0 is an integer in JSON Schema, so a function with an `int` parameter gets 5."""
     return int(value) if isinstance(value, float) else value

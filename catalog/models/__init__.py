@@ -5,9 +5,9 @@ from __future__ import annotations
 from django.utils.translation import gettext_lazy as _
 
 from catalog.models.imports import ImportedDocument
-from catalog.models.offers import Prompt, Resource
+from catalog.models.items import Prompt, Resource
 from catalog.models.rules import CatalogueRevision, Grant, Limit
-from catalog.models.running import StoredResult, Task
+from catalog.models.task_state import StoredResult, Task
 from catalog.models.secrets import PersonalSecret, Secret
 from catalog.models.tools import Tool, Toolset
 from catalog.models.upstreams import Upstream

@@ -34,7 +34,7 @@ def check_named(value: str) -> None:
         raise ValidationError(_("The name must not be blank. Clients show it to people."), code="not_named")
 
 
-class Offer(models.Model):
+class CatalogueItem(models.Model):
     """An item that can be granted: a tool, a resource or a prompt."""
 
     title = models.CharField(

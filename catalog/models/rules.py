@@ -13,7 +13,7 @@ from simple_history.models import HistoricalRecords
 
 from catalog.models import validators as check
 from catalog.models.fields import JSONTextField, check_kinds
-from catalog.models.offers import Prompt, Resource
+from catalog.models.items import Prompt, Resource
 from catalog.models.tools import Tool, Toolset
 from catalog.querysets import CatalogueQuerySet
 
@@ -111,7 +111,7 @@ class Grant(models.Model):
     def __str__(self) -> str:
         return f"Grant {self.pk or '(new)'}: {self.effect} {self.target} to {self.subject}"
 
-    def standing(self, at: datetime, environment: str) -> str:
+    def state_at(self, at: datetime, environment: str) -> str:
         """Return the state at this time: "in force", "later", "over", or "elsewhere" (only in other environments)."""
         if self.ends is not None and self.ends <= at:
             return "over"

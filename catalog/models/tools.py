@@ -12,7 +12,7 @@ from django.utils.translation import gettext_noop
 from simple_history.models import HistoricalRecords
 
 from catalog.models import validators as check
-from catalog.models.base import Offer, check_described, check_name
+from catalog.models.base import CatalogueItem, check_described, check_name
 from catalog.models.fields import JSONTextField
 from catalog.querysets import CatalogueQuerySet
 from catalog.schemas import validator
@@ -40,7 +40,7 @@ class Toolset(models.Model):
         return self.name
 
 
-class Tool(Offer):
+class Tool(CatalogueItem):
     class Recording(models.TextChoices):
         WHOLE = "whole", _("whole: arguments and results unchanged")
         REDACTED = "redacted", _("redacted: likely secrets are masked")

@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 
 from catalog.models import validators as check
 from catalog.models.fields import JSONTextField, check_kinds
-from catalog.processes import allowed
+from catalog.processes import allowlist
 from catalog.querysets import CatalogueQuerySet
 from catalog.runners.upstream_mcp import connection as reaching
 
@@ -145,8 +145,8 @@ class Upstream(models.Model):
 
     objects = CatalogueQuerySet.as_manager()
 
-    HEALTH = ("last_seen", "last_error", "revision", "server", "new_tools", "next_refresh")
-    REACHED_BY = ("transport", "url", "command", "args", "env", "headers", "allowed_networks", "timeout")
+    HEALTH_FIELDS = ("last_seen", "last_error", "revision", "server", "new_tools", "next_refresh")
+    CONNECTION_FIELDS = ("transport", "url", "command", "args", "env", "headers", "allowed_networks", "timeout")
 
     class Meta:
         verbose_name = _("upstream server")
@@ -166,14 +166,14 @@ class Upstream(models.Model):
     def origin(self) -> str:
         return f"upstream:{self.pk}"
 
-    def reached_by(self) -> dict[str, Any]:
+    def connection_settings(self) -> dict[str, Any]:
         """Return the input of `catalog.runners.upstream_mcp.connection.parse`."""
-        found = {name: getattr(self, name) for name in self.REACHED_BY}
+        found = {name: getattr(self, name) for name in self.CONNECTION_FIELDS}
         return {"upstream": self.pk or 0, "name": self.name, **found}
 
     def connection(self) -> reaching.Connection:
         """Return the parsed connection. Raises ValueError with a sentence when the values are not valid."""
-        return reaching.parse(self.reached_by())
+        return reaching.parse(self.connection_settings())
 
     def clean(self) -> None:
         super().clean()
@@ -185,7 +185,7 @@ class Upstream(models.Model):
         if self.transport == self.Transport.STDIO:
             if not check.may_use("command"):
                 raise ValidationError({"transport": check.permission_refusal("command")})
-            if self.enabled and (problem := allowed.problem(self.command)):
+            if self.enabled and (problem := allowlist.find_problem(self.command)):
                 raise ValidationError(
                     {"command": _("%s Until you fix this, you can only save it switched off.") % problem}
                 )

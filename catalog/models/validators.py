@@ -24,38 +24,38 @@ ARGUMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
 VARIABLE = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.]{0,98}[A-Za-z0-9_])?")
 MIME = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*(\s*;\s*[A-Za-z0-9_-]+=[^\s;,]+)*")
 SIZES = re.compile(r"any|[1-9][0-9]{0,4}x[1-9][0-9]{0,4}")
-MAX_BLOB = 16 * 1024 * 1024
+MAX_BLOB_BYTES = 16 * 1024 * 1024
 CONTENT_TYPES = frozenset({"text", "image", "audio", "resource", "resource_link"})
 
 
-def _refuse(sentence: Any, **said: object) -> None:
-    raise ValidationError(sentence, code="invalid", params=said or None)
+def _reject(sentence: Any, **params: object) -> None:
+    raise ValidationError(sentence, code="invalid", params=params or None)
 
 
 def icons(value: Any) -> None:
     if not isinstance(value, list):
-        _refuse(_("Icons must be a list."))
+        _reject(_("Icons must be a list."))
     for number, icon in enumerate(value, 1):
         if not isinstance(icon, dict) or not isinstance(icon.get("src"), str):
-            _refuse(_('Icon %(number)d needs a "src".'), number=number)
+            _reject(_('Icon %(number)d needs a "src".'), number=number)
         if urlsplit(icon["src"]).scheme not in {"https", "data"}:
-            _refuse(_('Icon %(number)d: "src" must start with https:// or data:.'), number=number)
+            _reject(_('Icon %(number)d: "src" must start with https:// or data:.'), number=number)
         unknown = set(icon) - {"src", "mimeType", "sizes", "theme"}
         if unknown:
             stray = _('Icon %(number)d: "%(member)s" is not a known key. Remove it.')
-            _refuse(stray, number=number, member=sorted(unknown)[0])
+            _reject(stray, number=number, member=sorted(unknown)[0])
         if not isinstance(icon.get("mimeType", ""), str):
-            _refuse(_('Icon %(number)d: "mimeType" must be text.'), number=number)
+            _reject(_('Icon %(number)d: "mimeType" must be text.'), number=number)
         sizes = icon.get("sizes", [])
         if not isinstance(sizes, list) or not all(isinstance(size, str) and SIZES.fullmatch(size) for size in sizes):
-            _refuse(_('Icon %(number)d: "sizes" must be a list such as ["48x48"] or ["any"].'), number=number)
+            _reject(_('Icon %(number)d: "sizes" must be a list such as ["48x48"] or ["any"].'), number=number)
         if icon.get("theme", "light") not in {"light", "dark"}:
-            _refuse(_('Icon %(number)d: "theme" must be light or dark.'), number=number)
+            _reject(_('Icon %(number)d: "theme" must be light or dark.'), number=number)
 
 
 def capabilities(value: Any) -> None:
     if not isinstance(value, list) or not all(isinstance(item, str) and CAPABILITY.fullmatch(item) for item in value):
-        _refuse(_('Enter a list of client capabilities, such as ["sampling"].'))
+        _reject(_('Enter a list of client capabilities, such as ["sampling"].'))
 
 
 def runner_settings(kind: str, data: Any) -> dict[str, str]:
@@ -94,11 +94,11 @@ def permission_refusal(kind: str) -> Words:
 def uri(value: str) -> None:
     parts = urlsplit(value)
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", parts.scheme) or not (parts.netloc or parts.path):
-        _refuse(_("The address needs a scheme, as in docs://handbook."))
+        _reject(_("The address needs a scheme, as in docs://handbook."))
     if re.search(r"[\s{}<>\x00-\x1f\x7f\"\\^`|]", value):
-        _refuse(_("An address cannot contain spaces, braces or quotes. Percent-encode them."))
+        _reject(_("An address cannot contain spaces, braces or quotes. Percent-encode them."))
     if parts.scheme == "toolhub":
-        _refuse(_("toolhub:// addresses are reserved. Use another scheme."))
+        _reject(_("toolhub:// addresses are reserved. Use another scheme."))
 
 
 def variables(template: str) -> list[str]:
@@ -109,22 +109,22 @@ def variables(template: str) -> list[str]:
 def uri_template(value: str) -> None:
     names = variables(value)
     if not names:
-        _refuse(_("A template needs at least one {variable}. Without a variable, use the address field."))
+        _reject(_("A template needs at least one {variable}. Without a variable, use the address field."))
     for name in names:
         if not VARIABLE.fullmatch(name):
             odd = _('"%(given)s" is not a supported variable. Use plain {name} (RFC 6570 level 1).')
-            _refuse(odd, given=f"{{{name[:50]}}}")
+            _reject(odd, given=f"{{{name[:50]}}}")
     if len(set(names)) != len(names):
-        _refuse(_("Each variable can occur only once in a template."))
+        _reject(_("Each variable can occur only once in a template."))
     bare = re.sub(r"\{[^{}]*\}", "x", value)
     if "{" in bare or "}" in bare:
-        _refuse(_("The braces do not match. Close every brace that you open."))
+        _reject(_("The braces do not match. Close every brace that you open."))
     uri(bare)
 
 
 def mime_type(value: str) -> None:
     if not MIME.fullmatch(value):
-        _refuse(_("Enter a MIME type such as text/plain."))
+        _reject(_("Enter a MIME type such as text/plain."))
 
 
 def blob(value: str) -> None:
@@ -132,15 +132,15 @@ def blob(value: str) -> None:
         data = base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
         raise ValidationError(_("This is not valid Base64."), code="invalid") from None
-    if len(data) > MAX_BLOB:
-        _refuse(_("The content is larger than 16 MB. Use smaller content."))
+    if len(data) > MAX_BLOB_BYTES:
+        _reject(_("The content is larger than 16 MB. Use smaller content."))
 
 
 def completions(value: Any) -> None:
     if not isinstance(value, dict) or not all(
         isinstance(found, list) and all(isinstance(item, str) for item in found) for found in value.values()
     ):
-        _refuse(_('Enter an object of lists of text, such as {"id": ["north", "south"]}.'))
+        _reject(_('Enter an object of lists of text, such as {"id": ["north", "south"]}.'))
 
 
 def resource(row: Resource) -> None:
@@ -162,17 +162,17 @@ def resource(row: Resource) -> None:
 
 def prompt_arguments(value: Any) -> None:
     if not isinstance(value, list):
-        _refuse(_("Arguments must be a list."))
+        _reject(_("Arguments must be a list."))
     seen: set[str] = set()
     for number, argument in enumerate(value, 1):
         if not isinstance(argument, dict) or not isinstance(argument.get("name"), str):
-            _refuse(_('Argument %(number)d needs a "name".'), number=number)
+            _reject(_('Argument %(number)d needs a "name".'), number=number)
         name = argument["name"]
         if not ARGUMENT.fullmatch(name):
             odd = _('Argument %(number)d: "%(given)s" is not a valid name. Use letters, digits, underscore and hyphen.')
-            _refuse(odd, number=number, given=name[:50])
+            _reject(odd, number=number, given=name[:50])
         if name in seen:
-            _refuse(_('Argument "%(name)s" is listed twice.'), name=name)
+            _reject(_('Argument "%(name)s" is listed twice.'), name=name)
         seen.add(name)
         for member, kind, sentence in (
             ("title", str, _('Argument "%(name)s": "%(member)s" must be text.')),
@@ -180,41 +180,41 @@ def prompt_arguments(value: Any) -> None:
             ("required", bool, _('Argument "%(name)s": "%(member)s" must be true or false.')),
         ):
             if not isinstance(argument.get(member, kind()), kind):
-                _refuse(sentence, name=name, member=member)
+                _reject(sentence, name=name, member=member)
         choices = argument.get("enum", [])
         if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices):
-            _refuse(_('Argument "%(name)s": "enum" must be a list of text.'), name=name)
+            _reject(_('Argument "%(name)s": "enum" must be a list of text.'), name=name)
         unknown = set(argument) - {"name", "title", "description", "required", "enum"}
         if unknown:
             stray = _('Argument "%(name)s": "%(member)s" is not a known key. Remove it.')
-            _refuse(stray, name=name, member=sorted(unknown)[0])
+            _reject(stray, name=name, member=sorted(unknown)[0])
 
 
 def prompt_messages(value: Any) -> None:
     if not isinstance(value, list):
-        _refuse(_("Messages must be a list."))
+        _reject(_("Messages must be a list."))
     for number, message in enumerate(value, 1):
         if not isinstance(message, dict) or message.get("role") not in {"user", "assistant"}:
-            _refuse(_('Message %(number)d: "role" must be user or assistant.'), number=number)
+            _reject(_('Message %(number)d: "role" must be user or assistant.'), number=number)
         content = message.get("content")
         if not isinstance(content, dict) or content.get("type") not in CONTENT_TYPES:
             typed = _('Message %(number)d: "content" must be an object whose "type" is one of %(types)s.')
-            _refuse(typed, number=number, types=", ".join(sorted(CONTENT_TYPES)))
+            _reject(typed, number=number, types=", ".join(sorted(CONTENT_TYPES)))
         elif content["type"] == "text" and not isinstance(content.get("text"), str):
-            _refuse(_('Message %(number)d: content of type text needs a "text".'), number=number)
+            _reject(_('Message %(number)d: content of type text needs a "text".'), number=number)
         elif content["type"] in {"image", "audio"} and not (
             isinstance(content.get("data"), str) and isinstance(content.get("mimeType"), str)
         ):
             bare = _('Message %(number)d: content of type %(type)s needs "data" (Base64) and "mimeType".')
-            _refuse(bare, number=number, type=content["type"])
+            _reject(bare, number=number, type=content["type"])
         elif content["type"] == "resource" and not (
             isinstance(content.get("resource"), dict) and isinstance(content["resource"].get("uri"), str)
         ):
-            _refuse(_('Message %(number)d: content of type resource needs a "resource" with a "uri".'), number=number)
+            _reject(_('Message %(number)d: content of type resource needs a "resource" with a "uri".'), number=number)
         elif content["type"] == "resource_link" and not (
             isinstance(content.get("uri"), str) and isinstance(content.get("name"), str)
         ):
-            _refuse(_('Message %(number)d: content of type resource_link needs "uri" and "name".'), number=number)
+            _reject(_('Message %(number)d: content of type resource_link needs "uri" and "name".'), number=number)
 
 
 def prompt(row: Prompt) -> None:
@@ -224,7 +224,7 @@ def prompt(row: Prompt) -> None:
 
 RATE = re.compile(r"([0-9]{1,9})/([0-9]{0,6})([smhd])")
 PERIODS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-LONGEST = 366 * 86_400
+MAX_PERIOD_SECONDS = 366 * 86_400
 ENVIRONMENT = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
@@ -235,7 +235,7 @@ def rate(value: str) -> None:
             _("Enter a rate such as 30/m: a number of calls per s, m, h or d (or per 2h)."), code="invalid"
         )
     seconds = int(found[2] or 1) * PERIODS[found[3]]
-    if not 0 < seconds <= LONGEST:
+    if not 0 < seconds <= MAX_PERIOD_SECONDS:
         raise ValidationError(_("The period of a rate must be between one second and one year."), code="invalid")
 
 
@@ -247,7 +247,7 @@ def environments(value: Any) -> None:
         )
 
 
-def _given(row: Grant | Limit, *names: str) -> list[str]:
+def _filled_fields(row: Grant | Limit, *names: str) -> list[str]:
     """Return the names of the fields that are set.
 
     The row of the page that contains the form counts, though it may not be saved yet.
@@ -257,12 +257,12 @@ def _given(row: Grant | Limit, *names: str) -> list[str]:
 
 
 def grant(row: Grant) -> None:
-    targets = _given(row, *row.TARGETS)
+    targets = _filled_fields(row, *row.TARGETS)
     if len(targets) != 1:
         raise ValidationError(
             {targets[1] if targets else "tool": _("Choose exactly one of tool, toolset, resource and prompt.")}
         )
-    subjects = _given(row, "user", "group")
+    subjects = _filled_fields(row, "user", "group")
     subjects += ["everyone"] if row.everyone else []
     if len(subjects) != 1:
         raise ValidationError(
@@ -273,7 +273,7 @@ def grant(row: Grant) -> None:
 
 
 def limit(row: Limit) -> None:
-    targets = _given(row, "tool", "toolset")
+    targets = _filled_fields(row, "tool", "toolset")
     targets += ["all_tools"] if row.all_tools else []
     if len(targets) != 1:
         raise ValidationError(
@@ -281,7 +281,7 @@ def limit(row: Limit) -> None:
         )
     needs = {"user": "user", "each_member": "group"}.get(row.scope)
     for field in ("user", "group"):
-        given = bool(_given(row, field))
+        given = bool(_filled_fields(row, field))
         if needs == field and not given:
             raise ValidationError(
                 {

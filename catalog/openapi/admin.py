@@ -17,12 +17,12 @@ from django.utils.translation import gettext_lazy as _
 from audit.actions.cascade import BoundedDeletion
 from audit.admin_base import ModelAdmin
 from catalog.models import ImportedDocument, Tool
-from catalog.openapi import importing
+from catalog.openapi import document_import
 from catalog.openapi.forms import ChoicesForm, SourceForm
 from catalog.openapi.proposals import MAX_OPERATIONS
-from catalog.querysets import counted_by_origin
+from catalog.querysets import count_by_origin
 
-SHOWN = 50
+MAX_PAGE_OPERATIONS = 50
 """Operations per page, each with its schemas; the filter finds the others."""
 
 
@@ -44,7 +44,7 @@ class ImportedDocumentAdmin(BoundedDeletion, ModelAdmin):
         return int(getattr(row, "tools", 0))
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        tools = counted_by_origin(Tool.objects.all(), "openapi:")
+        tools = count_by_origin(Tool.objects.all(), "openapi:")
         found: QuerySet[Any] = super().get_queryset(request).annotate(tools=tools)
         return found
 
@@ -99,20 +99,20 @@ class ImportedDocumentAdmin(BoundedDeletion, ModelAdmin):
             try:
                 made = self._prepare(form.cleaned_data, row)
                 return HttpResponseRedirect(reverse("admin:catalog_importeddocument_preview", args=[made.pk]))
-            except importing.CannotImport as error:
+            except document_import.DocumentImportError as error:
                 form.add_error(None, str(error))
             except ValidationError as error:
                 form.add_error(None, " ".join(error.messages))
         title = (
             gettext("Import %s again") % row if row is not None else gettext("Import tools from an OpenAPI document")
         )
-        return self._page(request, "admin/catalog/openapi_source.html", title, {"form": form, "document": row})
+        return self._render_page(request, "admin/catalog/openapi_source.html", title, {"form": form, "document": row})
 
     @staticmethod
     def _prepare(given: dict[str, Any], row: ImportedDocument | None) -> ImportedDocument:
         if given["file"] is not None:
-            return importing.prepare(given["file"].read(), given["file"].name, again=row)
-        return importing.prepare(importing.fetch(given["url"]), given["url"], again=row)
+            return document_import.prepare(given["file"].read(), given["file"].name, again=row)
+        return document_import.prepare(document_import.fetch(given["url"]), given["url"], again=row)
 
     def preview_view(self, request: HttpRequest, number: int) -> HttpResponse:
         if not self.has_add_permission(request):
@@ -123,37 +123,37 @@ class ImportedDocumentAdmin(BoundedDeletion, ModelAdmin):
                 request, _("This document is already imported. Choose its file or address to import it again.")
             )
             return HttpResponseRedirect(reverse("admin:catalog_importeddocument_again", args=[row.pk]))
-        content = importing.read(row.pending.encode())
+        content = document_import.read(row.pending.encode())
         form = ChoicesForm(content, row.pending_source, request.POST or None)
-        form.start_with(row.choices)
+        form.preset_choices(row.choices)
         wanted = request.POST.get("do", "")
         chosen = set(request.POST.getlist("operation"))
         valid = request.method == "POST" and form.is_valid()
-        choices = form.chosen() if valid else form.starting()
+        choices = form.chosen() if valid else form.initial_choices()
         if valid and wanted == "import" and not chosen and row.imported_at is None:
             form.add_error(None, _("Choose at least one operation."))
         elif valid and wanted == "import":
             try:
-                result = importing.apply(row, choices, chosen, form.cleaned_data["toolset"], request.user)
-            except importing.CannotImport as error:
+                result = document_import.apply(row, choices, chosen, form.cleaned_data["toolset"], request.user)
+            except document_import.DocumentImportError as error:
                 form.add_error(None, str(error))
             else:
-                return self._done(request, result)
-        found = importing.rows(row, choices)
+                return self._report_result(request, result)
+        found = document_import.rows(row, choices)
         sought = request.POST.get("filter", "").strip()[:200]
-        known = [line for line in found if not line.beyond]
+        known = [line for line in found if not line.over_limit]
         matching = [line for line in known if line.matches(sought)]
         those = {line.key for line in matching if line.choosable}
         chosen = chosen | those if wanted == "all" else chosen - those if wanted == "none" else chosen
         context: dict[str, Any] = {"form": form, "document": row, "chosen": chosen, "sought": sought}
-        context |= {"rows": matching[:SHOWN], "matching": len(matching), "known": len(known)}
+        context |= {"rows": matching[:MAX_PAGE_OPERATIONS], "matching": len(matching), "known": len(known)}
         context["beyond"], context["most"] = len(found) - len(known), MAX_OPERATIONS
-        seen = {line.key for line in matching[:SHOWN]}
+        seen = {line.key for line in matching[:MAX_PAGE_OPERATIONS]}
         context["kept"] = [line.key for line in known if line.key in chosen and line.key not in seen]
         context["names"] = ", ".join(line.proposal.name for line in found if line.key in chosen and line.proposal)
-        return self._page(request, "admin/catalog/openapi_preview.html", gettext("Import %s") % row, context)
+        return self._render_page(request, "admin/catalog/openapi_preview.html", gettext("Import %s") % row, context)
 
-    def _done(self, request: HttpRequest, result: importing.Result) -> HttpResponse:
+    def _report_result(self, request: HttpRequest, result: document_import.Result) -> HttpResponse:
         made, changed = len(result.made), len(result.quarantined)
         if made:
             text = ngettext(
@@ -170,6 +170,6 @@ class ImportedDocumentAdmin(BoundedDeletion, ModelAdmin):
             )
         return HttpResponseRedirect(reverse("admin:catalog_tool_changelist"))
 
-    def _page(self, request: HttpRequest, template: str, title: str, context: dict[str, Any]) -> HttpResponse:
+    def _render_page(self, request: HttpRequest, template: str, title: str, context: dict[str, Any]) -> HttpResponse:
         base = self.admin_site.each_context(request)
         return TemplateResponse(request, template, {**base, "title": title, "content_title": title, **context})

@@ -7,12 +7,12 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from catalog.openapi.parameters import Inputs
-from catalog.openapi.references import Refused
+from catalog.openapi.references import OperationError
 from catalog.openapi.schemas import plain_text
 
 FORMS = {"application/x-www-form-urlencoded": "form", "multipart/form-data": "multipart"}
-COMBINED = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "$ref", "patternProperties", "dependentSchemas"})
-WITH_BODY = frozenset({"post", "put", "patch", "delete"})
+COMBINING_KEYWORDS = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "$ref", "patternProperties", "dependentSchemas"})
+BODY_METHODS = frozenset({"post", "put", "patch", "delete"})
 
 
 def is_json(media_type: str) -> bool:
@@ -25,7 +25,7 @@ def add_body(inputs: Inputs, method: str, operation: dict[str, Any]) -> None:
         return
     body = inputs.references.resolve(operation["requestBody"])
     required = body.get("required") is True
-    if method not in WITH_BODY:
+    if method not in BODY_METHODS:
         inputs.notes.append(
             _("Left out: the body, because %(method)s requests cannot have one.") % {"method": method.upper()}
         )
@@ -36,23 +36,23 @@ def add_body(inputs: Inputs, method: str, operation: dict[str, Any]) -> None:
     if chosen is None:
         if content and required:
             unknown = _("The body type %(type)s is not supported.")
-            raise Refused(unknown % {"type": plain_text(next(iter(content)), 100)})
+            raise OperationError(unknown % {"type": plain_text(next(iter(content)), 100)})
         return
     media_type, form = chosen
     holder = content[media_type]
     value = holder.get("schema", {}) if isinstance(holder, dict) else {}
     if form == "multipart":
-        _multipart(inputs, value, required=required)
+        _add_multipart(inputs, value, required=required)
         return
     if form in {"json", "form"}:
         schema = inputs.converter.schema(value)
         if _is_plain_object(schema):
-            inputs.settings |= {"body": _members(inputs, schema, required=required), "body_format": form}
+            inputs.settings |= {"body": _add_members(inputs, schema, required=required), "body_format": form}
             if form == "json" and media_type != "application/json":
                 inputs.settings["content_type"] = media_type
             return
         if form == "form":
-            raise Refused(_("The schema of the form body is not a plain object."))
+            raise OperationError(_("The schema of the form body is not a plain object."))
     else:
         schema = {"type": "string"}
         if form == "base64":
@@ -87,12 +87,12 @@ def _is_plain_object(schema: dict[str, Any]) -> bool:
         schema.get("type") == "object"
         and isinstance(schema.get("properties"), dict)
         and bool(schema["properties"])
-        and not COMBINED & schema.keys()
+        and not COMBINING_KEYWORDS & schema.keys()
         and not isinstance(schema.get("additionalProperties"), dict)
     )
 
 
-def _members(inputs: Inputs, schema: dict[str, Any], *, required: bool, skip: frozenset[str] = frozenset()) -> Any:
+def _add_members(inputs: Inputs, schema: dict[str, Any], *, required: bool, skip: frozenset[str] = frozenset()) -> Any:
     needed = schema.get("required", []) if required else []
     if not required and schema.get("required"):
         names = ", ".join(schema["required"])
@@ -105,25 +105,25 @@ def _members(inputs: Inputs, schema: dict[str, Any], *, required: bool, skip: fr
     }
 
 
-def _multipart(inputs: Inputs, value: Any, *, required: bool) -> None:
+def _add_multipart(inputs: Inputs, value: Any, *, required: bool) -> None:
     schema = inputs.converter.schema(value)
     if not _is_plain_object(schema):
-        raise Refused(_("The schema of the form body is not a plain object."))
+        raise OperationError(_("The schema of the form body is not a plain object."))
     files: dict[str, Any] = {}
     needed = schema.get("required", []) if required else []
     for name, part in schema["properties"].items():
         kind = _file_type(part)
         if kind is None:
             continue
-        told = plain_text(part.get("description")) if isinstance(part, dict) else ""
+        description = plain_text(part.get("description")) if isinstance(part, dict) else ""
         described = {
             "type": "string",
             "contentEncoding": "base64",
-            "description": f"{told} The content as Base64.".strip(),
+            "description": f"{description} The content as Base64.".strip(),
         }
         argument = inputs.add(name, "body", described, required=name in needed)
         files[name] = {"argument": argument, "content_type": kind, "filename": "file"}
-    members = _members(inputs, schema, required=required, skip=frozenset(files))
+    members = _add_members(inputs, schema, required=required, skip=frozenset(files))
     inputs.settings |= {"body": members, "body_format": "multipart"}
     if files:
         inputs.settings["files"] = files
@@ -137,7 +137,7 @@ def _file_type(part: Any) -> str | None:
     if kinds == "array":
         items = part.get("items")
         if isinstance(items, dict) and _file_type(items) is not None:
-            raise Refused(_("The body contains a list of files, which is not supported."))
+            raise OperationError(_("The body contains a list of files, which is not supported."))
         return None
     media_type = part.get("contentMediaType")
     if part.get("format") == "binary" or (isinstance(media_type, str) and "contentEncoding" not in part):

@@ -20,8 +20,8 @@ MAX_VALUES = 400_000
 """Maximum number of values, counted in the expanded document."""
 _PREFIX = "tag:yaml.org,2002:"
 _KINDS = ("str", "null", "bool", "int", "float", "timestamp")
-_WORDS: dict[str, Any] = {"": None, "~": None}
-_WORDS |= {
+_CONSTANTS: dict[str, Any] = {"": None, "~": None}
+_CONSTANTS |= {
     spelt: value
     for word, value in (("null", None), ("true", True), ("false", False))
     for spelt in (word, word.title(), word.upper())
@@ -32,33 +32,33 @@ _VERSION = re.compile(r"3\.[01](\.[0-9]+)?([-+.].*)?")
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class BadDocument(Exception):
+class DocumentError(Exception):
     """A sentence with the problem of the whole document."""
 
 
 def parse(data: bytes) -> dict[str, Any]:
-    """Return the document as plain JSON values. Raises BadDocument."""
+    """Return the document as plain JSON values. Raises DocumentError."""
     if len(data) > MAX_BYTES:
-        raise BadDocument(_("The document is larger than %(most)d MB.") % {"most": MAX_BYTES // 1_048_576})
+        raise DocumentError(_("The document is larger than %(most)d MB.") % {"most": MAX_BYTES // 1_048_576})
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise BadDocument(_("The document is not UTF-8 text.")) from None
+        raise DocumentError(_("The document is not UTF-8 text.")) from None
     value = read(text)
     if not isinstance(value, dict):
-        raise BadDocument(_("The document is not an object."))
+        raise DocumentError(_("The document is not an object."))
     if "swagger" in value:
-        raise BadDocument(_("This is a Swagger 2.0 document. Convert it to OpenAPI 3 first."))
+        raise DocumentError(_("This is a Swagger 2.0 document. Convert it to OpenAPI 3 first."))
     version = value.get("openapi")
     if not isinstance(version, str) or not _VERSION.fullmatch(version):
-        raise BadDocument(_('The document does not declare OpenAPI 3.0 or 3.1, as in "openapi": "3.1.0".'))
+        raise DocumentError(_('The document does not declare OpenAPI 3.0 or 3.1, as in "openapi": "3.1.0".'))
     if not isinstance(value.get("paths"), dict):
-        raise BadDocument(_('The document has no "paths".'))
+        raise DocumentError(_('The document has no "paths".'))
     return value
 
 
 def read(text: str, max_values: int = MAX_VALUES) -> Any:
-    """Return the value of JSON, or of YAML within the limits. Raises BadDocument."""
+    """Return the value of JSON, or of YAML within the limits. Raises DocumentError."""
     if text.lstrip()[:1] in ("{", "["):
         try:
             value = loads(text)
@@ -66,11 +66,11 @@ def read(text: str, max_values: int = MAX_VALUES) -> Any:
             # A YAML flow mapping starts like JSON too; an error in text that looks like JSON is reported as a JSON
             # error.
             if text.lstrip()[:2].strip() in ("{", "[") or '"' in text[:200]:
-                raise BadDocument(_("The document is not valid JSON: %(why)s.") % {"why": error}) from None
+                raise DocumentError(_("The document is not valid JSON: %(why)s.") % {"why": error}) from None
             value = _yaml(text)
     else:
         value = _yaml(text)
-    _bound(value, max_values)
+    _check_size(value, max_values)
     return value
 
 
@@ -84,11 +84,11 @@ def _yaml(text: str) -> Any:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or _("it cannot be read")
         if mark is None:
-            raise BadDocument(_("The document is not valid YAML: %(why)s.") % {"why": problem}) from None
+            raise DocumentError(_("The document is not valid YAML: %(why)s.") % {"why": problem}) from None
         placed = _("The document is not valid YAML: %(why)s (line %(line)d, column %(column)d).")
-        raise BadDocument(placed % {"why": problem, "line": mark.line + 1, "column": mark.column + 1}) from None
+        raise DocumentError(placed % {"why": problem, "line": mark.line + 1, "column": mark.column + 1}) from None
     except (RecursionError, ValueError):
-        raise BadDocument(_("The document contains characters that YAML does not allow.")) from None
+        raise DocumentError(_("The document contains characters that YAML does not allow.")) from None
     return builder.root
 
 
@@ -107,13 +107,13 @@ class _Builder:
         if isinstance(event, yaml.DocumentStartEvent):
             self._documents += 1
             if self._documents > 1:
-                raise BadDocument(_("The file contains several YAML documents. Use a file with one."))
+                raise DocumentError(_("The file contains several YAML documents. Use a file with one."))
         elif isinstance(event, yaml.ScalarEvent):
             self._put(_scalar(event, names=self._wants_name()), event)
         elif isinstance(event, yaml.AliasEvent):
             if event.anchor not in self._anchors:
                 nothing = _("The alias *%(name)s does not refer to anything complete before it")
-                raise _at(event, nothing % {"name": str(event.anchor)[:100]})
+                raise _error_at(event, nothing % {"name": str(event.anchor)[:100]})
             self._put(self._anchors[event.anchor], event, alias=True)
         elif isinstance(event, yaml.SequenceStartEvent | yaml.MappingStartEvent):
             self._begin(event)
@@ -129,9 +129,9 @@ class _Builder:
     def _begin(self, event: Any) -> None:
         tag = event.tag
         if tag is not None and tag not in (f"{_PREFIX}seq", f"{_PREFIX}map"):
-            raise _at(event, _("The tag %(name)s is not supported") % {"name": str(event.tag)[:100]})
+            raise _error_at(event, _("The tag %(name)s is not supported") % {"name": str(event.tag)[:100]})
         if len(self._open) >= MAX_DEPTH:
-            raise BadDocument(_("The document is more than %(most)d levels deep.") % {"most": MAX_DEPTH})
+            raise DocumentError(_("The document is more than %(most)d levels deep.") % {"most": MAX_DEPTH})
         made: Any = {} if isinstance(event, yaml.MappingStartEvent) else []
         self._put(made, event, alias=True)
         self._open.append((made, None))
@@ -150,24 +150,24 @@ class _Builder:
             holder[name] = value
             self._open[-1] = (holder, None)
         elif not isinstance(value, str):
-            raise _at(event, _("A name in the document is not text"))
+            raise _error_at(event, _("A name in the document is not text"))
         elif value == "<<" and isinstance(event, yaml.ScalarEvent) and event.implicit[0]:
-            raise _at(event, _("Merge keys (<<) are not supported"))
+            raise _error_at(event, _("Merge keys (<<) are not supported"))
         elif value in holder:
-            raise _at(event, _('The name "%(name)s" appears twice in one object') % {"name": value[:100]})
+            raise _error_at(event, _('The name "%(name)s" appears twice in one object') % {"name": value[:100]})
         else:
             self._open[-1] = (holder, value)
 
 
-def _at(event: Any, sentence: str) -> BadDocument:
+def _error_at(event: Any, sentence: str) -> DocumentError:
     placed = _("%(sentence)s (line %(line)d).")
-    return BadDocument(placed % {"sentence": sentence, "line": event.start_mark.line + 1})
+    return DocumentError(placed % {"sentence": sentence, "line": event.start_mark.line + 1})
 
 
-def plain(text: str) -> Any:
+def parse_plain_scalar(text: str) -> Any:
     """Return the value of an unquoted YAML word."""
-    if text in _WORDS:
-        return _WORDS[text]
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
     if _INTEGER.fullmatch(text):
         return int(text)
     if _NUMBER.fullmatch(text) and any(character.isdigit() for character in text):
@@ -178,18 +178,18 @@ def plain(text: str) -> Any:
 def _scalar(event: Any, *, names: bool) -> Any:
     text = event.value
     if event.tag is not None and event.tag not in ("!", *(f"{_PREFIX}{kind}" for kind in _KINDS)):
-        raise _at(event, _("The tag %(name)s is not supported") % {"name": str(event.tag)[:100]})
+        raise _error_at(event, _("The tag %(name)s is not supported") % {"name": str(event.tag)[:100]})
     unquoted = event.implicit[0] if event.tag is None else event.tag not in ("!", f"{_PREFIX}str")
     if names or not unquoted:
         return text
-    value = plain(text)
+    value = parse_plain_scalar(text)
     if value in (float("inf"), float("-inf")):
-        raise _at(event, _("%(text)s is not a number that JSON can represent") % {"text": text[:50]})
+        raise _error_at(event, _("%(text)s is not a number that JSON can represent") % {"text": text[:50]})
     return value
 
 
-def _bound(value: Any, max_values: int) -> None:
-    """Raise BadDocument for a document that is too deep, or has too many values when expanded.
+def _check_size(value: Any, max_values: int) -> None:
+    """Raise DocumentError for a document that is too deep, or has too many values when expanded.
 
     Shared parts are weighed once and counted each time.
     """
@@ -197,7 +197,7 @@ def _bound(value: Any, max_values: int) -> None:
 
     def weigh(part: Any, depth: int) -> int:
         if depth > MAX_DEPTH:
-            raise BadDocument(_("The document is more than %(most)d levels deep.") % {"most": MAX_DEPTH})
+            raise DocumentError(_("The document is more than %(most)d levels deep.") % {"most": MAX_DEPTH})
         if not isinstance(part, dict | list):
             return 1
         known = weights.get(id(part))
@@ -206,7 +206,7 @@ def _bound(value: Any, max_values: int) -> None:
         total = 1 + sum(weigh(child, depth + 1) for child in (part.values() if isinstance(part, dict) else part))
         if total > max_values:
             many = _("The document has more than %(most)s values, including those of aliases.")
-            raise BadDocument(many % {"most": f"{max_values:,}"})
+            raise DocumentError(many % {"most": f"{max_values:,}"})
         weights[id(part)] = total
         return total
 

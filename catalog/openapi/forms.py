@@ -82,7 +82,7 @@ class ChoicesForm(forms.Form):
 
     def __init__(self, content: dict[str, Any], source: str, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        known = servers.of(content, source)
+        known = servers.list_urls(content, source)
         self.fields["server"].initial = next(iter(known), "")
         if len(known) > 1:
             names = gettext("The document lists these servers: %s.") % ", ".join(known[:10])
@@ -104,24 +104,24 @@ class ChoicesForm(forms.Form):
         try:
             egress.parse_url(server)
         except egress.DeniedAddress as error:
-            said = error.in_words[:1].upper() + error.in_words[1:]
-            raise forms.ValidationError(gettext("%(text)s.") % {"text": said}) from None
+            sentence = error.localized_message[:1].upper() + error.localized_message[1:]
+            raise forms.ValidationError(gettext("%(text)s.") % {"text": sentence}) from None
         if any(character in server for character in "{}?#"):
             raise forms.ValidationError(_("Enter an address without braces, query or fragment."))
         return server
 
-    def start_with(self, kept: dict[str, Any]) -> None:
+    def preset_choices(self, previous: dict[str, Any]) -> None:
         """Preset the choices of the last import."""
-        self.fields["outputs"].initial = kept.get("outputs", True)
-        if not kept:
+        self.fields["outputs"].initial = previous.get("outputs", True)
+        if not previous:
             return
-        self.fields["server"].initial = kept.get("server") or self.fields["server"].initial
-        self.fields["prefix"].initial = kept.get("prefix", "")
-        self.fields["toolset"].initial = Toolset.objects.filter(name=kept.get("toolset", "")).first()
+        self.fields["server"].initial = previous.get("server") or self.fields["server"].initial
+        self.fields["prefix"].initial = previous.get("prefix", "")
+        self.fields["toolset"].initial = Toolset.objects.filter(name=previous.get("toolset", "")).first()
         for field, name in self.schemes.items():
-            self.fields[field].initial = kept.get("secrets", {}).get(name, "")
+            self.fields[field].initial = previous.get("secrets", {}).get(name, "")
 
-    def starting(self) -> Choices:
+    def initial_choices(self) -> Choices:
         """Return the choices of a form that was not submitted yet."""
         initial = {name: field.initial for name, field in self.fields.items()}
         return self._choices(initial)

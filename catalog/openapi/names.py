@@ -7,7 +7,7 @@ from typing import Any
 
 from catalog.openapi.schemas import plain_text
 
-LONGEST = 64
+MAX_NAME_CHARACTERS = 64
 """Maximum length of a tool name that clients accept, in characters."""
 _ARGUMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 
@@ -21,7 +21,7 @@ def tool_name(operation: dict[str, Any], method: str, path: str) -> str:
         else method + "_" + re.sub(r"[{}]", "", path)
     )
     name = re.sub(r"_+", "_", re.sub(r"[^A-Za-z0-9_.-]", "_", text)).strip("_.-")
-    return name[:LONGEST].rstrip("_.-") or method
+    return name[:MAX_NAME_CHARACTERS].rstrip("_.-") or method
 
 
 def title(operation: dict[str, Any]) -> str:
@@ -46,7 +46,7 @@ class Arguments:
     def take(self, name: str, place: str) -> str:
         wanted = name
         if not _ARGUMENT.fullmatch(name) or (place == "path" and not (name.isascii() and name.isidentifier())):
-            wanted = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")[:LONGEST] or place
+            wanted = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")[:MAX_NAME_CHARACTERS] or place
             wanted = wanted if wanted.isidentifier() else f"_{wanted}"
         found, number = wanted, 2
         if found in self.taken:

@@ -10,21 +10,21 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext_lazy
 
 from catalog.openapi.names import Arguments
-from catalog.openapi.references import References, Refused
+from catalog.openapi.references import References, OperationError
 from catalog.openapi.schemas import Converter, plain_text
 
 PLACES = {"query": "query", "header": "headers", "cookie": "cookies"}
-WORDS: dict[str, Promise] = {
+PLACE_LABELS: dict[str, Promise] = {
     "path": pgettext_lazy("place of a parameter", "path"),
     "query": pgettext_lazy("place of a parameter", "query"),
     "header": pgettext_lazy("place of a parameter", "header"),
     "cookie": pgettext_lazy("place of a parameter", "cookie"),
     "body": pgettext_lazy("place of a parameter", "body"),
 }
-OWN_HEADERS = frozenset({"accept", "content-type", "authorization"})
+IGNORED_HEADERS = frozenset({"accept", "content-type", "authorization"})
 """Header parameters to ignore, by the specification."""
-NOT_SENT = frozenset({"cookie", "host", "proxy-authorization", "content-length", "transfer-encoding", "connection"})
-NOT_SENT |= {"accept-encoding", "expect", "te", "trailer", "upgrade", "keep-alive"}
+BLOCKED_HEADERS = frozenset({"cookie", "host", "proxy-authorization", "content-length", "transfer-encoding", "connection"})
+BLOCKED_HEADERS |= {"accept-encoding", "expect", "te", "trailer", "upgrade", "keep-alive"}
 _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
@@ -46,8 +46,8 @@ class Inputs:
         argument = self.arguments.take(name, place)
         if argument != name:
             renamed = _("The %(place)s parameter %(name)s becomes the argument %(argument)s.")
-            said = {"place": WORDS[place], "name": plain_text(name, 100), "argument": argument}
-            self.notes.append(renamed % said)
+            values = {"place": PLACE_LABELS[place], "name": plain_text(name, 100), "argument": argument}
+            self.notes.append(renamed % values)
         self.properties[argument] = schema
         if required:
             self.required.append(argument)
@@ -65,26 +65,26 @@ class Inputs:
 
 def add_parameters(inputs: Inputs, path: str, item: dict[str, Any], operation: dict[str, Any]) -> None:
     if not path.startswith("/"):
-        raise Refused(_("The path must start with a slash."))
+        raise OperationError(_("The path must start with a slash."))
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for holder in (item, operation):
         listed = holder.get("parameters", [])
         if not isinstance(listed, list):
-            raise Refused(_('"parameters" is not a list.'))
+            raise OperationError(_('"parameters" is not a list.'))
         for value in listed:
             parameter = inputs.references.resolve(value)
             name, place = parameter.get("name"), parameter.get("in")
             if not isinstance(name, str) or not name or place not in {"path", *PLACES}:
-                raise Refused(_('A parameter has no name, or its "in" is not a known place.'))
+                raise OperationError(_('A parameter has no name, or its "in" is not a known place.'))
             found[place, name] = parameter  # an operation's own one replaces that of its path
     in_path = {name: parameter for (place, name), parameter in found.items() if place == "path"}
-    inputs.path = _path(inputs, path, in_path)
+    inputs.path = _build_path(inputs, path, in_path)
     for (place, _name), parameter in found.items():
         if place != "path":
-            _add(inputs, place, parameter)
+            _add_parameter(inputs, place, parameter)
 
 
-def _path(inputs: Inputs, path: str, declared: dict[str, dict[str, Any]]) -> str:
+def _build_path(inputs: Inputs, path: str, declared: dict[str, dict[str, Any]]) -> str:
     arguments: dict[str, str] = {}
 
     def argument(match: re.Match[str]) -> str:
@@ -93,10 +93,10 @@ def _path(inputs: Inputs, path: str, declared: dict[str, dict[str, Any]]) -> str
             parameter = declared.get(name, {})
             if parameter.get("style", "simple") != "simple":
                 styled = _("The path parameter %(name)s uses the style %(style)s, which is not supported.")
-                raise Refused(styled % {"name": name[:100], "style": str(parameter["style"])[:100]})
-            schema = _schema(inputs, parameter)
+                raise OperationError(styled % {"name": name[:100], "style": str(parameter["style"])[:100]})
+            schema = _convert_schema(inputs, parameter)
             if schema.get("type") in {"array", "object"}:
-                raise _nested("path", name)
+                raise _nested_error("path", name)
             if not schema:
                 schema = {"type": "string"}
             arguments[name] = inputs.add(name, "path", schema, required=True)
@@ -105,43 +105,43 @@ def _path(inputs: Inputs, path: str, declared: dict[str, dict[str, Any]]) -> str
     written = _BRACES.sub(argument, path)
     bare = _BRACES.sub("x", written)
     if re.search(r"[{}?#\\\s]", bare) or "//" in bare or re.search(r"(^|/)\.{1,2}(/|$)", bare):
-        raise Refused(_("The path contains characters that are not allowed in an address."))
+        raise OperationError(_("The path contains characters that are not allowed in an address."))
     return written
 
 
-def _add(inputs: Inputs, place: str, parameter: dict[str, Any]) -> None:
+def _add_parameter(inputs: Inputs, place: str, parameter: dict[str, Any]) -> None:
     name = parameter["name"]
-    if place == "header" and name.lower() in OWN_HEADERS:
+    if place == "header" and name.lower() in IGNORED_HEADERS:
         return
     required = parameter.get("required") is True
     try:
-        if place == "header" and name.lower() in NOT_SENT:
-            raise Refused(_("The header %(name)s cannot be filled from an argument.") % {"name": name[:100]})
-        schema = _schema(inputs, parameter)
+        if place == "header" and name.lower() in BLOCKED_HEADERS:
+            raise OperationError(_("The header %(name)s cannot be filled from an argument.") % {"name": name[:100]})
+        schema = _convert_schema(inputs, parameter)
         if place == "query":
-            _query_style(inputs, parameter, schema)
+            _set_query_style(inputs, parameter, schema)
         elif schema.get("type") in {"array", "object"}:
-            raise _nested(place, name)
-    except Refused as refused:
+            raise _nested_error(place, name)
+    except OperationError as problem:
         if required:
             raise
-        inputs.notes.append(_("Left out: %(why)s") % {"why": refused})
+        inputs.notes.append(_("Left out: %(why)s") % {"why": problem})
         return
     argument = inputs.add(name, place, schema, required=required)
     inputs.settings.setdefault(PLACES[place], {})[name] = argument
 
 
-def _nested(place: str, name: str) -> Refused:
+def _nested_error(place: str, name: str) -> OperationError:
     sentence = _("The %(place)s parameter %(name)s is a list or an object, which is not supported.")
-    return Refused(sentence % {"place": WORDS[place], "name": name[:100]})
+    return OperationError(sentence % {"place": PLACE_LABELS[place], "name": name[:100]})
 
 
-def _schema(inputs: Inputs, parameter: dict[str, Any]) -> dict[str, Any]:
+def _convert_schema(inputs: Inputs, parameter: dict[str, Any]) -> dict[str, Any]:
     schema = parameter.get("schema")
     content = parameter.get("content")
     if schema is None and isinstance(content, dict) and content:
-        said = {"name": str(parameter.get("name"))[:100], "type": next(iter(content))[:100]}
-        raise Refused(_("The parameter %(name)s uses the content type %(type)s, which is not supported.") % said)
+        values = {"name": str(parameter.get("name"))[:100], "type": next(iter(content))[:100]}
+        raise OperationError(_("The parameter %(name)s uses the content type %(type)s, which is not supported.") % values)
     made = dict(inputs.converter.schema(schema)) if schema is not None else {}
     if text := plain_text(parameter.get("description")):
         made["description"] = text
@@ -152,18 +152,18 @@ def _schema(inputs: Inputs, parameter: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _query_style(inputs: Inputs, parameter: dict[str, Any], schema: dict[str, Any]) -> None:
+def _set_query_style(inputs: Inputs, parameter: dict[str, Any], schema: dict[str, Any]) -> None:
     style = parameter.get("style", "form")
-    said = {"name": parameter["name"][:100], "style": str(style)[:100]}
+    values = {"name": parameter["name"][:100], "style": str(style)[:100]}
     kinds = schema.get("type")
     kinds = kinds if isinstance(kinds, list) else [kinds]
     if "object" in kinds or style == "deepObject":
-        raise Refused(_("The query parameter %(name)s is an object, which is not supported.") % said)
+        raise OperationError(_("The query parameter %(name)s is an object, which is not supported.") % values)
     if "array" not in kinds:
         return
     if style != "form":
-        raise Refused(
-            _("The query parameter %(name)s is a list in the style %(style)s, which is not supported.") % said
+        raise OperationError(
+            _("The query parameter %(name)s is a list in the style %(style)s, which is not supported.") % values
         )
     wanted = "repeat" if parameter.get("explode", True) else "comma"
     present = inputs.settings.get("query_lists", wanted)
@@ -172,5 +172,5 @@ def _query_style(inputs: Inputs, parameter: dict[str, Any], schema: dict[str, An
             "The query parameter %(name)s writes its list differently from an earlier parameter, which is "
             "not supported."
         )
-        raise Refused(other % said)
+        raise OperationError(other % values)
     inputs.settings["query_lists"] = wanted

@@ -13,19 +13,19 @@ from catalog.models.validators import runner_settings
 from catalog.openapi import names, security, servers
 from catalog.openapi.bodies import add_body
 from catalog.openapi.parameters import Inputs, add_parameters
-from catalog.openapi.references import References, Refused
+from catalog.openapi.references import References, OperationError
 from catalog.openapi.responses import result_of
 from catalog.schemas import validator
 
 
 def check_schema(schema: dict[str, Any], sentence: str) -> None:
-    """Raise Refused for an unusable schema; `sentence` names the schema and has a place for %(why)s."""
+    """Raise OperationError for an unusable schema; `sentence` names the schema and has a place for %(why)s."""
     try:
         validator.check(schema)
     except ValidationError as error:
-        raise Refused(sentence % {"why": error.messages[0]}) from None
+        raise OperationError(sentence % {"why": error.messages[0]}) from None
     except RecursionError:
-        raise Refused(sentence % {"why": _("It is nested too deeply.")}) from None
+        raise OperationError(sentence % {"why": _("It is nested too deeply.")}) from None
 
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
@@ -69,7 +69,7 @@ class Proposal:
     notes: list[str] = field(default_factory=list)
     problem: str = ""
     """The reason why it cannot be imported; "" when it can."""
-    beyond: bool = False
+    over_limit: bool = False
     """Whether it comes after the maximum number of operations imported from one document."""
 
     def definition(self) -> dict[str, Any]:
@@ -85,25 +85,25 @@ class Proposal:
         }
 
 
-def proposals(document: dict[str, Any], choices: Choices, source: str = "") -> list[Proposal]:
+def build_proposals(document: dict[str, Any], choices: Choices, source: str = "") -> list[Proposal]:
     """Return all operations as proposals, in the order of the document."""
     references = References(document)
-    base = choices.server or next(iter(servers.of(document, source)), "")
+    base = choices.server or next(iter(servers.list_urls(document, source)), "")
     found: list[Proposal] = []
     seen: dict[str, str] = {}
     for key, method, path, item, operation in _operations(document, references):
         proposal = Proposal(key, choices.prefix + names.tool_name(operation, method, path))
         try:
-            proposal.beyond = len(found) >= MAX_OPERATIONS
-            if proposal.beyond:
+            proposal.over_limit = len(found) >= MAX_OPERATIONS
+            if proposal.over_limit:
                 first = _("Only the first %(most)s operations of a document can be imported. Split the document.")
-                raise Refused(first % {"most": f"{MAX_OPERATIONS:,}"})
+                raise OperationError(first % {"most": f"{MAX_OPERATIONS:,}"})
             _fill(proposal, document, references, (method, path, item, operation), base, choices, source)
-        except Refused as refused:
+        except OperationError as refused:
             proposal.problem = str(refused)
         except RecursionError:
             proposal.problem = _("It is nested too deeply.")
-        _unique(proposal, seen)
+        _make_unique(proposal, seen)
         found.append(proposal)
     return found
 
@@ -116,7 +116,7 @@ def _operations(
             continue
         try:
             item = references.resolve(value)
-        except Refused as refused:
+        except OperationError as refused:
             # Nothing but the existence of this path is known.
             yield f"GET {path}", "get", path, {"$problem": str(refused)}, {}
             continue
@@ -137,9 +137,9 @@ def _fill(
 ) -> None:
     method, path, item, operation = where
     if "$problem" in item:
-        raise Refused(str(item["$problem"]))
+        raise OperationError(str(item["$problem"]))
     if method == "trace":
-        raise Refused(_("Tools cannot send TRACE requests."))
+        raise OperationError(_("Tools cannot send TRACE requests."))
     if operation.get("deprecated") is True:
         proposal.notes.append(_("The document marks this operation as deprecated."))
     proposal.title = names.title(operation)
@@ -151,7 +151,7 @@ def _fill(
     add_body(inputs, method, operation)
     proposal.input_schema = inputs.schema()
     check_schema(proposal.input_schema, _("The schema of the arguments: %(why)s"))
-    settings = {"method": method.upper(), "url": servers.address(document, item, operation, base, source) + inputs.path}
+    settings = {"method": method.upper(), "url": servers.choose_url(document, item, operation, base, source) + inputs.path}
     settings |= inputs.settings
     answer, proposal.output_schema = result_of(references, version, operation, method)
     if proposal.output_schema is not None:
@@ -162,15 +162,15 @@ def _fill(
     security.add(settings, document, references, operation, choices.secrets, proposal.notes)
     problem = runner_settings("http_api", settings)
     if problem:
-        raise Refused(_("The settings of the tool: %(why)s.") % {"why": next(iter(problem.values()))})
+        raise OperationError(_("The settings of the tool: %(why)s.") % {"why": next(iter(problem.values()))})
     proposal.settings = settings
 
 
-def _unique(proposal: Proposal, seen: dict[str, str]) -> None:
-    name, number = proposal.name[: names.LONGEST], 2
+def _make_unique(proposal: Proposal, seen: dict[str, str]) -> None:
+    name, number = proposal.name[: names.MAX_NAME_CHARACTERS], 2
     while name in seen:
         tail = f"_{number}"
-        name, number = proposal.name[: names.LONGEST - len(tail)] + tail, number + 1
+        name, number = proposal.name[: names.MAX_NAME_CHARACTERS - len(tail)] + tail, number + 1
     if name != proposal.name and proposal.name in seen:
         taken = _("%(operation)s already uses the name %(name)s.")
         proposal.notes.append(taken % {"operation": seen[proposal.name], "name": proposal.name})

@@ -8,11 +8,11 @@ from urllib.parse import unquote
 from django.utils.translation import gettext as _
 
 MAX_HOPS = 16
-MAX_WORK = 400_000
+MAX_WORK_STEPS = 400_000
 """Maximum number of subschemas expanded for all operations of a document together."""
 
 
-class Refused(Exception):
+class OperationError(Exception):
     """A sentence with the reason why one operation cannot become a tool."""
 
 
@@ -23,21 +23,21 @@ class References:
 
     def spend(self) -> None:
         self._work += 1
-        if self._work > MAX_WORK:
+        if self._work > MAX_WORK_STEPS:
             large = _(
                 "The document is too large. The schemas of earlier operations used up the limit. Split the document."
             )
-            raise Refused(large)
+            raise OperationError(large)
 
     def target(self, reference: Any) -> Any:
-        """Return the target of a reference. Raises Refused unless it is inside the document."""
+        """Return the target of a reference. Raises OperationError unless it is inside the document."""
         if not isinstance(reference, str):
-            raise Refused(_('A "$ref" is not text.'))
+            raise OperationError(_('A "$ref" is not text.'))
         shown = {"reference": reference[:200]}
         if not reference.startswith("#"):
-            raise Refused(_('"$ref": %(reference)s is outside the document and is not fetched.') % shown)
+            raise OperationError(_('"$ref": %(reference)s is outside the document and is not fetched.') % shown)
         if not reference.startswith("#/"):
-            raise Refused(_('"$ref": %(reference)s is not a path such as #/components/schemas/Pet.') % shown)
+            raise OperationError(_('"$ref": %(reference)s is not a path such as #/components/schemas/Pet.') % shown)
         found: Any = self._document
         for step in reference[2:].split("/"):
             name = unquote(step).replace("~1", "/").replace("~0", "~")
@@ -46,15 +46,15 @@ class References:
             elif isinstance(found, list) and name.isascii() and name.isdigit() and int(name[:6]) < len(found):
                 found = found[int(name[:6])]
             else:
-                raise Refused(_('"$ref": %(reference)s is not in the document.') % shown)
+                raise OperationError(_('"$ref": %(reference)s is not in the document.') % shown)
         return found
 
     def resolve(self, value: Any) -> dict[str, Any]:
         """Return a parameter, body, response or path item itself, behind any number of references."""
         for _hop in range(MAX_HOPS):
             if not isinstance(value, dict):
-                raise Refused(_("A value in the document must be an object, but is not."))
+                raise OperationError(_("A value in the document must be an object, but is not."))
             if "$ref" not in value:
                 return value
             value = self.target(value["$ref"])
-        raise Refused(_('"$ref" passes through more than %(most)d references, or forms a loop.') % {"most": MAX_HOPS})
+        raise OperationError(_('"$ref" passes through more than %(most)d references, or forms a loop.') % {"most": MAX_HOPS})

@@ -12,35 +12,35 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from catalog.openapi.references import MAX_HOPS, References, Refused
+from catalog.openapi.references import MAX_HOPS, References, OperationError
 from toolhub.invisible import is_invisible
 
-MAX_WRITTEN_OUT = 300
+MAX_EXPANDED_SUBSCHEMAS = 300
 """Number of subschemas from which on references stay references."""
 MAX_DEPTH = 40
 MAX_SUBSCHEMAS = 2_500
-MAX_TEXT = 1_000
+MAX_TEXT_CHARACTERS = 1_000
 
 MAPS = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs"})
 LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 SINGLE = frozenset({"not", "if", "then", "else", "items", "contains", "propertyNames", "additionalProperties"})
 SINGLE |= {"unevaluatedItems", "unevaluatedProperties"}
-PLAIN = frozenset(
+PLAIN_KEYWORDS = frozenset(
     {"type", "enum", "const", "format", "default", "examples", "pattern", "required", "dependentRequired"}
 )
-PLAIN |= {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength"}
-PLAIN |= {"minItems", "maxItems", "uniqueItems", "minContains", "maxContains", "minProperties", "maxProperties"}
-PLAIN |= {"deprecated", "readOnly", "writeOnly", "contentEncoding", "contentMediaType"}
+PLAIN_KEYWORDS |= {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength"}
+PLAIN_KEYWORDS |= {"minItems", "maxItems", "uniqueItems", "minContains", "maxContains", "minProperties", "maxProperties"}
+PLAIN_KEYWORDS |= {"deprecated", "readOnly", "writeOnly", "contentEncoding", "contentMediaType"}
 TEXTS = frozenset({"title", "description"})
-REFUSED = frozenset({"$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$id", "$anchor"})
+UNSUPPORTED_KEYWORDS = frozenset({"$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$id", "$anchor"})
 
 
-def plain_text(value: Any, longest: int = MAX_TEXT) -> str:
+def plain_text(value: Any, max_characters: int = MAX_TEXT_CHARACTERS) -> str:
     """Return text from outside without invisible characters, limited in length."""
     if not isinstance(value, str):
         return ""
     text = "".join(character for character in value.replace("\r\n", "\n") if not is_invisible(character)).strip()
-    return text if len(text) <= longest else text[: longest - 4].rstrip() + " ..."
+    return text if len(text) <= max_characters else text[: max_characters - 4].rstrip() + " ..."
 
 
 class Converter:
@@ -55,7 +55,7 @@ class Converter:
         self.definitions: dict[str, Any] = {}
 
     def schema(self, value: Any) -> dict[str, Any]:
-        """Return one schema, as an object. Raises Refused."""
+        """Return one schema, as an object. Raises OperationError."""
         made = self._convert(value, (), 0)
         return made if isinstance(made, dict) else {} if made else {"not": {}}
 
@@ -64,13 +64,13 @@ class Converter:
         self._references.spend()
         if self._count > MAX_SUBSCHEMAS:
             many = _("The schemas have more than %(most)s subschemas.")
-            raise Refused(many % {"most": f"{MAX_SUBSCHEMAS:,}"})
+            raise OperationError(many % {"most": f"{MAX_SUBSCHEMAS:,}"})
         if depth > MAX_DEPTH:
-            raise Refused(_("The schemas are more than %(most)d levels deep.") % {"most": MAX_DEPTH})
+            raise OperationError(_("The schemas are more than %(most)d levels deep.") % {"most": MAX_DEPTH})
         if isinstance(value, bool):
             return value
         if not isinstance(value, dict):
-            raise Refused(_("A schema must be an object, true or false."))
+            raise OperationError(_("A schema must be an object, true or false."))
         if "$ref" in value:
             return self._reference(value, stack, depth)
         return self._keywords(value, stack, depth)
@@ -80,7 +80,7 @@ class Converter:
         target = self._references.target(reference)
         beside = {} if self._old else {key: part for key, part in value.items() if key != "$ref"}
         words = {key: plain_text(value[key]) for key in TEXTS if plain_text(value.get(key))}
-        if reference in stack or len(stack) >= MAX_HOPS or self._count > MAX_WRITTEN_OUT:
+        if reference in stack or len(stack) >= MAX_HOPS or self._count > MAX_EXPANDED_SUBSCHEMAS:
             made: Any = {"$ref": f"#/$defs/{self._define(reference, target)}"}
         else:
             made = self._convert(target, (*stack, reference), depth)
@@ -108,9 +108,9 @@ class Converter:
         return name
 
     def _keywords(self, value: dict[str, Any], stack: tuple[str, ...], depth: int) -> dict[str, Any]:
-        refused = REFUSED & value.keys()
-        if refused:
-            raise Refused(_('"%(keyword)s" is not supported in a schema.') % {"keyword": min(refused)})
+        unsupported = UNSUPPORTED_KEYWORDS & value.keys()
+        if unsupported:
+            raise OperationError(_('"%(keyword)s" is not supported in a schema.') % {"keyword": min(unsupported)})
         made: dict[str, Any] = {}
         for key, part in value.items():
             if key in TEXTS:
@@ -120,36 +120,36 @@ class Converter:
                 made[key] = {
                     name: self._convert(child, stack, depth + 1)
                     for name, child in part.items()
-                    if not (key == "properties" and self._not_for_us(child))
+                    if not (key == "properties" and self._is_other_direction(child))
                 }
             elif key in LISTS and isinstance(part, list):
                 made[key] = [self._convert(child, stack, depth + 1) for child in part]
             elif key in SINGLE:
                 made[key] = self._convert(part, stack, depth + 1)
-            elif key in PLAIN:
+            elif key in PLAIN_KEYWORDS:
                 made[key] = part
         if isinstance(value.get("example"), (str, int, float, list, dict)) and "examples" not in made:
             made["examples"] = [value["example"]]
         if not isinstance(made.get("examples", []), list):
             del made["examples"]
-        self._required(value, made)
-        return _modern(made, value) if self._old else made
+        self._set_required(value, made)
+        return _modernize(made, value) if self._old else made
 
-    def _not_for_us(self, child: Any) -> bool:
+    def _is_other_direction(self, child: Any) -> bool:
         """Return whether a property belongs to the other direction: readOnly in an input, writeOnly in an output."""
         try:
             child = self._references.resolve(child) if isinstance(child, dict) else {}
-        except Refused:
+        except OperationError:
             return False  # the conversion reports it
         return child.get("readOnly" if self._for_input else "writeOnly") is True
 
-    def _required(self, value: dict[str, Any], made: dict[str, Any]) -> None:
+    def _set_required(self, value: dict[str, Any], made: dict[str, Any]) -> None:
         if "required" not in made:
             return
         declared = value.get("properties")
-        left_out = set(declared) - set(made.get("properties", {})) if isinstance(declared, dict) else set()
+        excluded = set(declared) - set(made.get("properties", {})) if isinstance(declared, dict) else set()
         names = made["required"] if isinstance(made["required"], list) else []
-        made["required"] = [name for name in dict.fromkeys(filter(_is_text, names)) if name not in left_out]
+        made["required"] = [name for name in dict.fromkeys(filter(_is_text, names)) if name not in excluded]
         if not made["required"]:
             del made["required"]
 
@@ -158,7 +158,7 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _modern(made: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
+def _modernize(made: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
     """Convert 3.0 spellings: nullable, and bounds that a flag makes exclusive."""
     for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if isinstance(made.get(exclusive), bool) and made.pop(exclusive) and bound in made:

@@ -9,10 +9,10 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from catalog.openapi.references import References, Refused
+from catalog.openapi.references import References, OperationError
 from catalog.openapi.schemas import plain_text
 
-WHERE: dict[str, Promise] = {
+PLACE_TEXTS: dict[str, Promise] = {
     "static_headers": gettext_lazy("%(kind)s in the header %(name)s"),
     "static_query": gettext_lazy("%(kind)s in the query parameter %(name)s"),
     "static_cookies": gettext_lazy("%(kind)s in the cookie %(name)s"),
@@ -27,18 +27,18 @@ def schemes(document: dict[str, Any]) -> dict[str, str]:
     found = {}
     for name, value in (listed if isinstance(listed, dict) else {}).items():
         try:
-            place, key, reference = _placed(references.resolve(value), "x")
-        except Refused:
+            place, key, reference = _place_secret(references.resolve(value), "x")
+        except OperationError:
             continue
-        words = str(WHERE[place]) % {"kind": reference.get("prefix", "").strip() or _("a key"), "name": key}
+        words = str(PLACE_TEXTS[place]) % {"kind": reference.get("prefix", "").strip() or _("a key"), "name": key}
         if reference.get("encoding"):
             words = _("%(where)s. The secret must be user:password") % {"where": words}
         found[name] = plain_text(words, 300)
     return found
 
 
-def _placed(scheme: dict[str, Any], secret: str) -> tuple[str, str, dict[str, str]]:
-    """Return (setting, name in it, reference). Raises Refused for an unsupported scheme."""
+def _place_secret(scheme: dict[str, Any], secret: str) -> tuple[str, str, dict[str, str]]:
+    """Return (setting, name in it, reference). Raises OperationError for an unsupported scheme."""
     kind = scheme.get("type")
     if kind == "apiKey" and isinstance(scheme.get("name"), str):
         places = {"header": "static_headers", "query": "static_query", "cookie": "static_cookies"}
@@ -49,7 +49,7 @@ def _placed(scheme: dict[str, Any], secret: str) -> tuple[str, str, dict[str, st
         return "static_headers", "Authorization", {"secret": secret, "prefix": "Basic ", "encoding": "base64"}
     if kind in {"oauth2", "openIdConnect"} or (kind == "http" and str(scheme.get("scheme")).lower() == "bearer"):
         return "static_headers", "Authorization", {"secret": secret, "prefix": "Bearer "}
-    raise Refused(_("This kind of security scheme is not supported."))
+    raise OperationError(_("This kind of security scheme is not supported."))
 
 
 def add(
@@ -71,8 +71,8 @@ def add(
     for alternative in alternatives:
         if alternative and all(chosen.get(name) and name in known for name in alternative):
             try:
-                placed = [_placed(references.resolve(known[name]), chosen[name]) for name in alternative]
-            except Refused:
+                placed = [_place_secret(references.resolve(known[name]), chosen[name]) for name in alternative]
+            except OperationError:
                 continue
             for place, key, reference in placed:
                 settings.setdefault(place, {})[key] = reference

@@ -8,25 +8,25 @@ from urllib.parse import urljoin
 
 from django.utils.translation import gettext as _
 
-from catalog.openapi.references import Refused
+from catalog.openapi.references import OperationError
 from toolhub import egress
 
 
-def of(holder: dict[str, Any], source: str) -> list[str]:
+def list_urls(holder: dict[str, Any], source: str) -> list[str]:
     """Return the usable URLs, without a slash at the end; variables take their defaults."""
     found = []
     listed = holder.get("servers")
     for server in listed if isinstance(listed, list) else []:
         if isinstance(server, dict) and isinstance(server.get("url"), str):
-            address = absolute(_filled(server), source)
-            if address and address not in found:
-                found.append(address)
+            candidate = resolve_url(_fill_variables(server), source)
+            if candidate and candidate not in found:
+                found.append(candidate)
     if not found and "paths" in holder and source.startswith(("http://", "https://")):
-        found.append(absolute("/", source))
-    return [address for address in found if address]
+        found.append(resolve_url("/", source))
+    return [candidate for candidate in found if candidate]
 
 
-def absolute(url: str, source: str) -> str:
+def resolve_url(url: str, source: str) -> str:
     """Return the absolute URL, or an empty text when no request may go there."""
     joined = urljoin(source, url) if source.startswith(("http://", "https://")) else url
     joined = joined.partition("#")[0].partition("?")[0].rstrip("/")
@@ -37,27 +37,27 @@ def absolute(url: str, source: str) -> str:
     return "" if re.search(r"[{}]", joined) else joined
 
 
-def address(document: dict[str, Any], item: dict[str, Any], operation: dict[str, Any], base: str, source: str) -> str:
+def choose_url(document: dict[str, Any], item: dict[str, Any], operation: dict[str, Any], base: str, source: str) -> str:
     """Return the chosen server's URL.
 
-    Raises Refused for an operation that is served elsewhere: requests with credentials go only to the chosen server.
+    Raises OperationError for an operation served elsewhere: requests with credentials go only to the chosen server.
     """
     for holder in (operation, item):
         if holder.get("servers"):
-            own = of(holder, source)
+            own = list_urls(holder, source)
             if base not in own:
                 if not own:
-                    raise Refused(_("The server address of this operation cannot be used."))
-                raise Refused(
+                    raise OperationError(_("The server address of this operation cannot be used."))
+                raise OperationError(
                     _("This operation is served at %(url)s. Choose that server to import it.") % {"url": own[0]}
                 )
             break
     if not base:
-        raise Refused(_("The document names no server. Enter one."))
+        raise OperationError(_("The document names no server. Enter one."))
     return base
 
 
-def _filled(server: dict[str, Any]) -> str:
+def _fill_variables(server: dict[str, Any]) -> str:
     variables = server.get("variables")
     url = str(server["url"])
     for name, variable in (variables if isinstance(variables, dict) else {}).items():

@@ -28,7 +28,7 @@ _ENGLISH: Final = {
     GRANT: "Grant {number}: {effect} {target} to {whom}",
     LIMIT: "Limit {number}: {rate} on {target} for {whom}",
 }
-_WHOM: Final = {
+_SUBJECT_TEXTS: Final = {
     "user": "user {}",
     "group": "group {}",
     "everyone": "everyone",
@@ -54,7 +54,7 @@ class Rule(Reason):
             return _ENGLISH[self.code]
         target = "all tools" if params["kind"] == "all" else f"{params['kind']} {params['name']}"
         return _ENGLISH[self.code].format_map(
-            {**params, "target": target, "whom": _WHOM[params["by"]].format(params["whom"])}
+            {**params, "target": target, "whom": _SUBJECT_TEXTS[params["by"]].format(params["whom"])}
         )
 
     @cached_property
@@ -91,7 +91,7 @@ class ToolDefinition:
     requires_capabilities: tuple[str, ...]
     hash: str
     """SHA-256 over everything that decides what callers see and what runs."""
-    face: str
+    wire_hash: str
     """SHA-256 over `wire`: lists that show the same content have the same faces."""
     wire: dict[str, Any]
     """The entry of tools/list; absent members are absent."""
@@ -122,7 +122,7 @@ class ResourceDefinition:
     """Suggested values for the variables of a template."""
     toolset_ids: frozenset[int]
     hash: str
-    face: str
+    wire_hash: str
     wire: dict[str, Any]
     size: int | None
     position: int = 100
@@ -139,11 +139,11 @@ class PromptDefinition:
     arguments: list[dict[str, Any]]
     """name, description, required and, for completion, enum."""
     messages: list[dict[str, Any]]
-    """Template messages (see `fill`); empty when a function makes them."""
+    """Template messages (see `fill_template`); empty when a function makes them."""
     function: str | None
     toolset_ids: frozenset[int]
     hash: str
-    face: str
+    wire_hash: str
     wire: dict[str, Any]
     position: int = 100
 
@@ -159,21 +159,21 @@ class GrantRule:
     target_kind: str
     """tool | toolset | resource | prompt"""
     target_id: int
-    who_kind: str
+    subject_kind: str
     """user | group | everyone"""
-    who_id: int | None
+    subject_id: int | None
     starts: float | None
     ends: float | None
     environments: frozenset[str]
     """Empty: all environments."""
     target_name: str = ""
-    who_name: str = ""
+    subject_name: str = ""
 
     @cached_property
     def rule(self) -> Rule:
         """Return the rule, such as 'Grant 12: allow toolset Files to group analysts'; made on first use and kept."""
         params = {"number": self.id, "effect": self.effect, "kind": self.target_kind, "name": self.target_name}
-        return Rule(GRANT, {**params, "by": self.who_kind, "whom": self.who_name})
+        return Rule(GRANT, {**params, "by": self.subject_kind, "whom": self.subject_name})
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,17 +184,17 @@ class LimitRule:
     target_id: int | None
     scope: str
     """user | each_user | each_member | everyone_together"""
-    who_id: int | None
+    subject_id: int | None
     """The user, or the group whose members are counted separately."""
     rate: str
     target_name: str = ""
-    who_name: str = ""
+    subject_name: str = ""
 
     @cached_property
     def rule(self) -> Rule:
         """Return the rule, such as 'Limit 4: 5/m on tool calculate_sum for each user'; made on first use and kept."""
         params = {"number": self.id, "rate": self.rate, "kind": self.target_kind, "name": self.target_name}
-        return Rule(LIMIT, {**params, "by": self.scope, "whom": self.who_name})
+        return Rule(LIMIT, {**params, "by": self.scope, "whom": self.subject_name})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -204,14 +204,14 @@ class Member:
     group_ids: frozenset[int]
 
 
-def order(item: Item) -> tuple[int, str]:
+def sort_key(item: Item) -> tuple[int, str]:
     """Return the sort key of every list: position, then name (resources: then address)."""
     return (item.position, f"{item.name}\0{item.uri}" if isinstance(item, ResourceDefinition) else item.name)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """The whole catalogue at one revision, with the indexes that decisions need. Make one with `Snapshot.of`."""
+    """The whole catalogue at one revision, with the indexes that decisions need. Make one with `Snapshot.build`."""
 
     revision: int
     tools: dict[str, ToolDefinition]
@@ -230,7 +230,7 @@ class Snapshot:
     """Only tools that have any."""
 
     @classmethod
-    def of(
+    def build(
         cls,
         *,
         revision: int = 0,
@@ -239,7 +239,7 @@ class Snapshot:
         limits: Iterable[LimitRule] = (),
         members: Mapping[int, Member] | None = None,
     ) -> Snapshot:
-        ordered = sorted(items, key=order)
+        ordered = sorted(items, key=sort_key)
         grants, limits = tuple(grants), tuple(limits)
         by_toolset: dict[int, list[Item]] = {}
         for item in ordered:
@@ -248,8 +248,8 @@ class Snapshot:
         by_user: dict[int, list[GrantRule]] = {}
         by_group: dict[int, list[GrantRule]] = {}
         for rule in grants:
-            if rule.who_id is not None:
-                (by_user if rule.who_kind == "user" else by_group).setdefault(rule.who_id, []).append(rule)
+            if rule.subject_id is not None:
+                (by_user if rule.subject_kind == "user" else by_group).setdefault(rule.subject_id, []).append(rule)
         tools = [item for item in ordered if isinstance(item, ToolDefinition)]
         resources = [item for item in ordered if isinstance(item, ResourceDefinition)]
         return cls(
@@ -265,7 +265,7 @@ class Snapshot:
             by_toolset={key: tuple(found) for key, found in by_toolset.items()},
             grants_by_user={key: tuple(rules) for key, rules in by_user.items()},
             grants_by_group={key: tuple(rules) for key, rules in by_group.items()},
-            grants_to_everyone=tuple(rule for rule in grants if rule.who_kind == "everyone"),
+            grants_to_everyone=tuple(rule for rule in grants if rule.subject_kind == "everyone"),
             limits_by_tool=_limits_by_tool(tools, by_toolset, limits),
         )
 
@@ -287,7 +287,7 @@ def _limits_by_tool(
     return {tool_id: tuple(rules) for tool_id, rules in found.items()}
 
 
-def fill(text: str, values: Mapping[str, str]) -> str:
+def fill_template(text: str, values: Mapping[str, str]) -> str:
     """Return a prompt's template text with `{name}` replaced for every argument in `values`; other braces are kept.
 
     One pass, so that a value that contains `{other}` is never filled in again. No expressions, no attributes.

@@ -20,8 +20,8 @@ from toolhub.log_throttle import ThrottledWarning
 from toolhub.parts import parts
 
 logger = logging.getLogger("toolhub.limits")
-OPEN_SECONDS = 5.0
-KEEP_SECONDS = 3600
+CIRCUIT_OPEN_SECONDS = 5.0
+LOCAL_TTL_SECONDS = 3600
 
 
 class RedisHealth:
@@ -31,12 +31,12 @@ class RedisHealth:
         self.breaker = CircuitBreaker()
         self._warning = ThrottledWarning(logger)
 
-    def works(self) -> None:
-        if self.breaker.succeeded():
+    def report_success(self) -> None:
+        if self.breaker.report_success():
             logger.warning("Redis answers again: limits are counted for all processes together.")
 
-    def fails(self, error: Exception) -> None:
-        self.breaker.failed(1, OPEN_SECONDS)
+    def report_failure(self, error: Exception) -> None:
+        self.breaker.report_failure(1, CIRCUIT_OPEN_SECONDS)
         self._warning.warn(
             "Redis does not answer (%s): every process counts limits for itself until it does.", type(error).__name__
         )
@@ -45,7 +45,7 @@ class RedisHealth:
 class LimitCache(RedisCache):
     """A cache with `add`, `incr` and `get`, which is all that django-ratelimit uses, with the local fallback."""
 
-    def _ask(self, question: Callable[[], Any], otherwise: Callable[[Any], Any]) -> Any:
+    def _query(self, question: Callable[[], Any], otherwise: Callable[[Any], Any]) -> Any:
         health = parts.get(RedisHealth)
         try:
             probe = health.breaker.enter()
@@ -54,17 +54,17 @@ class LimitCache(RedisCache):
         try:
             answer = question()
         except (RedisError, OSError) as error:
-            health.fails(error)
+            health.report_failure(error)
             return otherwise(caches["local"])
         except BaseException:
-            health.breaker.gave_up(probe)
+            health.breaker.release_probe(probe)
             raise
-        health.works()
+        health.report_success()
         return answer
 
     def add(self, key: Any, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> bool:
         return bool(
-            self._ask(
+            self._query(
                 lambda: super(LimitCache, self).add(key, value, timeout, version),
                 lambda local: local.add(key, value, timeout, version),
             )
@@ -73,11 +73,11 @@ class LimitCache(RedisCache):
     def incr(self, key: Any, delta: int = 1, version: int | None = None) -> int:
         def alone(local: Any) -> int:
             # Redis may have become unavailable between the add and this: then the counter starts here.
-            return delta if local.add(key, delta, KEEP_SECONDS, version) else local.incr(key, delta, version)
+            return delta if local.add(key, delta, LOCAL_TTL_SECONDS, version) else local.incr(key, delta, version)
 
-        return int(self._ask(lambda: super(LimitCache, self).incr(key, delta, version), alone))
+        return int(self._query(lambda: super(LimitCache, self).incr(key, delta, version), alone))
 
     def get(self, key: Any, default: Any = None, version: int | None = None) -> Any:
-        return self._ask(
+        return self._query(
             lambda: super(LimitCache, self).get(key, default, version), lambda local: local.get(key, default, version)
         )

@@ -114,21 +114,21 @@ def _applying(snapshot: Snapshot, rules: Sequence[LimitRule], credential: Creden
     for rule in rules:
         if rule.scope == "everyone_together":
             found.append((rule, "everyone"))
-        elif rule.scope == "each_user" or (rule.scope == "user" and rule.who_id == user_id):
+        elif rule.scope == "each_user" or (rule.scope == "user" and rule.subject_id == user_id):
             found.append((rule, f"user {user_id}"))
         elif rule.scope == "each_member":
             member = snapshot.members.get(user_id)
-            if member is not None and rule.who_id in member.group_ids:
+            if member is not None and rule.subject_id in member.group_ids:
                 found.append((rule, f"user {user_id}"))
     return found
 
 
 def _take(applying: list[tuple[LimitRule, str]]) -> None:
     if len(applying) > 1:
-        _refuse_if(
+        _raise_if_reached(
             [(rule, usage) for rule, usage in _usages(applying, increment=False) if usage["count"] >= usage["limit"]]
         )
-    _refuse_if([(rule, usage) for rule, usage in _usages(applying, increment=True) if usage["should_limit"]])
+    _raise_if_reached([(rule, usage) for rule, usage in _usages(applying, increment=True) if usage["should_limit"]])
 
 
 def _usages(applying: list[tuple[LimitRule, str]], *, increment: bool) -> list[tuple[LimitRule, dict[str, Any]]]:
@@ -141,7 +141,7 @@ def _usages(applying: list[tuple[LimitRule, str]], *, increment: bool) -> list[t
     return found
 
 
-def _refuse_if(reached: list[tuple[LimitRule, dict[str, Any]]]) -> None:
+def _raise_if_reached(reached: list[tuple[LimitRule, dict[str, Any]]]) -> None:
     if reached:
         rule, usage = max(reached, key=lambda pair: pair[1]["time_left"])
         raise LimitReached(rule.rule, max(1, usage["time_left"]))
@@ -171,7 +171,7 @@ def remaining_for(credential: Credential, tool: ToolDefinition) -> list[Remainin
         return []
 
 
-def applying_to(credential: Credential) -> list[LimitRule]:
+def list_rules_for(credential: Credential) -> list[LimitRule]:
     """Return every limit that applies to this person, in the order in which they were made."""
     return applying(snapshot.current(), credential)
 

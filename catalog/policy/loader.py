@@ -27,11 +27,11 @@ from catalog.policy.definitions import (
     Snapshot,
     ToolDefinition,
 )
-from catalog.schemas.schema_rules import MAX_BYTES, sound
+from catalog.schemas.schema_rules import MAX_BYTES, check_stored
 
 log = logging.getLogger(__name__)
 UPSTREAM = "upstream_mcp"
-CHUNK = 500
+CHUNK_ROWS = 500
 """Number of rows per query: below every database's limit on parameters."""
 HINTS = (
     ("read_only", "readOnlyHint"),
@@ -45,7 +45,7 @@ def digest(value: Any) -> str:
     return hashlib.sha256(dumps(value).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _held_back(row: dict[str, Any]) -> bool:
+def _is_unlistable(row: dict[str, Any]) -> bool:
     """Return whether a stored schema, from before there were limits, must not be walked at all."""
     try:
         with override(None):  # the log is English, whatever the language of the requesting page
@@ -53,17 +53,17 @@ def _held_back(row: dict[str, Any]) -> bool:
                 if row[member] is not None or member == "input_schema":
                     if len(dumps(row[member])) > 2 * MAX_BYTES:
                         raise ValidationError("it is too large")
-                    sound(row[member])
+                    check_stored(row[member])
     except (ValidationError, RecursionError) as error:
-        said = error.messages[0] if isinstance(error, ValidationError) else "it is nested too deeply"
-        log.warning("the tool %s is hidden because of its %s: %s", row["name"], member, said)
+        sentence = error.messages[0] if isinstance(error, ValidationError) else "it is nested too deeply"
+        log.warning("the tool %s is hidden because of its %s: %s", row["name"], member, sentence)
         return True
     return False
 
 
-def tool(row: dict[str, Any], toolset_ids: frozenset[int]) -> ToolDefinition:
-    held_back = _held_back(row)
-    if held_back:
+def build_tool(row: dict[str, Any], toolset_ids: frozenset[int]) -> ToolDefinition:
+    unlistable = _is_unlistable(row)
+    if unlistable:
         row = {**row, "input_schema": {"type": "object"}, "output_schema": None}
     annotations = {member: row[column] for column, member in HINTS if row[column] is not None}
     if row["annotation_title"]:
@@ -101,15 +101,15 @@ def tool(row: dict[str, Any], toolset_ids: frozenset[int]) -> ToolDefinition:
         task_support=row["task_support"],
         requires_capabilities=tuple(row["requires_capabilities"]),
         hash=digest([wire, behind]),
-        face=digest(wire),
+        wire_hash=digest(wire),
         wire=wire,
         position=row["position"],
-        quarantined=held_back or row["quarantined_since"] is not None,
+        quarantined=unlistable or row["quarantined_since"] is not None,
         fill_defaults=row["fill_defaults"],
     )
 
 
-def resource(row: dict[str, Any], toolset_ids: frozenset[int]) -> ResourceDefinition:
+def build_resource(row: dict[str, Any], toolset_ids: frozenset[int]) -> ResourceDefinition:
     template = bool(row["uri_template"])
     address = row["uri_template"] or row["uri"]
     size = None
@@ -137,14 +137,14 @@ def resource(row: dict[str, Any], toolset_ids: frozenset[int]) -> ResourceDefini
         completions=row["completions"],
         toolset_ids=toolset_ids,
         hash=digest([wire, row["text"], row["blob"], row["function"], row["completions"]]),
-        face=digest(wire),
+        wire_hash=digest(wire),
         wire=wire,
         size=size,
         position=row["position"],
     )
 
 
-def prompt(row: dict[str, Any], toolset_ids: frozenset[int]) -> PromptDefinition:
+def build_prompt(row: dict[str, Any], toolset_ids: frozenset[int]) -> PromptDefinition:
     wire: dict[str, Any] = {"name": row["name"]}
     if row["title"]:
         wire["title"] = row["title"]
@@ -161,24 +161,24 @@ def prompt(row: dict[str, Any], toolset_ids: frozenset[int]) -> PromptDefinition
         function=row["function"] or None,
         toolset_ids=toolset_ids,
         hash=digest([wire, row["arguments"], row["messages"], row["function"]]),
-        face=digest(wire),
+        wire_hash=digest(wire),
         wire=wire,
         position=row["position"],
     )
 
 
 KINDS: tuple[tuple[Any, str, Callable[[dict[str, Any], frozenset[int]], Item]], ...] = (
-    (Tool, "tool", tool),
-    (Resource, "resource", resource),
-    (Prompt, "prompt", prompt),
+    (Tool, "tool", build_tool),
+    (Resource, "resource", build_resource),
+    (Prompt, "prompt", build_prompt),
 )
 
 
-def _seconds(moment: datetime | None) -> float | None:
-    return None if moment is None else moment.timestamp()
+def _seconds(time: datetime | None) -> float | None:
+    return None if time is None else time.timestamp()
 
 
-def grants() -> Iterator[GrantRule]:
+def load_grants() -> Iterator[GrantRule]:
     columns: tuple[str, ...] = (
         "id",
         "effect",
@@ -195,27 +195,27 @@ def grants() -> Iterator[GrantRule]:
         kind = next(kind for kind in Grant.TARGETS if row[f"{kind}_id"] is not None)
         name = row["resource__uri"] or row["resource__uri_template"] if kind == "resource" else row[f"{kind}__name"]
         if row["user_id"] is not None:
-            who, who_id, subject = "user", row["user_id"], row["user__username"]
+            who, subject_id, subject = "user", row["user_id"], row["user__username"]
         elif row["group_id"] is not None:
-            who, who_id, subject = "group", row["group_id"], row["group__name"]
+            who, subject_id, subject = "group", row["group_id"], row["group__name"]
         else:
-            who, who_id, subject = "everyone", None, ""
+            who, subject_id, subject = "everyone", None, ""
         yield GrantRule(
             id=row["id"],
             effect=row["effect"],
             target_kind=kind,
             target_id=row[f"{kind}_id"],
-            who_kind=who,
-            who_id=who_id,
+            subject_kind=who,
+            subject_id=subject_id,
             starts=_seconds(row["starts"]),
             ends=_seconds(row["ends"]),
             environments=frozenset(row["environments"]),
             target_name=name,
-            who_name=subject,
+            subject_name=subject,
         )
 
 
-def limits() -> Iterator[LimitRule]:
+def load_limits() -> Iterator[LimitRule]:
     for row in Limit.objects.order_by("id").select_related("tool", "toolset", "user", "group"):
         kind, target = ("tool", row.tool_id) if row.tool_id else ("toolset", row.toolset_id)
         yield LimitRule(
@@ -223,14 +223,14 @@ def limits() -> Iterator[LimitRule]:
             target_kind=kind if target else "all",
             target_id=target,
             scope=row.scope,
-            who_id=row.user_id or row.group_id,
+            subject_id=row.user_id or row.group_id,
             rate=row.rate,
             target_name=str(row.tool or row.toolset or ""),
-            who_name=str(row.user or row.group or ""),
+            subject_name=str(row.user or row.group or ""),
         )
 
 
-def members() -> dict[int, Member]:
+def load_members() -> dict[int, Member]:
     user = get_user_model()
     groups: dict[int, list[int]] = {}
     for user_id, group_id in user.groups.through.objects.values_list("user_id", "group_id"):
@@ -255,8 +255,8 @@ class Loader:
         """
         for _ in range(5):
             number = revision.current()
-            snapshot = Snapshot.of(
-                revision=number, items=self._items(), grants=grants(), limits=limits(), members=members()
+            snapshot = Snapshot.build(
+                revision=number, items=self._items(), grants=load_grants(), limits=load_limits(), members=load_members()
             )
             if revision.current() == number:
                 break
@@ -286,7 +286,7 @@ class Loader:
         """Add connection settings to the tools of upstreams; omit tools without an upstream that is enabled."""
         if not any(isinstance(item, ToolDefinition) and item.runner == UPSTREAM for item in items):
             return items
-        reached = {row.name: row.reached_by() for row in Upstream.objects.filter(enabled=True)}
+        reached = {row.name: row.connection_settings() for row in Upstream.objects.filter(enabled=True)}
         found, joined = [], {}
         for item in items:
             if isinstance(item, ToolDefinition) and item.runner == UPSTREAM:
@@ -308,10 +308,10 @@ class Loader:
     def _rows(model: Any, ids: list[int], *, everything: bool) -> Iterable[dict[str, Any]]:
         rows = model.objects.filter(enabled=True).order_by().values()
         if everything and ids:
-            yield from rows.iterator(CHUNK)
+            yield from rows.iterator(CHUNK_ROWS)
             return
-        for start in range(0, len(ids), CHUNK):
-            yield from rows.filter(pk__in=ids[start : start + CHUNK])
+        for start in range(0, len(ids), CHUNK_ROWS):
+            yield from rows.filter(pk__in=ids[start : start + CHUNK_ROWS])
 
     @staticmethod
     def _toolsets(model: Any) -> dict[int, frozenset[int]]:

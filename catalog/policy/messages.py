@@ -64,7 +64,7 @@ def translate(rule: Rule) -> str:
 
 def translate_reason(reason: Reason) -> str:
     """Return the reason of a decision in the language of the page; empty when the code is not known."""
-    problem = SchemaProblem.of(reason)
+    problem = SchemaProblem.from_reason(reason)
     try:
         return _translate(reason.code, reason.params) if problem is None else errors.translate(problem)
     except (KeyError, TypeError, ValueError):
@@ -80,22 +80,22 @@ def rule_of(row: Grant | Limit) -> Rule:
     """Return the rule for a row."""
     if isinstance(row, Limit):
         kind = "tool" if row.tool_id is not None else "toolset" if row.toolset_id is not None else "all"
-        name, whom = str(row.tool or row.toolset or ""), str(row.user or row.group or "")
+        name, subject_name = str(row.tool or row.toolset or ""), str(row.user or row.group or "")
         params = {"number": row.pk or "(new)", "rate": row.rate, "kind": kind, "name": name}
-        return Rule(LIMIT, {**params, "by": row.scope, "whom": whom})
+        return Rule(LIMIT, {**params, "by": row.scope, "whom": subject_name})
     kind, name = _target_of(row)
     by = "user" if row.user_id is not None else "group" if row.group_id is not None else "everyone"
     params = {"number": row.pk or "(new)", "effect": row.effect, "kind": kind, "name": name}
     return Rule(GRANT, {**params, "by": by, "whom": str(row.user or row.group or "")})
 
 
-def what(grant: Grant) -> str:
+def name_target(grant: Grant) -> str:
     """Return the target of a grant, in words."""
     kind, name = _target_of(grant)
     return target(kind, name) if kind else "-"
 
 
-def whom(grant: Grant) -> str:
+def name_subject(grant: Grant) -> str:
     """Return the subject of a grant, in words."""
     params = rule_of(grant).params
     return subject(params["by"], params["whom"])
@@ -136,16 +136,16 @@ def _target_of(grant: Grant) -> tuple[str, str]:
 
 def _translate(code: str, params: Mapping[str, Any]) -> str:
     if code in (GRANT, LIMIT, LIMIT_REACHED):
-        said = {
+        values = {
             **params,
             "what": target(params["kind"], params["name"]),
             "whom": subject(params["by"], params["whom"]),
         }
         if code == GRANT and params["effect"] == Grant.Effect.DENY:
-            return _("Grant %(number)s: deny %(what)s to %(whom)s") % said
+            return _("Grant %(number)s: deny %(what)s to %(whom)s") % values
         if code == GRANT:
-            return _("Grant %(number)s: allow %(what)s to %(whom)s") % said
-        limit = _("Rate limit %(number)s: %(rate)s on %(what)s for %(whom)s") % said
+            return _("Grant %(number)s: allow %(what)s to %(whom)s") % values
+        limit = _("Rate limit %(number)s: %(rate)s on %(what)s for %(whom)s") % values
         if code == LIMIT:
             return limit
         return _("%(limit)s: wait %(seconds)s s") % {"limit": limit, "seconds": params["seconds"]}

@@ -31,7 +31,7 @@ from catalog.models import (
 )
 
 REVISION = CatalogueRevision._meta.db_table
-VERSIONED = (Tool, Resource, Prompt)
+VERSIONED_MODELS = (Tool, Resource, Prompt)
 USER_FIELDS = ("username", "is_active")
 
 
@@ -53,7 +53,7 @@ def bump(using: str = DEFAULT_DB_ALIAS) -> int:
         return current(using)
 
 
-def watched() -> dict[type[models.Model], tuple[str, ...]]:
+def watched_columns() -> dict[type[models.Model], tuple[str, ...]]:
     """Return every model that the snapshot and `catalog.secrets.resolve` read, with the columns whose update counts.
 
     An empty tuple means all columns.
@@ -68,7 +68,7 @@ def watched() -> dict[type[models.Model], tuple[str, ...]]:
         Limit: (),
         Secret: ("name", "kind", "value"),
         PersonalSecret: (),
-        Upstream: ("name", "enabled", *Upstream.REACHED_BY),
+        Upstream: ("name", "enabled", *Upstream.CONNECTION_FIELDS),
         Tool.toolsets.through: (),
         Resource.toolsets.through: (),
         Prompt.toolsets.through: (),
@@ -102,12 +102,12 @@ def _bump_statements(vendor: str) -> list[str]:
 def _sqlite_triggers() -> dict[str, str]:
     bump = "; ".join(_bump_statements("sqlite"))
     result = {}
-    for model, named in watched().items():
+    for model, named in watched_columns().items():
         table = model._meta.db_table
         for event in ("INSERT", "UPDATE", "DELETE"):
             of = f" OF {', '.join(_columns(model, named))}" if event == "UPDATE" else ""
             body = bump
-            if model in VERSIONED and event != "DELETE":
+            if model in VERSIONED_MODELS and event != "DELETE":
                 body += f"; UPDATE {table} SET version = (SELECT number FROM {REVISION} WHERE id = 1) WHERE id = NEW.id"  # noqa: S608 - names of our own
             name = f"toolhub_{event.lower()}_{table}"
             result[name] = f"CREATE TRIGGER {name} AFTER {event}{of} ON {table} BEGIN {body}; END"
@@ -135,15 +135,15 @@ def _postgresql_statements() -> list[str]:
         "CREATE OR REPLACE FUNCTION toolhub_catalogue_changed() RETURNS trigger LANGUAGE plpgsql AS "
         f"$$ BEGIN {bump}; RETURN NULL; END $$",
     ]
-    for model, named in watched().items():
+    for model, named in watched_columns().items():
         table, columns = model._meta.db_table, ", ".join(_columns(model, named))
-        events = "DELETE" if model in VERSIONED else f"INSERT OR DELETE OR UPDATE OF {columns}"
+        events = "DELETE" if model in VERSIONED_MODELS else f"INSERT OR DELETE OR UPDATE OF {columns}"
         result += [
             f"DROP TRIGGER IF EXISTS toolhub_changed ON {table}",
             f"CREATE TRIGGER toolhub_changed AFTER {events} ON {table} "
             "FOR EACH STATEMENT EXECUTE FUNCTION toolhub_catalogue_changed()",
         ]
-        if model in VERSIONED:
+        if model in VERSIONED_MODELS:
             result += [
                 f"DROP TRIGGER IF EXISTS toolhub_version ON {table}",
                 f"CREATE TRIGGER toolhub_version BEFORE INSERT OR UPDATE OF {columns} ON {table} "
@@ -161,7 +161,7 @@ def _install_on_postgresql(connection: Any) -> None:
             "SELECT obj_description(to_regprocedure('toolhub_catalogue_changed()'), 'pg_proc'), count(*) "
             "FROM pg_trigger WHERE tgname IN ('toolhub_changed', 'toolhub_version')"
         )
-        if cursor.fetchone() == (wanted, len(watched()) + len(VERSIONED)):
+        if cursor.fetchone() == (wanted, len(watched_columns()) + len(VERSIONED_MODELS)):
             return
         for statement in statements:
             cursor.execute(statement)
@@ -171,7 +171,7 @@ def _install_on_postgresql(connection: Any) -> None:
 def install(using: str = DEFAULT_DB_ALIAS) -> None:
     """Install the triggers, once every table that they belong to exists."""
     connection = connections[using]
-    tables = {model._meta.db_table for model in watched()} | {REVISION}
+    tables = {model._meta.db_table for model in watched_columns()} | {REVISION}
     with connection.cursor() as cursor:
         if tables - set(connection.introspection.table_names(cursor)):
             return

@@ -19,7 +19,7 @@ from catalog.policy.definitions import (
     Rule,
     Snapshot,
     ToolDefinition,
-    order,
+    sort_key,
 )
 
 NO_USER = Rule("rule.no_user")
@@ -27,13 +27,13 @@ INACTIVE = Rule("rule.inactive")
 NO_GRANT = Rule("rule.no_grant")
 OTHER_TOOLSETS = Rule("rule.other_toolsets")
 DISABLED = Rule("rule.disabled")
-NOT_OFFERED = Rule("rule.not_offered")
+NOT_AVAILABLE = Rule("rule.not_offered")
 QUARANTINED = Rule("rule.quarantined")
 OWN_RESULT = Rule("rule.own_result")
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
+class Requester:
     user_id: int
     toolset_ids: frozenset[int] | None = None
     """The toolsets that the token is restricted to; None: no restriction."""
@@ -76,15 +76,15 @@ def _rules(snapshot: Snapshot, user_id: int) -> tuple[list[GrantRule], Rule]:
     return rules, NO_GRANT
 
 
-def _next(rules: Iterable[GrantRule], now: float) -> float | None:
+def _next_change(rules: Iterable[GrantRule], now: float) -> float | None:
     return min((at for rule in rules for at in (rule.starts, rule.ends) if at is not None and at > now), default=None)
 
 
-def _holds(rule: GrantRule, now: float) -> bool:
+def _is_in_force(rule: GrantRule, now: float) -> bool:
     return (rule.starts is None or rule.starts <= now) and (rule.ends is None or now < rule.ends)
 
 
-def _speaks_in(rule: GrantRule, environment: str) -> bool:
+def _applies_in(rule: GrantRule, environment: str) -> bool:
     return not rule.environments or environment in rule.environments
 
 
@@ -94,63 +94,63 @@ def _targets(rule: GrantRule, item: Item) -> bool:
     return rule.target_kind == item.kind and rule.target_id == item.id
 
 
-def _verdict(rules: list[GrantRule], now: float, nothing: Rule) -> tuple[bool, Rule]:
+def _verdict(rules: list[GrantRule], now: float, no_grant_rule: Rule) -> tuple[bool, Rule]:
     allowed: GrantRule | None = None
     for rule in rules:
-        if _holds(rule, now):
+        if _is_in_force(rule, now):
             if rule.effect == "deny":
                 return False, rule.rule
             allowed = allowed or rule
-    return (True, allowed.rule) if allowed else (False, nothing)
+    return (True, allowed.rule) if allowed else (False, no_grant_rule)
 
 
-def decide(snapshot: Snapshot, who: Who, item: Item, now: float, environment: str) -> Decision:
+def decide(snapshot: Snapshot, requester: Requester, item: Item, now: float, environment: str) -> Decision:
     """Decide on one item for one person, with the exact time at which the answer (or its reason) changes by itself."""
     present = snapshot.items.get((item.kind, item.id))
     if present is None:
-        return Decision(False, NOT_OFFERED)
+        return Decision(False, NOT_AVAILABLE)
     if present.quarantined:
         return Decision(False, QUARANTINED)
-    rules, nothing = _rules(snapshot, who.user_id)
-    if nothing is not NO_GRANT:
-        return Decision(False, nothing)
-    if who.toolset_ids is not None and who.toolset_ids.isdisjoint(item.toolset_ids):
+    rules, no_grant_rule = _rules(snapshot, requester.user_id)
+    if no_grant_rule is not NO_GRANT:
+        return Decision(False, no_grant_rule)
+    if requester.toolset_ids is not None and requester.toolset_ids.isdisjoint(item.toolset_ids):
         return Decision(False, OTHER_TOOLSETS)
-    speaking = [rule for rule in rules if _targets(rule, item) and _speaks_in(rule, environment)]
-    speaking.sort(key=_by_id)
-    verdict = _verdict(speaking, now, nothing)
-    changes_at, moment = None, _next(speaking, now)
-    while moment is not None:
-        if _verdict(speaking, moment, nothing) != verdict:
-            changes_at = moment
+    applicable = [rule for rule in rules if _targets(rule, item) and _applies_in(rule, environment)]
+    applicable.sort(key=_by_id)
+    verdict = _verdict(applicable, now, no_grant_rule)
+    changes_at, change_time = None, _next_change(applicable, now)
+    while change_time is not None:
+        if _verdict(applicable, change_time, no_grant_rule) != verdict:
+            changes_at = change_time
             break
-        moment = _next(speaking, moment)
+        change_time = _next_change(applicable, change_time)
     return Decision(*verdict, changes_at)
 
 
-def decide_all(snapshot: Snapshot, who: Who, now: float, environment: str) -> Visible:
+def decide_all(snapshot: Snapshot, requester: Requester, now: float, environment: str) -> Visible:
     """Return all items that one person sees.
 
     The cost depends on the granted items, not on the size of the catalogue.
     """
-    rules, _ = _rules(snapshot, who.user_id)
-    rules = sorted((rule for rule in rules if _speaks_in(rule, environment)), key=_by_id)
+    rules, _ = _rules(snapshot, requester.user_id)
+    rules = sorted((rule for rule in rules if _applies_in(rule, environment)), key=_by_id)
     denied: set[tuple[str, int]] = set()
     allowed: dict[tuple[str, int], tuple[Item, Rule]] = {}
-    holding = [rule for rule in rules if _holds(rule, now)]
-    for rule in holding:
+    in_force = [rule for rule in rules if _is_in_force(rule, now)]
+    for rule in in_force:
         if rule.effect == "deny":
             denied.update((item.kind, item.id) for item in _granted(snapshot, rule))
-    for rule in holding:
+    for rule in in_force:
         if rule.effect == "allow":
             for item in _granted(snapshot, rule):
                 key = (item.kind, item.id)
                 if key not in allowed and key not in denied and not item.quarantined:
                     allowed[key] = (item, rule.rule)
     found: Iterable[tuple[Item, Rule]] = allowed.values()
-    if who.toolset_ids is not None:
-        found = [pair for pair in found if not who.toolset_ids.isdisjoint(pair[0].toolset_ids)]
-    return _visible(sorted(found, key=lambda pair: order(pair[0])), _next(rules, now))
+    if requester.toolset_ids is not None:
+        found = [pair for pair in found if not requester.toolset_ids.isdisjoint(pair[0].toolset_ids)]
+    return _visible(sorted(found, key=lambda pair: sort_key(pair[0])), _next_change(rules, now))
 
 
 def _by_id(rule: GrantRule) -> int:
@@ -177,12 +177,12 @@ def _visible(pairs: list[tuple[Item, Rule]], changes_at: float | None) -> Visibl
         else:
             (templates if item.is_template else resources)[item.uri] = (item, rule)
     fingerprints = {
-        "tools": _fingerprint(pair[0].face for pair in tools.values()),
-        "resources": _fingerprint(pair[0].face for found in (resources, templates) for pair in found.values()),
-        "prompts": _fingerprint(pair[0].face for pair in prompts.values()),
+        "tools": _fingerprint(pair[0].wire_hash for pair in tools.values()),
+        "resources": _fingerprint(pair[0].wire_hash for found in (resources, templates) for pair in found.values()),
+        "prompts": _fingerprint(pair[0].wire_hash for pair in prompts.values()),
     }
     return Visible(tools, resources, templates, prompts, changes_at, fingerprints)
 
 
-def _fingerprint(faces: Iterable[str]) -> str:
-    return hashlib.sha256("".join(faces).encode("ascii")).hexdigest()
+def _fingerprint(wire_hashes: Iterable[str]) -> str:
+    return hashlib.sha256("".join(wire_hashes).encode("ascii")).hexdigest()

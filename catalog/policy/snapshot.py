@@ -1,7 +1,7 @@
 """The catalogue in memory: one immutable snapshot per revision, replaced when the revision changes.
 
 Every process polls the revision once a second on its event loop (the query runs on a thread of its own) and at once
-when something in this process committed a change or `hurry()` reports that another process did. While the database
+when something in this process committed a change or `poll_now()` reports that another process did. While the database
 does not answer, the last snapshot stays.
 """
 
@@ -76,7 +76,7 @@ class SnapshotStore:
             else:
                 fresh = self._loader.load()
             self._snapshot = fresh
-        self._call_on_loop(self._tell_listeners)
+        self._call_on_loop(self._notify_listeners)
         return fresh
 
     def latest(self) -> Snapshot:
@@ -95,7 +95,7 @@ class SnapshotStore:
 
         return forget
 
-    def hurry(self) -> None:
+    def poll_now(self) -> None:
         """Poll now. Callable from any thread."""
         poll = self._poll
         if poll is not None:
@@ -141,9 +141,9 @@ class SnapshotStore:
             try:
                 await poll.loop.run_in_executor(self._executor, self._refresh_if_changed)
             except (DatabaseError, InterfaceError, OSError) as error:
-                self._complain(f"{type(error).__name__} while reading it")
+                self._warn(f"{type(error).__name__} while reading it")
             except Exception as error:  # noqa: BLE001 - one bad row must not end the poll
-                self._complain(f"{type(error).__name__}: {error}")
+                self._warn(f"{type(error).__name__}: {error}")
 
     def _refresh_if_changed(self) -> None:
         close_old_connections()
@@ -153,7 +153,7 @@ class SnapshotStore:
         finally:
             close_old_connections()
 
-    def _complain(self, problem: str) -> None:
+    def _warn(self, problem: str) -> None:
         self._warning.warn("The catalogue cannot be read (%s); what was read last stays in force.", problem)
 
     def _call_on_loop(self, function: Callable[[], object]) -> None:
@@ -163,7 +163,7 @@ class SnapshotStore:
             with suppress(RuntimeError):
                 poll.loop.call_soon_threadsafe(function)
 
-    def _tell_listeners(self) -> None:
+    def _notify_listeners(self) -> None:
         if self._snapshot is None:
             return
         for callback in list(self._listeners):
@@ -190,14 +190,14 @@ def listen(callback: Callable[[Snapshot], object]) -> Callable[[], None]:
     return parts.get(SnapshotStore).listen(callback)
 
 
-def hurry() -> None:
-    """Poll now, see `SnapshotStore.hurry`."""
-    parts.get(SnapshotStore).hurry()
+def poll_now() -> None:
+    """Poll now, see `SnapshotStore.poll_now`."""
+    parts.get(SnapshotStore).poll_now()
 
 
 def on_changed(**kwargs: Any) -> None:
     """Poll now: handler of `catalog.signals.changed`."""
-    hurry()
+    poll_now()
 
 
 def ensure() -> Coroutine[Any, Any, Snapshot]:

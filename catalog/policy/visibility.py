@@ -15,12 +15,12 @@ from audit.types import Credential
 from catalog.policy import messages, snapshot
 from catalog.policy import rules as policy
 from catalog.policy.definitions import Item, Snapshot
-from catalog.policy.rules import Decision, Visible, Who
+from catalog.policy.rules import Decision, Visible, Requester
 
-KEPT = 20_000
+MAX_CACHED_USERS = 20_000
 """Maximum number of remembered people; above it the cache is emptied."""
 
-_memo: dict[tuple[int, frozenset[int] | None], tuple[Snapshot, str, float, Visible]] = {}
+_cache: dict[tuple[int, frozenset[int] | None], tuple[Snapshot, str, float, Visible]] = {}
 """A bounded cache of values that follow from snapshot, person and time alone: it belongs to no part of the process."""
 _FOREVER = float("inf")
 
@@ -40,30 +40,30 @@ def for_credential(credential: Credential, now: float | None = None) -> Visible:
         return in_snapshot(catalogue, credential, now)
     now = time.time()
     key = (credential.user_id, credential.toolset_ids)
-    known = _memo.get(key)
+    known = _cache.get(key)
     if known is not None and known[0] is catalogue and now < known[2] and known[1] == settings.ENVIRONMENT:
         return known[3]
     found = in_snapshot(catalogue, credential, now)
-    if len(_memo) >= KEPT:
-        _memo.clear()
-    _memo[key] = (catalogue, settings.ENVIRONMENT, found.changes_at or _FOREVER, found)
+    if len(_cache) >= MAX_CACHED_USERS:
+        _cache.clear()
+    _cache[key] = (catalogue, settings.ENVIRONMENT, found.changes_at or _FOREVER, found)
     return found
 
 
 def in_snapshot(catalogue: Snapshot, credential: Credential, now: float) -> Visible:
     """Return the visible items for a given snapshot and time, without caching."""
-    who = Who(credential.user_id, credential.toolset_ids)
-    return policy.decide_all(catalogue, who, now, settings.ENVIRONMENT)
+    requester = Requester(credential.user_id, credential.toolset_ids)
+    return policy.decide_all(catalogue, requester, now, settings.ENVIRONMENT)
 
 
 def decide(credential: Credential, item: Item, now: float | None = None) -> Decision:
     """Return the decision for this person and this item, with its reason."""
-    who = Who(credential.user_id, credential.toolset_ids)
-    moment = time.time() if now is None else now
-    return policy.decide(snapshot.current(), who, item, moment, settings.ENVIRONMENT)
+    requester = Requester(credential.user_id, credential.toolset_ids)
+    time_now = time.time() if now is None else now
+    return policy.decide(snapshot.current(), requester, item, time_now, settings.ENVIRONMENT)
 
 
-SHOWN = 20
+MAX_LISTED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Audience:
         return self.count - len(self.users)
 
 
-def of(kind: str, pk: int) -> Audience:
+def find_audience(kind: str, pk: int) -> Audience:
     catalogue = snapshot.latest()
     item: Item | None = catalogue.items.get((kind, pk))
     if item is None:
@@ -89,14 +89,14 @@ def of(kind: str, pk: int) -> Audience:
     now, environment = time.time(), settings.ENVIRONMENT
     users = []
     for user_id, member in catalogue.members.items():
-        decision = policy.decide(catalogue, Who(user_id), item, now, environment)
+        decision = policy.decide(catalogue, Requester(user_id), item, now, environment)
         if decision.visible:
             users.append((member.username, decision.rule))
     rules = catalogue.limits_by_tool.get(pk, ()) if kind == "tool" else ()
     return Audience(
         True,
-        [(name, messages.translate(rule)) for name, rule in sorted(users, key=itemgetter(0))[:SHOWN]],
+        [(name, messages.translate(rule)) for name, rule in sorted(users, key=itemgetter(0))[:MAX_LISTED]],
         len(users),
-        [messages.translate(rule.rule) for rule in rules[:SHOWN]],
-        max(0, len(rules) - SHOWN),
+        [messages.translate(rule.rule) for rule in rules[:MAX_LISTED]],
+        max(0, len(rules) - MAX_LISTED),
     )

@@ -25,7 +25,7 @@ from catalog.errors import ToolError
 from toolhub.parts import parts
 
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
-CHUNK = 65_536
+CHUNK_BYTES = 65_536
 GRACE_SECONDS = 2.0
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Limits:
     reserves: bool = False
     """Whether it reserves far more address space than it uses, as Node does: then writable memory is limited."""
 
-    def of_kernel(self) -> dict[str, int]:
+    def as_rlimits(self) -> dict[str, int]:
         return {
             "CPU": self.cpu_seconds,
             "DATA" if self.reserves else "AS": self.memory_bytes,
@@ -67,7 +67,7 @@ class Order:
     """Remove `folder` afterwards."""
     limits: Limits = field(default_factory=Limits)
     nice: int = 10
-    look_seconds: float = 0.0
+    poll_seconds: float = 0.0
     """Longest interval in seconds between process counts of an idle program; 0: as short as a brief program needs."""
     name: str = ""
     """The name that the program sees as its own."""
@@ -105,7 +105,7 @@ class ChildProcesses:
     def give(self) -> None:
         self.taken -= 1
 
-    def keep(self, ended: asyncio.Future[Report]) -> None:
+    def release_when_ended(self, ended: asyncio.Future[Report]) -> None:
         """Release the slot when the program has ended, even if no caller waits for it then."""
         self._ending.add(ended)
         ended.add_done_callback(self._finished)
@@ -141,7 +141,7 @@ class Child:
     async def _wait(self) -> Report:
         try:
             await self.process.wait()
-            data = os.pread(self._order_fd, CHUNK, 0)
+            data = os.pread(self._order_fd, CHUNK_BYTES, 0)
         finally:
             os.close(self._order_fd)
         with contextlib.suppress(ValueError, TypeError):
@@ -153,14 +153,14 @@ class Child:
         return Report("lost", None)
 
 
-def running() -> int:
+def count_running() -> int:
     """Return how many programs run for tools in this process."""
     return parts.get(ChildProcesses).taken
 
 
 @asynccontextmanager
-async def launched(
-    order: Order, *, stdin: int | None, most_line: int = CHUNK, counted: bool = True
+async def run_program(
+    order: Order, *, stdin: int | None, max_line_bytes: int = CHUNK_BYTES, counted: bool = True
 ) -> AsyncIterator[Child]:
     """Run the program inside the block.
 
@@ -172,19 +172,19 @@ async def launched(
         _discard(order)
         raise Busy
     try:
-        child = await _start(order, stdin, most_line)
+        child = await _start(order, stdin, max_line_bytes)
     except BaseException:
         if counted:
             children.give()
         _discard(order)
         raise
     if counted:
-        children.keep(child.ended)
+        children.release_when_ended(child.ended)
     try:
         yield child
     except BaseException:
         child.stop()
-        let_go(child)
+        close_pipes(child)
         raise
 
 
@@ -195,7 +195,7 @@ def _discard(order: Order) -> None:
             os.rmdir(order.folder)
 
 
-def let_go(child: Child) -> None:
+def close_pipes(child: Child) -> None:
     """Close our ends of the pipes: a program that goes on writing finds no reader."""
     if child.stdin is not None:
         child.stdin.close()
@@ -206,7 +206,7 @@ def let_go(child: Child) -> None:
             pipe.close()
 
 
-async def _start(order: Order, stdin: int | None, most_line: int) -> Child:
+async def _start(order: Order, stdin: int | None, max_line_bytes: int) -> Child:
     text = json.dumps(
         {
             "program": order.program,
@@ -215,10 +215,10 @@ async def _start(order: Order, stdin: int | None, most_line: int) -> Child:
             "folder": order.folder,
             "folder_fd": order.folder_fd,
             "remove": order.remove,
-            "limits": order.limits.of_kernel(),
+            "limits": order.limits.as_rlimits(),
             "processes": order.limits.processes,
             "nice": order.nice,
-            "look": order.look_seconds,
+            "look": order.poll_seconds,
             "grace": GRACE_SECONDS,
         }
     ).encode()
@@ -239,7 +239,7 @@ async def _start(order: Order, stdin: int | None, most_line: int) -> Child:
             env={},
             pass_fds=given,
             start_new_session=True,
-            limit=most_line,
+            limit=max_line_bytes,
         )
     except BaseException:
         os.close(order_fd)
@@ -247,18 +247,18 @@ async def _start(order: Order, stdin: int | None, most_line: int) -> Child:
     return Child(process, order, order_fd)
 
 
-async def read(stream: asyncio.StreamReader | None, most: int) -> tuple[bytes, bool]:
-    """Read up to `most` bytes; return them, and whether there was more."""
+async def read(stream: asyncio.StreamReader | None, max_bytes: int) -> tuple[bytes, bool]:
+    """Read up to `max_bytes` bytes; return them, and whether there was more."""
     assert stream is not None  # noqa: S101 - every child has its pipes
     found = bytearray()
-    while chunk := await stream.read(CHUNK):
+    while chunk := await stream.read(CHUNK_BYTES):
         found += chunk
-        if len(found) > most:
-            return bytes(found[:most]), True
+        if len(found) > max_bytes:
+            return bytes(found[:max_bytes]), True
     return bytes(found), False
 
 
-async def feed(child: Child, data: bytes) -> None:
+async def write_stdin(child: Child, data: bytes) -> None:
     """Write `data` to the program's stdin, which the program may ignore."""
     stdin: Any = child.stdin
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):

@@ -27,11 +27,11 @@ import time
 from typing import Any
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 36, 38
-LOOK_SECONDS = 0.02
+POLL_SECONDS = 0.02
 WATCHED = frozenset({signal.SIGCHLD, signal.SIGTERM, signal.SIGINT})
 
 
-def family(ancestor: int) -> dict[int, str]:
+def list_descendants(ancestor: int) -> dict[int, str]:
     """Return {pid: state} of all live processes below `ancestor`."""
     parents: dict[int, tuple[int, str]] = {}
     for name in os.listdir("/proc"):
@@ -54,7 +54,7 @@ def family(ancestor: int) -> dict[int, str]:
     return {pid: state for pid, state in found.items() if state not in "ZX"}
 
 
-def send(pids: Any, number: int) -> None:
+def send_signal(pids: Any, number: int) -> None:
     for pid in pids:
         with contextlib.suppress(OSError):
             os.kill(pid, number)
@@ -79,14 +79,14 @@ def end_all(group: int, status: dict[int, int]) -> None:
         os.killpg(group, signal.SIGKILL)
     while True:
         status.update(reap())
-        left = family(os.getpid())
-        if not left:
+        remaining = list_descendants(os.getpid())
+        if not remaining:
             return
-        fresh = [pid for pid, state in left.items() if state != "T"]
-        if fresh and len(left) > 8:
-            send(fresh, signal.SIGSTOP)
-            left = family(os.getpid())
-        send(left, signal.SIGKILL)
+        fresh = [pid for pid, state in remaining.items() if state != "T"]
+        if fresh and len(remaining) > 8:
+            send_signal(fresh, signal.SIGSTOP)
+            remaining = list_descendants(os.getpid())
+        send_signal(remaining, signal.SIGKILL)
         signal.sigtimedwait({signal.SIGCHLD}, 0.005)
 
 
@@ -187,7 +187,7 @@ def main() -> None:
 
 def watch(pid: int, hub: int, order: dict[str, Any], status: dict[int, int]) -> str:
     """Wait until the program has ended or must end; return the reason."""
-    most, wait, seldom, before = order["processes"], LOOK_SECONDS, order["look"], 0
+    max_processes, wait, max_wait, before = order["processes"], POLL_SECONDS, order["look"], 0
     ending_at = None
     while True:
         received = signal.sigtimedwait(WATCHED, wait)
@@ -200,15 +200,15 @@ def watch(pid: int, hub: int, order: dict[str, Any], status: dict[int, int]) -> 
             return "stopped"
         if received is not None and received.si_signo == signal.SIGTERM and ending_at is None:
             ending_at = time.monotonic() + order["grace"]
-            send(family(os.getpid()), signal.SIGTERM)
-            send([pid], signal.SIGCONT)
+            send_signal(list_descendants(os.getpid()), signal.SIGTERM)
+            send_signal([pid], signal.SIGCONT)
         if ending_at is not None and time.monotonic() >= ending_at:
             return "stopped"
-        looked = time.monotonic()
-        count = len(family(os.getpid()))
-        if count > most:
+        counted_at = time.monotonic()
+        count = len(list_descendants(os.getpid()))
+        if count > max_processes:
             return "processes"
-        wait = max(LOOK_SECONDS, 25 * (time.monotonic() - looked), min(2 * wait, seldom) if count == before else 0.0)
+        wait = max(POLL_SECONDS, 25 * (time.monotonic() - counted_at), min(2 * wait, max_wait) if count == before else 0.0)
         before = count
 
 

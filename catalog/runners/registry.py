@@ -1,6 +1,6 @@
 """The available runners: every folder here, and the modules in TOOLHUB_RUNNERS. Discovered on first use.
 
-This module describes runners, for pages, checks and imports. `catalog.runners.loading` loads the code that runs, for
+This module describes runners, for pages, checks and imports. `catalog.runners.factory` loads the code that runs, for
 calls only.
 """
 
@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from catalog.runners import settings_errors as runners_settings_errors
 from catalog.runners.base import Runner
 
-ATTRIBUTE = "RUNNER"
+RUNNER_ATTRIBUTE = "RUNNER"
 
 
 def runners() -> Mapping[str, Runner]:
@@ -45,7 +45,7 @@ def parse_settings(kind: str, data: Any) -> BaseModel:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise ValueError(runners_settings_errors.sentence(error)) from None
+        raise ValueError(runners_settings_errors.format_errors(error)) from None
 
 
 def not_ready(kind: str, data: Any) -> str | None:
@@ -65,7 +65,7 @@ def settings_errors(kind: str, data: Any) -> list[tuple[tuple[str | int, ...], s
         runner(kind).settings.model_validate(data)
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)
-        return [(entry["loc"], entry["type"], runners_settings_errors.words(entry)) for entry in found]
+        return [(entry["loc"], entry["type"], runners_settings_errors.translate_error(entry)) for entry in found]
     return []
 
 
@@ -75,7 +75,7 @@ def _found(outside: tuple[str, ...]) -> tuple[Mapping[str, Runner], Mapping[str,
     inside = [f"{here.__name__}.{folder.name}" for folder in pkgutil.iter_modules(here.__path__) if folder.ispkg]
     found: dict[str, Runner] = {}
     for module in inside:
-        described: Runner = getattr(importlib.import_module(module), ATTRIBUTE)
+        described: Runner = getattr(importlib.import_module(module), RUNNER_ATTRIBUTE)
         found[described.name] = described
     wrong = {}
     for module in outside:
@@ -91,7 +91,7 @@ def _found(outside: tuple[str, ...]) -> tuple[Mapping[str, Runner], Mapping[str,
 
 
 def _described(module: str) -> Runner:
-    described = getattr(importlib.import_module(module), ATTRIBUTE, None)
+    described = getattr(importlib.import_module(module), RUNNER_ATTRIBUTE, None)
     if not isinstance(described, Runner):
-        raise LookupError(f"it has no {ATTRIBUTE} that is a catalog.runners.base.Runner")
+        raise LookupError(f"it has no {RUNNER_ATTRIBUTE} that is a catalog.runners.base.Runner")
     return described

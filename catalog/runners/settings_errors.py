@@ -9,7 +9,7 @@ from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_noop as _
 from pydantic import ValidationError
 
-MOST = 5
+MAX_ERRORS = 5
 SENTENCES = {
     "missing": _("Field required"),
     "extra_forbidden": _("Extra inputs are not permitted"),
@@ -36,18 +36,18 @@ SENTENCES = {
 """Messages by the type of the error; any other type keeps pydantic's message."""
 
 
-def sentence(error: ValidationError) -> str:
+def format_errors(error: ValidationError) -> str:
     """Return a sentence with the first few errors, each with its field."""
-    said = ""
-    for entry in error.errors(include_url=False, include_input=False)[:MOST]:
-        found, where = words(entry), ".".join(str(part) for part in entry["loc"])
+    text = ""
+    for entry in error.errors(include_url=False, include_input=False)[:MAX_ERRORS]:
+        found, where = translate_error(entry), ".".join(str(part) for part in entry["loc"])
         if where:
             found = gettext("%(what)s: %(why)s") % {"what": where, "why": found}
-        said = gettext("%(first)s; %(next)s") % {"first": said, "next": found} if said else found
-    return said
+        text = gettext("%(first)s; %(next)s") % {"first": text, "next": found} if text else found
+    return text
 
 
-def words(entry: Mapping[str, Any]) -> str:
+def translate_error(entry: Mapping[str, Any]) -> str:
     """Return the message of one of pydantic's errors."""
     own = str(entry["msg"]).removeprefix("Value error, ")
     context = {name: _shown(name, value) for name, value in entry.get("ctx", {}).items()}

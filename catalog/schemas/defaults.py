@@ -13,12 +13,12 @@ from typing import Any
 from catalog.schemas import validator
 
 Fill = Callable[[dict[str, Any]], dict[str, Any]]
-DEEPEST = 8
+MAX_DEPTH = 8
 
 
 def compile_fill(schema: dict[str, Any]) -> Fill | None:
     """Return the function that fills in defaults; None when there are none."""
-    return _compile(schema, schema, DEEPEST)
+    return _compile(schema, schema, MAX_DEPTH)
 
 
 def _compile(part: dict[str, Any], root: dict[str, Any], depth: int) -> Fill | None:

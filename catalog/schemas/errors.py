@@ -16,10 +16,10 @@ from django.utils.translation import gettext, gettext_noop
 from audit.redaction.redactor import is_secret_name
 from audit.types import Reason
 
-MAX_SENTENCE = 400
-MAX_PLACE = 150
-MAX_LISTING = 200
-MAX_VALUE = 60
+MAX_SENTENCE_CHARACTERS = 400
+MAX_PLACE_CHARACTERS = 150
+MAX_LISTING_CHARACTERS = 200
+MAX_VALUE_CHARACTERS = 60
 MAX_DEPTH = 50
 PREFIX: Final = "arguments."
 """Prefix of the codes in reasons."""
@@ -88,11 +88,11 @@ class SchemaProblem:
     @property
     def reason(self) -> Reason:
         """Return the form that the log keeps beside the sentence."""
-        path = [part if isinstance(part, int) else cut(part, MAX_PLACE) for part in self.path[:MAX_DEPTH]]
+        path = [part if isinstance(part, int) else cut(part, MAX_PLACE_CHARACTERS) for part in self.path[:MAX_DEPTH]]
         return Reason(PREFIX + self.code, {**self.params, "path": path})
 
     @classmethod
-    def of(cls, reason: Reason | None) -> SchemaProblem | None:
+    def from_reason(cls, reason: Reason | None) -> SchemaProblem | None:
         """Return the problem behind a reason, None for another kind of reason."""
         if reason is None or not reason.code.startswith(PREFIX) or reason.code.removeprefix(PREFIX) not in CODES:
             return None
@@ -121,19 +121,19 @@ def translate_expected(code: str, params: Mapping[str, Any]) -> str:
     return _expected(code, params, gettext) if code == TYPE or code in _EXPECTED else ""
 
 
-def wrong(path: Sequence[str | int], expected: Expected, value: Any, *, secret: bool) -> SchemaProblem:
+def wrong_value(path: Sequence[str | int], expected: Expected, value: Any, *, secret: bool) -> SchemaProblem:
     """Return the problem of a value: `argument "a": expected integer, got string "x"`."""
     code, params = expected
     secret = secret or any(isinstance(part, str) and is_secret_name(part) for part in path)
-    return SchemaProblem(tuple(path), code, {**params, **({"got": kind(value)} if secret else _got(value))})
+    return SchemaProblem(tuple(path), code, {**params, **({"got": kind(value)} if secret else _describe_value(value))})
 
 
-def missing(path: Sequence[str | int], name: str) -> SchemaProblem:
+def missing_member(path: Sequence[str | int], name: str) -> SchemaProblem:
     return SchemaProblem((*path, name), MISSING)
 
 
-def unknown(path: Sequence[str | int], name: str, known: Iterable[str]) -> SchemaProblem:
-    return SchemaProblem((*path, name), UNKNOWN, {"values": listing(known)})
+def unknown_member(path: Sequence[str | int], name: str, known: Iterable[str]) -> SchemaProblem:
+    return SchemaProblem((*path, name), UNKNOWN, {"values": format_listing(known)})
 
 
 Expected = tuple[str, dict[str, Any]]
@@ -146,9 +146,9 @@ def expected_of(keyword: str, value: Any) -> Expected:
         case "type":
             return TYPE, {"types": [str(name) for name in value] if isinstance(value, list) else [str(value)]}
         case "enum":
-            return ENUM, {"values": listing(value)}
+            return ENUM, {"values": format_listing(value)}
         case "const":
-            return CONST, {"values": listing([value])}
+            return CONST, {"values": format_listing([value])}
         case "pattern":
             return PATTERN, {"pattern": cut(str(value), 150 - len("text that matches "))}
         case "uniqueItems" | "anyOf" | "oneOf":
@@ -193,25 +193,25 @@ def path_text(path: Sequence[str | int], *, any_item: bool = False) -> str:
             text += "[]" if any_item else f"[{part}]"
         else:
             text += f".{part}" if text else part
-    return cut(text, MAX_PLACE)
+    return cut(text, MAX_PLACE_CHARACTERS)
 
 
-def cut(text: str, longest: int = MAX_SENTENCE) -> str:
-    return text if len(text) <= longest else text[: longest - 3] + "..."
+def cut(text: str, max_characters: int = MAX_SENTENCE_CHARACTERS) -> str:
+    return text if len(text) <= max_characters else text[: max_characters - 3] + "..."
 
 
-def listing(values: Iterable[Any]) -> str:
+def format_listing(values: Iterable[Any]) -> str:
     """Return the values as a text of limited length: there may be a hundred thousand."""
-    return cut(", ".join(json.dumps(value, ensure_ascii=False) for value in islice(values, 100)), MAX_LISTING)
+    return cut(", ".join(json.dumps(value, ensure_ascii=False) for value in islice(values, 100)), MAX_LISTING_CHARACTERS)
 
 
-def _got(value: Any) -> dict[str, Any]:
+def _describe_value(value: Any) -> dict[str, Any]:
     """Return the kind of a value, with the value when it is short and simple."""
     name = kind(value)
     if name in {"array", "object", "null"}:
         return {"got": name}
-    if name == "string" and len(value) > MAX_VALUE:
-        text = json.dumps(value[:MAX_VALUE], ensure_ascii=False)
+    if name == "string" and len(value) > MAX_VALUE_CHARACTERS:
+        text = json.dumps(value[:MAX_VALUE_CHARACTERS], ensure_ascii=False)
         return {"got": name, "value": text, "characters": len(value)}
     if name == "integer" and abs(value) >= 10**40:
         return {"got": name, "value": None}
@@ -236,8 +236,8 @@ def _rest(problem: SchemaProblem, say: Translate) -> str:
         if not params["values"]:
             return say(gettext_noop("is not known; expected none"))
         return say(gettext_noop("is not known; expected one of %(values)s")) % params
-    said = {"expected": _expected(code, params, say), "got": _shown(params, say)}
-    return say(gettext_noop("expected %(expected)s, got %(got)s")) % said
+    values = {"expected": _expected(code, params, say), "got": _format_value(params, say)}
+    return say(gettext_noop("expected %(expected)s, got %(got)s")) % values
 
 
 def _expected(code: str, params: Mapping[str, Any], say: Translate) -> str:
@@ -250,13 +250,13 @@ def _expected(code: str, params: Mapping[str, Any], say: Translate) -> str:
     return (say(_EXPECTED[code]) if code != CONST else _EXPECTED[code]) % params
 
 
-def _shown(params: Mapping[str, Any], say: Translate) -> str:
+def _format_value(params: Mapping[str, Any], say: Translate) -> str:
     name = params["got"]
     if "value" not in params:
         return str(name)
     if params["value"] is None:
         return say(gettext_noop("%(kind)s of many digits")) % {"kind": name}
-    said = {"kind": name, "value": params["value"], "number": params.get("characters")}
+    values = {"kind": name, "value": params["value"], "number": params.get("characters")}
     if "characters" in params:
-        return say(gettext_noop("%(kind)s %(value)s... of %(number)s characters")) % said
+        return say(gettext_noop("%(kind)s %(value)s... of %(number)s characters")) % values
     return f"{name} {params['value']}"

@@ -73,7 +73,7 @@ SHAPES: Final[dict[str, Callable[[Any], bool]]] = {
 }
 
 
-def surely(schema: dict[str, Any]) -> bool:
+def is_surely_valid(schema: dict[str, Any]) -> bool:
     """Return whether one subschema is surely valid, without those inside it."""
     for keyword, value in schema.items():
         shape = SHAPES.get(keyword)

@@ -41,7 +41,7 @@ class Parameter:
     bounds: str
 
 
-def rows(schema: dict[str, Any]) -> list[Parameter]:
+def list_parameters(schema: dict[str, Any]) -> list[Parameter]:
     found: list[Parameter] = []
     for parameter in _walk(schema, "", 0, schema):
         if len(found) == MAX_ROWS:
@@ -50,7 +50,7 @@ def rows(schema: dict[str, Any]) -> list[Parameter]:
     return found
 
 
-def at_the_top(schema: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Parameter]]:
+def list_arguments(schema: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Parameter]]:
     """Yield the schema of each argument, with local references resolved, and its row: for forms."""
     properties = schema.get("properties")
     required = schema.get("required")
@@ -126,16 +126,16 @@ def _type(part: dict[str, Any]) -> str:
 def _bounds(part: dict[str, Any]) -> str:
     low, high = part.get("minimum", part.get("exclusiveMinimum")), part.get("maximum", part.get("exclusiveMaximum"))
     shortest, longest = part.get("minLength", part.get("minItems")), part.get("maxLength", part.get("maxItems"))
-    said = []
+    texts = []
     if low is not None or high is not None:
-        said.append(f"{'' if low is None else low} … {'' if high is None else high}".strip())
+        texts.append(f"{'' if low is None else low} … {'' if high is None else high}".strip())
     if shortest is not None and longest is not None:
-        said.append(_("length %(low)s to %(high)s") % {"low": shortest, "high": longest})
+        texts.append(_("length %(low)s to %(high)s") % {"low": shortest, "high": longest})
     elif longest is not None:
-        said.append(_("length at most %s") % longest)
+        texts.append(_("length at most %s") % longest)
     elif shortest:
-        said.append(_("length at least %s") % shortest)
-    return ", ".join(said)
+        texts.append(_("length at least %s") % shortest)
+    return ", ".join(texts)
 
 
 def _json(value: Any) -> str:

@@ -1,6 +1,6 @@
 """Patterns in linear time: RE2 instead of Python's `re`, in which a schema's pattern could run for hours.
 
-Linear means the length of the text times the size of the pattern, and both may be large: `allow` limits the product.
+Linear means text length times pattern size, and both may be large: `set_regex_budget` limits the product.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from functools import lru_cache
 import re2
 from django.utils.translation import gettext as _
 
-LONGEST = 1_000
+MAX_PATTERN_CHARACTERS = 1_000
 STEPS_PER_SECOND = 25_000_000
 """Characters times the size of the pattern's program per second, where it is slowest."""
 
 
-class TooMuch(Exception):
+class BudgetError(Exception):
     """An error for a check that would take too long."""
 
 
 class _Local(threading.local):
-    left = float("inf")
+    remaining_steps = float("inf")
 
 
 _local = _Local()
 
 
-def allow(seconds: float) -> None:
-    """Set the pattern budget, in seconds, of the check that this thread begins; work beyond it raises TooMuch."""
-    _local.left = seconds * STEPS_PER_SECOND
+def set_regex_budget(seconds: float) -> None:
+    """Set the pattern budget, in seconds, of the check that this thread begins; work beyond it raises BudgetError."""
+    _local.remaining_steps = seconds * STEPS_PER_SECOND
 
 
 def _options() -> re2.Options:
@@ -49,8 +49,8 @@ def searcher(pattern: str) -> Callable[[str], bool]:
 
     Raises ValueError with a sentence when RE2 cannot run the pattern.
     """
-    if len(pattern) > LONGEST:
-        raise ValueError(_("a pattern can have at most %(most)d characters") % {"most": LONGEST})
+    if len(pattern) > MAX_PATTERN_CHARACTERS:
+        raise ValueError(_("a pattern can have at most %(most)d characters") % {"most": MAX_PATTERN_CHARACTERS})
     try:
         compiled = re2.compile(pattern, _OPTIONS)
     except (re2.error, UnicodeError) as error:
@@ -62,10 +62,10 @@ def searcher(pattern: str) -> Callable[[str], bool]:
     search, size = compiled.search, compiled.programsize
 
     def matches(text: str) -> bool:
-        left = _local.left - size * len(text)
-        if left < 0:
-            raise TooMuch
-        _local.left = left
+        remaining_steps = _local.remaining_steps - size * len(text)
+        if remaining_steps < 0:
+            raise BudgetError
+        _local.remaining_steps = remaining_steps
         try:
             return search(text) is not None
         except UnicodeEncodeError:  # a lone surrogate is no text that a pattern could mean

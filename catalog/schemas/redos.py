@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-OFTEN: Final = 10
+MAX_BOUNDED_REPETITIONS: Final = 10
 """Number of repetitions above which an outer repetition counts as endless."""
 OTHER: Final = "\u0100"
 """Placeholder for every character beyond ASCII."""
@@ -21,7 +21,7 @@ DIGITS: Final = frozenset("0123456789")
 LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 CLASSES: Final = {"d": DIGITS, "w": LETTERS | DIGITS | {"_"}, "s": frozenset(" \t\n\r\f\v")}
 CONTROL: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v", "a": "\a", "0": "\0"}
-NOWHERE: Final = frozenset("bBAzZG")
+ANCHORS: Final = frozenset("bBAzZG")
 """Escapes that match a place, not a character."""
 _TIMES = re.compile(r"\{(\d{0,6})(?:(,)(\d{0,6}))?\}")
 _GROUP = re.compile(r"\(\?(?:P?<\w*>|:|[imsUux-]+:|[imsUux-]+(?=\))|[=!]|<[=!])")
@@ -31,20 +31,20 @@ _PROPERTY = re.compile(r"[pP](?:\{[^{}]{0,50}\}|.)")
 
 @dataclass(slots=True)
 class Node:
-    """A set of characters, or alternatives of sequences; repeated from `least` to `most` times (None: endlessly)."""
+    """A set of characters, or alternative sequences; repeated `min_count` to `max_count` times (None: endlessly)."""
 
     characters: frozenset[str] = frozenset()
     branches: list[list[Node]] = field(default_factory=list)
-    least: int = 1
-    most: int | None = 1
+    min_count: int = 1
+    max_count: int | None = 1
 
     @property
     def loops(self) -> bool:
-        return self.most is None or self.most > OFTEN
+        return self.max_count is None or self.max_count > MAX_BOUNDED_REPETITIONS
 
 
 @lru_cache(maxsize=4096)
-def nested(pattern: str) -> bool:
+def has_nested_repetition(pattern: str) -> bool:
     """Return whether a text can be divided among two repetitions, one inside the other, in many ways."""
     try:
         return any(_ambiguous(node) for branch in _Reader(pattern).branches(0) for node in branch)
@@ -62,7 +62,7 @@ def _endless_inside(sequence: list[Node], around: tuple[Node, ...] = ()) -> bool
     """Return whether the sequence has an endless repetition whose rounds nothing around it separates."""
     for index, node in enumerate(sequence):
         beside = (*around, *sequence[:index], *sequence[index + 1 :])
-        if node.most is None:
+        if node.max_count is None:
             inside = _characters(node)
             if inside and not any(_separates(other, inside) for other in beside):
                 return True
@@ -77,7 +77,7 @@ def _characters(node: Node) -> frozenset[str]:
 
 def _separates(node: Node, inside: frozenset[str]) -> bool:
     """Return whether the node must match something that is not among these characters."""
-    if node.least == 0:
+    if node.min_count == 0:
         return False
     if node.branches:
         return all(any(_separates(child, inside) for child in branch) for branch in node.branches)
@@ -120,30 +120,30 @@ class _Reader:
         return Node(_plain(character))
 
     def _group(self, depth: int) -> Node | None:
-        opening = _GROUP.match(self._text, self._at - 1)
-        looks = False
-        if opening is not None:
-            self._at = opening.end()
-            looks = opening[0].endswith(("=", "!"))
+        group = _GROUP.match(self._text, self._at - 1)
+        is_lookaround = False
+        if group is not None:
+            self._at = group.end()
+            is_lookaround = group[0].endswith(("=", "!"))
         node = Node(branches=self.branches(depth + 1))
         self._at += 1  # the closing bracket
-        return None if looks else node
+        return None if is_lookaround else node
 
     def _repeated(self, node: Node) -> Node:
         times = _TIMES.match(self._text, self._at)
         mark = self._text[self._at : self._at + 1]
         if mark and mark in "*+?":
             self._at += 1
-            least, most = (1 if mark == "+" else 0), (1 if mark == "?" else None)
+            min_count, max_count = (1 if mark == "+" else 0), (1 if mark == "?" else None)
         elif times is not None and (times[1] or times[3]):
             self._at = times.end()
-            least = int(times[1] or 0)
-            most = (int(times[3]) if times[3] else None) if times[2] else least
+            min_count = int(times[1] or 0)
+            max_count = (int(times[3]) if times[3] else None) if times[2] else min_count
         else:
             return node
         if self._text[self._at : self._at + 1] == "?":
             self._at += 1
-        return self._repeated(Node(branches=[[node]], least=least, most=most))
+        return self._repeated(Node(branches=[[node]], min_count=min_count, max_count=max_count))
 
     def _escaped(self) -> frozenset[str] | None:
         if (code := _CODE.match(self._text, self._at)) is not None:
@@ -155,7 +155,7 @@ class _Reader:
             return LETTERS | DIGITS | {OTHER} if named[0][0] == "p" else ALL
         character = self._text[self._at : self._at + 1]
         self._at += 1
-        if character in NOWHERE:
+        if character in ANCHORS:
             return None
         if character.lower() in CLASSES:
             inside = CLASSES[character.lower()]

@@ -20,9 +20,9 @@ from jsonschema.exceptions import SchemaError
 from catalog.canonical import dumps
 from catalog.schemas import metaschema, patterns, redos
 
-MAX_UNIQUE = 1_000
+MAX_UNIQUE_ITEMS = 1_000
 SCALARS = frozenset({"string", "number", "integer", "boolean", "null"})
-HOPS = 8
+MAX_HOPS = 8
 
 
 def find_costly_keyword(schema: dict[str, Any], root: dict[str, Any]) -> tuple[str, str] | None:
@@ -30,7 +30,7 @@ def find_costly_keyword(schema: dict[str, Any], root: dict[str, Any]) -> tuple[s
     named = schema.get("patternProperties")
     for keyword, listed in (("pattern", [schema.get("pattern")]), ("patternProperties", named)):
         for pattern in listed if isinstance(listed, dict | list) else ():
-            if isinstance(pattern, str) and redos.nested(pattern):
+            if isinstance(pattern, str) and redos.has_nested_repetition(pattern):
                 sentence = _(
                     "the pattern %(pattern)s nests unlimited repetitions, which can block a client for hours. "
                     "Repeat once, or separate the repetitions by text that cannot be part of them, as in ([a-z]+-)+."
@@ -41,24 +41,24 @@ def find_costly_keyword(schema: dict[str, Any], root: dict[str, Any]) -> tuple[s
             '"uniqueItems" on objects or lists compares each item with every other. Add a "maxItems" of at '
             "most %(most)s, or remove it."
         )
-        return sentence % {"most": f"{MAX_UNIQUE:,}"}, "uniqueItems"
+        return sentence % {"most": f"{MAX_UNIQUE_ITEMS:,}"}, "uniqueItems"
     return None
 
 
 def _array_bounded(schema: dict[str, Any], root: dict[str, Any]) -> bool:
     """Return whether the comparison of items is cheap: scalars are quick, anything else must be few."""
     most = schema.get("maxItems")
-    if isinstance(most, int | float) and most <= MAX_UNIQUE:
+    if isinstance(most, int | float) and most <= MAX_UNIQUE_ITEMS:
         return True
     first = schema.get("prefixItems", [])
     if isinstance(schema.get("items"), list):  # draft-07
         first, rest = schema["items"], schema.get("additionalItems", True)
     else:
         rest = schema.get("items", True)
-    return isinstance(first, list) and all(_scalar(one, root, HOPS) for one in (*first, rest))
+    return isinstance(first, list) and all(_is_scalar(one, root, MAX_HOPS) for one in (*first, rest))
 
 
-def _scalar(schema: Any, root: dict[str, Any], hops: int) -> bool:
+def _is_scalar(schema: Any, root: dict[str, Any], hops: int) -> bool:
     if schema is False:
         return True
     if not isinstance(schema, dict) or hops == 0:
@@ -69,11 +69,11 @@ def _scalar(schema: Any, root: dict[str, Any], hops: int) -> bool:
         return True
     for keyword in ("anyOf", "oneOf"):
         parts = schema.get(keyword)
-        if isinstance(parts, list) and parts and all(_scalar(part, root, hops - 1) for part in parts):
+        if isinstance(parts, list) and parts and all(_is_scalar(part, root, hops - 1) for part in parts):
             return True
-    if isinstance(schema.get("allOf"), list) and any(_scalar(part, root, hops - 1) for part in schema["allOf"]):
+    if isinstance(schema.get("allOf"), list) and any(_is_scalar(part, root, hops - 1) for part in schema["allOf"]):
         return True
-    return "$ref" in schema and _scalar(_target(schema["$ref"], root), root, hops - 1)
+    return "$ref" in schema and _is_scalar(_target(schema["$ref"], root), root, hops - 1)
 
 
 def _text(value: Any) -> bool:
@@ -99,7 +99,7 @@ DEFAULT_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 MAX_BYTES = 262_144
 MAX_DEPTH = 32
 MAX_SUBSCHEMAS = 2_000
-MAX_IN_PLACE = 10_000
+MAX_SUBSCHEMAS_PER_VALUE = 10_000
 """Maximum number of subschemas that may apply to one value."""
 
 MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"})
@@ -114,16 +114,16 @@ UNSUPPORTED = frozenset({"$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$rec
 HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 
 
-class Refused(ValidationError):
+class SchemaRuleError(ValidationError):
     """A rule that a schema breaks: `place` is a JSON pointer to that part of the schema; "" for the whole."""
 
     place = ""
 
 
-def refuse(sentence: str, place: str = "", **said: object) -> None:
-    refused = Refused(sentence, code="schema", params=said or None)
-    refused.place = place
-    raise refused
+def reject(sentence: str, place: str = "", **params: object) -> None:
+    error = SchemaRuleError(sentence, code="schema", params=params or None)
+    error.place = place
+    raise error
 
 
 def dialect(schema: dict[str, Any]) -> Any:
@@ -131,7 +131,7 @@ def dialect(schema: dict[str, Any]) -> Any:
     name = schema.get("$schema", DEFAULT_DIALECT)
     found = DIALECTS.get(name.rstrip("#")) if isinstance(name, str) else None
     if found is None:
-        refuse(_('"$schema" must be JSON Schema 2020-12 or draft-07.'))
+        reject(_('"$schema" must be JSON Schema 2020-12 or draft-07.'))
     return found
 
 
@@ -169,42 +169,42 @@ class _Walk:
     def visit(self, schema: Any, pointer: str, depth: int, *, plain: bool) -> None:
         self.count += 1
         if self.count > MAX_SUBSCHEMAS:
-            refuse(_("A schema can have at most %(most)s subschemas."), most=f"{MAX_SUBSCHEMAS:,}")
+            reject(_("A schema can have at most %(most)s subschemas."), most=f"{MAX_SUBSCHEMAS:,}")
         if depth > MAX_DEPTH:
-            refuse(_("A schema can be at most %(most)d levels deep."), most=MAX_DEPTH)
+            reject(_("A schema can be at most %(most)d levels deep."), most=MAX_DEPTH)
         if not isinstance(schema, dict):
             if not isinstance(schema, bool):
-                refuse(
+                reject(
                     _("%(where)s is not a schema. A schema is an object, true or false."),
                     pointer,
                     where=_where(pointer),
                 )
             return
         self.seen[pointer] = schema
-        self._look(schema, pointer, plain=plain)
+        self._check_keywords(schema, pointer, plain=plain)
         below = self.in_place.setdefault(pointer, [])
         for keyword, step, child in children(schema):
             if keyword in IN_PLACE and isinstance(child, dict):
                 below.append(pointer + step)
             self.visit(child, pointer + step, depth + 1, plain=plain and keyword == "properties")
 
-    def _look(self, schema: dict[str, Any], pointer: str, *, plain: bool) -> None:
+    def _check_keywords(self, schema: dict[str, Any], pointer: str, *, plain: bool) -> None:
         where = _where(pointer)
         for keyword in UNSUPPORTED & schema.keys():
             unknown = _('"%(keyword)s" at %(where)s is not supported. Use "$ref".')
-            refuse(unknown, f"{pointer}/{keyword}", keyword=keyword, where=where)
+            reject(unknown, f"{pointer}/{keyword}", keyword=keyword, where=where)
         if pointer and ("$id" in schema or "$schema" in schema):
-            refuse(_('"$id" and "$schema" are allowed only at the root, not at %(where)s.'), pointer, where=where)
+            reject(_('"$id" and "$schema" are allowed only at the root, not at %(where)s.'), pointer, where=where)
         anchor = schema.get("$anchor")
         if isinstance(anchor, str):
             if anchor in self.anchors:
-                refuse(_('The anchor "%(name)s" is used twice.'), pointer, name=anchor)
+                reject(_('The anchor "%(name)s" is used twice.'), pointer, name=anchor)
             self.anchors[anchor] = pointer
         reference = schema.get("$ref")
         if reference is not None:
             if not isinstance(reference, str) or not reference.startswith("#"):
                 outside = _('"$ref" at %(where)s must start with #. References to other schemas are not supported.')
-                refuse(outside, f"{pointer}/$ref", where=where)
+                reject(outside, f"{pointer}/$ref", where=where)
             self.references.append((pointer, reference))
         for pattern in [schema.get("pattern"), *_keys(schema.get("patternProperties"))]:
             if isinstance(pattern, str):
@@ -213,35 +213,35 @@ class _Walk:
                 except ValueError as error:
                     sentence = _("At %(where)s: %(why)s. Look-around and back-references are not supported.")
                     place = f"{pointer}/pattern" if pattern is schema.get("pattern") else pointer
-                    refuse(sentence, place, where=where, why=error)
+                    reject(sentence, place, where=where, why=error)
         if "x-mcp-header" in schema and self.strict:
             self._header(schema, pointer, plain=plain)
 
     def _header(self, schema: dict[str, Any], pointer: str, *, plain: bool) -> None:
         name, where = schema["x-mcp-header"], _where(pointer)
         if not isinstance(name, str) or not HEADER.fullmatch(name):
-            refuse(_('"x-mcp-header" at %(where)s must be the name of an HTTP header.'), pointer, where=where)
+            reject(_('"x-mcp-header" at %(where)s must be the name of an HTTP header.'), pointer, where=where)
         if not plain or not pointer:
             deep = _('"x-mcp-header" at %(where)s is allowed only on properties reached through "properties".')
-            refuse(deep, pointer, where=where)
+            reject(deep, pointer, where=where)
         if schema.get("type") not in {"string", "integer", "boolean"}:
             plain_ones = _('"x-mcp-header" at %(where)s is allowed only on a string, integer or boolean.')
-            refuse(plain_ones, pointer, where=where)
+            reject(plain_ones, pointer, where=where)
         if name.lower() in self.headers:
-            refuse(_('"x-mcp-header": %(name)s is used twice.'), pointer, name=name)
+            reject(_('"x-mcp-header": %(name)s is used twice.'), pointer, name=name)
         self.headers[name.lower()] = pointer
 
-    def resolve(self) -> None:
+    def resolve_references(self) -> None:
         for pointer, reference in self.references:
             target = unquote(reference[1:])
             found = self.anchors.get(target) if target and not target.startswith("/") else target
             if found is None or found not in self.seen:
                 sentence = _('"$ref" at %(where)s: %(reference)s is not a subschema of this schema.')
-                refuse(sentence, f"{pointer}/$ref", where=_where(pointer), reference=reference[:200])
+                reject(sentence, f"{pointer}/$ref", where=_where(pointer), reference=reference[:200])
             else:
                 self.in_place[pointer].append(found)
 
-    def hold_apart(self) -> None:
+    def check_unevaluated(self) -> None:
         """Refuse "unevaluatedProperties" together with "patternProperties".
 
         The library finds evaluated members with Python's own patterns, which may run for hours.
@@ -250,15 +250,15 @@ class _Walk:
             for pointer, part in self.seen.items():
                 if "unevaluatedProperties" in part:
                     both = _('"unevaluatedProperties" together with "patternProperties" is not supported.')
-                    refuse(both, pointer)
+                    reject(both, pointer)
 
-    def burden(self) -> None:
+    def check_cost(self) -> None:
         for pointer, part in self.seen.items():
             found = find_costly_keyword(part, self.seen[""])
             if found is not None:
-                refuse(_("At %(where)s: %(why)s"), f"{pointer}/{found[1]}", where=_where(pointer), why=found[0])
+                reject(_("At %(where)s: %(why)s"), f"{pointer}/{found[1]}", where=_where(pointer), why=found[0])
 
-    def weigh(self) -> None:
+    def check_cycles(self) -> None:
         """Refuse references that go in circles on the same value, or that multiply."""
         weights: dict[str, int] = {}
         self.weights = weights
@@ -270,11 +270,11 @@ class _Walk:
                 if done:
                     path.discard(pointer)
                     weights[pointer] = 1 + sum(weights[child] for child in self.in_place[pointer])
-                    if weights[pointer] > MAX_IN_PLACE:
+                    if weights[pointer] > MAX_SUBSCHEMAS_PER_VALUE:
                         many = _("At %(where)s: too many subschemas apply to one value.")
-                        refuse(many, pointer, where=_where(pointer))
+                        reject(many, pointer, where=_where(pointer))
                 elif pointer in path:
-                    refuse(
+                    reject(
                         _('"$ref" at %(where)s refers back to itself. Remove the loop.'), pointer, where=_where(pointer)
                     )
                 elif pointer not in weights:
@@ -291,7 +291,7 @@ def _keys(value: Any) -> list[str]:
     return list(value) if isinstance(value, dict) else []
 
 
-def sound(schema: Any) -> None:
+def check_stored(schema: Any) -> None:
     """Check the minimum that a stored schema needs to be listed at all: a cheap check.
 
     Limits, so that nothing that walks it runs for long, and the shape without which clients discard the whole list.
@@ -300,50 +300,50 @@ def sound(schema: Any) -> None:
     _bounded(schema)
     shaped = isinstance(schema.get("properties", {}), dict) and isinstance(schema.get("required", []), list)
     if schema.get("type") != "object" or not shaped:
-        refuse(_("The schema does not describe an object."))
+        reject(_("The schema does not describe an object."))
 
 
-def heaviest(schema: dict[str, Any]) -> int:
+def max_subschemas_per_value(schema: dict[str, Any]) -> int:
     """Return the largest number of subschemas that apply to one value. Raises ValidationError where it is unlimited."""
     return max(_bounded(schema).weights.values())
 
 
 def _bounded(schema: Any, *, strict: bool = False) -> _Walk:
     if not isinstance(schema, dict):
-        refuse(_("A schema must be a JSON object."))
+        reject(_("A schema must be a JSON object."))
     dialect(schema)
     walk = _Walk(strict=strict)
     walk.visit(schema, "", 0, plain=True)
-    walk.hold_apart()
-    walk.resolve()
-    walk.weigh()
+    walk.check_unevaluated()
+    walk.resolve_references()
+    walk.check_cycles()
     return walk
 
 
 def check(schema: Any) -> None:
     """Raise ValidationError with a sentence unless `schema` describes an object and keeps every limit."""
     if not isinstance(schema, dict):
-        refuse(_("A schema must be a JSON object."))
+        reject(_("A schema must be a JSON object."))
     try:
         size = len(dumps(schema).encode("utf-8"))
     except RecursionError:
-        refuse(_("The schema is nested too deeply."))
+        reject(_("The schema is nested too deeply."))
     except (TypeError, ValueError) as error:
-        refuse(_("The schema is not valid JSON: %(why)s."), why=error)
+        reject(_("The schema is not valid JSON: %(why)s."), why=error)
     else:
         if size > MAX_BYTES:
             large = _("The schema has %(size)s bytes. The maximum is %(most)s bytes.")
-            refuse(large, most=f"{MAX_BYTES:,}", size=f"{size:,}")
+            reject(large, most=f"{MAX_BYTES:,}", size=f"{size:,}")
     if schema.get("type") != "object":
-        refuse(_('A schema needs "type": "object" at its root.'))
+        reject(_('A schema needs "type": "object" at its root.'))
     walk = _bounded(schema, strict=True)
     try:
-        if "$schema" in schema or not all(map(metaschema.surely, walk.seen.values())):
+        if "$schema" in schema or not all(map(metaschema.is_surely_valid, walk.seen.values())):
             dialect(schema).check_schema(schema)
     except SchemaError as error:
         place = "/".join(str(part) for part in error.absolute_path)
         pointer = "".join(f"/{_escape(str(part))}" for part in error.absolute_path)
-        refuse(_("At %(where)s: %(why)s."), pointer, where=_where(place), why=error.message[:300])
+        reject(_("At %(where)s: %(why)s."), pointer, where=_where(place), why=error.message[:300])
     except RecursionError:
-        refuse(_("The schema is nested too deeply."))
-    walk.burden()
+        reject(_("The schema is nested too deeply."))
+    walk.check_cost()

@@ -1,4 +1,4 @@
-"""JSON Schema of tools: rules to store one (`check`) and the compiled check of arguments (`validator`, `problem`).
+"""JSON Schema of tools: rules to store one (`check`) and the compiled check of arguments (`validator`, `find_problem`).
 
 A quick check runs on the event loop; a longer one goes on in a thread, with a time limit, also for schemas that were
 stored before there were limits.
@@ -16,19 +16,19 @@ from django.core.exceptions import ValidationError
 from catalog import threads
 from catalog.schemas import errors, patterns
 from catalog.schemas.errors import SchemaProblem
-from catalog.schemas.fast import compile_flat
-from catalog.schemas.full import compile_full
-from catalog.schemas.schema_rules import check, sound
+from catalog.schemas.flat_check import compile_flat
+from catalog.schemas.full_check import compile_full
+from catalog.schemas.schema_rules import check, check_stored
 
-__all__ = ["ARGUMENTS_SECONDS", "RESULT_SECONDS", "Check", "check", "problem", "sound", "validator"]
+__all__ = ["MAX_ARGUMENTS_SECONDS", "MAX_RESULT_SECONDS", "Check", "check", "find_problem", "check_stored", "validator"]
 
-KEPT = 20_000
-LIGHT_BYTES = 16_384
-LIGHT_FLAT_BYTES = 262_144
-LOOP_SECONDS = 0.02
-ARGUMENTS_SECONDS = 0.2
+MAX_COMPILED = 20_000
+MAX_INLINE_BYTES = 16_384
+MAX_INLINE_FLAT_BYTES = 262_144
+MAX_LOOP_SECONDS = 0.02
+MAX_ARGUMENTS_SECONDS = 0.2
 """Limit of processor time, in a thread."""
-RESULT_SECONDS = 2.0
+MAX_RESULT_SECONDS = 2.0
 """Limit for results, which are larger, and come from sources that the administrator chose."""
 TOO_MUCH = SchemaProblem((), errors.TOO_COMPLEX)
 UNUSABLE = SchemaProblem((), errors.UNUSABLE)
@@ -54,15 +54,15 @@ class Check:
         self.flat = self._flat is not None
         self._has_patterns = "pattern" in repr(schema)
 
-    def __call__(self, value: Any, seconds: float = ARGUMENTS_SECONDS) -> SchemaProblem | None:
+    def __call__(self, value: Any, seconds: float = MAX_ARGUMENTS_SECONDS) -> SchemaProblem | None:
         """Return the problem of `value` or None; TOO_MUCH after `seconds` of processor time."""
         try:
             if self._flat is not None:
                 if self._has_patterns:
-                    patterns.allow(seconds)
+                    patterns.set_regex_budget(seconds)
                 return self._flat(value)
             return UNUSABLE if self._full is None else self._full(value, seconds)
-        except patterns.TooMuch:
+        except patterns.BudgetError:
             return TOO_MUCH
         except (TypeError, ValueError, AttributeError, KeyError, LookupError) as error:
             log.warning("a stored schema cannot be used: %s: %s", type(error).__name__, error)
@@ -79,18 +79,18 @@ def validator(definition_hash: str, schema: dict[str, Any]) -> Check:
         found = Check(schema)
         with _lock:
             _compiled[definition_hash] = found
-            if len(_compiled) > KEPT:
+            if len(_compiled) > MAX_COMPILED:
                 _compiled.popitem(last=False)
     return found
 
 
-async def problem(check: Check, value: Any, size: int, seconds: float = ARGUMENTS_SECONDS) -> SchemaProblem | None:
+async def find_problem(check: Check, value: Any, size: int, seconds: float = MAX_ARGUMENTS_SECONDS) -> SchemaProblem | None:
     """Return the problem of a value of about `size` bytes, or None, without blocking the event loop."""
-    if size <= (LIGHT_FLAT_BYTES if check.flat else LIGHT_BYTES):
-        found = check(value, LOOP_SECONDS)
+    if size <= (MAX_INLINE_FLAT_BYTES if check.flat else MAX_INLINE_BYTES):
+        found = check(value, MAX_LOOP_SECONDS)
         if found is not TOO_MUCH:
             return found
     try:
-        return await threads.checking().run(lambda: check(value, seconds))
+        return await threads.checks().run(lambda: check(value, seconds))
     except threads.Busy:
         return SchemaProblem((), errors.BUSY)

@@ -25,7 +25,7 @@ from django.utils.translation import gettext_lazy as _
 from audit.redaction.rules import MIN_VALUE_CHARACTERS, redaction
 from audit.types import Caller
 from catalog import encryption, threads
-from catalog.errors import RecordUnavailable
+from catalog.errors import AuditLogUnavailable
 from catalog.models import PersonalSecret, Secret, Tool
 from catalog.policy import snapshot
 from catalog.policy.definitions import ToolDefinition
@@ -34,8 +34,8 @@ from toolhub.parts import parts
 
 log = logging.getLogger(__name__)
 EMPTY: Mapping[str, str] = {}
-USERS_KEPT = 5_000
-NAMES_KEPT = 20_000
+MAX_USERS = 5_000
+MAX_NAMES = 20_000
 
 
 class MissingSecret(Exception):
@@ -47,7 +47,7 @@ class MissingSecret(Exception):
 
 
 @dataclass(slots=True)
-class _Read:
+class _ReadSecrets:
     """The secrets read at one revision. Decrypted on first use, so that one bad value does not affect the others."""
 
     revision: int
@@ -72,19 +72,19 @@ class SecretStore:
     def __init__(self, other_uses: Sequence[Uses] = ()) -> None:
         self.other_uses = tuple(other_uses)
         self._version = 0
-        self._read = _Read(0, -1, None)
+        self._read = _ReadSecrets(0, -1, None)
         self._names: OrderedDict[str, frozenset[str]] = OrderedDict()
 
     def forget(self) -> None:
         """Discard the secrets, so that the next reader queries the database again."""
         self._version += 1
 
-    def current(self, loop: asyncio.AbstractEventLoop) -> _Read:
+    def current(self, loop: asyncio.AbstractEventLoop) -> _ReadSecrets:
         """Return the secrets read at this revision of the catalogue, for this loop."""
         revision = snapshot.current().revision
         read = self._read
         if read.revision != revision or read.version != self._version or read.loop is not loop:
-            read = self._read = _Read(revision, self._version, loop)
+            read = self._read = _ReadSecrets(revision, self._version, loop)
         return read
 
     def names_of(self, tool: ToolDefinition) -> frozenset[str]:
@@ -92,7 +92,7 @@ class SecretStore:
         found = self._names.get(tool.hash)
         if found is None:
             found = self._names[tool.hash] = names_in(tool.runner, tool.settings)
-            if len(self._names) > NAMES_KEPT:
+            if len(self._names) > MAX_NAMES:
                 self._names.popitem(last=False)
         return found
 
@@ -105,7 +105,7 @@ def forget(**kwargs: Any) -> None:
 async def resolve(names: Iterable[str], caller: Caller) -> Mapping[str, str]:
     """Return the values of the secrets for this caller: the caller's own where a secret is personal.
 
-    Reads the database only the first time at a catalogue revision. Raises MissingSecret, RecordUnavailable.
+    Reads the database only the first time at a catalogue revision. Raises MissingSecret, AuditLogUnavailable.
     """
     user_id = caller.credential.user_id
     read = parts.get(SecretStore).current(asyncio.get_running_loop())
@@ -114,7 +114,7 @@ async def resolve(names: Iterable[str], caller: Caller) -> Mapping[str, str]:
             await _fill(read, user_id)
         except (DatabaseError, InterfaceError):
             log.warning("the secrets cannot be read", exc_info=True)
-            raise RecordUnavailable("the catalogue cannot be read now") from None
+            raise AuditLogUnavailable("the catalogue cannot be read now") from None
     return _values(read, names, user_id)
 
 
@@ -123,7 +123,7 @@ def resolve_now(names: Iterable[str], user_id: int | None = None) -> Mapping[str
 
     Raises MissingSecret.
     """
-    read = _Read(0, 0, None)
+    read = _ReadSecrets(0, 0, None)
     _load(read, -1 if user_id is None else user_id)
     return _values(read, names, -1 if user_id is None else user_id)
 
@@ -155,27 +155,27 @@ def uses() -> dict[str, list[str]]:
     return found
 
 
-async def _fill(read: _Read, user_id: int) -> None:
+async def _fill(read: _ReadSecrets, user_id: int) -> None:
     """Read the secrets once for each user, however many calls wait for them."""
     lock = read.reading.setdefault(user_id, asyncio.Lock())
     async with lock:
         if read.kinds is None or user_id not in read.personal:
-            await threads.store().run(lambda: _load(read, user_id))
+            await threads.storage().run(lambda: _load(read, user_id))
     read.reading.pop(user_id, None)
 
 
-def _load(read: _Read, user_id: int) -> None:
+def _load(read: _ReadSecrets, user_id: int) -> None:
     if read.kinds is None:
         rows = list(Secret.objects.values_list("name", "kind", "value"))
         read.shared = {name: value for name, kind, value in rows if kind == Secret.Kind.SHARED and value}
         read.kinds = {name: kind for name, kind, _ in rows}
     mine = PersonalSecret.objects.filter(user_id=user_id, secret__kind=Secret.Kind.PERSONAL)
     read.personal[user_id] = dict(mine.values_list("secret__name", "value"))
-    if len(read.personal) > USERS_KEPT:
+    if len(read.personal) > MAX_USERS:
         read.personal.popitem(last=False)
 
 
-def _values(read: _Read, names: Iterable[str], user_id: int) -> Mapping[str, str]:
+def _values(read: _ReadSecrets, names: Iterable[str], user_id: int) -> Mapping[str, str]:
     found = {}
     for name in names:
         kind = (read.kinds or {}).get(name)
@@ -187,21 +187,21 @@ def _values(read: _Read, names: Iterable[str], user_id: int) -> Mapping[str, str
     return found
 
 
-def _decrypt(read: _Read, name: str, kind: str | None, user_id: int) -> str:
+def _decrypt(read: _ReadSecrets, name: str, kind: str | None, user_id: int) -> str:
     personal = kind == Secret.Kind.PERSONAL
     stored = read.personal.get(user_id, {}).get(name) if personal else read.shared.get(name)
     if stored is None:
-        raise MissingSecret(name, _missing(name, personal))
+        raise MissingSecret(name, _missing_sentence(name, personal))
     owner = f"personal {name} of user {user_id}" if personal else f"shared {name}"
     try:
         value = encryption.decrypt(stored, owner)
-    except (encryption.CannotDecrypt, encryption.NoKeys):
+    except (encryption.DecryptionError, encryption.KeysError):
         log.error("the %s secret %s cannot be decrypted with TOOLHUB_ENCRYPTION_KEYS", kind, name)
         if personal:
-            lost = gettext("The secret %(name)s can no longer be read. Enter it again at %(address)s.")
+            sentence = gettext("The secret %(name)s can no longer be read. Enter it again at %(address)s.")
         else:
-            lost = gettext("The secret %(name)s can no longer be read. Ask your administrator to enter it again.")
-        raise MissingSecret(name, lost % {"name": name, "address": f"{settings.PUBLIC_URL}/secrets/"}) from None
+            sentence = gettext("The secret %(name)s can no longer be read. Ask your administrator to enter it again.")
+        raise MissingSecret(name, sentence % {"name": name, "address": f"{settings.PUBLIC_URL}/secrets/"}) from None
     if personal:
         redaction().add_log_values([value])
     else:
@@ -209,7 +209,7 @@ def _decrypt(read: _Read, name: str, kind: str | None, user_id: int) -> str:
     return value
 
 
-def _missing(name: str, personal: bool) -> str:
+def _missing_sentence(name: str, personal: bool) -> str:
     if personal:
         own = gettext(
             "This tool needs your own secret %(name)s, which you have not entered yet. Enter it at %(address)s and "

@@ -11,7 +11,7 @@ register = template.Library()
 
 
 @register.filter
-def rate_words(rate: str) -> str:
+def format_rate(rate: str) -> str:
     """Return a rate such as `60/h` in words."""
     found = RATE.fullmatch(rate)
     if found is None:

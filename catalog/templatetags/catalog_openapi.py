@@ -6,7 +6,7 @@ from typing import Any
 
 from django import template
 
-from catalog.openapi.importing import readable as _readable
+from catalog.openapi.document_import import readable as _readable
 from toolhub.invisible import show
 
 register = template.Library()

@@ -10,6 +10,6 @@ register = template.Library()
 
 
 @register.filter
-def said(rule: object) -> str:
+def rule_text(rule: object) -> str:
     """Return a grant or limit as a sentence; any other row as its own text."""
     return messages.name_row(rule)

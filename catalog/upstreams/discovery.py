@@ -23,25 +23,25 @@ from catalog.canonical import dumps
 from catalog.language import ENGLISH
 from catalog.models import Tool, Upstream
 from catalog.runners.upstream_mcp.connection import Connection
-from catalog.runners.upstream_mcp.failures import UpstreamError, failure, refusal, too_late
+from catalog.runners.upstream_mcp.failures import UpstreamError, failure, refusal, timeout_error
 from catalog.runners.upstream_mcp.link import Link
 from catalog.secrets import resolve
 from toolhub.invisible import show
 
 RUNNER = "upstream_mcp"
-MAX_TOOLS, MAX_PAGES, MAX_DEFINITION = 1000, 100, 262_144
+MAX_TOOLS, MAX_PAGES, MAX_DEFINITION_CHARACTERS = 1000, 100, 262_144
 HINTS = ("title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
-NAME_LENGTH = 128
+MAX_NAME_CHARACTERS = 128
 CAPABILITIES: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
 """Servers show some tools only to clients that can answer questions. Questions during the listing are rejected."""
-UNREACHED = (ValueError, resolve.MissingSecret)
+SETTINGS_ERRORS = (ValueError, resolve.MissingSecret)
 """Errors before a connection attempt, as a sentence in the active language."""
 T = TypeVar("T")
-Way = tuple[Connection, Mapping[str, str]]
+ConnectionWithSecrets = tuple[Connection, Mapping[str, str]]
 
 
 @dataclass(slots=True)
-class Found:
+class ToolList:
     """The list of tools of a server."""
 
     revision: str
@@ -108,15 +108,15 @@ def definition_of(tool: Any) -> dict[str, Any]:
     hints = {name: listed["annotations"][name] for name in HINTS if name in listed.get("annotations", {})}
     if hints.get("readOnlyHint") is True:
         hints.pop("destructiveHint", None)  # it has a meaning only for tools that write
-    found = quarantine.source_side({**listed, "annotations": hints})
+    found = quarantine.pinned_members({**listed, "annotations": hints})
     found.pop("settings", None)
-    if len(dumps(found)) > MAX_DEFINITION:
+    if len(dumps(found)) > MAX_DEFINITION_CHARACTERS:
         digest = quarantine.pin(found)
         return {"name": found["name"], "description": f"The definition is too large to be shown. SHA-256: {digest}"}
     return found
 
 
-async def list_tools(connection: Connection, values: Mapping[str, str]) -> Found:
+async def list_tools(connection: Connection, values: Mapping[str, str]) -> ToolList:
     """List the server's tools, on a connection of its own. Raises UpstreamError."""
     from mcp_types import PaginatedRequestParams
 
@@ -125,7 +125,7 @@ async def list_tools(connection: Connection, values: Mapping[str, str]) -> Found
         async with asyncio.timeout(connection.timeout):
             await link.open()
             server = link.client.server_info if link.client is not None else None
-            found = Found(link.revision, f"{server.name} {server.version}"[:200] if server else "")
+            found = ToolList(link.revision, f"{server.name} {server.version}"[:200] if server else "")
             cursor = None
             for _page in range(MAX_PAGES):
                 page = await link.session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
@@ -137,60 +137,60 @@ async def list_tools(connection: Connection, values: Mapping[str, str]) -> Found
                     return found
             raise refusal(connection, gettext_noop("lists its tools on more than %(most)d pages."), most=MAX_PAGES)
     except TimeoutError:
-        raise too_late(connection) from None
+        raise timeout_error(connection) from None
     except UpstreamError:
         raise
     except Exception as error:  # noqa: BLE001 - the boundary to a foreign library
         raise failure(connection, error) from None
     finally:
-        await link.closed()
+        await link.wait_closed()
 
 
-def run_now(work: Coroutine[Any, Any, T]) -> T:
+def run_in_thread(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine for a page: in a thread with its own loop, independent of the page's thread."""
     with ThreadPoolExecutor(1, "upstream") as executor:
         return executor.submit(asyncio.run, work).result()
 
 
-def reach(upstream: Upstream, user_id: int | None) -> Way:
+def resolve_connection(upstream: Upstream, user_id: int | None) -> ConnectionWithSecrets:
     """Return the connection, with this user's secrets where personal ones are needed. Raises UpstreamError."""
 
-    def way() -> Way:
+    def way() -> ConnectionWithSecrets:
         connection = upstream.connection()
         return connection, resolve.resolve_now(connection.secret_names, user_id)
 
     def words() -> str:
         try:
             way()
-        except UNREACHED as error:
+        except SETTINGS_ERRORS as error:
             return str(error)
         return ""
 
     try:
         with override(ENGLISH):
             return way()
-    except UNREACHED as error:
-        raise UpstreamError(str(error), in_words=words) from None
+    except SETTINGS_ERRORS as error:
+        raise UpstreamError(str(error), localized_message=words) from None
 
 
-def look(upstream: Upstream, user_id: int | None, verb: str) -> Found:
+def discover(upstream: Upstream, user_id: int | None, verb: str) -> ToolList:
     """Connect and list the tools, log the admin activity, and store the health. Raises UpstreamError."""
     try:
-        found = run_now(list_tools(*reach(upstream, user_id)))
+        found = run_in_thread(list_tools(*resolve_connection(upstream, user_id)))
     except UpstreamError as error:
-        note(upstream, problem=error.on_record)
-        log.record(verb, "upstream", _name(upstream), None, {"problem": error.on_record})
+        store_health(upstream, problem=error.audit_message)
+        log.record(verb, "upstream", _name(upstream), None, {"problem": error.audit_message})
         raise
-    note(upstream, found)
+    store_health(upstream, found)
     log.record(verb, "upstream", _name(upstream), None, {"revision": found.revision, "tools": len(found.tools)})
     return found
 
 
-def candidates(upstream: Upstream, found: Found) -> list[Candidate]:
+def candidates(upstream: Upstream, found: ToolList) -> list[Candidate]:
     """Return every listed tool with its future local name, and the reason why it cannot be imported."""
     imported = {str(quarantine.approved(tool).get("name")): tool for tool in _tools(upstream)}
     result = [
-        Candidate(definition, _kept_name(upstream, definition, imported), tool=imported.get(definition["name"]))
+        Candidate(definition, _find_local_name(upstream, definition, imported), tool=imported.get(definition["name"]))
         for definition in found.tools
     ]
     by_name: dict[str, list[Candidate]] = {}
@@ -210,7 +210,7 @@ def candidates(upstream: Upstream, found: Found) -> list[Candidate]:
     return result
 
 
-def import_tools(upstream: Upstream, found: Found, wanted: Iterable[str]) -> Outcome:
+def import_tools(upstream: Upstream, found: ToolList, wanted: Iterable[str]) -> Outcome:
     """Import the chosen tools (values of `Candidate.value`); reject those that cannot be imported, with a reason."""
     outcome = Outcome()
     choices = {one.value: one for one in candidates(upstream, found)}
@@ -237,11 +237,11 @@ def import_tools(upstream: Upstream, found: Found, wanted: Iterable[str]) -> Out
         refused = [refusal.name or "one that changed after it was looked at" for refusal in outcome.refused]
         after = {"imported": outcome.imported, "refused": refused}
         log.record("imported from", "upstream", _name(upstream), None, after)
-        note(upstream, found)
+        store_health(upstream, found)
     return outcome
 
 
-def compare(upstream: Upstream, found: Found) -> Comparison:
+def compare(upstream: Upstream, found: ToolList) -> Comparison:
     """Quarantine every imported tool whose definition is not the approved one, or no longer exists."""
     listed: dict[str, list[dict[str, Any]]] = {}
     for definition in found.tools:
@@ -256,21 +256,21 @@ def compare(upstream: Upstream, found: Found) -> Comparison:
             if tool.quarantined_since is not None:
                 result.changed.append(tool.name)
     result.new = sorted(listed)
-    note(upstream, found)
+    store_health(upstream, found)
     return result
 
 
 def refresh(upstream: Upstream, user_id: int | None = None) -> Comparison:
     """List and compare now. A server that cannot be reached changes nothing but its health."""
     try:
-        found = run_now(list_tools(*reach(upstream, user_id)))
+        found = run_in_thread(list_tools(*resolve_connection(upstream, user_id)))
     except UpstreamError as error:
-        note(upstream, problem=error.on_record)
-        return Comparison(problem=error.on_record)
+        store_health(upstream, problem=error.audit_message)
+        return Comparison(problem=error.audit_message)
     return compare(upstream, found)
 
 
-def note(upstream: Upstream, found: Found | None = None, problem: str = "") -> None:
+def store_health(upstream: Upstream, found: ToolList | None = None, problem: str = "") -> None:
     """Store the health, which is neither logged nor a change of the catalogue."""
     rows = Upstream.objects.filter(pk=upstream.pk)
     if found is None:
@@ -296,12 +296,12 @@ def local_name(upstream: Upstream, name: str) -> str:
     """Return a valid name under the upstream's prefix; a shortened one ends with a hash of the whole name."""
     clean = re.sub(r"[^A-Za-z0-9_.-]+", "_", name) or "tool"
     whole = f"{upstream.prefix}{upstream.separator}{clean}" if upstream.prefix else clean
-    if len(whole) <= NAME_LENGTH:
+    if len(whole) <= MAX_NAME_CHARACTERS:
         return whole
-    return f"{whole[: NAME_LENGTH - 9]}_{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+    return f"{whole[: MAX_NAME_CHARACTERS - 9]}_{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 
-def _kept_name(upstream: Upstream, definition: Mapping[str, Any], imported: Mapping[str, Tool]) -> str:
+def _find_local_name(upstream: Upstream, definition: Mapping[str, Any], imported: Mapping[str, Tool]) -> str:
     tool = imported.get(str(definition["name"]))
     return local_name(upstream, definition["name"]) if tool is None else tool.name
 

@@ -17,15 +17,16 @@ from django.db.models import Q
 from django.utils import timezone
 
 from catalog.models import Upstream
-from catalog.runners.upstream_mcp import news, pool
+from catalog.runners.upstream_mcp import pool
+from catalog.runners.upstream_mcp import notifications
 from catalog.runners.upstream_mcp.failures import UpstreamError
 from catalog.upstreams import discovery
 from toolhub.jobs import Job
 from toolhub.log_throttle import ThrottledWarning
 from toolhub.parts import parts
 
-LOOK_SECONDS = 2.0
-AT_ONCE = 8
+POLL_SECONDS = 2.0
+MAX_CONCURRENT = 8
 """Maximum number of upstreams that one process compares concurrently."""
 log = logging.getLogger("toolhub.catalog")
 
@@ -35,7 +36,7 @@ def claim(now: datetime | None = None) -> list[Upstream]:
     now = now or timezone.now()
     due = Upstream.objects.filter(Q(next_refresh__isnull=True) | Q(next_refresh__lte=now), enabled=True)
     mine = []
-    for upstream in due.order_by("next_refresh", "pk")[:AT_ONCE]:
+    for upstream in due.order_by("next_refresh", "pk")[:MAX_CONCURRENT]:
         until = now + timedelta(seconds=max(upstream.refresh_seconds, 2))
         same = Upstream.objects.filter(pk=upstream.pk, next_refresh=upstream.next_refresh)
         if same.update(next_refresh=until):
@@ -47,10 +48,10 @@ def run_due() -> int:
     """Compare the due upstreams in this thread; return their number."""
     mine = claim()
     if mine:
-        ways = [_reach(upstream) for upstream in mine]
-        for upstream, found in zip(mine, asyncio.run(_list_all(ways)), strict=True):
+        connections = [_reach(upstream) for upstream in mine]
+        for upstream, found in zip(mine, asyncio.run(_list_all(connections)), strict=True):
             if isinstance(found, UpstreamError):
-                discovery.note(upstream, problem=found.on_record)
+                discovery.store_health(upstream, problem=found.audit_message)
                 continue
             changed = discovery.compare(upstream, found).changed
             if changed:
@@ -58,32 +59,32 @@ def run_due() -> int:
     return len(mine)
 
 
-def hasten(number: int) -> None:
+def schedule_now(number: int) -> None:
     """Schedule this upstream for the next run of any process."""
     soon = timezone.now()
     Upstream.objects.filter(pk=number, enabled=True, next_refresh__gt=soon).update(next_refresh=soon)
 
 
-async def _list_all(ways: Sequence[discovery.Way | UpstreamError]) -> list[discovery.Found | UpstreamError]:
-    async def one(way: discovery.Way | UpstreamError) -> discovery.Found | UpstreamError:
-        if isinstance(way, UpstreamError):
-            return way
+async def _list_all(connections: Sequence[discovery.ConnectionWithSecrets | UpstreamError]) -> list[discovery.ToolList | UpstreamError]:
+    async def one(connection: discovery.ConnectionWithSecrets | UpstreamError) -> discovery.ToolList | UpstreamError:
+        if isinstance(connection, UpstreamError):
+            return connection
         try:
-            return await discovery.list_tools(*way)
+            return await discovery.list_tools(*connection)
         except UpstreamError as error:
             return error
 
-    return list(await asyncio.gather(*map(one, ways)))
+    return list(await asyncio.gather(*map(one, connections)))
 
 
-def _reach(upstream: Upstream) -> discovery.Way | UpstreamError:
+def _reach(upstream: Upstream) -> discovery.ConnectionWithSecrets | UpstreamError:
     try:
-        return discovery.reach(upstream, upstream.secrets_of_id)
+        return discovery.resolve_connection(upstream, upstream.secrets_of_id)
     except UpstreamError as error:
         return error
 
 
-def keep(health: Mapping[int, str]) -> None:
+def store_reports(health: Mapping[int, str]) -> None:
     """Store the changes of the health that calls found."""
     for number, problem in health.items():
         rows = Upstream.objects.filter(pk=number).exclude(last_error=problem[:1000])
@@ -95,46 +96,46 @@ class UpstreamSchedule:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._hurried: set[int] = set()
+        self._announced: set[int] = set()
         self._health: dict[int, str] = {}
         """Reports of calls since the last time they were stored."""
         self._warning = ThrottledWarning(log)
 
     def start(self) -> None:
         """Listen to the connections of this process; repeated calls have no effect."""
-        parts.get(news.UpstreamNews).listen(self._changed, self._told)
+        parts.get(notifications.UpstreamListeners).listen(self._on_changed, self._on_health)
 
     async def stop(self) -> None:
         """Stop listening, and close the connections that calls of this loop left open."""
-        parts.get(news.UpstreamNews).forget(self._changed, self._told)
+        parts.get(notifications.UpstreamListeners).forget(self._on_changed, self._on_health)
         await pool.close()
 
     def run(self) -> None:
         """Store the reports and compare the due upstreams, in this thread. A database that is away is logged."""
         with self._lock:
-            hurried, self._hurried = self._hurried, set()
+            announced, self._announced = self._announced, set()
             health, self._health = self._health, {}
         try:
             close_old_connections()
-            keep(health)
-            for number in hurried:
-                hasten(number)
+            store_reports(health)
+            for number in announced:
+                schedule_now(number)
             run_due()
         except (DatabaseError, InterfaceError) as error:
             self._warning.warn("Upstream servers cannot be compared now: %s", type(error).__name__)
 
-    def _changed(self, number: int) -> None:
+    def _on_changed(self, number: int) -> None:
         with self._lock:
-            self._hurried.add(number)
+            self._announced.add(number)
 
-    def _told(self, number: int, problem: str) -> None:
+    def _on_health(self, number: int, problem: str) -> None:
         with self._lock:
             self._health[number] = problem
 
 
 def jobs() -> list[Job]:
     """Return the background job of this application."""
-    return [Job("Compare upstream servers", LOOK_SECONDS, parts.get(UpstreamSchedule).run)]
+    return [Job("Compare upstream servers", POLL_SECONDS, parts.get(UpstreamSchedule).run)]
 
 
 def start() -> None:

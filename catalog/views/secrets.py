@@ -18,7 +18,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 from django.views.decorators.http import require_POST, require_safe
 
-from catalog.encryption import NoKeys
+from catalog.encryption import KeysError
 from catalog.models import PersonalSecret, Secret
 from catalog.secrets import resolve
 from catalog.secrets.resolve import check_value
@@ -89,7 +89,7 @@ def enter(request: HttpRequest, name: str) -> HttpResponse:
         row = card.mine or PersonalSecret(secret=card.secret, user=user)
         try:
             row.enter(form.cleaned_data["value"])
-        except NoKeys:
+        except KeysError:
             messages.error(
                 request, _("Secrets cannot be saved yet. Ask your administrator to set up TOOLHUB_ENCRYPTION_KEYS.")
             )

@@ -20,17 +20,17 @@ from catalog.policy import limits as rate_limits
 from catalog.policy import snapshot, visibility
 from catalog.policy.definitions import PromptDefinition, ResourceDefinition, ToolDefinition
 from catalog.policy.rules import Visible
-from catalog.schemas.parameters import Mark, Parameter, kinds, marks, rows
+from catalog.schemas.parameters import Mark, Parameter, kinds, marks, list_parameters
 
-PAGE = 50
+MAX_PAGE_TOOLS = 50
 """Maximum number of tools on one page that the browser filters; with more of them, the server searches, in pages."""
-OTHERS = 25
+MAX_PAGE_OTHERS = 25
 """Resources per page, and prompts per page."""
-ABOUT_BYTES = 1_500
+MAX_ABOUT_BYTES = 1_500
 """Maximum size of a description in a list, in bytes of the page; a tool's own page has all of it."""
-PARAMETER_BYTES = 80_000
+MAX_PARAMETER_BYTES = 80_000
 """Maximum size of all parameter tables on one page, in bytes; further tools have theirs on their own page."""
-WHOLE_BYTES = 100_000
+MAX_DETAIL_BYTES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,36 +73,36 @@ def _text(item: ToolDefinition) -> str:
     return f"{item.name} {item.title} {item.description}"
 
 
-def _weight(text: str) -> int:
+def _html_bytes(text: str) -> int:
     return len(escape(text).encode("utf-8", "surrogatepass"))
 
 
-def _cut(text: str, most: int = ABOUT_BYTES) -> str:
-    """Shorten a text to at most `most` bytes in a page: descriptions come from outside and have no limit."""
-    if _weight(text[: most + 1]) <= most:
+def _cut(text: str, max_bytes: int = MAX_ABOUT_BYTES) -> str:
+    """Shorten a text to at most `max_bytes` bytes in a page: descriptions come from outside and have no limit."""
+    if _html_bytes(text[: max_bytes + 1]) <= max_bytes:
         return text
-    text = text[:most]
-    while _weight(text) > most:
-        text = text[: len(text) * most // _weight(text) - 1]
+    text = text[:max_bytes]
+    while _html_bytes(text) > max_bytes:
+        text = text[: len(text) * max_bytes // _html_bytes(text) - 1]
     return text.rstrip() + "…"
 
 
-def _rows_weight(parameters: list[Parameter]) -> int:
+def _rows_html_bytes(parameters: list[Parameter]) -> int:
     return sum(
-        300 + sum(map(_weight, (row.name, row.type, row.description, row.default, row.bounds, *row.choices)))
+        300 + sum(map(_html_bytes, (row.name, row.type, row.description, row.default, row.bounds, *row.choices)))
         for row in parameters
     )
 
 
 def _cards(tools: Iterable[ToolDefinition], user: User) -> list[ToolCard]:
-    credential, room, cards = credential_of(user), PARAMETER_BYTES, []
+    credential, remaining_bytes, cards = credential_of(user), MAX_PARAMETER_BYTES, []
     for tool in tools:
-        parameters: list[Parameter] | None = rows(tool.input_schema)
-        heavy = _rows_weight(parameters or [])
-        if heavy > room:
+        parameters: list[Parameter] | None = list_parameters(tool.input_schema)
+        html_bytes = _rows_html_bytes(parameters or [])
+        if html_bytes > remaining_bytes:
             parameters = None
         else:
-            room -= heavy
+            remaining_bytes -= html_bytes
         found = rate_limits.remaining_for(credential, tool)
         cards.append(ToolCard(tool, title_of(tool), _cut(tool.description), parameters, marks(tool.annotations), found))
     return cards
@@ -124,7 +124,7 @@ def tools(request: HttpRequest) -> HttpResponse:
     query, kind = request.GET.get("q", "").strip()[:200], request.GET.get("kind", "")
     words = query.lower().split()
     found = [tool for tool, _rule in mine.tools.values() if not (words or kind) or _matches(tool, words, kind)]
-    page = Paginator(found, PAGE).get_page(request.GET.get("page"))
+    page = Paginator(found, MAX_PAGE_TOOLS).get_page(request.GET.get("page"))
     everything = page.number == 1 and not words and not kind
     others = [item for item, _rule in (*mine.resources.values(), *mine.templates.values()) if everything]
     prompts = [item for item, _rule in mine.prompts.values() if everything]
@@ -133,13 +133,13 @@ def tools(request: HttpRequest) -> HttpResponse:
         "query": query,
         "kind": kind,
         "total": len(mine.tools),
-        "here": len(mine.tools) <= PAGE,
+        "here": len(mine.tools) <= MAX_PAGE_TOOLS,
         "page": page,
         "tools": _cards(page, user),
-        "resources": [OtherCard(item, _cut(item.description)) for item in others[:OTHERS]],
-        "more_resources": max(0, len(others) - OTHERS),
-        "prompts": [OtherCard(item, _cut(item.description)) for item in prompts[:OTHERS]],
-        "more_prompts": max(0, len(prompts) - OTHERS),
+        "resources": [OtherCard(item, _cut(item.description)) for item in others[:MAX_PAGE_OTHERS]],
+        "more_resources": max(0, len(others) - MAX_PAGE_OTHERS),
+        "prompts": [OtherCard(item, _cut(item.description)) for item in prompts[:MAX_PAGE_OTHERS]],
+        "more_prompts": max(0, len(prompts) - MAX_PAGE_OTHERS),
     }
     return render(request, "catalog/tools.html", context)
 
@@ -153,16 +153,16 @@ def tool(request: HttpRequest, name: str) -> HttpResponse:
     if seen is None:
         raise Http404
     found = seen[0]
-    parameters = rows(found.input_schema)
+    parameters = list_parameters(found.input_schema)
     schema = json.dumps(found.input_schema, indent=2, ensure_ascii=False)
     context = {
         "section": "tools",
         "tool": found,
         "title": title_of(found),
-        "about": _cut(found.description, WHOLE_BYTES),
+        "about": _cut(found.description, MAX_DETAIL_BYTES),
         "marks": marks(found.annotations),
         "limits": rate_limits.remaining_for(credential_of(user), found),
-        "parameters": parameters if _rows_weight(parameters) <= WHOLE_BYTES else [],
-        "schema": _cut(schema, WHOLE_BYTES // 2),
+        "parameters": parameters if _rows_html_bytes(parameters) <= MAX_DETAIL_BYTES else [],
+        "schema": _cut(schema, MAX_DETAIL_BYTES // 2),
     }
     return render(request, "catalog/tool.html", context)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from audit.models import Action
-from tests.access.test_pages import record
+from tests.access.test_pages import log_call
 from toolhub.access import forms
 from toolhub.access.models import Preference
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Browser = Callable[..., "Client"]
 PASSWORD = "correct horse battery"
-TWO = [("en", "English"), ("zh-hans", "Simplified Chinese")]
+TWO_LANGUAGES = [("en", "English"), ("zh-hans", "Simplified Chinese")]
 
 
 def save(client: Client, **fields: str) -> Any:
@@ -28,7 +28,7 @@ def save(client: Client, **fields: str) -> Any:
     )
 
 
-def test_nobody_sees_it_without_signing_in(browser: Browser, db: None) -> None:
+def test_account_page_requires_signing_in(browser: Browser, db: None) -> None:
     assert browser().get("/account/").status_code == 302
 
 
@@ -40,13 +40,13 @@ def test_nobody_sees_it_without_signing_in(browser: Browser, db: None) -> None:
         pytest.param({"language": "tlh"}, id="a language that is not there"),
     ],
 )
-def test_what_does_not_exist_cannot_be_chosen(alice: User, browser: Browser, fields: dict[str, str]) -> None:
+def test_unknown_choices_are_rejected(alice: User, browser: Browser, fields: dict[str, str]) -> None:
     page = save(browser(alice), **fields)
     assert "not one of the available choices" in page.content.decode()
     assert not Preference.objects.exists()
 
 
-def test_one_saves_for_oneself_alone_and_only_what_the_form_has(alice: User, bob: User, browser: Browser) -> None:
+def test_users_change_only_their_own_settings_and_only_form_fields(alice: User, bob: User, browser: Browser) -> None:
     save(browser(alice), first_name="Alice", is_staff="on", username="root", user=str(bob.pk))
     alice.refresh_from_db()
     bob.refresh_from_db()
@@ -59,23 +59,23 @@ def test_one_saves_for_oneself_alone_and_only_what_the_form_has(alice: User, bob
 def test_a_cookie_that_names_no_zone_is_ignored(alice: User, browser: Browser, cookie: str) -> None:
     client = browser(alice)
     client.cookies["toolhub_zone"] = cookie
-    record(alice, started_at=datetime(2026, 1, 2, 23, 30, tzinfo=UTC))
+    log_call(alice, started_at=datetime(2026, 1, 2, 23, 30, tzinfo=UTC))
     assert "2026-01-02 23:30:00 UTC" in client.get("/calls/").content.decode()
 
 
 def test_times_are_in_the_zone_that_the_browser_names(alice: User, browser: Browser) -> None:
     client = browser(alice)
     client.cookies["toolhub_zone"] = "Asia/Shanghai"
-    record(alice, started_at=datetime(2026, 1, 2, 23, 30, tzinfo=UTC))
+    log_call(alice, started_at=datetime(2026, 1, 2, 23, 30, tzinfo=UTC))
     assert "2026-01-03 07:30:00 CST" in client.get("/calls/").content.decode()
 
 
 def test_a_chosen_zone_and_language_count_in_a_new_browser(
     alice: User, browser: Browser, settings: Any, address: str
 ) -> None:
-    settings.LANGUAGES = TWO
+    settings.LANGUAGES = TWO_LANGUAGES
     save(browser(alice), time_zone="America/New_York", language="zh-hans")
-    record(alice, started_at=datetime(2026, 1, 2, 3, 30, tzinfo=UTC))
+    log_call(alice, started_at=datetime(2026, 1, 2, 3, 30, tzinfo=UTC))
     other = browser()
     other.cookies["toolhub_zone"] = "Asia/Shanghai"
     other.post("/sign-in/", {"username": "alice", "password": PASSWORD})
@@ -84,8 +84,8 @@ def test_a_chosen_zone_and_language_count_in_a_new_browser(
     assert '<html lang="zh-hans" data-zone="America/New_York">' in page
 
 
-def test_what_was_chosen_counts_at_once_where_it_was_chosen(alice: User, browser: Browser, settings: Any) -> None:
-    settings.LANGUAGES = TWO
+def test_a_choice_applies_at_once_in_its_browser(alice: User, browser: Browser, settings: Any) -> None:
+    settings.LANGUAGES = TWO_LANGUAGES
     client = browser(alice)
     assert '<html lang="zh-hans"' in save(client, language="zh-hans").content.decode()
     assert '<html lang="en"' in save(client, language="").content.decode()
@@ -94,15 +94,15 @@ def test_what_was_chosen_counts_at_once_where_it_was_chosen(alice: User, browser
 def test_the_admin_is_in_the_chosen_zone_as_its_columns_say(root: User, browser: Browser) -> None:
     client = browser(root)
     save(client, time_zone="Asia/Shanghai")
-    record(root, started_at=datetime(2026, 1, 2, 23, 30, tzinfo=UTC))
+    log_call(root, started_at=datetime(2026, 1, 2, 23, 30, tzinfo=UTC))
     page = client.get("/admin/audit/call/").content.decode()
     assert "2026-01-03 07:30:00" in page
     assert "Start (Asia/Shanghai)" in page
     assert "23:30" not in page
 
 
-def test_somebody_who_is_not_signed_in_chooses_a_language_too(browser: Browser, db: None, settings: Any) -> None:
-    settings.LANGUAGES = TWO
+def test_signed_out_visitors_can_choose_a_language(browser: Browser, db: None, settings: Any) -> None:
+    settings.LANGUAGES = TWO_LANGUAGES
     client = browser()
     assert client.get("/language/").status_code == 405
     assert "简体中文" in client.get("/sign-in/").content.decode()

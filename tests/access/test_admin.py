@@ -32,11 +32,11 @@ def viewer(db: None) -> User:
     return user
 
 
-def test_somebody_without_staff_status_does_not_get_in(alice: User, browser: Browser) -> None:
+def test_users_without_staff_status_are_denied(alice: User, browser: Browser) -> None:
     assert browser(alice).get(TOKENS)["Location"].startswith("/admin/login/")
 
 
-def test_looking_at_tokens_is_not_making_or_ending_them(alice: User, viewer: User, browser: Browser) -> None:
+def test_viewing_tokens_does_not_allow_creating_or_revoking_them(alice: User, viewer: User, browser: Browser) -> None:
     token, _ = AccessToken.objects.issue(alice, "laptop")
     client = browser(viewer)
     assert client.get(TOKENS).status_code == 200
@@ -74,14 +74,14 @@ def test_tokens_are_revoked_and_not_deleted(alice: User, root: User, browser: Br
     assert AccessToken.objects.filter(pk=token.pk).exists()
 
 
-def test_a_person_is_deleted_together_with_their_tokens(alice: User, root: User, browser: Browser) -> None:
+def test_deleting_a_user_deletes_their_tokens(alice: User, root: User, browser: Browser) -> None:
     AccessToken.objects.issue(alice, "laptop")
     browser(root).post(f"/admin/auth/user/{alice.pk}/delete/", {"post": "yes"})
     assert not User.objects.filter(username="alice").exists()
     assert not AccessToken.objects.exists()
 
 
-def test_a_token_made_for_somebody_is_shown_once(alice: User, root: User, browser: Browser) -> None:
+def test_a_token_created_for_another_user_is_shown_once(alice: User, root: User, browser: Browser) -> None:
     toolset = factories.make_toolset("Numbers")
     client = browser(root)
     sent = {"user": alice.pk, "name": "robot", "days": "10", "restricted": "on", "toolsets": [toolset.pk]}
@@ -164,19 +164,19 @@ def test_the_state_of_a_token_is_the_one_that_the_list_filters_by(
         f"{TOKENS}add/",
     ],
 )
-def test_the_pages_of_people_work(root: User, browser: Browser, path: str) -> None:
+def test_user_pages_work(root: User, browser: Browser, path: str) -> None:
     answer = browser(root).get(path)
     assert answer.status_code == 200
     assert "style-src 'self' 'unsafe-inline'" in answer["Content-Security-Policy"]
 
 
-def test_the_sidebar_holds_only_what_the_person_may_see(viewer: User, browser: Browser) -> None:
+def test_the_sidebar_lists_only_permitted_pages(viewer: User, browser: Browser) -> None:
     page = browser(viewer).get("/admin/").content.decode()
     assert TOKENS in page
     assert "/admin/auth/user/" not in page
 
 
-def test_a_person_is_made_and_changed_in_the_admin(root: User, browser: Browser) -> None:
+def test_a_user_is_created_and_changed_in_the_admin(root: User, browser: Browser) -> None:
     client = browser(root)
     password = "correct horse battery staple"
     made = client.post(
@@ -187,7 +187,7 @@ def test_a_person_is_made_and_changed_in_the_admin(root: User, browser: Browser)
     assert User.objects.get(username="dora").check_password(password)
 
 
-def test_permissions_are_found_by_whoever_changes_people_and_by_nobody_else(
+def test_permissions_are_searchable_only_by_staff_who_change_users(
     root: User, viewer: User, browser: Browser
 ) -> None:
     path = "/admin/autocomplete/"
@@ -215,7 +215,7 @@ def test_permissions_are_named_in_the_language_of_the_page(root: User, alice: Us
     assert "可以添加工具集" in client.get("/admin/auth/permission/?q=add_toolset", **chinese).content.decode()  # type: ignore[arg-type]
 
 
-def test_the_history_of_a_person_is_what_the_record_has_of_them(
+def test_the_history_of_a_user_comes_from_the_audit_log(
     root: User, alice: User, viewer: User, browser: Browser
 ) -> None:
     client = browser(root)

@@ -18,7 +18,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from tests.factories import make_toolset
-from tests.waiting import eventually
+from tests.polling import wait_until_async
 from toolhub.access import bearer
 from toolhub.access.models import AccessToken, digest_of
 from toolhub.access.signals import revoked
@@ -40,7 +40,7 @@ def alice(transactional_db: None) -> User:
 
 
 @pytest.fixture
-def news() -> Iterator[list[dict[str, Any]]]:
+def revocations() -> Iterator[list[dict[str, Any]]]:
     heard: list[dict[str, Any]] = []
 
     def hear(*, credentials: tuple[str, ...], users: tuple[int, ...], **_: Any) -> None:
@@ -51,7 +51,7 @@ def news() -> Iterator[list[dict[str, Any]]]:
     revoked.disconnect(hear)
 
 
-def tokens() -> bearer.Authenticator:
+def get_authenticator() -> bearer.Authenticator:
     return parts.get(bearer.Authenticator)
 
 
@@ -64,9 +64,9 @@ def issue(user: User, **options: Any) -> tuple[AccessToken, str]:
     return AccessToken.objects.issue(user, "laptop", **options)
 
 
-async def refusal(token: str, address: str = "") -> bearer.BadToken:
+async def get_refusal(token: str, address: str = "") -> bearer.BadToken:
     with pytest.raises(bearer.BadToken) as caught:
-        await tokens().authenticate(token, address)
+        await get_authenticator().authenticate(token, address)
     return caught.value
 
 
@@ -83,8 +83,8 @@ async def refusal(token: str, address: str = "") -> bearer.BadToken:
         "0" * 9000,
     ],
 )
-async def test_what_does_not_look_like_a_token_is_refused(token: str) -> None:
-    assert (await refusal(token)).status == 401
+async def test_malformed_tokens_are_rejected(token: str) -> None:
+    assert (await get_refusal(token)).status == 401
 
 
 async def test_unknown_expired_revoked_and_inactive_read_the_same_outside_and_differ_in_the_log(
@@ -95,10 +95,10 @@ async def test_unknown_expired_revoked_and_inactive_read_the_same_outside_and_di
     await AccessToken.objects.filter(pk=expired.pk).aupdate(expires=timezone.now() - timedelta(seconds=1))
     await sync_to_async(ended.revoke)()
     with caplog.at_level(logging.INFO, "toolhub.access.bearer"):
-        answers = [await refusal(text) for text in (unknown_token(), expired_text, ended_text)]
+        answers = [await get_refusal(text) for text in (unknown_token(), expired_text, ended_text)]
     _, inactive_text = await issue(alice)
     await sync_to_async(type(alice).objects.filter(pk=alice.pk).update)(is_active=False)
-    answers.append(await refusal(inactive_text))
+    answers.append(await get_refusal(inactive_text))
     assert {(answer.status, *answer.headers().items()) for answer in answers} == {
         (401, ("WWW-Authenticate", bearer.challenge(sent=True)))
     }
@@ -112,87 +112,87 @@ async def test_unknown_expired_revoked_and_inactive_read_the_same_outside_and_di
         assert text not in caplog.text
 
 
-async def test_a_token_is_refused_from_the_moment_it_expires_although_it_is_in_memory(
+async def test_a_cached_token_is_rejected_once_it_expires(
     alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token, text = await issue(alice)
     ends = timezone.now() + timedelta(seconds=30)
     await AccessToken.objects.filter(pk=token.pk).aupdate(expires=ends)
-    await tokens().authenticate(text)
-    assert tokens().cached(text) is not None
+    await get_authenticator().authenticate(text)
+    assert get_authenticator().cached(text) is not None
     # Not waited for: on a busy machine a moment is over before the token was looked up at all.
     monkeypatch.setattr(bearer, "time", SimpleNamespace(time=ends.timestamp, monotonic=time.monotonic))
     monkeypatch.setattr(bearer, "timezone", SimpleNamespace(now=lambda: ends))
-    assert tokens().cached(text) is None
-    assert "has expired" in (await refusal(text)).reason
+    assert get_authenticator().cached(text) is None
+    assert "has expired" in (await get_refusal(text)).reason
 
 
-async def test_revoking_in_this_process_bites_at_once(alice: User, news: list[dict[str, Any]]) -> None:
+async def test_revoking_in_this_process_takes_effect_at_once(alice: User, revocations: list[dict[str, Any]]) -> None:
     token, text = await issue(alice)
-    await tokens().authenticate(text)
-    assert tokens().cached(text) is not None
+    await get_authenticator().authenticate(text)
+    assert get_authenticator().cached(text) is not None
     await sync_to_async(token.revoke)()
-    assert tokens().cached(text) is None
-    assert "was revoked" in (await refusal(text)).reason
-    assert news == [{"credentials": (token.credential_id,), "users": ()}]
+    assert get_authenticator().cached(text) is None
+    assert "was revoked" in (await get_refusal(text)).reason
+    assert revocations == [{"credentials": (token.credential_id,), "users": ()}]
 
 
-async def test_deleting_the_row_or_the_person_bites_at_once(alice: User) -> None:
+async def test_deleting_the_token_or_the_user_takes_effect_at_once(alice: User) -> None:
     token, text = await issue(alice)
     _, second = await issue(alice)
-    await tokens().authenticate(text)
-    await tokens().authenticate(second)
+    await get_authenticator().authenticate(text)
+    await get_authenticator().authenticate(second)
     await token.adelete()
-    assert (await refusal(text)).reason == "unknown"
-    assert tokens().cached(second) is not None
+    assert (await get_refusal(text)).reason == "unknown"
+    assert get_authenticator().cached(second) is not None
     await alice.adelete()
-    assert (await refusal(second)).reason == "unknown"
+    assert (await get_refusal(second)).reason == "unknown"
 
 
-async def test_deactivating_a_person_bites_at_once_and_is_told(alice: User, news: list[dict[str, Any]]) -> None:
+async def test_deactivating_a_user_takes_effect_at_once_and_is_announced(alice: User, revocations: list[dict[str, Any]]) -> None:
     _, text = await issue(alice)
-    await tokens().authenticate(text)
+    await get_authenticator().authenticate(text)
     alice.is_active = False
     await alice.asave()
-    assert "not active" in (await refusal(text)).reason
-    assert news == [{"credentials": (), "users": (alice.pk,)}]
+    assert "not active" in (await get_refusal(text)).reason
+    assert revocations == [{"credentials": (), "users": (alice.pk,)}]
 
 
-async def test_a_change_that_no_signal_tells_of_bites_when_the_memory_goes_stale(
+async def test_a_change_without_a_signal_takes_effect_when_the_cache_expires(
     alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bearer, "FRESH_SECONDS", 0.2)
     token, text = await issue(alice)
-    await tokens().authenticate(text)
+    await get_authenticator().authenticate(text)
     # As another process would: straight into the table.
-    await sync_to_async(_straight)(token.pk)
-    await eventually(lambda: tokens().cached(text) is None)
-    assert "was revoked" in (await refusal(text)).reason
+    await sync_to_async(_revoke_by_sql)(token.pk)
+    await wait_until_async(lambda: get_authenticator().cached(text) is None)
+    assert "was revoked" in (await get_refusal(text)).reason
 
 
-def _straight(pk: int) -> None:
+def _revoke_by_sql(pk: int) -> None:
     with connection.cursor() as cursor:
         cursor.execute("UPDATE access_accesstoken SET revoked = %s WHERE id = %s", [timezone.now(), pk])
 
 
-async def test_news_from_another_process_empties_the_memory_by_token_credential_user_or_whole(alice: User) -> None:
+async def test_messages_from_another_process_clear_the_cache_by_token_credential_user_or_entirely(alice: User) -> None:
     token, text = await issue(alice)
     for what in (digest_of(text), token.credential_id, alice.pk, None):
-        await tokens().authenticate(text)
-        assert tokens().cached(text) is not None
-        tokens().forget(what)
-        assert tokens().cached(text) is None
-    await tokens().authenticate(text)
-    tokens().forget("token:0")
-    tokens().forget(0)
-    assert tokens().cached(text) is not None
+        await get_authenticator().authenticate(text)
+        assert get_authenticator().cached(text) is not None
+        get_authenticator().forget(what)
+        assert get_authenticator().cached(text) is None
+    await get_authenticator().authenticate(text)
+    get_authenticator().forget("token:0")
+    get_authenticator().forget(0)
+    assert get_authenticator().cached(text) is not None
 
 
-async def test_a_rolled_back_revocation_is_not_told(alice: User, news: list[dict[str, Any]]) -> None:
+async def test_a_rolled_back_revocation_is_not_announced(alice: User, revocations: list[dict[str, Any]]) -> None:
     from django.db import transaction
 
     token, text = await issue(alice)
-    await tokens().authenticate(text)
+    await get_authenticator().authenticate(text)
 
     def change_of_mind() -> None:
         with transaction.atomic():
@@ -200,8 +200,8 @@ async def test_a_rolled_back_revocation_is_not_told(alice: User, news: list[dict
             transaction.set_rollback(True)
 
     await sync_to_async(change_of_mind)()
-    assert news == []
-    assert tokens().cached(text) is not None
+    assert revocations == []
+    assert get_authenticator().cached(text) is not None
 
 
 async def test_an_address_with_too_many_bad_tokens_waits_while_a_token_known_here_goes_on(
@@ -210,15 +210,15 @@ async def test_an_address_with_too_many_bad_tokens_waits_while_a_token_known_her
     settings.BAD_TOKENS_RATE = "3/10h"
     _, text = await issue(alice)
     _, fresh = await issue(alice)
-    await tokens().authenticate(text, address)
-    assert [(await refusal(unknown_token(), address)).status for _ in range(3)] == [401, 401, 401]
-    refused = await refusal(unknown_token(), address)
+    await get_authenticator().authenticate(text, address)
+    assert [(await get_refusal(unknown_token(), address)).status for _ in range(3)] == [401, 401, 401]
+    refused = await get_refusal(unknown_token(), address)
     assert isinstance(refused, bearer.TooManyBadTokens)
     assert refused.status == 429
     assert 0 < int(refused.headers()["Retry-After"]) <= 36_000
-    assert isinstance(await refusal(fresh, address), bearer.TooManyBadTokens)
-    assert (await tokens().authenticate(text, address)).user_id == alice.pk
-    assert (await tokens().authenticate(fresh, address + "0")).user_id == alice.pk
+    assert isinstance(await get_refusal(fresh, address), bearer.TooManyBadTokens)
+    assert (await get_authenticator().authenticate(text, address)).user_id == alice.pk
+    assert (await get_authenticator().authenticate(fresh, address + "0")).user_id == alice.pk
 
 
 async def test_while_the_database_is_away_known_tokens_go_on_and_unknown_ones_cannot_be_checked(
@@ -227,64 +227,64 @@ async def test_while_the_database_is_away_known_tokens_go_on_and_unknown_ones_ca
     token, text = await issue(alice)
     _, ending = await issue(alice)
     _, never_seen = await issue(alice)
-    await tokens().authenticate(text)
-    await tokens().authenticate(ending)
+    await get_authenticator().authenticate(text)
+    await get_authenticator().authenticate(ending)
     monkeypatch.setattr(bearer, "FRESH_SECONDS", 0.0)
-    await sync_to_async(tokens().settle)()
-    for known in tokens()._known.values():
+    await sync_to_async(get_authenticator().settle)()
+    for known in get_authenticator()._known.values():
         known.fresh_until = 0
     monkeypatch.setitem(connections.settings["default"], "NAME", "/nowhere/at/all.sqlite3")
-    assert (await tokens().authenticate(text)).id == token.credential_id
-    refused = await refusal(never_seen)
+    assert (await get_authenticator().authenticate(text)).id == token.credential_id
+    refused = await get_refusal(never_seen)
     assert (refused.status, refused.headers()) == (503, {"Retry-After": "5"})
-    assert await tokens().still_valid({token.credential_id, "token:999"}) == {token.credential_id, "token:999"}
+    assert await get_authenticator().filter_valid({token.credential_id, "token:999"}) == {token.credential_id, "token:999"}
     # A revocation that reached this process still bites, and ten minutes later nothing is taken on trust.
-    tokens().forget(digest_of(ending))
-    assert (await refusal(ending)).status == 503
+    get_authenticator().forget(digest_of(ending))
+    assert (await get_refusal(ending)).status == 503
     monkeypatch.setattr(bearer, "STALE_SECONDS", 0.0)
-    for known in tokens()._known.values():
+    for known in get_authenticator()._known.values():
         known.stale_until = 0
-    assert (await refusal(text)).status == 503
-    assert await tokens().still_valid({token.credential_id}) == set()
+    assert (await get_refusal(text)).status == 503
+    assert await get_authenticator().filter_valid({token.credential_id}) == set()
 
 
-async def test_a_database_that_says_nothing_is_not_waited_for(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unresponsive_database_is_not_waited_for(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
     token, text = await issue(alice)
     _, never_seen = await issue(alice)
-    await tokens().authenticate(text)
+    await get_authenticator().authenticate(text)
     monkeypatch.setattr(bearer, "ANSWER_SECONDS", 0.2)
-    for known in tokens()._known.values():
+    for known in get_authenticator()._known.values():
         known.fresh_until = 0
     stuck = threading.Event()
     for _ in range(3):
-        tokens()._threads.submit(stuck.wait, 60)
+        get_authenticator()._threads.submit(stuck.wait, 60)
     try:
-        assert (await tokens().authenticate(text)).id == token.credential_id
-        assert tokens().cached(text) is not None
-        assert (await refusal(never_seen)).status == 503
-        assert await tokens().still_valid({token.credential_id}) == {token.credential_id}
+        assert (await get_authenticator().authenticate(text)).id == token.credential_id
+        assert get_authenticator().cached(text) is not None
+        assert (await get_refusal(never_seen)).status == 503
+        assert await get_authenticator().filter_valid({token.credential_id}) == {token.credential_id}
     finally:
         stuck.set()
 
 
-async def test_no_more_than_so_many_tokens_wait_to_be_looked_up(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bearer, "WAITING", 3)
+async def test_the_number_of_tokens_waiting_for_lookup_is_bounded(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bearer, "MAX_WAITING_TOKENS", 3)
     monkeypatch.setattr(bearer, "ANSWER_SECONDS", 60.0)
     stuck = threading.Event()
     for _ in range(3):
-        tokens()._threads.submit(stuck.wait, 60)
-    waiting = [asyncio.create_task(refusal(unknown_token())) for _ in range(3)]
+        get_authenticator()._threads.submit(stuck.wait, 60)
+    waiting = [asyncio.create_task(get_refusal(unknown_token())) for _ in range(3)]
     await asyncio.sleep(0)
-    assert (await refusal(unknown_token())).status == 503
+    assert (await get_refusal(unknown_token())).status == 503
     stuck.set()
     assert {bad.reason for bad in await asyncio.gather(*waiting)} == {"unknown"}
 
 
-async def test_a_good_token_says_who_it_is_and_is_then_known_without_a_query(alice: User) -> None:
+async def test_a_valid_token_identifies_its_user_and_is_cached(alice: User) -> None:
     toolset = await sync_to_async(make_toolset)("Files")
     token, text = await issue(alice, days=7, toolsets=[toolset])
-    assert tokens().cached(text) is None
-    credential = await tokens().authenticate(text, "192.0.2.1")
+    assert get_authenticator().cached(text) is None
+    credential = await get_authenticator().authenticate(text, "192.0.2.1")
     assert credential.user_id == alice.pk
     assert (credential.username, credential.label, credential.id) == ("alice", "laptop", f"token:{token.pk}")
     assert credential.toolset_ids == frozenset({toolset.pk})
@@ -292,31 +292,31 @@ async def test_a_good_token_says_who_it_is_and_is_then_known_without_a_query(ali
 
     def known() -> int:
         with CaptureQueriesContext(connection) as queries:
-            assert tokens().cached(text) is credential
+            assert get_authenticator().cached(text) is credential
         return len(queries)
 
     assert await sync_to_async(known)() == 0
-    assert await tokens().authenticate(text) is credential
+    assert await get_authenticator().authenticate(text) is credential
 
 
 async def test_a_restricted_token_whose_last_toolset_is_deleted_reaches_nothing(alice: User) -> None:
     toolset = await sync_to_async(make_toolset)("Files")
     _, text = await issue(alice, toolsets=[toolset])
     await toolset.adelete()
-    assert (await tokens().authenticate(text)).toolset_ids == frozenset()
+    assert (await get_authenticator().authenticate(text)).toolset_ids == frozenset()
 
 
 async def test_changing_the_toolsets_of_a_token_takes_effect_at_once(alice: User) -> None:
     files, numbers = await sync_to_async(make_toolset)("Files"), await sync_to_async(make_toolset)("Numbers")
     token, text = await issue(alice, toolsets=[files])
-    await tokens().authenticate(text)
+    await get_authenticator().authenticate(text)
     await sync_to_async(token.toolsets.set)([numbers])
-    assert (await tokens().authenticate(text)).toolset_ids == frozenset({numbers.pk})
+    assert (await get_authenticator().authenticate(text)).toolset_ids == frozenset({numbers.pk})
 
 
-async def test_many_askers_of_one_token_ask_the_database_once_and_one_who_leaves_stops_nobody(alice: User) -> None:
+async def test_concurrent_lookups_of_one_token_share_a_query_and_survive_a_cancellation(alice: User) -> None:
     _, text = await issue(alice)
-    askers = [asyncio.create_task(tokens().authenticate(text)) for _ in range(50)]
+    askers = [asyncio.create_task(get_authenticator().authenticate(text)) for _ in range(50)]
     await asyncio.sleep(0)
     askers[0].cancel()
     answers = await asyncio.gather(*askers, return_exceptions=True)
@@ -326,13 +326,13 @@ async def test_many_askers_of_one_token_ask_the_database_once_and_one_who_leaves
 
 async def test_last_use_is_written_once_a_minute_and_not_waited_for(alice: User) -> None:
     token, text = await issue(alice)
-    await tokens().authenticate(text)
-    await sync_to_async(tokens().settle)()
+    await get_authenticator().authenticate(text)
+    await sync_to_async(get_authenticator().settle)()
     first = (await AccessToken.objects.aget(pk=token.pk)).last_used
     assert first is not None
-    tokens().forget()
-    await tokens().authenticate(text)
-    await sync_to_async(tokens().settle)()
+    get_authenticator().forget()
+    await get_authenticator().authenticate(text)
+    await sync_to_async(get_authenticator().settle)()
     assert (await AccessToken.objects.aget(pk=token.pk)).last_used == first
 
 
@@ -343,16 +343,16 @@ async def test_still_valid_names_those_that_are(alice: User, root: User) -> None
     tries = {f"admin:{alice.pk}", f"admin:{root.pk}", f"admin:{root.pk}:{alice.pk}", f"admin:{alice.pk}:{root.pk}"}
     wanted = {good.credential_id, ended.credential_id, f"stdio:{good.pk}", "admin:0", "admin:", "token:x", *tries}
     good_ones = {good.credential_id, f"stdio:{good.pk}", f"admin:{root.pk}", f"admin:{root.pk}:{alice.pk}"}
-    assert await tokens().still_valid(wanted) == good_ones
-    assert await tokens().still_valid([]) == set()
+    assert await get_authenticator().filter_valid(wanted) == good_ones
+    assert await get_authenticator().filter_valid([]) == set()
 
 
-def test_the_memory_is_bounded(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bearer, "REMEMBERED", 2)
+def test_the_cache_is_bounded(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bearer, "MAX_CACHED_TOKENS", 2)
     texts = [AccessToken.objects.issue(alice, str(number))[1] for number in range(3)]
     for text in texts:
-        tokens().authenticate_now(text)
-    assert [tokens().cached(text) is not None for text in texts] == [False, True, True]
+        get_authenticator().authenticate_now(text)
+    assert [get_authenticator().cached(text) is not None for text in texts] == [False, True, True]
 
 
 @pytest.mark.parametrize("value", [None, "", "Basic abc", "Bearer", "Bearer ", "thp_x"])

@@ -15,7 +15,7 @@ TOKEN = "thp_" + "a" * 43
 
 
 @pytest.mark.parametrize("client", connect.CLIENTS, ids=lambda client: client.key)
-def test_nothing_is_left_to_fill_in_and_json_is_json(client: connect.Client) -> None:
+def test_no_placeholder_remains_and_json_is_valid(client: connect.Client) -> None:
     parts = connect.fill(client, PUBLIC, TOKEN)
     whole = "\n".join(part.text for part in parts)
     assert "@URL@" not in whole
@@ -24,12 +24,12 @@ def test_nothing_is_left_to_fill_in_and_json_is_json(client: connect.Client) -> 
     assert TOKEN in whole
     assert f"{PUBLIC}/mcp" in whole
     for part in parts:
-        if str(part.where).endswith(".json"):
+        if str(part.file).endswith(".json"):
             json.loads(part.text)
 
 
 def test_keys_are_unique() -> None:
-    assert len(connect.BY_KEY) == len(connect.CLIENTS)
+    assert len(connect.CLIENTS_BY_KEY) == len(connect.CLIENTS)
 
 
 @pytest.mark.parametrize(
@@ -37,15 +37,15 @@ def test_keys_are_unique() -> None:
     [("http://tools.lan:8000", True), ("http://localhost:8000", False), ("https://tools.example.com", False)],
 )
 @pytest.mark.parametrize("key", ["mcp-remote", "claude-desktop"])
-def test_the_bridge_is_told_when_the_address_has_no_tls(key: str, url: str, told: bool) -> None:
-    parts = connect.fill(connect.BY_KEY[key], url)
+def test_the_bridge_allows_http_when_the_address_has_no_tls(key: str, url: str, told: bool) -> None:
+    parts = connect.fill(connect.CLIENTS_BY_KEY[key], url)
     assert ("--allow-http" in parts[0].text) == told
 
 
 def test_deeplinks_carry_the_settings() -> None:
-    cursor = connect.deeplink(connect.BY_KEY["cursor"], PUBLIC, TOKEN)
+    cursor = connect.deeplink(connect.CLIENTS_BY_KEY["cursor"], PUBLIC, TOKEN)
     packed = parse_qs(urlsplit(cursor).query)["config"][0]
     assert json.loads(base64.b64decode(packed))["headers"] == {"Authorization": f"Bearer {TOKEN}"}
-    vscode = connect.deeplink(connect.BY_KEY["vscode"], PUBLIC, TOKEN)
+    vscode = connect.deeplink(connect.CLIENTS_BY_KEY["vscode"], PUBLIC, TOKEN)
     assert json.loads(unquote(urlsplit(vscode).query))["url"] == f"{PUBLIC}/mcp"
-    assert connect.deeplink(connect.BY_KEY["curl"], PUBLIC, TOKEN) == ""
+    assert connect.deeplink(connect.CLIENTS_BY_KEY["curl"], PUBLIC, TOKEN) == ""

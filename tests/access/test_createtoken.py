@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         (["alice", "--name", "x" * 101], "--name must have"),
     ],
 )
-def test_a_wrong_argument_is_named_and_no_token_is_made(alice: User, arguments: list[str], said: str) -> None:
+def test_a_wrong_argument_is_named_and_no_token_is_created(alice: User, arguments: list[str], said: str) -> None:
     with pytest.raises(CommandError, match=said):
         call_command("createtoken", *arguments)
     assert not AccessToken.objects.exists()

@@ -28,7 +28,7 @@ TOKEN = re.compile(r"thp_[A-Za-z0-9_-]{43}")
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
 
 
-def record(user: User, **fields: Any) -> Call:
+def log_call(user: User, **fields: Any) -> Call:
     values: dict[str, Any] = {
         "id": uuid.UUID(int=(int(time.time() * 1000) << 80) | (7 << 76) | (2 << 62) | uuid.uuid4().int >> 68),
         "user": user,
@@ -104,7 +104,7 @@ def test_somebody_elses_token_is_as_absent_as_none(alice: User, bob: User, brows
 
 
 def test_somebody_elses_call_is_as_absent_as_none(alice: User, bob: User, browser: Browser) -> None:
-    call = record(bob, name="bobs_tool")
+    call = log_call(bob, name="bobs_tool")
     hers = browser(alice)
     answers = [hers.get(f"/calls/{key}/") for key in (call.pk, uuid.uuid4())]
     assert [answer.status_code for answer in answers] == [404, 404]
@@ -122,7 +122,7 @@ def test_a_made_up_cursor_is_not_found(alice: User, browser: Browser, query: str
     "query", ["since=yesterday", "until=9999-99-99", "outcome=great", "q=%00", "tool=%ff", "page=x"]
 )
 def test_filters_that_mean_nothing_break_nothing(alice: User, browser: Browser, query: str) -> None:
-    record(alice)
+    log_call(alice)
     client = browser(alice)
     assert client.get(f"/calls/?{query}").status_code == 200
     assert client.get(f"/tools/?{query}").status_code == 200
@@ -131,7 +131,7 @@ def test_filters_that_mean_nothing_break_nothing(alice: User, browser: Browser, 
 @pytest.mark.parametrize(
     "sent", [{"name": "", "days": "90"}, {"name": "x" * 101, "days": "90"}, {"name": "x", "days": "0"}, {"name": "x"}]
 )
-def test_a_token_form_that_is_wrong_makes_none_and_says_where(
+def test_an_invalid_token_form_creates_no_token_and_names_the_field(
     alice: User, browser: Browser, sent: dict[str, str]
 ) -> None:
     page = browser(alice).post("/tokens/", sent).content.decode()
@@ -139,7 +139,7 @@ def test_a_token_form_that_is_wrong_makes_none_and_says_where(
     assert not AccessToken.objects.exists()
 
 
-def test_a_token_cannot_be_restricted_to_a_toolset_that_is_not_the_persons(alice: User, browser: Browser) -> None:
+def test_a_token_cannot_be_restricted_to_a_toolset_without_a_grant(alice: User, browser: Browser) -> None:
     toolset = factories.make_toolset("Secret plans")
     factories.make_tool("plan", toolset=toolset)
     factories.load()
@@ -149,7 +149,7 @@ def test_a_token_cannot_be_restricted_to_a_toolset_that_is_not_the_persons(alice
     assert not AccessToken.objects.filter(toolsets=toolset).exists()
 
 
-def test_there_is_an_end_to_the_tokens_one_person_makes(
+def test_the_number_of_tokens_per_user_is_bounded(
     alice: User, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(views, "MAX_TOKENS", 1)
@@ -200,7 +200,7 @@ def test_a_new_token_is_shown_once_and_works(alice: User, browser: Browser) -> N
     assert f"{token.prefix}…" in again
 
 
-def test_a_token_can_be_restricted_to_toolsets_of_which_the_person_has_tools(alice: User, browser: Browser) -> None:
+def test_a_token_can_be_restricted_to_toolsets_with_granted_tools(alice: User, browser: Browser) -> None:
     toolset = factories.make_toolset("Numbers")
     factories.grant(alice, factories.make_tool(toolset=toolset))
     factories.load()
@@ -212,7 +212,7 @@ def test_a_token_can_be_restricted_to_toolsets_of_which_the_person_has_tools(ali
     assert list(token.toolsets.values_list("pk", flat=True)) == [toolset.pk]
 
 
-def test_revoking_ends_a_token_for_good(alice: User, browser: Browser) -> None:
+def test_a_revoked_token_stays_revoked(alice: User, browser: Browser) -> None:
     token, _ = AccessToken.objects.issue(alice, "laptop")
     client = browser(alice)
     assert "was revoked" in client.post(f"/tokens/{token.pk}/revoke/", follow=True).content.decode()
@@ -224,7 +224,7 @@ def test_revoking_ends_a_token_for_good(alice: User, browser: Browser) -> None:
     assert token.revoked == first
 
 
-def test_an_expired_token_says_so_and_offers_nothing(alice: User, browser: Browser) -> None:
+def test_an_expired_token_says_so_and_has_no_actions(alice: User, browser: Browser) -> None:
     token, _ = AccessToken.objects.issue(alice, "laptop")
     AccessToken.objects.filter(pk=token.pk).update(expires=timezone.now() - timedelta(days=1))
     page = browser(alice).get("/tokens/").content.decode()
@@ -232,7 +232,7 @@ def test_an_expired_token_says_so_and_offers_nothing(alice: User, browser: Brows
     assert "Revoke token" not in page
 
 
-def test_the_connect_page_says_to_whom_nothing_is_granted_that_a_client_would_find_nothing(
+def test_the_connect_page_warns_users_without_grants(
     alice: User, bob: User, browser: Browser
 ) -> None:
     factories.grant(alice, factories.make_tool())
@@ -289,7 +289,7 @@ def test_only_staff_is_led_to_the_admin(alice: User, browser: Browser) -> None:
     assert "/admin/" not in browser(alice).get("/tools/").content.decode()
 
 
-def test_a_tool_shows_its_parameters_its_nature_and_what_is_left(alice: User, browser: Browser) -> None:
+def test_a_tool_shows_its_parameters_annotations_and_remaining_calls(alice: User, browser: Browser) -> None:
     tool = factories.make_tool(
         "write_file",
         title="Write a file",
@@ -328,7 +328,7 @@ def test_a_tool_shows_its_parameters_its_nature_and_what_is_left(alice: User, br
 def test_many_tools_come_in_pages_that_the_server_searches(
     alice: User, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tool_views, "PAGE", 3)
+    monkeypatch.setattr(tool_views, "MAX_PAGE_TOOLS", 3)
     toolset = factories.make_toolset("Many")
     for number in range(100, 105):
         factories.make_tool(f"tool_{number:03}", toolset=toolset)
@@ -355,7 +355,7 @@ def test_nothing_on_the_page_of_a_call_is_invisible(alice: User, browser: Browse
         "address": "192\u2066.0.2.1",
         "client_name": "cl\u200baude",
     }
-    text = browser(alice).get(f"/calls/{record(alice, **odd).pk}/").content.decode()
+    text = browser(alice).get(f"/calls/{log_call(alice, **odd).pk}/").content.decode()
     assert not set("\u202e\u200b\u2066") & set(text)
     assert all(said in text for said in ("h⟨U+202E", "2025⟨U+200B", "192⟨U+2066", "cl⟨U+200B ZERO WIDTH SPACE⟩aude"))
 
@@ -364,7 +364,7 @@ def test_calls_are_listed_newest_first_filtered_and_paged(alice: User, browser: 
     now = int(time.time() * 1000)
     for number in range(60):
         key = uuid.UUID(int=((now - number) << 80) | (7 << 76) | (2 << 62) | number)
-        record(alice, id=key, name=f"tool_{number:02}", outcome="timeout" if number == 59 else "ok")
+        log_call(alice, id=key, name=f"tool_{number:02}", outcome="timeout" if number == 59 else "ok")
     client = browser(alice)
     page = client.get("/calls/").content.decode()
     assert re.findall(r"tool_\d\d", page)[:2] == ["tool_00", "tool_01"]
@@ -375,9 +375,9 @@ def test_calls_are_listed_newest_first_filtered_and_paged(alice: User, browser: 
     assert set(re.findall(r"tool_\d\d", client.get("/calls/?tool=tool_07").content.decode())) == {"tool_07"}
 
 
-def test_what_was_refused_reads_to_its_owner_as_what_does_not_exist(alice: User, browser: Browser) -> None:
-    refused = record(alice, outcome="refused", detail="Grant 9: deny tool plan to user alice")
-    unknown = record(alice, outcome="unknown_tool", detail="no such tool")
+def test_a_denied_call_reads_like_an_unknown_tool_to_its_user(alice: User, browser: Browser) -> None:
+    refused = log_call(alice, outcome="refused", detail="Grant 9: deny tool plan to user alice")
+    unknown = log_call(alice, outcome="unknown_tool", detail="no such tool")
     client = browser(alice)
     assert "Denied" not in client.get("/calls/").content.decode()
     pages = [client.get(f"/calls/{call.pk}/").content.decode() for call in (refused, unknown)]
@@ -390,7 +390,7 @@ def test_stored_texts_are_shown_as_text(alice: User, browser: Browser) -> None:
     tool = factories.make_tool("nasty", title=HOSTILE, description=HOSTILE)
     factories.grant(alice, tool)
     AccessToken.objects.issue(alice, HOSTILE)
-    call = record(
+    call = log_call(
         alice, name=HOSTILE, client_name=HOSTILE, credential=HOSTILE, arguments=HOSTILE, result=HOSTILE, detail=HOSTILE
     )
     client = browser(alice)
@@ -409,7 +409,7 @@ def test_a_page_costs_a_fixed_number_of_queries(
     for number in range(20):
         factories.make_tool(f"tool_{number}", toolset=toolset)
         AccessToken.objects.issue(alice, f"token {number}", toolsets=[toolset])
-        record(alice)
+        log_call(alice)
     factories.grant(alice, toolset)
     factories.load()
     client = browser(alice)
@@ -418,7 +418,7 @@ def test_a_page_costs_a_fixed_number_of_queries(
             client.get(path)
 
 
-def test_a_browser_that_opens_mcp_is_told_where_to_go() -> None:
+def test_a_browser_that_opens_mcp_gets_directions() -> None:
     from toolhub.access.pages import mcp_help
 
     page = mcp_help().decode()
@@ -439,13 +439,13 @@ def test_a_browser_that_opens_mcp_is_told_where_to_go() -> None:
         ("a" * 100_000, "en"),
     ],
 )
-def test_a_browser_that_opens_mcp_is_told_so_in_its_language(accepted: str, language: str) -> None:
+def test_a_browser_that_opens_mcp_gets_directions_in_its_language(accepted: str, language: str) -> None:
     from toolhub.access.pages import mcp_help
 
     assert f'<html lang="{language}"'.encode() in mcp_help(accepted)
 
 
-def test_a_failure_of_ours_has_a_page_that_needs_nothing(db: None) -> None:
+def test_error_pages_need_nothing_but_the_request(db: None) -> None:
     from django.test import RequestFactory
     from django.views.defaults import bad_request, permission_denied, server_error
 

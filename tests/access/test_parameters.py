@@ -22,16 +22,16 @@ from catalog.schemas import parameters
     ],
 )
 def test_no_schema_is_too_strange(schema: dict[str, Any]) -> None:
-    assert len(parameters.rows(schema)) == len(schema.get("properties") or {})
+    assert len(parameters.list_parameters(schema)) == len(schema.get("properties") or {})
 
 
 def test_a_schema_without_end_gives_a_bounded_number_of_rows() -> None:
     node: dict[str, Any] = {"type": "object", "properties": {f"p{number}": {"$ref": "#"} for number in range(50)}}
-    assert len(parameters.rows(node)) == parameters.MAX_ROWS
+    assert len(parameters.list_parameters(node)) == parameters.MAX_ROWS
 
 
-def test_types_bounds_choices_and_defaults_are_said_in_words() -> None:
-    found = parameters.rows(
+def test_types_bounds_choices_and_defaults_are_described() -> None:
+    found = parameters.list_parameters(
         {
             "properties": {
                 "city": {"type": "string", "description": "Where.", "minLength": 1},
@@ -54,7 +54,7 @@ def test_types_bounds_choices_and_defaults_are_said_in_words() -> None:
     assert (rows["filter.since"].description, rows["filter.since"].required) == ("A day.", False)
 
 
-def test_annotations_that_are_missing_read_as_the_less_harmless() -> None:
+def test_missing_annotations_count_as_the_riskier_value() -> None:
     assert [mark.key for mark in parameters.marks({})] == ["changes", "destroys", "world"]
     assert [mark.key for mark in parameters.marks({"readOnlyHint": True, "openWorldHint": False})] == ["reads"]
     assert [mark.key for mark in parameters.marks({"destructiveHint": False, "idempotentHint": True})] == [

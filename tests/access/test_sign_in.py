@@ -25,21 +25,21 @@ def sign_in(client: Client, name: str, password: str, path: str = "/sign-in/") -
     return answer.status_code, answer.content.decode()
 
 
-def without_csrf(page: str, name: str) -> str:
+def strip_csrf(page: str, name: str) -> str:
     """The page as it reads: the token of the form and the name that was typed are the sender's own."""
     return "".join(line for line in page.splitlines() if "csrfmiddlewaretoken" not in line).replace(name, "NAME")
 
 
 def test_an_unknown_account_and_a_wrong_password_get_the_same_page(alice: User, browser: Browser) -> None:
-    pages = {without_csrf(sign_in(browser(), name, "wrong")[1], name) for name in ("alice", "nobody")}
+    pages = {strip_csrf(sign_in(browser(), name, "wrong")[1], name) for name in ("alice", "nobody")}
     assert len(pages) == 1
 
 
 def test_an_inactive_account_reads_like_a_wrong_password(alice: User, browser: Browser) -> None:
-    wrong = without_csrf(sign_in(browser(), "alice", "wrong")[1], "alice")
+    wrong = strip_csrf(sign_in(browser(), "alice", "wrong")[1], "alice")
     alice.is_active = False
     alice.save()
-    assert without_csrf(sign_in(browser(), "alice", PASSWORD)[1], "alice") == wrong
+    assert strip_csrf(sign_in(browser(), "alice", PASSWORD)[1], "alice") == wrong
 
 
 @pytest.mark.parametrize("name", ["alice", "nobody"])
@@ -66,7 +66,7 @@ def test_the_admin_counts_the_same_failures(root: User, browser: Browser, monkey
     assert "Too many failed attempts" in page
 
 
-def test_who_signs_in_at_the_door_of_the_admin_is_led_into_it(root: User, browser: Browser) -> None:
+def test_signing_in_on_the_admin_page_leads_to_the_admin(root: User, browser: Browser) -> None:
     for address, wanted in (("/admin/login/", "/admin/"), ("/admin/login/?next=/admin/auth/", "/admin/auth/")):
         client = browser()
         action = re.search(r'<form action="([^"]*)"', client.get(address).content.decode())
@@ -107,28 +107,28 @@ def test_the_right_password_leads_to_the_page_that_was_wanted(alice: User, brows
     assert client.get("/")["Location"] == "/tools/"
 
 
-def lands(client: Client, name: str = "alice") -> str:
+def find_landing_page(client: Client, name: str = "alice") -> str:
     """Where somebody gets to who signs in at the front door."""
-    door = client.get("/")["Location"]
-    answer = client.post(door, {"username": name, "password": PASSWORD}, follow=True)
+    sign_in_path = client.get("/")["Location"]
+    answer = client.post(sign_in_path, {"username": name, "password": PASSWORD}, follow=True)
     return str(answer.redirect_chain[-1][0])
 
 
-def test_who_has_tools_and_no_token_that_works_lands_where_a_client_is_connected(alice: User, browser: Browser) -> None:
+def test_users_with_tools_and_no_usable_token_land_on_the_connect_page(alice: User, browser: Browser) -> None:
     factories.grant(alice, factories.make_tool("hers"))
-    assert lands(browser()) == "/connect/"
+    assert find_landing_page(browser()) == "/connect/"
     token, _ = AccessToken.objects.issue(alice, "laptop")
-    assert lands(browser()) == "/tools/"
+    assert find_landing_page(browser()) == "/tools/"
     token.revoke()
-    assert lands(browser()) == "/connect/"
+    assert find_landing_page(browser()) == "/connect/"
 
 
-def test_who_was_granted_nothing_lands_on_the_page_that_says_whom_to_ask(
+def test_users_without_grants_land_on_the_page_that_names_a_contact(
     alice: User, bob: User, browser: Browser
 ) -> None:
     factories.grant(bob, factories.make_tool("his"))
     client = browser()
-    assert lands(client) == "/tools/"
+    assert find_landing_page(client) == "/tools/"
     assert "Ask your administrator" in client.get("/tools/").content.decode()
 
 

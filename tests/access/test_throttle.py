@@ -10,13 +10,13 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from catalog.policy import limit_cache
-from tests.process import with_part
+from tests.process import replace_part
 from toolhub import env
 from toolhub.access import throttle
 
 
 @pytest.mark.parametrize("value", ["60", "60/", "/m", "60/w", "sixty/m", "60/0m", "-1/m", "60/m/m"])
-def test_a_rate_that_is_none_is_named(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_rate_is_named(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOLHUB_BAD_TOKENS_RATE", value)
     with pytest.raises(ImproperlyConfigured, match="TOOLHUB_BAD_TOKENS_RATE must be a rate"):
         env.rate("TOOLHUB_BAD_TOKENS_RATE", "60/m")
@@ -28,19 +28,19 @@ def test_a_rate_is_taken(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert env.rate("TOOLHUB_BAD_TOKENS_RATE", "60/m") == value
 
 
-def test_looking_counts_nothing_and_each_key_has_its_own_count() -> None:
+def test_reading_a_count_does_not_change_it_and_each_key_has_its_own() -> None:
     key, other = secrets.token_hex(), secrets.token_hex()
-    assert [throttle.wait("test", key, "2/d", count=False) for _ in range(5)] == [0] * 5
-    assert throttle.wait("test", key, "2/d", count=True) == 0
-    assert throttle.wait("test", key, "2/d", count=True) > 0
-    assert throttle.wait("test", key, "2/d", count=False) > 0
-    assert throttle.wait("test", other, "2/d", count=False) == 0
-    assert throttle.wait("other", key, "2/d", count=False) == 0
+    assert [throttle.wait_seconds("test", key, "2/d", count=False) for _ in range(5)] == [0] * 5
+    assert throttle.wait_seconds("test", key, "2/d", count=True) == 0
+    assert throttle.wait_seconds("test", key, "2/d", count=True) > 0
+    assert throttle.wait_seconds("test", key, "2/d", count=False) > 0
+    assert throttle.wait_seconds("test", other, "2/d", count=False) == 0
+    assert throttle.wait_seconds("other", key, "2/d", count=False) == 0
 
 
 def test_while_redis_is_away_this_process_counts(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     # Its own: for five seconds the one of the process would keep every other test away from its Redis.
-    with_part(monkeypatch, limit_cache.RedisHealth())
+    replace_part(monkeypatch, limit_cache.RedisHealth())
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         nobody = f"redis://127.0.0.1:{taken.getsockname()[1]}/0"
@@ -53,5 +53,5 @@ def test_while_redis_is_away_this_process_counts(settings: Any, monkeypatch: pyt
             },
         }
         key = secrets.token_hex()
-        assert throttle.wait("test", key, "2/d", count=True) == 0
-        assert throttle.wait("test", key, "2/d", count=True) > 0
+        assert throttle.wait_seconds("test", key, "2/d", count=True) == 0
+        assert throttle.wait_seconds("test", key, "2/d", count=True) > 0

@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from django.test import Client
 
 Browser = Callable[..., "Client"]
-MOST_BYTES = 300_000
+MAX_PAGE_BYTES = 300_000
 
 
-def wordy(count: int) -> dict[str, Any]:
+def make_wordy_schema(count: int) -> dict[str, Any]:
     """A schema with parameters that say a lot."""
     one = {"type": "string", "description": HOSTILE * 20, "enum": [HOSTILE + str(n) for n in range(5)]}
     return {"type": "object", "properties": {f"parameter_{number}": one for number in range(count)}}
 
 
-def test_a_tool_that_is_not_mine_reads_like_one_that_never_was(alice: User, bob: User, browser: Browser) -> None:
+def test_a_tool_without_a_grant_reads_like_an_unknown_one(alice: User, bob: User, browser: Browser) -> None:
     factories.grant(alice, factories.make_tool("hers"))
     client = browser(bob)
     not_his, nowhere = client.get("/tools/hers/"), client.get("/tools/never_was/")
@@ -36,7 +36,7 @@ def test_a_tool_that_is_not_mine_reads_like_one_that_never_was(alice: User, bob:
 @pytest.mark.parametrize("parameters", [1, 90])
 def test_a_page_is_bounded_whatever_its_tools_say(alice: User, browser: Browser, parameters: int) -> None:
     toolset = factories.make_toolset("Wordy")
-    schema = wordy(parameters)
+    schema = make_wordy_schema(parameters)
     for number in range(60):
         factories.make_tool(
             f"wordy_{number:02}", toolset=toolset, title=HOSTILE, description=HOSTILE * 200, input_schema=schema
@@ -49,15 +49,15 @@ def test_a_page_is_bounded_whatever_its_tools_say(alice: User, browser: Browser,
     for path in ("/tools/", "/tools/?page=2", "/tools/?q=wordy", "/tools/wordy_00/"):
         answer = client.get(path)
         assert answer.status_code == 200
-        assert len(answer.content) < MOST_BYTES, path
+        assert len(answer.content) < MAX_PAGE_BYTES, path
         assert "<script>alert" not in answer.content.decode()
 
 
 def test_parameters_that_do_not_fit_are_on_the_tools_own_page(
     alice: User, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("catalog.views.tools.PARAMETER_BYTES", 10)
-    factories.grant(alice, factories.make_tool("add", input_schema=wordy(2)))
+    monkeypatch.setattr("catalog.views.tools.MAX_PARAMETER_BYTES", 10)
+    factories.grant(alice, factories.make_tool("add", input_schema=make_wordy_schema(2)))
     client = browser(alice)
     page = client.get("/tools/").content.decode()
     assert "parameter_1" not in page
@@ -65,7 +65,7 @@ def test_parameters_that_do_not_fit_are_on_the_tools_own_page(
     assert "parameter_1" in client.get("/tools/add/").content.decode()
 
 
-def test_a_tools_own_page_says_what_it_does_and_what_is_left(alice: User, browser: Browser) -> None:
+def test_a_tools_own_page_shows_its_description_and_remaining_calls(alice: User, browser: Browser) -> None:
     tool = factories.make_tool("add", title="Add", description="Adds.\n\nTwo numbers.", read_only=True)
     factories.grant(alice, tool)
     factories.limit("7/h", tool)

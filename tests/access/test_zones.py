@@ -14,8 +14,8 @@ from django.urls import reverse
 from audit.models import Action, SavedView
 from catalog.models import Grant
 from tests import factories
-from tests.access.test_pages import record
-from tests.audit.rows import call, save
+from tests.access.test_pages import log_call
+from tests.audit.rows import build_call, save
 from toolhub.access.models import Preference
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ def body(client: Client, path: str) -> str:
     return b"".join(answer).decode() if answer.streaming else answer.content.decode()
 
 
-def test_who_chose_no_zone_and_whose_browser_names_none_reads_utc_and_is_told_so(root: User, browser: Browser) -> None:
-    record(root, started_at=LATE)
+def test_without_a_chosen_or_browser_zone_pages_use_and_name_utc(root: User, browser: Browser) -> None:
+    log_call(root, started_at=LATE)
     page = body(browser(root), CALLS)
     assert "2026-01-02 23:30:00" in page
     assert "Start (UTC)" in page
@@ -53,12 +53,12 @@ def test_the_chosen_zone_goes_before_the_browsers(root: User, browser: Browser) 
     client = browser()
     client.cookies["toolhub_zone"] = "Asia/Shanghai"
     client.post("/sign-in/", {"username": "root", "password": "correct horse battery"})
-    record(root, started_at=LATE)
+    log_call(root, started_at=LATE)
     assert "2026-01-02 18:30:00" in body(client, CALLS)
 
 
-def test_lists_and_pages_of_the_record_are_on_the_readers_clock(root: User, shanghai: Client) -> None:
-    (row,) = save(call(1, user=root, started_at=LATE))
+def test_audit_log_pages_are_in_the_viewers_zone(root: User, shanghai: Client) -> None:
+    (row,) = save(build_call(1, user=root, started_at=LATE))
     Action.objects.create(id=row.pk, at=LATE, actor="a", verb="v", kind="k", link=1)
     assert "2026-01-03 07:30:00" in body(shanghai, "/admin/audit/action/")
     assert "2026-01-03 07:30:00 CST" in body(shanghai, f"/admin/audit/action/{row.pk}/change/")
@@ -67,11 +67,11 @@ def test_lists_and_pages_of_the_record_are_on_the_readers_clock(root: User, shan
     assert 'title="2026-01-02T23:30:00Z"' in page
 
 
-def test_a_filter_is_entered_on_the_readers_clock_and_its_address_means_the_same_to_everybody(
+def test_a_filter_is_in_the_viewers_zone_and_its_address_means_the_same_to_everybody(
     root: User, browser: Browser, shanghai: Client
 ) -> None:
-    save(call(1, started_at=LATE, name="at_half_past_seven"))
-    save(call(2, started_at=LATE + timedelta(hours=1), name="at_half_past_eight"))
+    save(build_call(1, started_at=LATE, name="at_half_past_seven"))
+    save(build_call(2, started_at=LATE + timedelta(hours=1), name="at_half_past_eight"))
     address = f"{CALLS}?since=2026-01-03T08:00"
     page = body(shanghai, address)
     assert "at_half_past_eight" in page
@@ -90,20 +90,20 @@ def test_a_filter_is_entered_on_the_readers_clock_and_its_address_means_the_same
     assert "2026-01-03T16:00:00Z" in kept.after  # to the end of the third, in Shanghai
 
 
-def test_a_saved_view_looks_at_the_same_time_from_every_zone(root: User, browser: Browser, shanghai: Client) -> None:
+def test_a_saved_view_covers_the_same_time_in_every_zone(root: User, browser: Browser, shanghai: Client) -> None:
     shanghai.post(f"{CALLS}views/new/", {"name": "New year", "since": "2026-01-01T08:00"})
     assert json.loads(SavedView.objects.get().filters) == {"since": "2026-01-01T00:00:00Z"}
     assert "started from: 2026-01-01 08:00:00 CST" in body(shanghai, f"{CALLS}views/")
     assert "started from: 2026-01-01 00:00:00 UTC" in body(browser(root), f"{CALLS}views/")
 
 
-def test_a_view_that_was_saved_when_pages_were_in_utc_means_what_it_meant(root: User, shanghai: Client) -> None:
+def test_a_view_that_was_saved_when_pages_were_in_utc_keeps_its_meaning(root: User, shanghai: Client) -> None:
     SavedView.objects.create(owner=root, name="Old", filters='{"since": "2026-01-01T00:00"}')
     (view,) = shanghai.get(CALLS).context["views"]
     assert "since=2026-01-01T00%3A00%3A00Z" in view.address
 
 
-def test_a_grant_is_dated_on_the_clock_of_who_grants_and_recorded_in_utc(
+def test_a_grant_is_entered_in_the_administrators_zone_and_logged_in_utc(
     alice: User, root: User, shanghai: Client
 ) -> None:
     tool = factories.make_tool("hers")
@@ -119,13 +119,13 @@ def test_a_grant_is_dated_on_the_clock_of_who_grants_and_recorded_in_utc(
     assert json.loads(made.after)["starts"] == "2026-01-02T23:30:00Z"
 
 
-def test_what_comes_from_a_form_without_being_read_back_is_recorded_in_utc_too(alice: User) -> None:
+def test_form_values_that_are_not_read_back_are_logged_in_utc_too(alice: User) -> None:
     tool = factories.make_tool("hers")
     Grant.objects.bulk_create([Grant(user=alice, tool=tool, starts=LATE.astimezone(ZoneInfo("Asia/Shanghai")))])
     assert "2026-01-02T23:30:00Z" in Action.objects.get(kind="grant").after
 
 
-def test_view_as_looks_at_a_moment_of_the_readers_clock(alice: User, root: User, shanghai: Client) -> None:
+def test_view_as_takes_a_time_in_the_viewers_zone(alice: User, root: User, shanghai: Client) -> None:
     tool = factories.make_tool("hers")
     factories.grant(alice, tool, starts=LATE)
     for minute, sees in (("07:29", False), ("07:31", True)):
@@ -134,7 +134,7 @@ def test_view_as_looks_at_a_moment_of_the_readers_clock(alice: User, root: User,
 
 
 def test_the_overview_and_its_links_agree_about_the_hour(root: User, shanghai: Client) -> None:
-    record(root)
+    log_call(root)
     page = shanghai.get("/admin/")
     assert "From (Asia/Shanghai)" in page.content.decode()
     newest = page.context["rows"][0]

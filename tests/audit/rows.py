@@ -12,7 +12,7 @@ from audit.queries.search import id_at
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def call(number: int = 0, **values: Any) -> Call:
+def build_call(number: int = 0, **values: Any) -> Call:
     """A call that began `number` seconds after noon; not saved."""
     started = values.pop("started_at", NOON + timedelta(seconds=number))
     row = {

@@ -1,6 +1,6 @@
 """Databases that hold the record only, for tests that look beneath it: an SQLite file, or PostgreSQL of our own.
 
-    def test_...(record_store: RecordStore) -> None:      # runs once on each
+    def test_...(audit_store: RecordStore) -> None:      # runs once on each
 
 The process's connection is pointed at the database for the length of the test, in every thread.
 """
@@ -66,7 +66,7 @@ class Cluster:
         return [leader, *map(int, found.stdout.split())]
 
     @contextlib.contextmanager
-    def frozen(self) -> Iterator[None]:
+    def freeze(self) -> Iterator[None]:
         """No process of the server runs, and its connections stay open: it hangs."""
         processes = self._processes()
         for pid in processes:
@@ -99,7 +99,7 @@ def _programs() -> Path:
     return Path(program).parent
 
 
-class RecordStore:
+class AuditStore:
     """One database with the tables of the record."""
 
     def __init__(self, url: str, folder: Path) -> None:
@@ -141,9 +141,9 @@ class RecordStore:
 
 
 @contextlib.contextmanager
-def pointed_at(url: str) -> Iterator[None]:
+def use_database(url: str) -> Iterator[None]:
     """Django's default connection is that database, for every thread that connects from now on."""
-    from tests.audit_log import end_the_record
+    from tests.audit_log import stop_audit_log
     from toolhub import env
 
     kept, before = connections.settings["default"], connections["default"]
@@ -156,7 +156,7 @@ def pointed_at(url: str) -> Iterator[None]:
         try:
             yield
         finally:
-            end_the_record()
+            stop_audit_log()
             connections["default"].close()
     finally:
         os.environ.pop(name, None)
@@ -182,10 +182,10 @@ def make_tables() -> None:
 
 
 @contextlib.contextmanager
-def opened(url: str, folder: Path) -> Iterator[RecordStore]:
-    with pointed_at(url):
+def open_store(url: str, folder: Path) -> Iterator[AuditStore]:
+    with use_database(url):
         make_tables()
-        yield RecordStore(url, folder)
+        yield AuditStore(url, folder)
 
 
 @pytest.fixture(scope="session")
@@ -212,22 +212,22 @@ def data_folder(tmp_path: Path, settings: Any) -> Path:
 
 
 @pytest.fixture
-def sqlite_store(data_folder: Path, django_db_blocker: Any) -> Iterator[RecordStore]:
-    with django_db_blocker.unblock(), opened(f"sqlite:///{data_folder}/record.sqlite3", data_folder) as store:
+def sqlite_store(data_folder: Path, django_db_blocker: Any) -> Iterator[AuditStore]:
+    with django_db_blocker.unblock(), open_store(f"sqlite:///{data_folder}/record.sqlite3", data_folder) as store:
         yield store
 
 
 @pytest.fixture
-def postgres_store(cluster: Cluster, data_folder: Path, django_db_blocker: Any) -> Iterator[RecordStore]:
+def postgres_store(cluster: Cluster, data_folder: Path, django_db_blocker: Any) -> Iterator[AuditStore]:
     with (
         django_db_blocker.unblock(),
         postgres_database(cluster) as url,
-        opened(url, data_folder) as store,
+        open_store(url, data_folder) as store,
     ):
         yield store
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
-def record_store(request: pytest.FixtureRequest) -> RecordStore:
-    store: RecordStore = request.getfixturevalue("sqlite_store" if request.param == "sqlite" else "postgres_store")
+def audit_store(request: pytest.FixtureRequest) -> AuditStore:
+    store: AuditStore = request.getfixturevalue("sqlite_store" if request.param == "sqlite" else "postgres_store")
     return store

@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from audit.auditors import make_group
 from audit.models import Action, Call, Checkpoint, Verification
-from tests.audit.rows import NOON, call, save
+from tests.audit.rows import NOON, build_call, save
 
 pytestmark = pytest.mark.django_db
 
@@ -26,7 +26,7 @@ MODELS = ("call", "action", "checkpoint", "verification")
 
 
 @pytest.fixture(autouse=True)
-def _patience(monkeypatch):
+def _no_time_limit(monkeypatch):
     monkeypatch.setattr("audit.queries.search.MAX_SEARCH_SECONDS", 600)
 
 
@@ -46,15 +46,15 @@ def reader(client, auditor):
 @pytest.fixture
 def verification(db):
     return Verification.objects.create(
-        id=call(1).pk, at=NOON, ok=True, through=call(1).pk.hex, problem="", links=5, outside_head=False
+        id=build_call(1).pk, at=NOON, ok=True, through=build_call(1).pk.hex, problem="", links=5, outside_head=False
     )
 
 
-def rows_of(model):
+def make_row(model):
     saved = {
-        "call": lambda: save(call(1))[0],
+        "call": lambda: save(build_call(1))[0],
         "action": lambda: Action.objects.create(
-            id=call(2).pk,
+            id=build_call(2).pk,
             at=NOON,
             actor="root",
             verb="changed",
@@ -68,7 +68,7 @@ def rows_of(model):
             number=1, at=NOON, heads="{}", previous="", hash="a" * 64, key="k", signature="s"
         ),
         "verification": lambda: Verification.objects.create(
-            id=call(3).pk, at=NOON, ok=False, through="", problem="call 7 was edited", links=5, outside_head=True
+            id=build_call(3).pk, at=NOON, ok=False, through="", problem="call 7 was edited", links=5, outside_head=True
         ),
     }
     return saved[model]()
@@ -78,9 +78,9 @@ def rows_of(model):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_nobody_not_even_a_superuser_can_change_the_record(client, root, model):
+def test_not_even_a_superuser_can_change_the_audit_log(client, root, model):
     client.force_login(root)
-    row = rows_of(model)
+    row = make_row(model)
     name = f"admin:audit_{model}"
     before = type(row).objects.filter(pk=row.pk).values().get()
     assert client.get(reverse(f"{name}_add")).status_code == 403
@@ -96,9 +96,9 @@ def test_nobody_not_even_a_superuser_can_change_the_record(client, root, model):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_staff_without_the_permission_sees_nothing_of_the_record(client, model):
+def test_staff_without_the_permission_see_nothing_of_the_audit_log(client, model):
     client.force_login(User.objects.create_user("clerk", is_staff=True))
-    row = rows_of(model)
+    row = make_row(model)
     assert client.get(reverse(f"admin:audit_{model}_changelist")).status_code == 403
     assert client.get(reverse(f"admin:audit_{model}_change", args=(row.pk,))).status_code == 403
     assert client.get(reverse("admin:audit_call_export")).status_code == 403
@@ -112,7 +112,7 @@ def test_a_user_who_is_not_staff_is_sent_to_the_sign_in(client, alice):
         assert response.status_code == 302 and "login" in response["Location"]
 
 
-def test_the_auditor_sees_the_record_and_nothing_else(reader, auditor):
+def test_the_auditor_sees_the_audit_log_and_nothing_else(reader, auditor):
     assert {permission.split(".")[0] for permission in auditor.get_all_permissions()} == {"audit"}
     assert all(permission.startswith("audit.view_") for permission in auditor.get_all_permissions())
     for model in MODELS:
@@ -136,7 +136,7 @@ def test_a_group_that_was_changed_by_hand_stays_as_it_is(auditor):
     ["before=x", "after='", "id__startswith=0", "user__password__startswith=a", "o=1", "nonsense=1", "p=9", "all="],
 )
 def test_nonsense_in_the_address_is_no_error(reader, query):
-    save(call(1))
+    save(build_call(1))
     assert reader.get(reverse("admin:audit_call_changelist") + f"?{query}", follow=True).status_code in {200, 400}
 
 
@@ -150,32 +150,32 @@ def test_a_call_that_is_not_there_leads_back_with_a_message(reader, key):
 # --- lists -------------------------------------------------------------------------------------------------------
 
 
-def listed(reader, **query):
+def list_rows(reader, **query):
     response = reader.get(reverse("admin:audit_call_changelist"), query)
     assert response.status_code == 200
     return [row.pk for row in response.context["cl"].result_list], response
 
 
 def test_filters_combine_in_the_list(reader, alice, bob):
-    wanted = call(3, user=alice, outcome="refused", transport="websocket", client_name="Cursor")
+    wanted = build_call(3, user=alice, outcome="refused", transport="websocket", client_name="Cursor")
     save(
         wanted,
-        call(1, user=alice),
-        call(2, user=bob, outcome="refused", transport="websocket"),
-        call(4, user=alice, outcome="refused"),
+        build_call(1, user=alice),
+        build_call(2, user=bob, outcome="refused", transport="websocket"),
+        build_call(4, user=alice, outcome="refused"),
     )
-    keys, response = listed(
+    keys, response = list_rows(
         reader, user="alice", outcome="refused", transport="websocket", client="cursor", since="2026-03-01"
     )
     assert keys == [wanted.pk]
     page = response.content.decode()
     assert "user=alice" in page.replace("&amp;", "&")  # the links to exports keep the filters
-    assert listed(reader, outcome="not_ok", q="calculate")[0] != []
+    assert list_rows(reader, outcome="not_ok", q="calculate")[0] != []
 
 
 def test_the_list_pages_without_counting(reader, alice, django_assert_num_queries):
-    save(*(call(number, user=alice) for number in range(120)))
-    keys, response = listed(reader)
+    save(*(build_call(number, user=alice) for number in range(120)))
+    keys, response = list_rows(reader)
     assert len(keys) == 50 and response.context["cl"].newer_link == ""
     page = response.content.decode()
     assert "50 on this page" in page and "50 results" not in page and "Show counts" not in page
@@ -186,21 +186,21 @@ def test_the_list_pages_without_counting(reader, alice, django_assert_num_querie
     assert [row.pk for row in back.context["cl"].result_list] == [row.pk for row in second.context["cl"].result_list]
     # session, user, two for the permissions of a group member, the rows, the state of the chain, the saved views
     with django_assert_num_queries(7) as captured:
-        listed(reader)
+        list_rows(reader)
     assert not any("COUNT(" in query["sql"].upper() for query in captured.captured_queries)
     with django_assert_num_queries(8):  # and the account that the name belongs to
-        listed(reader, user="alice", outcome="ok")
+        list_rows(reader, user="alice", outcome="ok")
     with django_assert_num_queries(8):  # and where the slice of the search ends
-        listed(reader, q="nothing that is there")
+        list_rows(reader, q="nothing that is there")
     with django_assert_num_queries(7):
-        listed(reader, q=str(keys[0]), outcome="ok")
+        list_rows(reader, q=str(keys[0]), outcome="ok")
 
 
-def test_a_search_that_was_cut_says_how_far_it_looked(reader, alice, monkeypatch):
+def test_a_stopped_search_says_how_far_it_searched(reader, alice, monkeypatch):
     monkeypatch.setattr("audit.queries.search._FIRST_SLICE_ROWS", 10)
     monkeypatch.setattr("audit.queries.search.MAX_SEARCH_SECONDS", -1)
-    save(*(call(number, user=alice) for number in range(30)))
-    keys, response = listed(reader, q="absent")
+    save(*(build_call(number, user=alice) for number in range(30)))
+    keys, response = list_rows(reader, q="absent")
     page = response.content.decode()
     assert keys == [] and "Searched back to 2026-03-01 12:00:20 UTC" in page and "Search older entries" in page
 
@@ -208,7 +208,7 @@ def test_a_search_that_was_cut_says_how_far_it_looked(reader, alice, monkeypatch
 def test_the_list_of_actions_filters_and_searches(reader):
     for number, (actor, verb, kind) in enumerate([("root", "changed", "tool"), ("eve", "deleted", "grant")]):
         Action.objects.create(
-            id=call(number).pk, at=NOON, actor=actor, verb=verb, kind=kind, target=f"t{number}", before="",
+            id=build_call(number).pk, at=NOON, actor=actor, verb=verb, kind=kind, target=f"t{number}", before="",
             after='{"title":"Größe \\"x\\""}', link=1,
         )  # fmt: skip
     address = reverse("admin:audit_action_changelist")
@@ -234,8 +234,8 @@ def test_the_list_of_actions_filters_and_searches(reader):
 # --- details -----------------------------------------------------------------------------------------------------
 
 
-def test_the_detail_shows_the_decision_and_is_itself_on_record(reader, alice, django_assert_num_queries):
-    row = save(call(1, user=alice, outcome="refused", rule="deny: interns", detail="no grant"))[0]
+def test_the_detail_shows_the_decision_and_is_itself_logged(reader, alice, django_assert_num_queries):
+    row = save(build_call(1, user=alice, outcome="refused", rule="deny: interns", detail="no grant"))[0]
     reader.get("/admin/audit/call/")
     page = reader.get(reverse("admin:audit_call_change", args=(row.pk,))).content.decode()
     said = ("deny: interns", "no grant", "alice", "claude-code 1.0", "12.3 ms", "http, protocol version 2025-11-25")
@@ -250,36 +250,36 @@ def test_the_detail_shows_the_decision_and_is_itself_on_record(reader, alice, dj
         reader.get(reverse("admin:audit_call_change", args=(row.pk,)))
 
 
-def test_the_detail_shows_the_neighbours_of_the_same_client(reader, alice, bob):
-    mine = save(*(call(number, user=alice) for number in range(20)))
-    save(call(30, user=alice, client_name="Cursor"), call(31, user=bob), call(32, user=alice, credential_id="token:9"))
+def test_the_detail_shows_nearby_calls_from_the_same_client(reader, alice, bob):
+    mine = save(*(build_call(number, user=alice) for number in range(20)))
+    save(build_call(30, user=alice, client_name="Cursor"), build_call(31, user=bob), build_call(32, user=alice, credential_id="token:9"))
     response = reader.get(reverse("admin:audit_call_change", args=(mine[10].pk,)))
     assert [moment.call.pk for moment, _, _ in response.context["neighbours"]] == [row.pk for row in mine[2:19]]
 
 
 @pytest.mark.parametrize("text", XSS)
-def test_what_was_recorded_is_text_in_every_page(reader, text):
+def test_logged_values_are_text_on_every_page(reader, text):
     row = save(
-        call(
+        build_call(
             1, name=text, username=text, client_name=text, client_version=text, credential=text, rule=text, detail=text,
             error_class=text, request_id=text, arguments=json.dumps({text: text}), result=text, outcome="tool_error",
         )
     )[0]  # fmt: skip
     Action.objects.create(
-        id=call(2).pk, at=NOON, actor=text, verb=text, kind=text, target=text,
+        id=build_call(2).pk, at=NOON, actor=text, verb=text, kind=text, target=text,
         before=json.dumps({text: text}), after=json.dumps({text: [text]}), link=1,
     )  # fmt: skip
     Verification.objects.create(
-        id=call(3).pk, at=NOON, ok=False, through=text, problem=text, links=1, outside_head=False
+        id=build_call(3).pk, at=NOON, ok=False, through=text, problem=text, links=1, outside_head=False
     )
     pages = [
         reverse("admin:audit_call_changelist"),
         reverse("admin:audit_call_changelist") + f"?q={quote(text)}&user={quote(text)}&tool={quote(text)}",
         reverse("admin:audit_call_change", args=(row.pk,)),
         reverse("admin:audit_action_changelist"),
-        reverse("admin:audit_action_change", args=(call(2).pk,)),
+        reverse("admin:audit_action_change", args=(build_call(2).pk,)),
         reverse("admin:audit_verification_changelist"),
-        reverse("admin:audit_verification_change", args=(call(3).pk,)),
+        reverse("admin:audit_verification_change", args=(build_call(3).pk,)),
     ]
     for address in pages:
         page = reader.get(address).content.decode()
@@ -291,15 +291,15 @@ def test_what_was_recorded_is_text_in_every_page(reader, text):
 
 
 def test_invisible_characters_are_spelled_out(reader):
-    row = save(call(1, name="read\u202eelif", arguments='{"a":"\\u202e\\u0000x"}'))[0]
+    row = save(build_call(1, name="read\u202eelif", arguments='{"a":"\\u202e\\u0000x"}'))[0]
     page = reader.get(reverse("admin:audit_call_change", args=(row.pk,))).content.decode()
     assert "read⟨U+202E RIGHT-TO-LEFT OVERRIDE⟩elif" in page and "\u202e" not in page and "\x00" not in page
 
 
 def test_a_huge_result_is_cut_and_a_pruned_one_is_explained(reader):
     huge, pruned = save(
-        call(1, result=json.dumps({"x": "y" * 300_000})),
-        call(2, result="pruned:sha256:" + "a" * 64, body_state="pruned"),
+        build_call(1, result=json.dumps({"x": "y" * 300_000})),
+        build_call(2, result="pruned:sha256:" + "a" * 64, body_state="pruned"),
     )
     page = reader.get(reverse("admin:audit_call_change", args=(huge.pk,))).content.decode()
     assert "Truncated here. The full text has" in page and "Download full text" in page and len(page) < 200_000
@@ -310,7 +310,7 @@ def test_a_huge_result_is_cut_and_a_pruned_one_is_explained(reader):
 # --- the chain ---------------------------------------------------------------------------------------------------
 
 
-def test_the_state_of_the_chain_is_on_the_list(reader, verification, settings):
+def test_the_verification_of_the_log_is_on_the_list(reader, verification, settings):
     page = reader.get(reverse("admin:audit_call_changelist")).content.decode()
     assert f"Audit log verified up to call {verification.through}, checked at 2026-03-01 12:00 UTC" in page
     assert "No external checkpoint is configured" in page
@@ -319,29 +319,29 @@ def test_the_state_of_the_chain_is_on_the_list(reader, verification, settings):
     assert "No external checkpoint is configured" not in page
     assert "not compared with the external checkpoint. Choose Verify now" in page
     Verification.objects.create(
-        id=call(9).pk, at=NOON, ok=False, through="", problem="call 7 was edited", links=5, outside_head=True
+        id=build_call(9).pk, at=NOON, ok=False, through="", problem="call 7 was edited", links=5, outside_head=True
     )
     assert (
         "Verification failed: call 7 was edited" in reader.get(reverse("admin:audit_call_changelist")).content.decode()
     )
 
 
-def test_a_chain_that_was_never_checked_is_not_called_intact(reader):
+def test_an_audit_log_that_was_never_checked_is_not_called_verified(reader):
     page = reader.get(reverse("admin:audit_call_changelist")).content.decode()
     assert "The audit log has not been verified yet." in page and "Audit log verified" not in page
 
 
-def test_the_record_is_read_by_get_and_checked_by_post_only(reader):
+def test_the_audit_log_is_read_by_get_and_verified_by_post_only(reader):
     assert reader.get(reverse("admin:audit_verification_now")).status_code == 405
 
 
-def test_nothing_of_the_record_can_be_reached_over_the_history_page(reader):
-    row = save(call(1))[0]
+def test_the_history_page_gives_no_access_to_the_audit_log(reader):
+    row = save(build_call(1))[0]
     assert reader.get(reverse("admin:audit_call_history", args=(row.pk,))).status_code == 302
 
 
-def test_calls_of_the_record_are_not_written_by_reading_lists(reader):
-    save(call(1))
+def test_reading_lists_writes_nothing_to_the_audit_log(reader):
+    save(build_call(1))
     before = list(Call.objects.values())
-    listed(reader)
+    list_rows(reader)
     assert list(Call.objects.values()) == before and not Action.objects.filter(verb="viewed").exists()

@@ -19,7 +19,7 @@ from catalog.policy import messages
 from catalog.policy.definitions import Rule
 from catalog.schemas import errors
 from catalog.schemas.errors import SchemaProblem
-from tests.audit.rows import call, save
+from tests.audit.rows import build_call, save
 
 pytestmark = pytest.mark.django_db
 
@@ -35,11 +35,11 @@ def reader(client):
     return client
 
 
-def opened(reader, row):
+def open_call(reader, row):
     return reader.get(reverse("admin:audit_call_change", args=(row.pk,)))
 
 
-def copied(reader, row, what):
+def copy_call(reader, row, what):
     return reader.get(reverse("admin:audit_call_copy", args=(row.pk, what)))
 
 
@@ -48,23 +48,23 @@ def copied(reader, row, what):
 
 def test_staff_without_the_permission_neither_compare_nor_copy(client):
     client.force_login(User.objects.create_user("clerk", is_staff=True))
-    row = save(call(1))[0]
+    row = save(build_call(1))[0]
     assert client.get(COMPARE, {"call": str(row.pk), "with": "previous"}).status_code == 403
-    assert copied(client, row, "json").status_code == 403
+    assert copy_call(client, row, "json").status_code == 403
     assert client.get(LIST, {"q": str(row.pk)}).status_code == 403
 
 
 @pytest.mark.parametrize("what", ["passwords", "user", "xml"])
-def test_nothing_else_can_be_taken_of_a_call(reader, what):
-    assert copied(reader, save(call(1))[0], what).status_code == 404
-    assert copied(reader, call(2), "json").status_code == 404
+def test_unknown_copy_formats_and_calls_are_not_found(reader, what):
+    assert copy_call(reader, save(build_call(1))[0], what).status_code == 404
+    assert copy_call(reader, build_call(2), "json").status_code == 404
 
 
 @pytest.mark.parametrize(
     "query",
     ["", "call=x&call=y", "call=x&with=previous", "with=previous", "call=0198c0de-0000-7000-8000-000000000000"],
 )
-def test_what_is_no_pair_of_calls_leads_back_with_a_sentence(reader, query):
+def test_comparing_anything_but_two_calls_leads_back_with_a_message(reader, query):
     response = reader.get(f"{COMPARE}?{query}", follow=True)
     assert response.redirect_chain[-1][0] == LIST
     assert "Select two calls in the list" in response.content.decode()
@@ -73,8 +73,8 @@ def test_what_is_no_pair_of_calls_leads_back_with_a_sentence(reader, query):
 # --- finding -----------------------------------------------------------------------------------------------------
 
 
-def test_any_id_from_the_record_leads_to_its_page(reader):
-    row = save(call(7))[0]
+def test_any_id_from_the_audit_log_leads_to_its_page(reader):
+    row = save(build_call(7))[0]
     writer, sequence = 101, 16
     Link.objects.create(
         id=row.link, writer=writer, sequence=sequence, kind="begin", subject=row.pk.hex, content="", hash=""
@@ -101,7 +101,7 @@ def test_an_id_of_nothing_is_an_empty_list(reader, text):
 
 def test_hashes_and_credentials_are_found_too(reader):
     first, second = save(
-        call(1, definition="1" * 64, credential_id="token:7"), call(2, result_sha256="2" * 64, credential_id="token:71")
+        build_call(1, definition="1" * 64, credential_id="token:7"), build_call(2, result_sha256="2" * 64, credential_id="token:71")
     )
     for text, wanted in (("1" * 64, first), ("2" * 64, second), ("token:7", first), ("token:71", second)):
         rows = reader.get(LIST, {"q": text}).context["cl"].result_list
@@ -113,17 +113,17 @@ def test_hashes_and_credentials_are_found_too(reader):
 
 def test_the_decision_names_the_rule_and_the_limit(reader, alice):
     limited, refused, fine = save(
-        call(1, user=alice, outcome="limited", rule="grant 1", detail="Limit 3: 6/m on tool x: wait 12 s"),
-        call(2, user=alice, outcome="refused", rule="deny: interns"),
-        call(3, user=alice),
+        build_call(1, user=alice, outcome="limited", rule="grant 1", detail="Limit 3: 6/m on tool x: wait 12 s"),
+        build_call(2, user=alice, outcome="refused", rule="deny: interns"),
+        build_call(3, user=alice),
     )
-    page = opened(reader, limited)
+    page = open_call(reader, limited)
     assert ("Rate limit", "Limit 3: 6/m on tool x: wait 12 s") in page.context["decision"]
-    assert ("Rule", "deny: interns") in opened(reader, refused).context["decision"]
-    assert opened(reader, fine).context["decision"][0] == ("Decision", "Allowed to run.")
+    assert ("Rule", "deny: interns") in open_call(reader, refused).context["decision"]
+    assert open_call(reader, fine).context["decision"][0] == ("Decision", "Allowed to run.")
 
 
-def test_the_rule_and_the_error_of_a_call_are_told_in_the_language_of_the_page(reader, alice):
+def test_the_rule_and_the_error_of_a_call_are_in_the_language_of_the_page(reader, alice):
     odd = 'x": is required'
     rule = Rule("rule.grant", {
         "number": 4, "effect": "allow", "kind": "toolset", "name": "A to user B", "by": "group",
@@ -131,12 +131,12 @@ def test_the_rule_and_the_error_of_a_call_are_told_in_the_language_of_the_page(r
     })  # fmt: skip
     problem = SchemaProblem((odd,), "maximum", {"bound": "3", "got": "integer", "value": "4"})
     row, _ = save(
-        call(1, user=alice, outcome="invalid_arguments", rule=rule.english, rule_reason=rule.text,
+        build_call(1, user=alice, outcome="invalid_arguments", rule=rule.english, rule_reason=rule.text,
              detail=str(problem), detail_reason=problem.reason.text),
-        call(2, user=alice),
+        build_call(2, user=alice),
     )  # fmt: skip
-    assert ("Rule", rule.english) in opened(reader, row).context["decision"]
-    assert str(problem) in dict(opened(reader, row).context["decision"]).values()
+    assert ("Rule", rule.english) in open_call(reader, row).context["decision"]
+    assert str(problem) in dict(open_call(reader, row).context["decision"]).values()
     where = reverse("admin:audit_call_change", args=(row.pk,))
     with translation.override("zh-hans"):
         wanted = (messages.translate(rule), errors.translate(problem))
@@ -145,20 +145,20 @@ def test_the_rule_and_the_error_of_a_call_are_told_in_the_language_of_the_page(r
     assert set(wanted) <= set(shown) and odd in wanted[1]
 
 
-def test_a_call_that_was_tried_from_the_admin_says_by_whom(reader, root, alice):
+def test_a_call_tried_from_the_admin_names_its_administrator(reader, root, alice):
     tried, sent = save(
-        call(1, user=alice, transport="admin", credential_id=f"admin:{root.pk}", credential="trial"),
-        call(2, user=alice),
+        build_call(1, user=alice, transport="admin", credential_id=f"admin:{root.pk}", credential="trial"),
+        build_call(2, user=alice),
     )
-    assert "Tried in the admin by root" in opened(reader, tried).content.decode()
-    assert "Tried in the admin" not in opened(reader, sent).content.decode()
+    assert "Tried in the admin by root" in open_call(reader, tried).content.decode()
+    assert "Tried in the admin" not in open_call(reader, sent).content.decode()
 
 
 def test_the_gap_to_the_call_before_is_named(reader, alice):
-    rows = save(*(call(seconds, user=alice) for seconds in (0, 3, 200, 90_000)))
-    gaps = [moment.gap for moment, _, _ in opened(reader, rows[2]).context["neighbours"]]
+    rows = save(*(build_call(seconds, user=alice) for seconds in (0, 3, 200, 90_000)))
+    gaps = [moment.gap for moment, _, _ in open_call(reader, rows[2]).context["neighbours"]]
     assert gaps == ["", "3.0 s later", "3 min later", "25 h later"]
-    assert [moment.is_current for moment, _, _ in opened(reader, rows[2]).context["neighbours"]] == [
+    assert [moment.is_current for moment, _, _ in open_call(reader, rows[2]).context["neighbours"]] == [
         False,
         False,
         True,
@@ -166,29 +166,29 @@ def test_the_gap_to_the_call_before_is_named(reader, alice):
     ]
 
 
-def test_the_same_arguments_again_are_counted_with_their_outcomes(reader, alice, bob):
+def test_repeated_arguments_are_counted_with_their_outcomes(reader, alice, bob):
     rows = save(
-        *(call(number, user=alice, outcome="tool_error" if number else "ok") for number in range(4)),
-        call(10, user=alice, arguments='{"a":9}'),
-        call(11, user=bob),
-        call(12, user=alice, name="other"),
+        *(build_call(number, user=alice, outcome="tool_error" if number else "ok") for number in range(4)),
+        build_call(10, user=alice, arguments='{"a":9}'),
+        build_call(11, user=bob),
+        build_call(12, user=alice, name="other"),
     )
-    found = opened(reader, rows[2]).context["repeats"]
+    found = open_call(reader, rows[2]).context["repeats"]
     assert found.count == 4 and not found.more and found.outcomes == [("Tool error", 3), ("Success", 1)]
-    assert "with the same arguments 4 times" in opened(reader, rows[2]).content.decode()
-    assert opened(reader, rows[4]).context["repeated"] == []
+    assert "with the same arguments 4 times" in open_call(reader, rows[2]).content.decode()
+    assert open_call(reader, rows[4]).context["repeated"] == []
 
 
-def test_a_loop_is_shown_in_part_and_said_to_be_longer(reader, alice):
-    rows = save(*(call(number, user=alice) for number in range(40)))
-    found = opened(reader, rows[20]).context["repeats"]
+def test_a_long_loop_is_shown_in_part_and_says_so(reader, alice):
+    rows = save(*(build_call(number, user=alice) for number in range(40)))
+    found = open_call(reader, rows[20]).context["repeats"]
     assert found.more and found.count == 21
 
 
-def test_a_record_without_links_is_not_called_intact(reader):
-    unlinked, linked = save(call(1, link=0, end_link=None), call(2))
-    assert "The hash chain has no entry for this call." in opened(reader, unlinked).content.decode()
-    page = opened(reader, linked).content.decode()
+def test_a_call_without_links_is_not_called_verified(reader):
+    unlinked, linked = save(build_call(1, link=0, end_link=None), build_call(2))
+    assert "The hash chain has no entry for this call." in open_call(reader, unlinked).content.decode()
+    page = open_call(reader, linked).content.decode()
     assert (
         "This call or its hash chain entry was changed after it was logged." in page
         and "the hash chain entry is missing" in page
@@ -196,7 +196,7 @@ def test_a_record_without_links_is_not_called_intact(reader):
 
 
 def test_the_auditor_finds_no_way_into_the_catalogue(reader, alice):
-    row = save(call(1, user=alice, target_id=1))[0]
+    row = save(build_call(1, user=alice, target_id=1))[0]
     for address in (reverse("admin:audit_call_change", args=(row.pk,)), LIST, "/admin/audit/action/", COMPARE):
         assert "/admin/catalog/" not in reader.get(address, follow=True).content.decode()
 
@@ -204,11 +204,11 @@ def test_the_auditor_finds_no_way_into_the_catalogue(reader, alice):
 def test_bodies_of_any_kind_leave_the_page_small(reader):
     deep = "[" * 900 + "1" + "]" * 900
     rows = save(
-        call(1, arguments=json.dumps(["\"'&<>" * 40_000]), result="\u202e" * 200_000, detail="<" * 100_000),
-        call(2, arguments=f"[{','.join([deep] * 500)}]", result=json.dumps({"x" * 99_000: None})),
+        build_call(1, arguments=json.dumps(["\"'&<>" * 40_000]), result="\u202e" * 200_000, detail="<" * 100_000),
+        build_call(2, arguments=f"[{','.join([deep] * 500)}]", result=json.dumps({"x" * 99_000: None})),
     )
     for row in rows:
-        page = opened(reader, row)
+        page = open_call(reader, row)
         assert len(page.content) < 300_000 and "Truncated here. The full text has" in page.content.decode()
         found = reader.get(COMPARE, {"call": [str(row.pk), str(rows[0].pk), str(rows[1].pk)]}, follow=True)
         assert len(found.content) < 300_000
@@ -217,30 +217,30 @@ def test_bodies_of_any_kind_leave_the_page_small(reader):
 # --- copies ------------------------------------------------------------------------------------------------------
 
 
-def test_a_copy_is_a_file_and_on_record(reader):
-    row = save(call(1, result="<script>alert(1)</script>"))[0]
+def test_a_copy_is_a_file_and_is_logged(reader):
+    row = save(build_call(1, result="<script>alert(1)</script>"))[0]
     for what, kind in (("result", "text/plain"), ("arguments", "text/plain"), ("curl", "text/plain"), ("json", "json")):
-        response = copied(reader, row, what)
+        response = copy_call(reader, row, what)
         assert kind in response["Content-Type"] and response["Content-Disposition"].startswith("attachment;")
         assert response["X-Content-Type-Options"] == "nosniff"
-    assert copied(reader, row, "result").content.decode() == row.result
+    assert copy_call(reader, row, "result").content.decode() == row.result
     assert Action.objects.filter(verb="copied", kind="call", target=str(row.pk)).count() == 5
 
 
 def test_the_json_holds_every_column_and_values_where_there_are_some(reader, alice):
-    row = save(call(1, user=alice, result="not json \u202e"))[0]
-    copy = copied(reader, row, "json")
+    row = save(build_call(1, user=alice, result="not json \u202e"))[0]
+    copy = copy_call(reader, row, "json")
     values = json.loads(copy.content)
     assert values.keys() == {field.attname for field in Call._meta.concrete_fields}
     assert values["arguments"] == {"a": 1, "b": 2} and values["result"] == "not json \u202e"
     assert copy.content.isascii()
 
 
-def test_the_curl_command_says_exactly_what_was_asked_and_a_shell_runs_nothing_in_it(reader, tmp_path: Path, settings):
+def test_the_curl_command_repeats_the_exact_request_and_a_shell_runs_nothing_in_it(reader, tmp_path: Path, settings):
     settings.PUBLIC_URL = "https://hub.example.com"
     hostile = {QUOTES: [QUOTES, {"$redacted": "hmac-sha256:0123456789abcdef", "length": 9}]}
-    row = save(call(1, name=f"read{QUOTES}", arguments=json.dumps(hostile)))[0]
-    command = copied(reader, row, "curl").content.decode()
+    row = save(build_call(1, name=f"read{QUOTES}", arguments=json.dumps(hostile)))[0]
+    command = copy_call(reader, row, "curl").content.decode()
     assert command.startswith("# What was secret") and "Bearer $TOKEN" in command
     fake = tmp_path / "curl"
     fake.write_text('#!/bin/sh\nfor one in "$@"; do printf "%s\\0" "$one"; done\n')
@@ -256,10 +256,10 @@ def test_the_curl_command_says_exactly_what_was_asked_and_a_shell_runs_nothing_i
     assert all(header.isprintable() and header.isascii() for header in said[:-1])
 
 
-def test_what_no_client_can_ask_has_no_curl_command(reader):
-    row = save(call(1, method="tasks/get"))[0]
-    assert copied(reader, row, "curl").status_code == 404
-    assert "Copy as curl" not in opened(reader, row).content.decode()
+def test_requests_that_no_client_can_make_have_no_curl_command(reader):
+    row = save(build_call(1, method="tasks/get"))[0]
+    assert copy_call(reader, row, "curl").status_code == 404
+    assert "Copy as curl" not in open_call(reader, row).content.decode()
 
 
 # --- differences -------------------------------------------------------------------------------------------------
@@ -267,8 +267,8 @@ def test_what_no_client_can_ask_has_no_curl_command(reader):
 
 def test_the_difference_of_two_calls_puts_the_earlier_first(reader, alice, django_assert_num_queries):
     first, second = save(
-        call(1, user=alice, arguments='{"a":1,"b":2}', duration_us=10_000),
-        call(2, user=alice, arguments='{"a":1,"b":3}', outcome="tool_error", detail="no such file", duration_us=90_000),
+        build_call(1, user=alice, arguments='{"a":1,"b":2}', duration_us=10_000),
+        build_call(2, user=alice, arguments='{"a":1,"b":3}', outcome="tool_error", detail="no such file", duration_us=90_000),
     )
     page = reader.get(COMPARE, {"call": [str(second.pk), str(first.pk)]})
     found = page.context["found"]
@@ -287,11 +287,11 @@ def test_the_difference_of_two_calls_puts_the_earlier_first(reader, alice, djang
 
 def test_a_call_is_compared_with_the_users_call_of_it_before(reader, alice, bob):
     rows = save(
-        call(1, user=alice),
-        call(2, user=alice, name="other"),
-        call(3, user=bob),
-        call(4, user=alice),
-        call(5, user=bob),
+        build_call(1, user=alice),
+        build_call(2, user=alice, name="other"),
+        build_call(3, user=bob),
+        build_call(4, user=alice),
+        build_call(5, user=bob),
     )
     page = reader.get(COMPARE, {"call": str(rows[3].pk), "with": "previous"})
     assert (page.context["found"].first, page.context["found"].second) == (rows[0], rows[3])
@@ -299,8 +299,8 @@ def test_a_call_is_compared_with_the_users_call_of_it_before(reader, alice, bob)
     assert "No earlier call with this name by this user was found." in page.content.decode()
 
 
-def test_different_definitions_nobody_remembers_are_said_to_be_so(reader, alice):
-    rows = save(call(1, user=alice, definition="1" * 64), call(2, user=alice, definition="2" * 64))
+def test_different_definitions_without_a_history_are_reported(reader, alice):
+    rows = save(build_call(1, user=alice, definition="1" * 64), build_call(2, user=alice, definition="2" * 64))
     page = reader.get(COMPARE, {"call": [str(row.pk) for row in rows]}).content.decode()
     assert "The two calls used different definitions. The history no longer has both." in page
 
@@ -310,13 +310,13 @@ def test_different_definitions_nobody_remembers_are_said_to_be_so(reader, alice)
 
 def action(before, after, **values):
     return Action.objects.create(
-        id=call(90).pk, at=call(90).started_at, actor="root", verb="changed", kind="tool", target="x", link=1 << 40,
+        id=build_call(90).pk, at=build_call(90).started_at, actor="root", verb="changed", kind="tool", target="x", link=1 << 40,
         before=json.dumps(before) if before is not None else "", after=json.dumps(after) if after is not None else "",
         **values,
     )  # fmt: skip
 
 
-def test_an_action_says_what_was_different(reader):
+def test_an_action_shows_its_difference(reader):
     text = "The first line.\n" + "Something long about it. " * 20
     row = action(
         {"enabled": True, "title": "Old", "description": text, "position": 1},

@@ -38,10 +38,10 @@ from catalog.functions import Context, tool
 from catalog.functions.content import ToolError
 from tests import factories
 from tests.audit.stores import Cluster
-from tests.audit_log import another_audit_log
-from tests.catalog.pipeline import Recording, in_database
-from tests.serving import ROOT
-from tests.waiting import eventually, until
+from tests.audit_log import replace_audit_log
+from tests.catalog.pipeline import RecordingChannel, run_in_database
+from tests.real_servers import ROOT
+from tests.polling import wait_until_async, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -114,7 +114,7 @@ def assert_clean(text: bytes | str, where: str) -> None:
     assert base64.b64encode(b"user:" + CONFIGURED.encode())[8:-8] not in data, where
 
 
-def files_of_the_database() -> dict[str, bytes]:
+def read_database_files() -> dict[str, bytes]:
     """All of them, journals included; of PostgreSQL also a dump, in which no value is compressed or cut in two."""
     if connection.vendor == "sqlite":
         path = Path(str(connection.settings_dict["NAME"]))
@@ -133,7 +133,7 @@ def files_of_the_database() -> dict[str, bytes]:
             dump[table] = "\n".join(row[0] for row in cursor.fetchall()).encode()
     assert b"redacted" in dump["audit_call"] and name.startswith("test_")
     folders = [folder / "base" / str(oid), folder / "pg_wal"]
-    found = until(lambda: _read(folders), what="files that stay where they are") or {}
+    found = wait_until(lambda: _read(folders), what="files that stay where they are") or {}
     found["log"] = (folder.parent / "log").read_bytes()
     assert any(b"canary_leak" in data for path, data in found.items() if path.startswith("0000"))
     return dump | found
@@ -148,7 +148,7 @@ def _read(folders: list[Path]) -> dict[str, bytes] | None:
 
 
 @contextlib.contextmanager
-def nobody_can_write() -> Iterator[None]:
+def block_writes() -> Iterator[None]:
     """Somebody else holds what the record needs; reading goes on."""
     if connection.vendor == "sqlite":
         lock: Any = sqlite3.connect(str(connection.settings_dict["NAME"]), isolation_level=None, timeout=120)
@@ -180,14 +180,14 @@ def log(tmp_path):
 
 @pytest.fixture
 def call_log(tmp_path):
-    with another_audit_log(str(tmp_path / "calls.log")):
+    with replace_audit_log(str(tmp_path / "calls.log")):
         yield
 
 
 async def test_a_canary_put_everywhere_is_nowhere(settings, tmp_path, log, call_log, alice):
     settings.REDACT_VALUES = [CONFIGURED]
-    await in_database(publish, alice)
-    who, channel = caller(alice), Recording()
+    await run_in_database(publish, alice)
+    who, channel = caller(alice), RecordingChannel()
     channel.request_id = f"id-{CONFIGURED}"
 
     async def call(name: str, mode: str, **more: Any) -> Any:
@@ -205,11 +205,11 @@ async def test_a_canary_put_everywhere_is_nowhere(settings, tmp_path, log, call_
         await call_tool.call_tool(
             caller(await User.objects.acreate(username="eve")), "canary_leak", arguments("ok"), channel
         )
-    await _while_the_database_is_locked(call)
+    await _finish_while_locked(call)
     logger.error("failed with %s and %s", CONFIGURED, TOKEN)
     await recorder.stop(60)
     assert await Call.objects.acount() == 8
-    await sync_to_async(_look_everywhere)(tmp_path, log)
+    await sync_to_async(_search_everywhere)(tmp_path, log)
 
 
 @pytest.mark.postgres
@@ -229,25 +229,25 @@ def test_a_canary_is_nowhere_on_postgresql_either(cluster: Cluster) -> None:
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
 
 
-async def _while_the_database_is_locked(call: Any) -> None:
+async def _finish_while_locked(call: Any) -> None:
     """The outcome of a running call goes to the spool."""
     GATE["canary"] = asyncio.Event()
     running = asyncio.create_task(call("canary_leak", "wait"))
-    assert await eventually(lambda: Call.objects.filter(outcome="running").aexists(), 60)
-    with nobody_can_write():
+    assert await wait_until_async(lambda: Call.objects.filter(outcome="running").aexists(), 60)
+    with block_writes():
         GATE["canary"].set()
 
         def spooled() -> bytes:
             return b"".join(path.read_bytes() for path in spool.folder().glob("*"))
 
-        await eventually(lambda: spooled().endswith(b"\n"), 60)
+        await wait_until_async(lambda: spooled().endswith(b"\n"), 60)
         text = spooled()
         assert b"redacted" in text
         assert_clean(text, "the spool")
     await running
 
 
-def _look_everywhere(tmp_path: Path, log: Path) -> None:
+def _search_everywhere(tmp_path: Path, log: Path) -> None:
     root = User.objects.create_superuser("root")
     client = Client()
     client.force_login(root)
@@ -258,7 +258,7 @@ def _look_everywhere(tmp_path: Path, log: Path) -> None:
     assert found >= 20
     for address in ("/admin/audit/call/", "/admin/audit/action/", f"/admin/audit/call/?q={CONFIGURED[:12]}"):
         assert_clean(client.get(address).content, address)
-    actions_of_configuration(root)
+    log_configuration_actions(root)
     for kind in rows.FORMATS:
         assert_clean(b"".join(rows.chunks(CallSearch(), kind)), f"the {kind} export")
     shipper = recorder.audit_log().shipper
@@ -270,13 +270,13 @@ def _look_everywhere(tmp_path: Path, log: Path) -> None:
     lines = log.read_bytes()
     assert b"called with" in lines and b"redacted" in lines
     assert_clean(lines, "the log")
-    for name, data in files_of_the_database().items():
+    for name, data in read_database_files().items():
         assert_clean(data, name)
     for path in spool.folder().glob("*"):
         assert_clean(path.read_bytes(), path.name)
 
 
-def actions_of_configuration(root: User) -> None:
+def log_configuration_actions(root: User) -> None:
     """Secrets that administrators put into what they manage."""
     from audit.actions import log as actions_log
 

@@ -11,7 +11,7 @@ from audit.actions import ledger
 from audit.format import chain
 from audit.integrity import verification
 from audit.models import Action, Link
-from tests.audit.stores import RecordStore
+from tests.audit.stores import AuditStore
 
 
 def test_a_link_covers_everything_in_it_and_the_link_before() -> None:
@@ -25,7 +25,7 @@ def test_a_link_covers_everything_in_it_and_the_link_before() -> None:
     assert hashes[1] == chain.link_hash(101, 2, hashes[0], chain.FINISH, "a" * 32, "d" * 64)
 
 
-def test_a_transaction_that_was_not_committed_leaves_no_trace_in_the_chain() -> None:
+def test_a_transaction_that_was_not_committed_leaves_no_trace_in_the_hash_chain() -> None:
     links = chain.Chain(101)
     links.add(chain.BEGIN, "a" * 32, "c" * 64)
     head = links.head
@@ -47,7 +47,7 @@ def test_values_that_move_from_one_column_to_the_next_change_the_content() -> No
     assert chain.content(["ab", "c"]) != chain.content(["a", "bc"])
 
 
-def test_an_action_is_on_record_with_the_change_or_not_at_all(record_store: RecordStore) -> None:
+def test_an_action_is_logged_with_its_change_or_not_at_all(audit_store: AuditStore) -> None:
     with transaction.atomic():
         ledger.write("root", "deleted", "tool", "1", {"name": "sum"}, None)
         transaction.set_rollback(True)
@@ -65,7 +65,7 @@ def test_an_action_is_on_record_with_the_change_or_not_at_all(record_store: Reco
 
 
 @pytest.mark.postgres
-def test_actions_in_transactions_at_the_same_time_wait_for_nobody(postgres_store: RecordStore) -> None:
+def test_actions_in_transactions_at_the_same_time_wait_for_nobody(postgres_store: AuditStore) -> None:
     """Each holds its transaction open until all have written: with one lock for all they would wait for ever."""
     together = Barrier(chain.ACTION_CHAINS, timeout=60)
     failures: list[Exception] = []

@@ -10,12 +10,12 @@ from audit import recorder
 from audit.actions import ledger
 from audit.integrity import checkpoints, keys
 from audit.models import Checkpoint, Link, Writer
-from tests.audit.attempting import call
-from tests.audit.stores import RecordStore
-from tests.waiting import until
+from tests.audit.attempts import call
+from tests.audit.stores import AuditStore
+from tests.polling import wait_until
 
 
-def test_a_line_that_was_changed_is_not_signed(sqlite_store: RecordStore, settings: Any) -> None:
+def test_a_line_that_was_changed_is_not_signed(sqlite_store: AuditStore, settings: Any) -> None:
     settings.CHECKPOINT_FILE = str(sqlite_store.folder / "heads.jsonl")
     asyncio.run(call())
     recorder.stop_now(60)
@@ -26,7 +26,7 @@ def test_a_line_that_was_changed_is_not_signed(sqlite_store: RecordStore, settin
         assert not checkpoints.SignedCheckpoint(**data).is_signed, field
 
 
-def test_a_stop_signs_the_heads_of_all_chains(record_store: RecordStore) -> None:
+def test_a_stop_signs_the_head_of_every_hash_chain(audit_store: AuditStore) -> None:
     ledger.write("root", "added", "tool", "1", None, None)
     asyncio.run(call())
     recorder.stop_now(60)
@@ -41,8 +41,8 @@ def test_a_stop_signs_the_heads_of_all_chains(record_store: RecordStore) -> None
     assert list(Writer.objects.filter(id__gt=100).values_list("sealed", flat=True)) == [True]
 
 
-def test_checkpoints_come_while_calls_are_recorded(
-    sqlite_store: RecordStore, settings: Any, caplog: pytest.LogCaptureFixture
+def test_checkpoints_are_written_while_calls_are_logged(
+    sqlite_store: AuditStore, settings: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings.CHECKPOINT_SECONDS = 0
     settings.CHECKPOINT_FILE = str(sqlite_store.folder / "kept" / "heads.jsonl")
@@ -56,7 +56,7 @@ def test_checkpoints_come_while_calls_are_recorded(
         await call()
 
     asyncio.run(scenario())
-    until(Checkpoint.objects.exists)
+    wait_until(Checkpoint.objects.exists)
     recorder.stop_now(60)
     kept = checkpoints.read_file(sqlite_store.folder / "kept" / "heads.jsonl")
     assert [head.number for head in kept] == list(range(1, Checkpoint.objects.count() + 1))
@@ -64,7 +64,7 @@ def test_checkpoints_come_while_calls_are_recorded(
     assert checkpoints.SignedCheckpoint.parse(json.dumps(json.loads(kept[0].line()))) == kept[0]
 
 
-def test_the_key_is_not_in_what_it_signs(settings: Any) -> None:
+def test_the_key_is_not_in_the_signed_text(settings: Any) -> None:
     head = checkpoints.SignedCheckpoint.sign(1, 2, "{}", "0" * 64)
     assert settings.RECORD_KEY not in head.line()
     assert keys.key_name() == head.key

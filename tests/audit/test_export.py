@@ -19,7 +19,7 @@ from audit.export import rows as export_rows
 from audit.integrity import verification, verifier
 from audit.models import Action, Call, Verification
 from audit.queries.search import CallSearch
-from tests.audit.rows import NOON, call, save
+from tests.audit.rows import NOON, build_call, save
 from tests.audit_log import end_background_work
 
 pytestmark = pytest.mark.django_db
@@ -40,7 +40,7 @@ def body(response) -> str:
 def test_a_table_of_calls_holds_no_formulas():
     save(
         *(
-            call(number, name=text, username=text, arguments=text, rule=f"x{text}")
+            build_call(number, name=text, username=text, arguments=text, rule=f"x{text}")
             for number, text in enumerate(FORMULAS)
         )
     )
@@ -52,7 +52,7 @@ def test_a_table_of_calls_holds_no_formulas():
 
 
 def test_json_lines_hold_every_column_exactly(alice):
-    row = save(call(1, user=alice, arguments='{"a":"=1+1 \\u2028 M\\u00fcller"}', result="\u2028\u0085 line\nbreaks"))[
+    row = save(build_call(1, user=alice, arguments='{"a":"=1+1 \\u2028 M\\u00fcller"}', result="\u2028\u0085 line\nbreaks"))[
         0
     ]
     text = b"".join(export_rows.chunks(CallSearch(), "jsonl")).decode()
@@ -64,9 +64,9 @@ def test_json_lines_hold_every_column_exactly(alice):
     assert line["arguments"] == row.arguments and line["result"] == row.result
 
 
-def test_the_download_is_what_the_list_was_filtered_to_and_is_on_record(client, auditor, alice, bob):
-    mine = save(*(call(number, user=alice, outcome="refused") for number in range(3)))
-    save(call(10, user=bob, outcome="refused"), call(11, user=alice))
+def test_the_download_holds_the_filtered_calls_and_is_logged(client, auditor, alice, bob):
+    mine = save(*(build_call(number, user=alice, outcome="refused") for number in range(3)))
+    save(build_call(10, user=bob, outcome="refused"), build_call(11, user=alice))
     client.force_login(auditor)
     page = client.get(reverse("admin:audit_call_changelist"), {"user": "alice", "outcome": "refused"})
     for _, address in page.context["exports"]:
@@ -79,14 +79,14 @@ def test_the_download_is_what_the_list_was_filtered_to_and_is_on_record(client, 
     assert json.loads(second.after) == {"format": "jsonl", "filters": {"user": "alice", "outcome": "refused"}}
 
 
-def test_an_export_is_on_record_before_its_first_line(client, auditor):
+def test_an_export_is_logged_before_its_first_line(client, auditor):
     client.force_login(auditor)
     response = client.get(reverse("admin:audit_call_export"))
     assert Action.objects.filter(verb="exported").count() == 1
     response.close()
 
 
-def test_a_format_that_is_none_is_refused(client, auditor):
+def test_an_unknown_format_is_rejected(client, auditor):
     client.force_login(auditor)
     assert client.get(reverse("admin:audit_call_export"), {"format": "exe"}).status_code == 400
     assert not Action.objects.filter(verb="exported").exists()
@@ -94,7 +94,7 @@ def test_a_format_that_is_none_is_refused(client, auditor):
 
 def test_an_export_reads_small_batches_whatever_the_size(alice, monkeypatch, django_assert_num_queries):
     monkeypatch.setattr(export_rows, "BATCH_ROWS", 100)
-    save(*(call(number, user=alice) for number in range(250)))
+    save(*(build_call(number, user=alice) for number in range(250)))
     with django_assert_num_queries(11):  # where a batch ends, the keys of its rows, and the rows: few of them at first
         chunks = export_rows.chunks(CallSearch(), "jsonl")
         assert [chunk.count(b"\n") for chunk in chunks] == [20, 40, 40, 100, 50]
@@ -103,7 +103,7 @@ def test_an_export_reads_small_batches_whatever_the_size(alice, monkeypatch, dja
 def test_an_export_of_large_results_loads_few_at_a_time(alice):
     large, small = "x" * 1_000_000, "y"
     texts = [large if 10 <= number < 30 else small for number in range(130)]
-    save(*(call(n, user=alice, result=text, result_bytes=len(text)) for n, text in enumerate(texts)))
+    save(*(build_call(n, user=alice, result=text, result_bytes=len(text)) for n, text in enumerate(texts)))
     sizes = [len(chunk) for chunk in export_rows.chunks(CallSearch(), "jsonl")]
     assert sum(sizes) > 20_000_000
     assert max(sizes) < 3_000_000
@@ -115,7 +115,7 @@ async def test_under_asgi_the_download_streams_from_a_thread(monkeypatch):
 
     def prepare():
         user = User.objects.create_user("audrey", is_staff=True, is_superuser=True)
-        save(*(call(number) for number in range(210)))
+        save(*(build_call(number) for number in range(210)))
         return user
 
     monkeypatch.setattr(export_rows, "BATCH_ROWS", 100)
@@ -128,7 +128,7 @@ async def test_under_asgi_the_download_streams_from_a_thread(monkeypatch):
 
 
 def test_the_command_writes_a_new_file_that_only_its_owner_reads(tmp_path, alice, capsys):
-    save(*(call(number, user=alice, outcome=("ok", "timeout")[number % 2]) for number in range(10)))
+    save(*(build_call(number, user=alice, outcome=("ok", "timeout")[number % 2]) for number in range(10)))
     path = tmp_path / "calls.jsonl"
     call_command(
         "exportcalls",
@@ -168,7 +168,7 @@ def test_verify_now_checks_in_the_background_and_the_list_shows_the_result(clien
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_check_comes_round_when_the_last_one_is_old(settings):
+def test_verification_runs_again_when_the_last_one_is_old(settings):
     from django.core.cache import cache
     from django.utils import timezone
 
@@ -177,7 +177,7 @@ def test_the_check_comes_round_when_the_last_one_is_old(settings):
     verifier.verify_if_due()
     settings.VERIFY_SECONDS = 3600
     fresh = Verification.objects.create(
-        id=call(1).pk,
+        id=build_call(1).pk,
         at=timezone.now() - timedelta(seconds=60),
         ok=True,
         through="",

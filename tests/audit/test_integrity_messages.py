@@ -16,7 +16,7 @@ from audit.types import Reason
 CALL = "019ca945-0a00-7000-8000-000000000000"
 
 
-def used() -> set[str]:
+def find_used_codes() -> set[str]:
     """Every code that the checks make a finding of."""
     found = set()
     for module in (verification, links):
@@ -32,8 +32,8 @@ def used() -> set[str]:
     return found
 
 
-def test_every_code_is_used_and_said_in_both_languages() -> None:
-    assert used() == messages.CODES
+def test_every_code_is_used_and_has_a_sentence_in_both_languages() -> None:
+    assert find_used_codes() == messages.CODES
     for code in messages.CODES:
         params = {"a": "7", "b": "8"} if code == "checkpoint_key" else {"a": Subject("checkpoint", "4")}
         sentence = messages._SENTENCES[code]
@@ -61,7 +61,7 @@ def test_every_code_is_used_and_said_in_both_languages() -> None:
          "link 3:7: has an unknown type: 'call 1: was changed'", "哈希链条目 3:7：类型未知：'call 1: was changed'"),
     ],
 )  # fmt: skip
-def test_a_problem_is_said_in_the_language_of_the_reader(problem: Problem, english: str, said: str) -> None:
+def test_a_problem_is_in_the_language_of_the_viewer(problem: Problem, english: str, said: str) -> None:
     with override("zh-hans"):
         assert str(problem) == english
         assert messages.translate(problem) == said
@@ -79,5 +79,5 @@ def test_a_problem_is_said_in_the_language_of_the_reader(problem: Problem, engli
         json.dumps(["rule.grant", {"number": 4}]),
     ],
 )
-def test_what_was_stored_otherwise_is_no_problem(text: str) -> None:
+def test_other_stored_reasons_are_no_problem(text: str) -> None:
     assert Problem.from_reason(Reason.read(text)) is None

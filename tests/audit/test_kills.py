@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.audit.stores import RecordStore
+from tests.audit.stores import AuditStore
 from tests.bench import kill
 
 
-def test_kills_lose_nothing_that_was_acknowledged_and_nothing_runs_unrecorded(
-    sqlite_store: RecordStore, tmp_path: Path
+def test_kills_lose_nothing_that_was_acknowledged_and_nothing_runs_unlogged(
+    sqlite_store: AuditStore, tmp_path: Path
 ) -> None:
     result = kill.run(4, 1, sqlite_store.url, tmp_path, workers=1, tables=False)
     assert result["problems"] == []
@@ -20,7 +20,7 @@ def test_kills_lose_nothing_that_was_acknowledged_and_nothing_runs_unrecorded(
 
 @pytest.mark.postgres
 def test_kills_of_one_of_two_workers_leave_the_calls_of_the_other_alone(
-    postgres_store: RecordStore, tmp_path: Path
+    postgres_store: AuditStore, tmp_path: Path
 ) -> None:
     result = kill.run(3, 2, postgres_store.url, tmp_path, workers=2, tables=False)
     assert result["problems"] == []

@@ -12,24 +12,24 @@ from django.contrib.auth.models import User
 from audit.models import Call
 from audit.queries import search
 from audit.queries.search import CallSearch, page
-from tests.audit.rows import NOON, call, save
+from tests.audit.rows import NOON, build_call, save
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)
-def _patience(monkeypatch):
+def _no_time_limit(monkeypatch):
     """Only the number of rows bounds a search here: a slow machine must not change what is found."""
     monkeypatch.setattr("audit.queries.search.MAX_SEARCH_SECONDS", 600)
 
 
 @pytest.fixture
-def record(alice, bob):
+def logged_calls(alice, bob):
     """120 calls: alice and bob in turn, three tools, four outcomes."""
     outcomes = ("ok", "ok", "ok", "refused", "timeout")
     return save(
         *(
-            call(
+            build_call(
                 number,
                 user=(alice, bob)[number % 2],
                 name=("calculate_sum", "read_file", "get_weather")[number % 3],
@@ -43,7 +43,7 @@ def record(alice, bob):
     )
 
 
-def found(**parts):
+def find_keys(**parts):
     return [row.pk for row in CallSearch(**parts).page(size=500).rows]
 
 
@@ -69,55 +69,55 @@ CONDITIONS = {
     "names",
     [*itertools.combinations(CONDITIONS, 1), *itertools.combinations(CONDITIONS, 2), ("user", "outcome", "tool", "q")],
 )
-def test_filters_combine(record, names):
+def test_filters_combine(logged_calls, names):
     parts = {name: CONDITIONS[name][0] for name in names}
-    assert found(**parts) == newest_first(record, lambda row: all(CONDITIONS[name][1](row) for name in names))
+    assert find_keys(**parts) == newest_first(logged_calls, lambda row: all(CONDITIONS[name][1](row) for name in names))
 
 
-def test_outcomes_other_than_ok_are_one_choice_and_ok_with_a_tool_another(record):
-    assert found(outcome="not_ok") == newest_first(record, lambda row: row.outcome != "ok")
-    assert found(outcome="ok", tool="read_file") == newest_first(
-        record, lambda row: row.outcome == "ok" and row.name == "read_file"
+def test_outcomes_other_than_ok_are_one_choice_and_ok_with_a_tool_another(logged_calls):
+    assert find_keys(outcome="not_ok") == newest_first(logged_calls, lambda row: row.outcome != "ok")
+    assert find_keys(outcome="ok", tool="read_file") == newest_first(
+        logged_calls, lambda row: row.outcome == "ok" and row.name == "read_file"
     )
 
 
 @pytest.mark.parametrize(
     "since, until", [("2026-03-01", "2026-03-01"), ("2026-03-01T13:00:00+01:00", ""), ("", "2026-03-02")]
 )
-def test_days_and_time_zones_are_understood(record, since, until):
-    assert len(found(since=since, until=until)) == 120
+def test_days_and_time_zones_are_understood(logged_calls, since, until):
+    assert len(find_keys(since=since, until=until)) == 120
 
 
 @pytest.mark.parametrize("text", ["2026-13-45", "yesterday", "2026-02-30T99:00", "0000-00-00"])
-def test_a_date_that_is_none_is_ignored(record, text):
-    assert len(found(since=text)) == 120
+def test_an_invalid_date_is_ignored(logged_calls, text):
+    assert len(find_keys(since=text)) == 120
 
 
-def test_a_call_is_found_by_its_id_in_every_spelling(record):
-    wanted = record[17]
+def test_a_call_is_found_by_its_id_in_every_spelling(logged_calls):
+    wanted = logged_calls[17]
     for text in (str(wanted.pk), wanted.pk.hex, str(wanted.pk).upper()):
-        assert found(q=text) == [wanted.pk]
-    assert found(q="0198c0de-0000-7000-8000-000000000000") == []
+        assert find_keys(q=text) == [wanted.pk]
+    assert find_keys(q="0198c0de-0000-7000-8000-000000000000") == []
 
 
 @pytest.mark.parametrize("text", ["Müller", "read_FILE", "bob", "cursor", "lapt"])
-def test_text_is_found_in_arguments_tool_user_client_and_credential(record, text):
-    assert found(q=text)
+def test_text_is_found_in_arguments_tool_user_client_and_credential(logged_calls, text):
+    assert find_keys(q=text)
 
 
 @pytest.mark.parametrize("text", ["%", "\\", '"', "'", "'; DROP TABLE audit_call; --", "read%file", "read?file"])
-def test_text_is_taken_literally(record, text):
-    assert found(q=text) == []
-    assert found(q="read_f") and not found(q="readxf")
+def test_text_is_taken_literally(logged_calls, text):
+    assert find_keys(q=text) == []
+    assert find_keys(q="read_f") and not find_keys(q="readxf")
 
 
-def test_characters_that_no_text_has_are_left_out_of_the_question(record):
-    assert found(q="read\x00_file\ud800") == found(q="read_file")
+def test_impossible_characters_are_removed_from_the_search_text(logged_calls):
+    assert find_keys(q="read\x00_file\ud800") == find_keys(q="read_file")
 
 
-def test_an_account_that_is_gone_still_has_its_calls(record, alice):
+def test_a_deleted_account_still_has_its_calls(logged_calls, alice):
     User.objects.filter(pk=alice.pk).delete()
-    assert len(found(user="alice")) == 60
+    assert len(find_keys(user="alice")) == 60
 
 
 @pytest.mark.parametrize(
@@ -131,8 +131,8 @@ def test_an_account_that_is_gone_still_has_its_calls(record, alice):
         {"user": "bob", "tool": "calculate_sum", "outcome": "ok", "since": "2026-03-01T12:00:20"},
     ],
 )
-def test_pages_forward_and_back_hold_every_call_once(record, parts, monkeypatch):
-    whole = found(**parts)
+def test_pages_forward_and_back_hold_every_call_once(logged_calls, parts, monkeypatch):
+    whole = find_keys(**parts)
     assert whole
     monkeypatch.setattr("audit.queries.search._FIRST_SLICE_ROWS", 5)
     forward, cursor = [], ""
@@ -153,24 +153,24 @@ def test_pages_forward_and_back_hold_every_call_once(record, parts, monkeypatch)
     assert back + last == whole
 
 
-def test_a_new_call_does_not_shift_the_page_that_somebody_reads(record, alice):
+def test_a_new_call_does_not_shift_an_open_page(logged_calls, alice):
     cursor = CallSearch().page(size=10).older
     before = [row.pk for row in CallSearch().page(before=cursor, size=10).rows]
-    save(call(500, user=alice))
+    save(build_call(500, user=alice))
     assert [row.pk for row in CallSearch().page(before=cursor, size=10).rows] == before
 
 
-def test_a_search_that_uses_up_its_budget_says_so_and_goes_on_from_there(record, monkeypatch):
+def test_a_search_that_uses_up_its_budget_says_so_and_goes_on_from_there(logged_calls, monkeypatch):
     monkeypatch.setattr("audit.queries.search._FIRST_SLICE_ROWS", 10)
     first = CallSearch(q="number 5 M").page(budget=50)
     assert first.rows == [] and first.older and first.stopped_at is not None
-    assert first.stopped_at == record[70].started_at
+    assert first.stopped_at == logged_calls[70].started_at
     second = CallSearch(q="number 5 m").page(before=first.older, budget=100)
-    assert [row.pk for row in second.rows] == [record[5].pk]
+    assert [row.pk for row in second.rows] == [logged_calls[5].pk]
     assert second.stopped_at is None and not second.older
 
 
-def test_a_search_looks_through_no_more_rows_than_it_needs(record, django_assert_num_queries):
+def test_a_search_reads_no_more_rows_than_it_needs(logged_calls, django_assert_num_queries):
     with django_assert_num_queries(2):
         CallSearch(q="number").page(size=5)
     with django_assert_num_queries(1):
@@ -180,25 +180,25 @@ def test_a_search_looks_through_no_more_rows_than_it_needs(record, django_assert
 
 
 @pytest.mark.parametrize("cursor", ["x", "1", "'", "before-x", "g" * 32])
-def test_a_cursor_that_is_none_is_refused(record, cursor):
+def test_an_invalid_cursor_is_rejected(logged_calls, cursor):
     with pytest.raises(ValueError):
         CallSearch().page(before=cursor)
     with pytest.raises(ValueError):
         search.page_for_user(1, {}, cursor)
 
 
-def test_a_person_sees_their_own_calls_only_whatever_they_ask_for(record, alice, bob, charlie):
-    for filters in ({}, {"user": "bob"}, {"q": "bob"}, {"q": str(record[1].pk)}, {"user_id": bob.pk}):
+def test_users_see_only_their_own_calls_whatever_they_ask_for(logged_calls, alice, bob, charlie):
+    for filters in ({}, {"user": "bob"}, {"q": "bob"}, {"q": str(logged_calls[1].pk)}, {"user_id": bob.pk}):
         rows = search.page_for_user(alice.pk, filters, size=500).rows
         assert {row.username for row in rows} <= {"alice"}
     assert len(search.page_for_user(alice.pk, {}, size=500).rows) == 60
     assert search.page_for_user(charlie.pk, {}).rows == []
-    assert search.one_for_user(bob.pk, record[0].pk) is None
-    assert search.one_for_user(alice.pk, str(record[0].pk)) == record[0]
+    assert search.one_for_user(bob.pk, logged_calls[0].pk) is None
+    assert search.one_for_user(alice.pk, str(logged_calls[0].pk)) == logged_calls[0]
     assert search.one_for_user(alice.pk, "nonsense") is None
 
 
-def test_a_persons_pages_go_both_ways(record, alice):
+def test_a_users_pages_go_both_ways(logged_calls, alice):
     first = search.page_for_user(alice.pk, {"outcome": "ok"}, size=10)
     second = search.page_for_user(alice.pk, {"outcome": "ok"}, first.older, size=10)
     again = search.page_for_user(alice.pk, {"outcome": "ok"}, second.newer, size=10)
@@ -206,25 +206,25 @@ def test_a_persons_pages_go_both_ways(record, alice):
     assert not first.newer and not again.newer and second.newer
 
 
-def test_a_persons_page_is_one_query(record, alice, django_assert_num_queries):
+def test_a_users_page_is_one_query(logged_calls, alice, django_assert_num_queries):
     for filters in ({}, {"outcome": "ok"}):
         with django_assert_num_queries(1):
             search.page_for_user(alice.pk, filters)
 
 
-def test_lists_do_not_read_bodies(record, django_assert_num_queries):
+def test_lists_do_not_read_bodies(logged_calls, django_assert_num_queries):
     row = CallSearch().page().rows[0]
     with django_assert_num_queries(2):
         assert row.arguments and row.result
 
 
-def test_every_row_is_read_in_batches(record, django_assert_num_queries):
+def test_every_row_is_read_in_batches(logged_calls, django_assert_num_queries):
     with django_assert_num_queries(3 * 13 - 1):  # where a batch ends, the keys of its rows, the rows
         batches = list(CallSearch().iterate_batches(10))
-    assert [row.pk for batch in batches for row in batch] == [row.pk for row in reversed(record)]
-    assert [row.pk for batch in CallSearch(q="number 11").iterate_batches(7) for row in batch] == found(q="number 11")
+    assert [row.pk for batch in batches for row in batch] == [row.pk for row in reversed(logged_calls)]
+    assert [row.pk for batch in CallSearch(q="number 11").iterate_batches(7) for row in batch] == find_keys(q="number 11")
 
 
-def test_any_model_can_be_paged_by_its_key(record):
+def test_any_model_can_be_paged_by_its_key(logged_calls):
     rows = page(Call.objects.all(), None, size=3)
     assert len(rows.rows) == 3 and rows.older

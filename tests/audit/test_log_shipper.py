@@ -15,8 +15,8 @@ from audit import recorder
 from audit.export import log_shipper
 from audit.models import Call
 from audit.writing.entries import Entry
-from tests.audit import attempting
-from tests.audit_log import another_audit_log
+from tests.audit import attempts
+from tests.audit_log import replace_audit_log
 
 
 class Log:
@@ -67,7 +67,7 @@ def test_a_log_that_cannot_be_written_is_reported_once_and_stops_nothing(tmp_pat
     assert "No such file" in caplog.text
 
 
-def test_a_pipe_that_nobody_reads_holds_nobody_up_and_memory_stays_bounded(tmp_path, monkeypatch):
+def test_an_unread_pipe_blocks_nothing_and_memory_stays_bounded(tmp_path, monkeypatch):
     path = tmp_path / "pipe"
     os.mkfifo(path)
     shipper = log_shipper.Shipper(str(path))
@@ -96,9 +96,9 @@ def test_a_pipe_that_nobody_reads_holds_nobody_up_and_memory_stays_bounded(tmp_p
 @pytest.mark.django_db(transaction=True)
 async def test_every_ended_call_is_shipped_after_it_is_durable(tmp_path):
     path = tmp_path / "calls.log"
-    with another_audit_log(str(path)) as log:
-        key = await attempting.call()
-        refused = await recorder.deny(attempting.intent(name="secret_tool"), attempting.ending("refused", ""))
+    with replace_audit_log(str(path)) as log:
+        key = await attempts.call()
+        refused = await recorder.deny(attempts.intent(name="secret_tool"), attempts.ending("refused", ""))
         await recorder.stop(60)
         assert log.shipper is not None
         assert log.shipper.flush(60)
@@ -113,7 +113,7 @@ async def test_every_ended_call_is_shipped_after_it_is_durable(tmp_path):
 
 @pytest.mark.django_db(transaction=True)
 async def test_a_call_whose_beginning_is_not_in_memory_is_read_back(log):
-    key = await attempting.call()
+    key = await attempts.call()
     await recorder.stop(60)
     call = await Call.objects.aget(pk=key)
     entry = Entry(1, call.pk, None, None, 0, 0.0)

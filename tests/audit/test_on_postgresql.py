@@ -19,17 +19,17 @@ from audit.integrity import verification
 from audit.models import Call
 from audit.queries.search import CallSearch
 from audit.writing.stores.postgres import PostgresStore
-from tests.audit import attempting
-from tests.audit.rows import call, save
-from tests.audit.stores import RecordStore
+from tests.audit import attempts
+from tests.audit.rows import build_call, save
+from tests.audit.stores import AuditStore
 
 pytestmark = pytest.mark.postgres
 
 
-def test_filters_and_exports_find_the_same_rows_whichever_index_is_read(postgres_store: RecordStore) -> None:
+def test_filters_and_exports_find_the_same_rows_whichever_index_is_read(postgres_store: AuditStore) -> None:
     outcomes = ("ok", "ok", "ok", "timeout", "refused")
     rows = [
-        call(n, outcome=outcomes[n % 5], name=f"tool_{n % 7}", user_id=n % 3 + 1, arguments=f'{{"n":"number {n}"}}')
+        build_call(n, outcome=outcomes[n % 5], name=f"tool_{n % 7}", user_id=n % 3 + 1, arguments=f'{{"n":"number {n}"}}')
         for n in range(1200)
     ]
     save(*rows)
@@ -48,7 +48,7 @@ def test_filters_and_exports_find_the_same_rows_whichever_index_is_read(postgres
     assert lines == 1200
 
 
-def test_texts_that_mean_something_to_the_database_are_kept_as_they_are(postgres_store: RecordStore) -> None:
+def test_texts_that_mean_something_to_the_database_are_kept_as_they_are(postgres_store: AuditStore) -> None:
     texts = [
         '"',
         "\\",
@@ -64,9 +64,9 @@ def test_texts_that_mean_something_to_the_database_are_kept_as_they_are(postgres
     ]
 
     async def recorded() -> None:
-        begun = [await recorder.begin(attempting.intent(text, text)) for text in texts]
+        begun = [await recorder.begin(attempts.intent(text, text)) for text in texts]
         # Ended at once, so that they travel together.
-        await asyncio.gather(*(recorder.finish(one, attempting.ending(result=one.intent.name)) for one in begun))
+        await asyncio.gather(*(recorder.finish(one, attempts.ending(result=one.intent.name)) for one in begun))
         await recorder.stop(60)
 
     asyncio.run(recorded())
@@ -74,10 +74,10 @@ def test_texts_that_mean_something_to_the_database_are_kept_as_they_are(postgres
     assert verification.run(store=False).first == ""
 
 
-def test_pruned_bodies_and_rows_leave_a_chain_that_verifies(postgres_store: RecordStore) -> None:
+def test_pruned_bodies_and_rows_leave_a_chain_that_verifies(postgres_store: AuditStore) -> None:
     async def recorded() -> None:
         for _ in range(5):
-            await attempting.call()
+            await attempts.call()
         await recorder.stop(60)
 
     asyncio.run(recorded())
@@ -90,7 +90,7 @@ def test_pruned_bodies_and_rows_leave_a_chain_that_verifies(postgres_store: Reco
 
 
 def test_the_statement_of_a_batch_outlives_what_the_driver_forgets_and_what_an_administrator_discards(
-    postgres_store: RecordStore,
+    postgres_store: AuditStore,
 ) -> None:
     store = PostgresStore(connections["default"].get_connection_params())
     try:
@@ -113,7 +113,7 @@ def test_the_statement_of_a_batch_outlives_what_the_driver_forgets_and_what_an_a
         (b"23505", ConnStatus.OK, psycopg.errors.UniqueViolation),
     ],
 )
-def test_what_the_server_did_not_say_is_a_lost_connection(code: bytes | None, status: ConnStatus, kind: Any) -> None:
+def test_an_error_that_the_server_did_not_send_is_a_lost_connection(code: bytes | None, status: ConnStatus, kind: Any) -> None:
     store = PostgresStore.__new__(PostgresStore)
     store._connection = SimpleNamespace(pgconn=SimpleNamespace(status=status))  # type: ignore[assignment]
     result: Any = SimpleNamespace(

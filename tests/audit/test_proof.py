@@ -7,11 +7,11 @@ import asyncio
 from audit import recorder
 from audit.integrity import proof, verification
 from audit.models import Call
-from tests.audit.attempting import call, intent
-from tests.audit.stores import RecordStore
+from tests.audit.attempts import call, intent
+from tests.audit.stores import AuditStore
 
 
-def recorded() -> None:
+def log_calls() -> None:
     async def calls() -> None:
         for number in range(3):
             await call(f"tool_{number}")
@@ -21,8 +21,8 @@ def recorded() -> None:
     asyncio.run(calls())
 
 
-def test_a_call_that_is_what_was_recorded_is_covered_by_a_checkpoint(record_store: RecordStore) -> None:
-    recorded()
+def test_an_unchanged_call_is_covered_by_a_checkpoint(audit_store: AuditStore) -> None:
+    log_calls()
     verification.run()
     for row in Call.objects.all():
         found = proof.compute(row)
@@ -32,10 +32,10 @@ def test_a_call_that_is_what_was_recorded_is_covered_by_a_checkpoint(record_stor
         assert all(place.hash and not place.problem for place in found.links)
 
 
-def test_a_call_that_was_edited_is_named_before_any_check_ran(record_store: RecordStore) -> None:
-    recorded()
+def test_a_call_that_was_edited_is_named_before_any_check_ran(audit_store: AuditStore) -> None:
+    log_calls()
     row = Call.objects.order_by("pk")[1]
-    record_store.sql("UPDATE audit_call SET arguments = '{}', detail = 'nothing' WHERE name = 'tool_1'")
+    audit_store.sql("UPDATE audit_call SET arguments = '{}', detail = 'nothing' WHERE name = 'tool_1'")
     found = proof.compute(Call.objects.get(pk=row.pk))
     assert found.tone == "danger"
     assert [place.problem for place in found.links] == [
@@ -45,19 +45,19 @@ def test_a_call_that_was_edited_is_named_before_any_check_ran(record_store: Reco
     assert proof.compute(Call.objects.order_by("pk")[0]).tone == "success"
 
 
-def test_a_link_that_was_edited_moved_or_deleted_shows(record_store: RecordStore) -> None:
-    recorded()
+def test_a_link_that_was_edited_moved_or_deleted_shows(audit_store: AuditStore) -> None:
+    log_calls()
     rows = list(Call.objects.order_by("pk")[:3])
-    record_store.sql(f"UPDATE audit_link SET hash = 'x' WHERE id = {rows[0].link}")
-    record_store.sql(f"DELETE FROM audit_link WHERE id = {rows[1].end_link}")
-    record_store.sql(f"UPDATE audit_link SET subject = '{rows[0].pk.hex}' WHERE id = {rows[2].link}")
+    audit_store.sql(f"UPDATE audit_link SET hash = 'x' WHERE id = {rows[0].link}")
+    audit_store.sql(f"DELETE FROM audit_link WHERE id = {rows[1].end_link}")
+    audit_store.sql(f"UPDATE audit_link SET subject = '{rows[0].pk.hex}' WHERE id = {rows[2].link}")
     assert "does not match the previous one" in proof.compute(rows[0]).links[0].problem
     assert proof.compute(rows[1]).links[1].problem == "the hash chain entry is missing"
     assert proof.compute(rows[2]).links[0].problem == "the hash chain entry belongs to another call or change"
 
 
-def test_without_a_checkpoint_it_is_said_that_nothing_signed_it(record_store: RecordStore) -> None:
-    recorded()
-    record_store.sql("DELETE FROM audit_checkpoint")
+def test_a_call_without_a_checkpoint_is_reported_as_unsigned(audit_store: AuditStore) -> None:
+    log_calls()
+    audit_store.sql("DELETE FROM audit_checkpoint")
     found = proof.compute(Call.objects.order_by("pk")[0])
     assert found.tone == "warning" and found.checkpoint is None and found.verification is None

@@ -10,13 +10,13 @@ import pytest
 from audit import recorder
 from audit.models import Call
 from audit.writing import queue
-from tests.audit.attempting import call, ending, intent, until_ready
-from tests.audit.stores import RecordStore
-from tests.waiting import eventually
+from tests.audit.attempts import call, ending, intent, wait_until_ready
+from tests.audit.stores import AuditStore
+from tests.polling import wait_until_async
 
 
-async def test_nothing_is_accepted_when_too_much_waits(
-    sqlite_store: RecordStore, monkeypatch: pytest.MonkeyPatch
+async def test_no_call_is_accepted_when_the_queue_is_full(
+    sqlite_store: AuditStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await call()
     monkeypatch.setattr(queue, "MAX_WAITING_ENTRIES", 0)
@@ -27,18 +27,18 @@ async def test_nothing_is_accepted_when_too_much_waits(
     assert recorder.running() == 0
 
 
-async def test_a_call_is_refused_when_there_is_no_room_on_the_disk(sqlite_store: RecordStore, settings) -> None:
+async def test_a_call_is_refused_when_the_disk_is_full(sqlite_store: AuditStore, settings) -> None:
     settings.MIN_FREE_MB = 10**9
     with pytest.raises(recorder.AuditLogUnavailable, match="calls cannot be logged now: the disk is almost full"):
         await recorder.begin(intent())
     assert "almost full" in (await recorder.ready() or "")
     settings.MIN_FREE_MB = 1
 
-    await until_ready()
+    await wait_until_ready()
     await call()
 
 
-async def test_an_identifier_that_is_taken_refuses_that_call_and_no_other(record_store: RecordStore) -> None:
+async def test_a_duplicate_identifier_refuses_only_that_call(audit_store: AuditStore) -> None:
     first = await recorder.begin(intent())
     log = recorder.audit_log()
     again, other = await asyncio.gather(
@@ -47,19 +47,19 @@ async def test_an_identifier_that_is_taken_refuses_that_call_and_no_other(record
     assert isinstance(again, recorder.AuditLogUnavailable)
     assert isinstance(other, recorder.BegunCall)
     await asyncio.gather(recorder.finish(first, ending()), recorder.finish(other, ending()))
-    assert set(record_store.outcomes().values()) == {"ok"}
+    assert set(audit_store.outcomes().values()) == {"ok"}
 
 
-async def test_a_call_is_on_record_before_begin_returns(record_store: RecordStore) -> None:
+async def test_a_call_is_logged_before_begin_returns(audit_store: AuditStore) -> None:
     begun = await recorder.begin(intent())
-    assert record_store.outcomes() == {begun.id.hex: "running"}
+    assert audit_store.outcomes() == {begun.id.hex: "running"}
     assert recorder.running() == 1
     await recorder.finish(begun, ending())
-    assert record_store.outcomes() == {begun.id.hex: "ok"}
+    assert audit_store.outcomes() == {begun.id.hex: "ok"}
     assert recorder.running() == 0
 
 
-def test_everything_about_a_call_is_kept(record_store: RecordStore) -> None:
+def test_everything_about_a_call_is_stored(audit_store: AuditStore) -> None:
     row = Call.objects.get(id=UUID(asyncio.run(call())))
     assert (row.user_id, row.username, row.credential_id, row.credential) == (7, "alice", "token:1", "laptop")
     assert (row.client_name, row.client_version, row.transport, row.revision) == (
@@ -80,33 +80,33 @@ def test_everything_about_a_call_is_kept(record_store: RecordStore) -> None:
     assert row.duration_us >= 0
 
 
-async def test_a_refusal_is_one_record_with_its_reason(record_store: RecordStore) -> None:
+async def test_a_denied_call_is_one_entry_with_its_reason(audit_store: AuditStore) -> None:
     id = await recorder.deny(intent("no_such_tool"), recorder.Ending("unknown_tool", detail="there is no such tool"))
-    assert record_store.outcomes() == {id.hex: "unknown_tool"}
-    assert record_store.sql("SELECT kind FROM audit_link WHERE kind <> 'opened'") == [("refused",)]
+    assert audit_store.outcomes() == {id.hex: "unknown_tool"}
+    assert audit_store.sql("SELECT kind FROM audit_link WHERE kind <> 'opened'") == [("refused",)]
     assert recorder.running() == 0
 
 
-async def test_what_no_database_can_store_is_replaced_and_never_stops_the_record(record_store: RecordStore) -> None:
+async def test_values_that_no_database_can_store_are_replaced_and_never_stop_the_audit_log(audit_store: AuditStore) -> None:
     begun = await recorder.begin(intent("nul \x00 and half a pair \ud800", '{"a":"\ud800"}'))
     await recorder.finish(begun, recorder.Ending("tool_error", detail="\x00", result='{"x":"\udfff"}'))
-    assert record_store.sql("SELECT name, arguments, detail, result FROM audit_call") == [
+    assert audit_store.sql("SELECT name, arguments, detail, result FROM audit_call") == [
         ("nul \ufffd and half a pair ?", '{"a":"?"}', "\ufffd", '{"x":"?"}')
     ]
 
 
-async def test_what_is_longer_than_its_column_is_cut(record_store: RecordStore) -> None:
+async def test_values_longer_than_their_column_are_truncated(audit_store: AuditStore) -> None:
     await call("n" * 5000)
-    assert record_store.sql("SELECT length(name) FROM audit_call") == [(500,)]
+    assert audit_store.sql("SELECT length(name) FROM audit_call") == [(500,)]
 
 
-async def test_an_outcome_is_queued_before_anything_is_awaited(sqlite_store: RecordStore) -> None:
+async def test_an_outcome_is_queued_before_anything_is_awaited(sqlite_store: AuditStore) -> None:
     begun = await recorder.begin(intent())
     recorder.finish(begun, ending()).cancel()
-    await eventually(lambda: sqlite_store.outcomes() == {begun.id.hex: "ok"})
+    await wait_until_async(lambda: sqlite_store.outcomes() == {begun.id.hex: "ok"})
 
 
-async def test_a_call_whose_caller_leaves_while_it_is_recorded_does_not_stay_open(record_store: RecordStore) -> None:
+async def test_a_call_abandoned_while_it_is_logged_does_not_stay_open(audit_store: AuditStore) -> None:
     await call()
     tasks = [asyncio.create_task(recorder.begin(intent())) for _ in range(20)]
     await asyncio.sleep(0)
@@ -115,34 +115,34 @@ async def test_a_call_whose_caller_leaves_while_it_is_recorded_does_not_stay_ope
     results = await asyncio.gather(*tasks, return_exceptions=True)
     assert all(isinstance(result, asyncio.CancelledError) for result in results)
     await recorder.stop(60)
-    assert set(record_store.outcomes().values()) <= {"ok", "cancelled"}
+    assert set(audit_store.outcomes().values()) <= {"ok", "cancelled"}
     assert recorder.running() == 0
 
 
-async def test_calls_at_the_same_time_share_commits(record_store: RecordStore) -> None:
+async def test_calls_at_the_same_time_share_commits(audit_store: AuditStore) -> None:
     ids = await asyncio.gather(*(call() for _ in range(200)))
-    assert record_store.outcomes() == dict.fromkeys(ids, "ok")
-    assert record_store.sql("SELECT count(*) FROM audit_link WHERE kind IN ('begin', 'finish')") == [(400,)]
+    assert audit_store.outcomes() == dict.fromkeys(ids, "ok")
+    assert audit_store.sql("SELECT count(*) FROM audit_link WHERE kind IN ('begin', 'finish')") == [(400,)]
 
 
-async def test_an_outcome_is_recorded_once(record_store: RecordStore) -> None:
+async def test_an_outcome_is_logged_once(audit_store: AuditStore) -> None:
     begun = await recorder.begin(intent())
     await asyncio.gather(recorder.finish(begun, ending("timeout")), recorder.finish(begun, ending("ok")))
     await recorder.finish(begun, ending("cancelled"))
-    assert record_store.outcomes() == {begun.id.hex: "timeout"}
-    assert record_store.sql("SELECT count(*) FROM audit_link WHERE kind = 'finish'") == [(1,)]
+    assert audit_store.outcomes() == {begun.id.hex: "timeout"}
+    assert audit_store.sql("SELECT count(*) FROM audit_link WHERE kind = 'finish'") == [(1,)]
 
 
-async def test_a_stop_ends_what_is_still_open_and_the_next_call_opens_a_new_chain(record_store: RecordStore) -> None:
+async def test_a_stop_ends_what_is_still_open_and_the_next_call_opens_a_new_chain(audit_store: AuditStore) -> None:
     begun = await recorder.begin(intent())
     await recorder.stop(60)
-    assert record_store.outcomes() == {begun.id.hex: "unknown"}
-    assert record_store.sql("SELECT count(*) FROM audit_writer WHERE ended IS NULL") == [(0,)]
+    assert audit_store.outcomes() == {begun.id.hex: "unknown"}
+    assert audit_store.sql("SELECT count(*) FROM audit_writer WHERE ended IS NULL") == [(0,)]
     await call()
-    assert len(record_store.sql("SELECT DISTINCT writer FROM audit_link")) == 2
+    assert len(audit_store.sql("SELECT DISTINCT writer FROM audit_link")) == 2
 
 
-def test_loops_come_and_go(sqlite_store: RecordStore) -> None:
+def test_loops_come_and_go(sqlite_store: AuditStore) -> None:
     first = asyncio.run(call())
     second = asyncio.run(call())
     gc.collect()
@@ -157,11 +157,11 @@ def test_identifiers_are_versioned_ordered_and_different() -> None:
     assert {(id.version, id.variant) for id in ids} == {(7, "specified in RFC 4122")}
 
 
-async def test_ready_writes_to_know(record_store: RecordStore) -> None:
+async def test_ready_checks_by_writing(audit_store: AuditStore) -> None:
     assert await recorder.ready() is None
 
 
-async def test_what_listens_hears_of_every_end_after_its_commit(sqlite_store: RecordStore) -> None:
+async def test_listeners_hear_of_every_end_after_its_commit(sqlite_store: AuditStore) -> None:
     heard: list[tuple[str, str]] = []
 
     def listen(ended) -> None:
@@ -172,6 +172,6 @@ async def test_what_listens_hears_of_every_end_after_its_commit(sqlite_store: Re
     try:
         id = await call()
         refused = await recorder.deny(intent(), ending("refused"))
-        await eventually(lambda: heard == [(id, "ok"), (refused.hex, "refused")])
+        await wait_until_async(lambda: heard == [(id, "ok"), (refused.hex, "refused")])
     finally:
         recorder.remove_finish_listener(listen)

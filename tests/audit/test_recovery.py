@@ -17,16 +17,16 @@ from django.db import connections
 from audit import recorder
 from audit.integrity import verification
 from audit.writing import leases, recovery
-from tests.audit.attempting import call, ending, intent
-from tests.audit.stores import RecordStore
-from tests.waiting import eventually, until
+from tests.audit.attempts import call, ending, intent
+from tests.audit.stores import AuditStore
+from tests.polling import wait_until_async, wait_until
 
 HOLDER = """
 import asyncio, sys, django
 django.setup()
 from django.conf import settings
 from audit import recorder
-from tests.audit.attempting import intent, ending
+from tests.audit.attempts import intent, ending
 settings.RECORD_SECONDS = 30.0
 async def main():
     begun = await recorder.begin(intent("held"))
@@ -40,7 +40,7 @@ asyncio.run(main())
 
 
 @contextmanager
-def holder(store: RecordStore) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def hold_call(store: AuditStore) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A process with a call under way."""
     environment = {**store.environment(), "PYTHONPATH": str(Path(__file__).parents[2])}
     process = subprocess.Popen(
@@ -60,48 +60,48 @@ def closecalls() -> str:
     return out.getvalue()
 
 
-def test_a_call_of_a_process_that_lives_is_never_closed(record_store: RecordStore) -> None:
-    with holder(record_store) as (process, id):
+def test_a_call_of_a_process_that_lives_is_never_closed(audit_store: AuditStore) -> None:
+    with hold_call(audit_store) as (process, id):
         assert closecalls() == "0 calls became unknown.\n"
-        assert record_store.outcomes()[id] == "running"
+        assert audit_store.outcomes()[id] == "running"
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write("\n")
         process.stdin.flush()
         assert process.stdout.readline() == "finished\n"
     assert closecalls() == "0 calls became unknown.\n"
-    assert record_store.outcomes()[id] == "ok"
+    assert audit_store.outcomes()[id] == "ok"
     assert verification.run(store=False).problems == []
 
 
-def test_a_call_of_a_process_that_was_killed_becomes_unknown_by_itself(record_store: RecordStore) -> None:
-    with holder(record_store) as (process, id):
+def test_a_call_of_a_process_that_was_killed_becomes_unknown_by_itself(audit_store: AuditStore) -> None:
+    with hold_call(audit_store) as (process, id):
         asyncio.run(call("in another process"))
         process.kill()
         process.wait()
-        until(lambda: record_store.outcomes()[id] == "unknown", 60)
-    assert record_store.sql("SELECT kind FROM audit_link WHERE kind = 'closed'") == [("closed",)]
+        wait_until(lambda: audit_store.outcomes()[id] == "unknown", 60)
+    assert audit_store.sql("SELECT kind FROM audit_link WHERE kind = 'closed'") == [("closed",)]
     recorder.stop_now(60)
-    assert record_store.sql("SELECT count(*) FROM audit_writer WHERE ended IS NULL") == [(0,)]
+    assert audit_store.sql("SELECT count(*) FROM audit_writer WHERE ended IS NULL") == [(0,)]
     assert verification.run(store=False).problems == []
 
 
 def test_a_process_of_another_machine_is_dead_when_its_heartbeat_stands_still(
-    record_store: RecordStore, monkeypatch: pytest.MonkeyPatch
+    audit_store: AuditStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asyncio.run(begun_elsewhere(record_store))
-    id = next(iter(record_store.outcomes()))
+    asyncio.run(begin_elsewhere(audit_store))
+    id = next(iter(audit_store.outcomes()))
     assert "Add --wait to find out whether they still run" in closecalls()
-    assert record_store.outcomes()[id] == "running"
+    assert audit_store.outcomes()[id] == "running"
     monkeypatch.setattr(recovery, "LEASE_SECONDS", 1.0)
     monkeypatch.setattr("audit.management.commands.closecalls.LEASE_SECONDS", 1.0)
     out = StringIO()
     call_command("closecalls", wait=True, stdout=out)
     assert out.getvalue() == "1 calls became unknown.\n"
-    assert record_store.outcomes()[id] == "unknown"
+    assert audit_store.outcomes()[id] == "unknown"
 
 
-async def begun_elsewhere(store: RecordStore) -> None:
+async def begin_elsewhere(store: AuditStore) -> None:
     await recorder.begin(intent())
     writer = recorder.audit_log().writer
     assert writer is not None
@@ -112,7 +112,7 @@ async def begun_elsewhere(store: RecordStore) -> None:
     store.sql("UPDATE audit_writer SET ended = NULL, host = 'another machine' WHERE id > 100")
 
 
-def test_a_chain_that_vanished_beneath_a_process_is_replaced(sqlite_store: RecordStore) -> None:
+def test_a_chain_that_vanished_beneath_a_process_is_replaced(sqlite_store: AuditStore) -> None:
     """As in a database that was restored while the server ran."""
 
     async def scenario() -> None:
@@ -125,7 +125,7 @@ def test_a_chain_that_vanished_beneath_a_process_is_replaced(sqlite_store: Recor
         # The next heartbeat finds that the writer is gone; it may have come already.
         writer._next_heartbeat = 0.0
         writer.queue.wake_writer()
-        await eventually(lambda: writer.chain is not before)
+        await wait_until_async(lambda: writer.chain is not before)
         await call()
 
     asyncio.run(scenario())
@@ -133,7 +133,7 @@ def test_a_chain_that_vanished_beneath_a_process_is_replaced(sqlite_store: Recor
     assert verification.run(store=False).problems == []
 
 
-async def test_a_child_process_shares_nothing_with_its_parent(sqlite_store: RecordStore) -> None:
+async def test_a_child_process_shares_nothing_with_its_parent(sqlite_store: AuditStore) -> None:
     await call()
     begun = await recorder.begin(intent("the parent's"))
     child = os.fork()
@@ -144,7 +144,7 @@ async def test_a_child_process_shares_nothing_with_its_parent(sqlite_store: Reco
     assert set(sqlite_store.outcomes().values()) == {"ok"}
 
 
-def test_whether_a_process_lives() -> None:
+def test_live_and_dead_processes_are_told_apart() -> None:
     process = subprocess.Popen(["sleep", "600"])
     try:
         since = leases.process_start(process.pid)
@@ -152,13 +152,13 @@ def test_whether_a_process_lives() -> None:
         assert not leases.is_running(process.pid, since - 1), "another process has its id"
     finally:
         process.kill()
-    until(lambda: not leases.is_running(process.pid, since), 30, "a process that nobody waited for is dead as well")
+    wait_until(lambda: not leases.is_running(process.pid, since), 30, "a process that nobody waited for is dead as well")
     process.wait()
     assert not leases.is_running(process.pid, since)
 
 
 @pytest.mark.postgres
-def test_processes_that_start_together_get_chains_of_their_own(postgres_store: RecordStore) -> None:
+def test_processes_that_start_together_get_chains_of_their_own(postgres_store: AuditStore) -> None:
     together, chains = Barrier(6, timeout=60), list[int]()
 
     def start() -> None:

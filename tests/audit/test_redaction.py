@@ -24,7 +24,7 @@ from toolhub.parts import parts
 SECRET = 'canary-"Sécrët"-4711/x+y'
 
 
-def stored(value, schema=None, mode=redactor.REDACTED, **options):
+def redact(value, schema=None, mode=redactor.REDACTED, **options):
     return redactor.redactor(schema, mode).text(value, **options)
 
 
@@ -39,7 +39,7 @@ def configured(settings):
     "value", ["s3cr3t-value", 815_4711, 1.25, True, None, ["s3cr3t-value"], {"a": {"b": "s3cr3t-value"}}]
 )
 def test_a_field_that_the_schema_marks_is_hidden_whatever_its_type(mark, value):
-    text = stored({"field": value, "other": 1}, {"type": "object", "properties": {"field": mark}})
+    text = redact({"field": value, "other": 1}, {"type": "object", "properties": {"field": mark}})
     hidden = json.loads(text)["field"]
     assert hidden.keys() == {"$redacted", "length"}
     assert "s3cr3t-value" not in text and "8154711" not in text
@@ -72,7 +72,7 @@ def test_a_field_that_the_schema_marks_is_hidden_whatever_its_type(mark, value):
     ],
 )
 def test_marks_are_found_wherever_a_schema_can_put_them(schema, value):
-    assert "hide-me" not in stored(value, schema)
+    assert "hide-me" not in redact(value, schema)
 
 
 def test_a_schema_that_refers_to_itself_ends_and_hides_at_every_depth():
@@ -83,7 +83,7 @@ def test_a_schema_that_refers_to_itself_ends_and_hides_at_every_depth():
             "loop": {"$ref": "#/$defs/loop"},
         },
     }
-    text = stored({"next": {"next": {"pass_phrase": "hide-me", "n": 1}}}, schema)
+    text = redact({"next": {"next": {"pass_phrase": "hide-me", "n": 1}}}, schema)
     assert "hide-me" not in text and '"n":1' in text
     assert SecretFields({"$ref": "#", "writeOnly": True}).start
 
@@ -91,7 +91,7 @@ def test_a_schema_that_refers_to_itself_ends_and_hides_at_every_depth():
 def test_a_secret_that_stands_in_another_field_too_is_hidden_there():
     schema = {"properties": {"key": {"writeOnly": True}}}
     found: list[str] = []
-    text = stored({"key": "hide-me-4711", "url": "https://x/?k=hide-me-4711"}, schema, found=found)
+    text = redact({"key": "hide-me-4711", "url": "https://x/?k=hide-me-4711"}, schema, found=found)
     assert "hide-me-4711" not in text
     assert found == ["hide-me-4711"]
     result = redactor.result_redactor(None).text(
@@ -122,7 +122,7 @@ def test_the_output_schema_speaks_of_the_structured_content_and_hides_its_copy_i
 )  # fmt: skip
 @pytest.mark.parametrize("value", ["hide-me", 4711_4711, ["hide-me"], {"deep": "hide-me"}, None])
 def test_names_that_hold_secrets_are_hidden_in_every_spelling(name, value):
-    text = stored({"headers": [{name: value}]})
+    text = redact({"headers": [{name: value}]})
     assert "hide-me" not in text and "47114711" not in text
     assert json.loads(text)["headers"][0][name].keys() == {"$redacted", "length"}
 
@@ -132,26 +132,26 @@ def test_names_that_hold_secrets_are_hidden_in_every_spelling(name, value):
     ["max_tokens", "total_tokens", "nextPageToken", "progressToken", "bypass", "compass", "author", "secretary", "key",
      "keyword", "path", "monkey", "spin", "tokenizer", "passed", "passenger", "has_password", "description"],
 )  # fmt: skip
-def test_names_that_only_look_like_it_are_kept(name):
-    assert json.loads(stored({name: "kept"})) == {name: "kept"}
+def test_names_that_only_resemble_secrets_are_kept(name):
+    assert json.loads(redact({name: "kept"})) == {name: "kept"}
 
 
 def test_an_operator_adds_names_and_takes_defaults_away(settings):
     settings.REDACT_NAMES = ["customer number", "x_internal_*", "-token"]
-    kept = json.loads(stored({"customerNumber": "a", "my_customer_number": "b", "X-Internal-Id": "c", "token": "d"}))
+    kept = json.loads(redact({"customerNumber": "a", "my_customer_number": "b", "X-Internal-Id": "c", "token": "d"}))
     assert kept["token"] == "d"
     assert [type(kept[name]) for name in ("customerNumber", "my_customer_number", "X-Internal-Id")] == [dict] * 3
 
 
-def test_json_inside_a_string_is_looked_through():
+def test_json_inside_a_string_is_searched():
     inner = json.dumps({"user": "u", "password": "hide-me", "again": json.dumps({"api_key": "hide-me"})})
-    text = stored({"body": inner, "content": [{"text": "  " + inner}]})
+    text = redact({"body": inner, "content": [{"text": "  " + inner}]})
     assert "hide-me" not in text
     assert json.loads(json.loads(text)["body"])["user"] == "u"
     nested = "hide-me"
     for _ in range(9):
         nested = json.dumps({"password": nested})
-    assert "hide-me" not in stored([nested])
+    assert "hide-me" not in redact([nested])
 
 
 def spellings():
@@ -175,7 +175,7 @@ def spellings():
     }
 
 
-def betrayed(text: str) -> bool:
+def reveals_secret(text: str) -> bool:
     raw = SECRET.encode()
     core = base64.b64encode(raw).decode()[4:-6]
     return any(
@@ -189,19 +189,19 @@ def betrayed(text: str) -> bool:
 def test_a_configured_value_is_hidden_in_every_spelling(configured, spelling, mode):
     value = spellings()[spelling]
     for place in ({"note": value}, {"list": [[value]]}, {value: 1}, value):
-        assert not betrayed(stored(place, mode=mode)), place
-    assert not betrayed(redactor.redact_text(f"failed: {value}"))
+        assert not reveals_secret(redact(place, mode=mode)), place
+    assert not reveals_secret(redactor.redact_text(f"failed: {value}"))
 
 
 def test_a_number_that_is_a_configured_value_is_hidden(settings):
     settings.REDACT_VALUES = ["815471112"]
-    text = stored({"a": 815471112, "b": [815471112.0, -815471112], "c": 815})
+    text = redact({"a": 815471112, "b": [815471112.0, -815471112], "c": 815})
     assert "815471112" not in text
     assert json.loads(text)["c"] == 815
 
 
 @pytest.fixture
-def own_redaction():
+def fresh_redaction():
     """What a test adds is not hidden from the next one."""
     before = parts.get(Redaction)
     parts.put(Redaction())
@@ -209,53 +209,53 @@ def own_redaction():
     parts.put(before)
 
 
-def test_values_that_other_parts_hold_are_hidden_once_they_said_so(own_redaction):
-    assert "upstream-pass-1" in stored({"a": "upstream-pass-1"})
+def test_registered_secret_values_of_other_parts_are_hidden(fresh_redaction):
+    assert "upstream-pass-1" in redact({"a": "upstream-pass-1"})
     redaction().add_values(["upstream-pass-1"])
-    assert "upstream-pass-1" not in stored({"a": "upstream-pass-1"})
+    assert "upstream-pass-1" not in redact({"a": "upstream-pass-1"})
 
 
 def test_an_access_token_of_this_hub_is_hidden_without_any_setting():
     token = "thp_" + "Ab3_-" * 8 + "xyz"
     for mode in (redactor.WHOLE, redactor.REDACTED):
-        assert token not in stored({"a": f"Bearer {token}", token: 1}, mode=mode)
+        assert token not in redact({"a": f"Bearer {token}", token: 1}, mode=mode)
     assert token not in redactor.redact_text(f"bad token {token}")
 
 
 def test_digests_only_keeps_nothing_but_a_digest_and_the_length():
-    kept = json.loads(stored({"a": "public"}, mode=redactor.DIGESTS))
+    kept = json.loads(redact({"a": "public"}, mode=redactor.DIGESTS))
     assert kept.keys() == {"$redacted", "length"} and kept["length"] == len('{"a":"public"}')
-    assert kept == json.loads(stored({"a": "public"}, mode=redactor.DIGESTS))
+    assert kept == json.loads(redact({"a": "public"}, mode=redactor.DIGESTS))
 
 
-def test_whole_keeps_what_only_names_and_schemas_mark():
-    text = stored({"password": "kept"}, {"properties": {"password": {"writeOnly": True}}}, redactor.WHOLE)
+def test_whole_keeps_values_marked_only_by_names_and_schemas():
+    text = redact({"password": "kept"}, {"properties": {"password": {"writeOnly": True}}}, redactor.WHOLE)
     assert json.loads(text) == {"password": "kept"}
 
 
 def test_equal_secrets_have_equal_digests_and_another_key_gives_others(settings):
-    first, second = (json.loads(stored({"password": value}))["password"] for value in ("one-secret", "one-secret"))
+    first, second = (json.loads(redact({"password": value}))["password"] for value in ("one-secret", "one-secret"))
     assert first == second
     settings.RECORD_KEY = "another key of the record"
-    assert json.loads(stored({"password": "one-secret"}))["password"] != first
+    assert json.loads(redact({"password": "one-secret"}))["password"] != first
 
 
-def test_what_cannot_be_looked_through_is_not_kept():
+def test_values_that_cannot_be_searched_are_not_stored():
     deep: object = "hide-me"
     for _ in range(100_000):
         deep = [deep]
-    assert "hide-me" not in stored({"a": deep})
-    assert "hide-me" not in stored({1: "hide-me", "a": 2})
+    assert "hide-me" not in redact({"a": deep})
+    assert "hide-me" not in redact({1: "hide-me", "a": 2})
 
 
 def test_the_stored_text_is_ascii_without_zero_bytes_and_lone_surrogates(configured):
-    text = stored({"a": "\x00 \ud800 é \U0001f600", "b": f"\ud800{SECRET}\udfff"})
-    assert text.isascii() and "\x00" not in text and not betrayed(text)
+    text = redact({"a": "\x00 \ud800 é \U0001f600", "b": f"\ud800{SECRET}\udfff"})
+    assert text.isascii() and "\x00" not in text and not reveals_secret(text)
     assert json.loads(text)["a"] == "\x00 \ud800 é \U0001f600"
 
 
 def test_a_client_cannot_pass_a_secret_off_as_hidden():
-    text = stored({"password": {"$redacted": "my-real-secret", "length": 3}})
+    text = redact({"password": {"$redacted": "my-real-secret", "length": 3}})
     assert "my-real-secret" not in text
 
 
@@ -268,7 +268,7 @@ json_values = st.recursive(
 
 @hypothesis_settings(bounded, max_examples=150)
 @given(json_values)
-def test_what_holds_no_secret_is_kept_exactly(value):
+def test_values_without_a_secret_are_stored_exactly(value):
     names = SecretNames()
 
     def clean(item):
@@ -277,8 +277,8 @@ def test_what_holds_no_secret_is_kept_exactly(value):
         return [clean(inner) for inner in item] if isinstance(item, list) else item
 
     kept = clean(value)
-    assert json.loads(stored(kept)) == kept
-    assert stored(kept) == redactor.canonical(kept)
+    assert json.loads(redact(kept)) == kept
+    assert redact(kept) == redactor.canonical(kept)
 
 
 @hypothesis_settings(bounded, max_examples=100)
@@ -288,7 +288,7 @@ def test_a_secret_anywhere_in_any_value_is_hidden(value, way):
     hidden: object = {"password": [value, canary], "rest": value}
     for step in way:
         hidden = [value, hidden] if step == 0 else {step: hidden, "x": value}
-    assert canary not in stored(hidden)
+    assert canary not in redact(hidden)
 
 
 def test_the_first_part_of_a_secret_is_hidden_from_sentences_that_cut_it():
@@ -309,7 +309,7 @@ def test_the_first_part_of_a_secret_is_hidden_from_sentences_that_cut_it():
         "postgresql://toolhub:hide-me-1@db:5432/toolhub",
     ],
 )
-def test_error_texts_lose_what_their_place_says_is_secret(line):
+def test_error_texts_lose_values_in_secret_places(line):
     assert "hide-me-1" not in redactor.redact_text(line)
 
 
@@ -338,7 +338,7 @@ def test_log_lines_and_tracebacks_lose_secrets(configured):
         logger.exception("failed with thp_%s", "x" * 43)
     logger.removeHandler(handler)
     assert len(lines) == 2
-    assert not any(betrayed(line) for line in lines)
+    assert not any(reveals_secret(line) for line in lines)
     assert "x" * 43 not in lines[1] and "Traceback" in lines[1]
 
 

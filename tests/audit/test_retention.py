@@ -16,16 +16,16 @@ from django.utils import timezone
 from audit import maintenance, recorder, retention
 from audit.integrity import verification
 from audit.models import Action, Call, Link
-from tests.audit import attempting
-from tests.audit.rows import call, save
+from tests.audit import attempts
+from tests.audit.rows import build_call, save
 from toolhub.jobs import Job
 
-LATER = timedelta(minutes=5)
+FIVE_MINUTES = timedelta(minutes=5)
 
 
-async def recorded(count: int = 6) -> list[str]:
-    keys = [await attempting.call() for _ in range(count)]
-    await recorder.deny(attempting.intent(), attempting.ending("refused", ""))
+async def log_calls(count: int = 6) -> list[str]:
+    keys = [await attempts.call() for _ in range(count)]
+    await recorder.deny(attempts.intent(), attempts.ending("refused", ""))
     await recorder.stop(60)
     return keys
 
@@ -36,13 +36,13 @@ def find_problem() -> str:
 
 @pytest.mark.django_db(transaction=True)
 async def test_bodies_are_replaced_by_their_digests_and_the_chain_verifies():
-    await recorded()
-    await _sync(_bodies_only)
+    await log_calls()
+    await _run_sync(_prune_bodies)
 
 
-def _bodies_only():
+def _prune_bodies():
     texts = dict(Call.objects.values_list("pk", "arguments"))
-    done = retention.prune(timezone.now() + LATER, retention.BODIES)
+    done = retention.prune(timezone.now() + FIVE_MINUTES, retention.BODIES)
     assert done.bodies == 7 and Call.objects.count() == 7
     for row in Call.objects.all():
         assert row.arguments == f"pruned:sha256:{sha256(texts[row.pk].encode()).hexdigest()}"
@@ -52,32 +52,32 @@ def _bodies_only():
     action = Action.objects.get(verb="pruned")
     assert (action.kind, json.loads(action.after)["what"]) == ("calls", "bodies")
     # Again: nothing is left to do, and nothing is written about it.
-    assert retention.prune(timezone.now() + LATER, retention.BODIES).bodies == 0
+    assert retention.prune(timezone.now() + FIVE_MINUTES, retention.BODIES).bodies == 0
     assert Action.objects.filter(verb="pruned").count() == 1
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_rows_go_links_stay_and_the_chain_verifies(monkeypatch):
+async def test_rows_are_deleted_links_stay_and_the_chain_verifies(monkeypatch):
     monkeypatch.setattr(retention, "BATCH_CALLS", 3)
-    await recorded()
-    await _sync(_rows)
+    await log_calls()
+    await _run_sync(_prune_rows)
 
 
-def _rows():
+def _prune_rows():
     links = Link.objects.count()
-    assert retention.prune(timezone.now() + LATER, retention.ROWS).rows == 7
+    assert retention.prune(timezone.now() + FIVE_MINUTES, retention.ROWS).rows == 7
     assert Call.objects.count() == 0 and Link.objects.count() >= links
     assert find_problem() == ""
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_what_no_recorded_run_took_away_is_found_missing():
-    await recorded()
-    await _sync(_forged)
+async def test_rows_deleted_without_a_logged_run_are_found_missing():
+    await log_calls()
+    await _run_sync(_check_forged_row)
 
 
-def _forged():
-    retention.prune(timezone.now() - LATER, retention.ROWS)
+def _check_forged_row():
+    retention.prune(timezone.now() - FIVE_MINUTES, retention.ROWS)
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM audit_call WHERE id = (SELECT id FROM audit_call ORDER BY id LIMIT 1)")
     assert find_problem() != ""
@@ -85,11 +85,11 @@ def _forged():
 
 @pytest.mark.django_db(transaction=True)
 async def test_a_body_that_somebody_replaced_by_a_digest_is_found():
-    await recorded()
-    await _sync(_forged_body)
+    await log_calls()
+    await _run_sync(_check_forged_body)
 
 
-def _forged_body():
+def _check_forged_body():
     with connection.cursor() as cursor:
         cursor.execute("UPDATE audit_call SET result = %s, body_state = 'pruned'", ["pruned:sha256:" + "0" * 64])
     assert find_problem() != ""
@@ -97,32 +97,32 @@ def _forged_body():
 
 @pytest.mark.django_db(transaction=True)
 async def test_a_call_that_runs_and_one_that_is_young_are_left_alone():
-    begun = await recorder.begin(attempting.intent())
-    await attempting.call()
-    await _sync(lambda: retention.prune(timezone.now() - LATER, retention.ROWS))
+    begun = await recorder.begin(attempts.intent())
+    await attempts.call()
+    await _run_sync(lambda: retention.prune(timezone.now() - FIVE_MINUTES, retention.ROWS))
     assert await Call.objects.acount() == 2
-    await _sync(lambda: retention.prune(timezone.now() + LATER, retention.ROWS))
+    await _run_sync(lambda: retention.prune(timezone.now() + FIVE_MINUTES, retention.ROWS))
     assert [row.pk async for row in Call.objects.all()] == [begun.id]
-    await recorder.finish(begun, attempting.ending())
+    await recorder.finish(begun, attempts.ending())
     await recorder.stop(60)
-    assert await _sync(find_problem) == ""
+    assert await _run_sync(find_problem) == ""
 
 
-async def _sync(work):
+async def _run_sync(work):
     from asgiref.sync import sync_to_async
 
     return await sync_to_async(work)()
 
 
-def old(count, days):
+def save_old_calls(count, days):
     return save(
-        *(call(number, started_at=timezone.now() - timedelta(days=days, seconds=number)) for number in range(count))
+        *(build_call(number, started_at=timezone.now() - timedelta(days=days, seconds=number)) for number in range(count))
     )
 
 
 @pytest.mark.django_db
 def test_the_command_needs_an_age_and_an_answer(capsys, monkeypatch):
-    old(3, days=100)
+    save_old_calls(3, days=100)
     for age in ("", "x", "-1d", "10y", "9999999999d"):
         with pytest.raises(CommandError):
             call_command("prunecalls", "--older-than", age, "--yes")
@@ -136,9 +136,9 @@ def test_the_command_needs_an_age_and_an_answer(capsys, monkeypatch):
 
 
 @pytest.mark.django_db
-def test_the_command_removes_what_is_older_and_says_how_much(capsys):
-    old(3, days=100)
-    young = old(2, days=10)
+def test_the_command_deletes_older_calls_and_says_how_many(capsys):
+    save_old_calls(3, days=100)
+    young = save_old_calls(2, days=10)
     call_command("prunecalls", "--older-than", "90d", "--bodies-only", "--yes")
     assert "arguments and results of 3 calls older than 90d" in capsys.readouterr().out
     assert Call.objects.filter(body_state="pruned").count() == 3
@@ -153,7 +153,7 @@ def test_the_settings_keep_bodies_shorter_than_rows(settings):
     from django.core.cache import cache
 
     settings.KEEP_BODIES_DAYS, settings.KEEP_CALLS_DAYS = 30, 365
-    gone, bare, whole = old(1, days=400)[0], old(1, days=60)[0], old(1, days=5)[0]
+    gone, bare, whole = save_old_calls(1, days=400)[0], save_old_calls(1, days=60)[0], save_old_calls(1, days=5)[0]
     done = retention.apply_settings()
     assert (done.bodies, done.rows) == (2, 1)
     assert not Call.objects.filter(pk=gone.pk).exists()
@@ -171,17 +171,17 @@ def test_retention_by_the_settings_runs_once_a_day_in_one_process(settings):
 
     settings.KEEP_CALLS_DAYS = 30
     cache.delete("audit:retention")
-    old(2, days=60)
+    save_old_calls(2, days=60)
     retention.apply_if_due()
     assert Call.objects.count() == 0
     assert Action.objects.get(verb="pruned").actor == "retention"
-    old(1, days=60)
+    save_old_calls(1, days=60)
     retention.apply_if_due()
     assert Call.objects.count() == 1
     cache.delete("audit:retention")
 
 
-def test_each_job_looks_once_a_minute_and_never_twice_at_a_time():
+def test_each_job_checks_once_a_minute_and_never_twice_at_a_time():
     looks, go_on = [], threading.Event()
 
     def look() -> None:
@@ -209,7 +209,7 @@ def test_a_scheduler_takes_the_jobs_over():
 @pytest.mark.django_db
 def test_pruning_works_in_small_batches(monkeypatch):
     monkeypatch.setattr(retention, "BATCH_CALLS", 10)
-    old(25, days=100)
+    save_old_calls(25, days=100)
     steps = []
     retention.prune(timezone.now() - timedelta(days=90), retention.ROWS, lambda done: steps.append(done.rows))
     assert steps == [10, 20, 25]

@@ -11,18 +11,18 @@ from audit import outcomes
 from audit.format import timestamps
 from audit.models import Call, Rollup, RollupProgress
 from audit.queries import rollups, statistics
-from tests.audit.rows import call, save
+from tests.audit.rows import build_call, save
 
 pytestmark = pytest.mark.django_db
 
 
-def ago(number: int, **values):
+def build_recent_call(number: int, **values):
     """A call of a known tool that began so many seconds ago."""
     started = timestamps.from_ms(timestamps.now_ms()) - timedelta(seconds=number)
-    return call(number, started_at=started, **{"target_id": 1, **values})
+    return build_call(number, started_at=started, **{"target_id": 1, **values})
 
 
-def counted() -> dict[str, int]:
+def count_outcomes() -> dict[str, int]:
     cells = Rollup.objects.filter(span="d", what="outcome")
     found: dict[str, int] = {}
     for key, number in cells.values_list("key", "calls"):
@@ -32,16 +32,16 @@ def counted() -> dict[str, int]:
 
 def test_calls_are_counted_once_however_often_it_is_counted(monkeypatch):
     monkeypatch.setattr(rollups, "SLICE_CALLS", 7)
-    save(*(ago(100 + number, outcome="ok" if number % 3 else "limited") for number in range(30)))
+    save(*(build_recent_call(100 + number, outcome="ok" if number % 3 else "limited") for number in range(30)))
     for _ in range(3):
         assert rollups.catch_up()
-    assert counted() == {"ok": 20, "limited": 10}
+    assert count_outcomes() == {"ok": 20, "limited": 10}
 
 
 def test_a_call_that_still_runs_is_counted_when_it_has_ended():
-    (running,) = save(ago(3_000, outcome=outcomes.RUNNING, duration_us=None))
+    (running,) = save(build_recent_call(3_000, outcome=outcomes.RUNNING, duration_us=None))
     rollups.catch_up()
-    assert counted() == {}
+    assert count_outcomes() == {}
     assert statistics.report("24h").outcomes == {"running": 1}
     Call.objects.filter(pk=running.pk).update(outcome="timeout", duration_us=9_000_000)
     assert statistics.report("24h").outcomes == {"timeout": 1}
@@ -49,27 +49,27 @@ def test_a_call_that_still_runs_is_counted_when_it_has_ended():
         through=UUID(int=RollupProgress.objects.get().through.int - (1 << 80))
     )  # a moment later
     rollups.catch_up()
-    assert counted() == {"timeout": 1}
+    assert count_outcomes() == {"timeout": 1}
     assert statistics.report("24h").outcomes == {"timeout": 1}
 
 
-def test_who_was_overtaken_by_another_process_counts_nothing():
-    save(ago(200))
+def test_a_process_overtaken_by_another_counts_nothing():
+    save(build_recent_call(200))
     state = rollups._create_progress()
     rollups.catch_up()
     assert rollups._count_slice(state, UUID(int=2**128 - 1), recheck=True) is None
-    assert counted() == {"ok": 1}
+    assert count_outcomes() == {"ok": 1}
 
 
 def test_names_that_no_tool_has_are_not_counted_as_tools():
-    save(ago(200, name="made up", target_id=None, outcome="unknown_tool"), ago(201, name="real"))
+    save(build_recent_call(200, name="made up", target_id=None, outcome="unknown_tool"), build_recent_call(201, name="real"))
     rollups.catch_up()
     assert set(Rollup.objects.filter(what="tool").values_list("key", flat=True)) == {"real"}
 
 
 @pytest.mark.parametrize("period", statistics.PERIODS)
 def test_a_report_says_the_same_before_and_after_counting(period):
-    save(*(ago(40 * number, name=f"tool_{number % 3}", duration_us=1_000 * (number + 1)) for number in range(50)))
+    save(*(build_recent_call(40 * number, name=f"tool_{number % 3}", duration_us=1_000 * (number + 1)) for number in range(50)))
     before = statistics.report(period)
     rollups.catch_up()
     after = statistics.report(period)
@@ -80,10 +80,10 @@ def test_a_report_says_the_same_before_and_after_counting(period):
 
 def test_when_much_is_not_counted_yet_the_report_says_until_when_it_holds(monkeypatch):
     monkeypatch.setattr(rollups, "start_update", lambda: None)
-    save(*(ago(300 + number) for number in range(4)))
+    save(*(build_recent_call(300 + number) for number in range(4)))
     rollups.catch_up()
     monkeypatch.setattr(statistics, "MAX_TAIL_CALLS", 2)
-    save(*(ago(number) for number in range(5)))
+    save(*(build_recent_call(number) for number in range(5)))
     report = statistics.report("7d")
     assert (report.live, report.calls) == (False, 4)
     assert abs(report.counted_until - timestamps.from_ms(timestamps.now_ms() - rollups.LAG_MS)) < timedelta(seconds=50)
@@ -91,13 +91,13 @@ def test_when_much_is_not_counted_yet_the_report_says_until_when_it_holds(monkey
 
 def test_a_percentile_is_within_five_percent():
     took = [1_000 * number for number in range(1, 101)]
-    save(*(ago(200 + number, duration_us=value) for number, value in enumerate(took)))
+    save(*(build_recent_call(200 + number, duration_us=value) for number, value in enumerate(took)))
     found = statistics.report("24h").p95 or statistics.report("7d").p95
     assert found == pytest.approx(95_000, rel=0.05)
 
 
 def test_tallies_of_long_ago_are_forgotten():
-    save(ago(200))
+    save(build_recent_call(200))
     rollups.catch_up()
     Rollup.objects.update(at=timestamps.from_ms(timestamps.now_ms()) - timedelta(days=rollups.KEEP_DAYS + 2))
     rollups._delete_expired()

@@ -45,7 +45,7 @@ def test_lines_that_were_changed_or_torn_are_reported_and_not_replayed(
     assert "line 3 of" in caplog.text
 
 
-def test_what_is_spooled_comes_back_in_order_and_whole(data_folder: Path) -> None:
+def test_spooled_entries_come_back_in_order_and_complete(data_folder: Path) -> None:
     mine = spool.Spool(101)
     entries = [entry(f"ü {number} \n") for number in range(20)]
     mine.append(entries[:10])
@@ -57,7 +57,7 @@ def test_what_is_spooled_comes_back_in_order_and_whole(data_folder: Path) -> Non
     assert size == mine.path.stat().st_size
 
 
-def test_what_came_after_the_reading_stays(data_folder: Path) -> None:
+def test_entries_added_after_the_reading_stay(data_folder: Path) -> None:
     mine = spool.Spool(101)
     mine.append([entry()])
     _, size = mine.read()

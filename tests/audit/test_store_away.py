@@ -25,30 +25,30 @@ from audit.writing.spool import path_of
 from audit.writing.stores import sqlite
 from audit.writing.stores.base import NotDurable
 from audit.writing.stores.sqlite import SqliteStore
-from tests.audit.attempting import call, ending, intent, until_ready
-from tests.audit.stores import Cluster, RecordStore, opened
-from tests.waiting import eventually, until
+from tests.audit.attempts import call, ending, intent, wait_until_ready
+from tests.audit.stores import Cluster, AuditStore, open_store
+from tests.polling import wait_until_async, wait_until
 
-NO_LATER_THAN = 3.0
+MAX_REFUSAL_SECONDS = 3.0
 """The promise. A stopwatch is the only way to test it; the machine is given a little more."""
-SLOW_MACHINE = 4.0
-TICK = 0.05
-LOCKED = ("the database is locked", "the database does not answer")
+SLOW_MACHINE_SECONDS = 4.0
+TICK_SECONDS = 0.05
+LOCKED_REASONS = ("the database is locked", "the database does not answer")
 
 
 @contextmanager
-def as_in_production() -> Iterator[None]:
+def use_production_timeout() -> Iterator[None]:
     """Tests are patient with slow machines; here the guard is as quick as it is for users."""
-    with override_settings(RECORD_SECONDS=NO_LATER_THAN):
+    with override_settings(RECORD_SECONDS=MAX_REFUSAL_SECONDS):
         yield
 
 
-async def refused() -> str:
+async def get_refusal() -> str:
     """The reason why a call is refused now; fails when it is not, or when that takes long."""
     watch = Stopwatch()
     with pytest.raises(recorder.AuditLogUnavailable) as caught:
         await recorder.begin(intent("must_not_run"))
-    assert watch.stop() < NO_LATER_THAN + SLOW_MACHINE
+    assert watch.stop() < MAX_REFUSAL_SECONDS + SLOW_MACHINE_SECONDS
     return caught.value.reason
 
 
@@ -57,24 +57,24 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self._seconds, self._last = 0.0, time.monotonic()
-        self._timer = asyncio.get_running_loop().call_later(TICK, self._tick)
+        self._timer = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
 
     def _tick(self) -> None:
         now = time.monotonic()
-        self._seconds, self._last = self._seconds + min(now - self._last, 4 * TICK), now
-        self._timer = asyncio.get_running_loop().call_later(TICK, self._tick)
+        self._seconds, self._last = self._seconds + min(now - self._last, 4 * TICK_SECONDS), now
+        self._timer = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
 
     def stop(self) -> float:
         self._timer.cancel()
         return self._seconds
 
 
-async def accepted_again() -> None:
-    await until_ready()
+async def wait_until_accepted() -> None:
+    await wait_until_ready()
     await call("afterwards")
 
 
-def nothing_is_left_open(store: RecordStore) -> None:
+def assert_nothing_open(store: AuditStore) -> None:
     recorder.stop_now(60)
     outcomes = store.outcomes()
     assert "running" not in outcomes.values()
@@ -84,12 +84,12 @@ def nothing_is_left_open(store: RecordStore) -> None:
     assert verification.run(store=False).first == ""
 
 
-def locked(store: RecordStore) -> AbstractContextManager[None]:
-    return locked_file(Path(store.url.removeprefix("sqlite:///")))
+def lock_store(store: AuditStore) -> AbstractContextManager[None]:
+    return lock_file(Path(store.url.removeprefix("sqlite:///")))
 
 
 @contextmanager
-def locked_file(path: Path) -> Iterator[None]:
+def lock_file(path: Path) -> Iterator[None]:
     """Another process holds the write lock of the SQLite file."""
     code = (
         "import sqlite3,sys; c=sqlite3.connect(sys.argv[1], isolation_level=None, timeout=30);"
@@ -106,53 +106,53 @@ def locked_file(path: Path) -> Iterator[None]:
         process.communicate()
 
 
-def test_while_sqlite_is_locked_calls_are_refused_and_outcomes_are_spooled(sqlite_store: RecordStore) -> None:
+def test_while_sqlite_is_locked_calls_are_refused_and_outcomes_are_spooled(sqlite_store: AuditStore) -> None:
     async def scenario() -> tuple[str, str]:
         first, second = await recorder.begin(intent()), await recorder.begin(intent())
-        with as_in_production(), locked(sqlite_store):
-            reason, _ = await asyncio.gather(refused(), recorder.finish(first, ending()))
+        with use_production_timeout(), lock_store(sqlite_store):
+            reason, _ = await asyncio.gather(get_refusal(), recorder.finish(first, ending()))
             # A slow machine needs so long for the second try that the guard is the first to speak.
-            assert reason.removeprefix("calls cannot be logged now: ") in LOCKED
-            assert await recorder.ready() in LOCKED
+            assert reason.removeprefix("calls cannot be logged now: ") in LOCKED_REASONS
+            assert await recorder.ready() in LOCKED_REASONS
             # From now on nobody waits, neither for a refusal nor for an outcome.
-            await asyncio.gather(*(refused() for _ in range(50)))
+            await asyncio.gather(*(get_refusal() for _ in range(50)))
             await recorder.finish(second, ending("tool_error"))
             assert set(sqlite_store.outcomes().values()) == {"running"}
             assert len((sqlite_store.folder / "spool").glob("*.jsonl").__next__().read_text().splitlines()) == 2
-        await accepted_again()
+        await wait_until_accepted()
         return first.id.hex, second.id.hex
 
     first, second = asyncio.run(scenario())
     assert sqlite_store.outcomes()[first] == "ok"
     assert sqlite_store.outcomes()[second] == "tool_error"
-    nothing_is_left_open(sqlite_store)
+    assert_nothing_open(sqlite_store)
     assert not list((sqlite_store.folder / "spool").iterdir())
 
 
 @pytest.mark.postgres
 def test_while_postgresql_is_stopped_calls_are_refused_and_recovery_needs_no_restart(
-    postgres_store: RecordStore, cluster: Cluster
+    postgres_store: AuditStore, cluster: Cluster
 ) -> None:
     async def scenario() -> str:
         running = await recorder.begin(intent())
         cluster.stop("immediate")
         try:
-            assert "calls cannot be logged now" in await refused()
+            assert "calls cannot be logged now" in await get_refusal()
             assert await recorder.ready() is not None
             await recorder.finish(running, ending())
-            await asyncio.gather(*(refused() for _ in range(20)))
+            await asyncio.gather(*(get_refusal() for _ in range(20)))
         finally:
             cluster.start()
-        await accepted_again()
+        await wait_until_accepted()
         return running.id.hex
 
     running = asyncio.run(scenario())
     assert postgres_store.outcomes()[running] == "ok"
-    nothing_is_left_open(postgres_store)
+    assert_nothing_open(postgres_store)
 
 
 @pytest.mark.postgres
-def test_a_connection_that_was_cut_between_two_calls_refuses_none(postgres_store: RecordStore) -> None:
+def test_a_connection_that_was_cut_between_two_calls_refuses_none(postgres_store: AuditStore) -> None:
     async def scenario() -> None:
         await call()
         others = "pid <> pg_backend_pid() AND datname = current_database()"
@@ -161,31 +161,31 @@ def test_a_connection_that_was_cut_between_two_calls_refuses_none(postgres_store
 
     asyncio.run(scenario())
     assert list(postgres_store.outcomes().values()) == ["ok", "ok"]
-    nothing_is_left_open(postgres_store)
+    assert_nothing_open(postgres_store)
 
 
 @pytest.mark.postgres
-def test_while_postgresql_hangs_calls_are_refused_and_what_was_under_way_never_runs(
-    postgres_store: RecordStore, cluster: Cluster
+def test_while_postgresql_hangs_calls_are_refused_and_pending_ones_never_run(
+    postgres_store: AuditStore, cluster: Cluster
 ) -> None:
     async def scenario() -> str:
         running = await recorder.begin(intent())
-        with as_in_production(), cluster.frozen():
+        with use_production_timeout(), cluster.freeze():
             # All at once: some are in the transaction that hangs, and the others wait behind it.
-            await asyncio.gather(*(refused() for _ in range(30)), recorder.finish(running, ending()))
+            await asyncio.gather(*(get_refusal() for _ in range(30)), recorder.finish(running, ending()))
             assert await recorder.ready() == "the database does not answer"
-            await asyncio.gather(*(refused() for _ in range(30)))
-        await accepted_again()
+            await asyncio.gather(*(get_refusal() for _ in range(30)))
+        await wait_until_accepted()
         return running.id.hex
 
     running = asyncio.run(scenario())
     assert postgres_store.outcomes()[running] == "ok"
-    nothing_is_left_open(postgres_store)
+    assert_nothing_open(postgres_store)
 
 
 @pytest.mark.postgres
 def test_a_beginning_whose_commit_was_under_way_is_closed_and_never_ran(
-    postgres_store: RecordStore, cluster: Cluster
+    postgres_store: AuditStore, cluster: Cluster
 ) -> None:
     """Another session holds a lock, so that the commit is stuck for certain when the caller is refused."""
 
@@ -200,18 +200,18 @@ def test_a_beginning_whose_commit_was_under_way_is_closed_and_never_ran(
 
         stuck = False
         while not stuck:  # a slow machine may refuse them before the writer has come to them
-            with as_in_production(), postgres_store.connection() as other:
+            with use_production_timeout(), postgres_store.connection() as other:
                 other.execute("BEGIN")
                 other.execute("LOCK TABLE audit_link IN ACCESS EXCLUSIVE MODE")
-                beginning = asyncio.gather(*(refused() for _ in range(5)))
-                stuck = await eventually(over_or_stuck) is not True
+                beginning = asyncio.gather(*(get_refusal() for _ in range(5)))
+                stuck = await wait_until_async(over_or_stuck) is not True
                 await beginning
                 other.execute("ROLLBACK")
-            await until_ready()
+            await wait_until_ready()
         await call("afterwards")
 
     asyncio.run(scenario())
-    nothing_is_left_open(postgres_store)
+    assert_nothing_open(postgres_store)
     # Those that were in the transaction are on record as refused; the others never came so far.
     outcomes = sorted(postgres_store.outcomes().values())
     assert outcomes[:2] == ["ok", "ok"] and set(outcomes[2:]) == {"refused"}
@@ -219,18 +219,18 @@ def test_a_beginning_whose_commit_was_under_way_is_closed_and_never_ran(
 
 @pytest.mark.postgres
 def test_a_server_that_does_not_sync_is_refused(
-    data_folder: Path, cluster: Cluster, postgres_store: RecordStore
+    data_folder: Path, cluster: Cluster, postgres_store: AuditStore
 ) -> None:
     name = postgres_store.sql("SELECT current_database()")[0][0]
     cluster.sql(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
-    reason = asyncio.run(refused())
+    reason = asyncio.run(get_refusal())
     assert reason == "calls cannot be logged now: PostgreSQL must not run with default_transaction_read_only=on"
 
 
 @pytest.mark.postgres
-def test_asynchronous_commits_are_refused(cluster: Cluster, postgres_store: RecordStore) -> None:
+def test_asynchronous_commits_are_refused(cluster: Cluster, postgres_store: AuditStore) -> None:
     connections.settings["default"]["OPTIONS"]["options"] = "-c synchronous_commit=off"
-    assert "must not run with synchronous_commit=off" in asyncio.run(refused())
+    assert "must not run with synchronous_commit=off" in asyncio.run(get_refusal())
 
 
 def test_a_database_in_memory_is_refused() -> None:
@@ -239,26 +239,26 @@ def test_a_database_in_memory_is_refused() -> None:
 
 
 def test_a_database_without_tables_is_refused_and_used_when_they_are_there(
-    sqlite_store: RecordStore, caplog: pytest.LogCaptureFixture
+    sqlite_store: AuditStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The caller hears that the database failed, the log how."""
     sqlite_store.sql("ALTER TABLE audit_writer RENAME TO elsewhere")
 
     async def scenario() -> None:
-        assert await refused() == "calls cannot be logged now: the database failed"
+        assert await get_refusal() == "calls cannot be logged now: the database failed"
         sqlite_store.sql("ALTER TABLE elsewhere RENAME TO audit_writer")
-        await accepted_again()
+        await wait_until_accepted()
 
     asyncio.run(scenario())
     assert "no such table" in caplog.text
-    nothing_is_left_open(sqlite_store)
+    assert_nothing_open(sqlite_store)
 
 
 def test_on_a_full_disk_calls_are_refused_and_go_on_when_there_is_room(
-    sqlite_store: RecordStore, tmp_path: Path
+    sqlite_store: AuditStore, tmp_path: Path
 ) -> None:
     """A tmpfs of the test's own; where none may be mounted, a limit on the size of files stands in."""
-    with small_disk(tmp_path / "disk") as (folder, fill, free), opened_in(folder) as store:
+    with mount_small_disk(tmp_path / "disk") as (folder, fill, free), open_store_in(folder) as store:
 
         async def scenario() -> tuple[str, str]:
             done = await call()
@@ -269,7 +269,7 @@ def test_on_a_full_disk_calls_are_refused_and_go_on_when_there_is_room(
             with pytest.raises(recorder.AuditLogUnavailable):
                 await asyncio.gather(*(recorder.begin(intent("large", large)) for _ in range(100)))
             free()
-            await accepted_again()
+            await wait_until_accepted()
             await recorder.finish(running, ending())
             return done, running.id.hex
 
@@ -281,13 +281,13 @@ def test_on_a_full_disk_calls_are_refused_and_go_on_when_there_is_room(
 
 
 @contextmanager
-def opened_in(folder: Path) -> Iterator[RecordStore]:
-    with opened(f"sqlite:///{folder}/record.sqlite3", folder) as store:
+def open_store_in(folder: Path) -> Iterator[AuditStore]:
+    with open_store(f"sqlite:///{folder}/record.sqlite3", folder) as store:
         yield store
 
 
 @contextmanager
-def small_disk(folder: Path) -> Iterator[tuple[Path, Any, Any]]:
+def mount_small_disk(folder: Path) -> Iterator[tuple[Path, Any, Any]]:
     folder.mkdir()
     mounted = (
         os.geteuid() == 0
@@ -327,13 +327,13 @@ def small_disk(folder: Path) -> Iterator[tuple[Path, Any, Any]]:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_the_next_process_replays_what_a_dead_one_spooled(sqlite_store: RecordStore) -> None:
+def test_the_next_process_replays_what_a_dead_one_spooled(sqlite_store: AuditStore) -> None:
     code = """
 import asyncio, os, sys, django
 django.setup()
 from django.conf import settings
 from audit import recorder
-from tests.audit.attempting import intent, ending
+from tests.audit.attempts import intent, ending
 async def main():
     settings.RECORD_SECONDS = 30.0
     known, lost = await recorder.begin(intent("known")), await recorder.begin(intent("lost"))
@@ -357,28 +357,28 @@ asyncio.run(main())
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stdout.readline() == "begun\n"
-    with locked(sqlite_store):
+    with lock_store(sqlite_store):
         process.stdin.write("\n")
         process.stdin.flush()
         assert process.stdout.readline() == "spooled\n"
         process.communicate("\n")
     asyncio.run(call("of the next process"))
-    until(lambda: "running" not in sqlite_store.outcomes().values(), 60)
+    wait_until(lambda: "running" not in sqlite_store.outcomes().values(), 60)
     by_name = dict(sqlite_store.sql("SELECT name, outcome FROM audit_call"))
     assert by_name == {"known": "tool_error", "lost": "unknown", "of the next process": "ok"}
     assert not [path for path in (sqlite_store.folder / "spool").iterdir() if path != path_of(0)]
-    nothing_is_left_open(sqlite_store)
+    assert_nothing_open(sqlite_store)
 
 
 @pytest.mark.parametrize("patience", [0.75, 5.0], ids=["the writer gave up", "the writer still tries"])
 def test_a_stop_while_the_database_is_locked_spools_and_does_not_wait_for_ever(
-    sqlite_store: RecordStore, monkeypatch: pytest.MonkeyPatch, patience: float
+    sqlite_store: AuditStore, monkeypatch: pytest.MonkeyPatch, patience: float
 ) -> None:
     monkeypatch.setattr(sqlite, "lock_timeout", lambda: patience)
 
     async def scenario() -> str:
         running = await recorder.begin(intent())
-        with locked(sqlite_store):
+        with lock_store(sqlite_store):
             outcome = recorder.finish(running, ending())
             await recorder.stop(0.5)
             await outcome
@@ -388,11 +388,11 @@ def test_a_stop_while_the_database_is_locked_spools_and_does_not_wait_for_ever(
 
     running = asyncio.run(scenario())
     asyncio.run(call())
-    until(lambda: sqlite_store.outcomes()[running] == "ok", 60)
+    wait_until(lambda: sqlite_store.outcomes()[running] == "ok", 60)
 
 
-def test_a_stop_that_finds_the_database_back_records_what_was_spooled_meanwhile(
-    sqlite_store: RecordStore, monkeypatch: pytest.MonkeyPatch
+def test_a_stop_that_finds_the_database_back_logs_the_spooled_entries(
+    sqlite_store: AuditStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The writer waited for the lock with its heartbeat, and has nothing queued when it goes on."""
 
@@ -400,7 +400,7 @@ def test_a_stop_that_finds_the_database_back_records_what_was_spooled_meanwhile(
         running = await recorder.begin(intent())
         writer = recorder.audit_log().writer
         assert writer is not None
-        with as_in_production(), locked(sqlite_store):
+        with use_production_timeout(), lock_store(sqlite_store):
             beating = threading.Event()
             beat = writer._write_heartbeat
 
@@ -411,10 +411,10 @@ def test_a_stop_that_finds_the_database_back_records_what_was_spooled_meanwhile(
             monkeypatch.setattr(writer, "_write_heartbeat", noted_beat)
             writer._next_heartbeat = 0.0
             writer.queue.wake_writer()
-            await eventually(beating.is_set)
+            await wait_until_async(beating.is_set)
             await recorder.finish(running, ending())
             stopping = asyncio.create_task(recorder.stop(60))
-            await eventually(lambda: writer.queue.stopping)
+            await wait_until_async(lambda: writer.queue.stopping)
         await stopping
 
     asyncio.run(scenario())
@@ -422,7 +422,7 @@ def test_a_stop_that_finds_the_database_back_records_what_was_spooled_meanwhile(
     assert not list((sqlite_store.folder / "spool").iterdir())
 
 
-def test_a_lock_held_for_a_moment_refuses_nobody(sqlite_store: RecordStore) -> None:
+def test_a_brief_lock_refuses_no_call(sqlite_store: AuditStore) -> None:
     async def scenario() -> None:
         await call()
         connection = sqlite3.connect(sqlite_store.url.removeprefix("sqlite:///"), isolation_level=None)

@@ -25,7 +25,7 @@ def test_json_is_compared_value_by_value() -> None:
     ]  # fmt: skip
 
 
-def test_what_did_not_change_is_folded_away_except_around_a_change() -> None:
+def test_unchanged_parts_are_folded_away_except_around_a_change() -> None:
     old = [str(number) for number in range(40)]
     new = [*old[:20], "x", *old[21:]]
     found = kinds("\n".join(old), "\n".join(new))

@@ -21,8 +21,8 @@ from audit.format import chain
 from audit.format.uuid7 import new_id
 from audit.integrity import messages, verification
 from audit.models import Action, Call, Checkpoint, Link, Verification, Writer
-from tests.audit.attempting import call, ending, intent
-from tests.audit.stores import Cluster, RecordStore, opened, postgres_database
+from tests.audit.attempts import call, ending, intent
+from tests.audit.stores import Cluster, AuditStore, open_store, postgres_database
 
 MODELS = (Call, Action, Writer, Link, Checkpoint, Verification)
 STRING, NUMBER, TIME = "'tampered'", "987654321", "'2020-01-02 03:04:05.678'"
@@ -42,9 +42,9 @@ COLUMNS = {
 
 
 @pytest.fixture
-def record(record_store: RecordStore, settings: Any) -> RecordStore:
+def filled_store(audit_store: AuditStore, settings: Any) -> AuditStore:
     """Some calls, a refusal, an action and two checkpoints."""
-    settings.CHECKPOINT_FILE = str(record_store.folder / "heads.jsonl")
+    settings.CHECKPOINT_FILE = str(audit_store.folder / "heads.jsonl")
     settings.CHECKPOINT_SECONDS = 10**6
 
     async def calls(count: int) -> None:
@@ -58,14 +58,14 @@ def record(record_store: RecordStore, settings: Any) -> RecordStore:
     ledger.write("root", "deleted", "grant", "4", {"who": "alice"}, None)
     asyncio.run(calls(4))
     assert verification.run(store=False).problems == []
-    return record_store
+    return audit_store
 
 
-def first() -> str:
+def find_first_problem() -> str:
     return verification.run(store=False).first
 
 
-def at(store: RecordStore, position: int) -> str:
+def get_call_id(store: AuditStore, position: int) -> str:
     """The id of a call, as SQL has it."""
     return str(store.sql("SELECT id FROM audit_call ORDER BY id")[position][0])
 
@@ -75,7 +75,7 @@ def canonical(id: str) -> str:
 
 
 @contextmanager
-def edited(store: RecordStore, table: str, key: str, column: str, value: str) -> Iterator[None]:
+def edit_value(store: AuditStore, table: str, key: str, column: str, value: str) -> Iterator[None]:
     """One value in one row is another, and then what it was."""
     mark = "?" if store.vendor == "sqlite" else "%s"
     with store.connection() as connection:
@@ -88,12 +88,12 @@ def edited(store: RecordStore, table: str, key: str, column: str, value: str) ->
             connection.execute(f"UPDATE {table} SET {column} = {mark} WHERE {renamed}", (before,))
 
 
-def test_an_edit_of_any_column_of_a_call_is_found(record: RecordStore) -> None:
-    id = at(record, 2)
+def test_an_edit_of_any_column_of_a_call_is_found(filled_store: AuditStore) -> None:
+    id = get_call_id(filled_store, 2)
     for column, value in COLUMNS.items():
-        with edited(record, "audit_call", f"id = '{id}'", column, value):
-            assert f"call {canonical(id)}" in first(), column
-    assert first() == ""
+        with edit_value(filled_store, "audit_call", f"id = '{id}'", column, value):
+            assert f"call {canonical(id)}" in find_first_problem(), column
+    assert find_first_problem() == ""
 
 
 def test_no_column_of_a_call_is_left_out() -> None:
@@ -101,17 +101,17 @@ def test_no_column_of_a_call_is_left_out() -> None:
     assert {field.attname for field in Call._meta.fields} - set(COLUMNS) == {"id", "writer"}
 
 
-def test_a_call_under_another_id_is_found(record: RecordStore) -> None:
-    id, new = at(record, 2), new_id()
-    record.sql(f"UPDATE audit_call SET id = '{new.hex}' WHERE id = '{id}'")
+def test_a_call_under_another_id_is_found(filled_store: AuditStore) -> None:
+    id, new = get_call_id(filled_store, 2), new_id()
+    filled_store.sql(f"UPDATE audit_call SET id = '{new.hex}' WHERE id = '{id}'")
     found = "\n".join(map(str, verification.run(store=False).problems))
     assert f"call {canonical(id)}" in found
     assert f"call {new}: Added outside the log" in found
 
 
-def test_an_edit_of_any_column_of_an_action_a_link_a_writer_or_a_checkpoint_is_found(record: RecordStore) -> None:
-    action = record.sql("SELECT id FROM audit_action WHERE target = '4'")[0][0]
-    link = record.sql("SELECT id FROM audit_link WHERE kind = 'finish' ORDER BY id")[2][0]
+def test_an_edit_of_any_column_of_an_action_a_link_a_writer_or_a_checkpoint_is_found(filled_store: AuditStore) -> None:
+    action = filled_store.sql("SELECT id FROM audit_action WHERE target = '4'")[0][0]
+    link = filled_store.sql("SELECT id FROM audit_link WHERE kind = 'finish' ORDER BY id")[2][0]
     writer, sequence = chain.split_link_id(link)
     rows = {
         ("audit_action", f"id = '{action}'", f"action {canonical(str(action))}"): {
@@ -138,16 +138,16 @@ def test_an_edit_of_any_column_of_an_action_a_link_a_writer_or_a_checkpoint_is_f
     }
     for (table, key, named), columns in rows.items():
         for column, value in columns.items():
-            with edited(record, table, key, column, value):
-                assert named in first(), (table, column)
-    assert first() == ""
+            with edit_value(filled_store, table, key, column, value):
+                assert named in find_first_problem(), (table, column)
+    assert find_first_problem() == ""
 
 
-def test_a_call_that_is_deleted_in_the_middle_is_named(record: RecordStore) -> None:
-    id = at(record, 3)
-    record.sql(f"DELETE FROM audit_call WHERE id = '{id}'")
-    assert f"call {canonical(id)}" in first()
-    assert "the call was deleted" in first()
+def test_a_call_that_is_deleted_in_the_middle_is_named(filled_store: AuditStore) -> None:
+    id = get_call_id(filled_store, 3)
+    filled_store.sql(f"DELETE FROM audit_call WHERE id = '{id}'")
+    assert f"call {canonical(id)}" in find_first_problem()
+    assert "the call was deleted" in find_first_problem()
     report = verification.run()
     kept = Verification.objects.get()
     assert messages.problem_of(kept) == report.problems[0] and kept.problem == report.first
@@ -159,52 +159,52 @@ def test_a_call_that_is_deleted_in_the_middle_is_named(record: RecordStore) -> N
     assert said["problem"] == report.first and (said["code"], said["params"]) == ("call_deleted", {})
 
 
-def test_a_call_that_is_deleted_with_its_links_leaves_a_gap(record: RecordStore) -> None:
-    id = at(record, 3).replace("-", "")
-    link = record.sql(f"SELECT min(id) FROM audit_link WHERE subject = '{id}'")[0][0]
-    record.sql(f"DELETE FROM audit_call WHERE id = '{id}'")
-    record.sql(f"DELETE FROM audit_link WHERE subject = '{id}'")
-    assert "link {}:{} to".format(*chain.split_link_id(link)) in first()
-    assert "missing: deleted" in first()
+def test_a_call_that_is_deleted_with_its_links_leaves_a_gap(filled_store: AuditStore) -> None:
+    id = get_call_id(filled_store, 3).replace("-", "")
+    link = filled_store.sql(f"SELECT min(id) FROM audit_link WHERE subject = '{id}'")[0][0]
+    filled_store.sql(f"DELETE FROM audit_call WHERE id = '{id}'")
+    filled_store.sql(f"DELETE FROM audit_link WHERE subject = '{id}'")
+    assert "link {}:{} to".format(*chain.split_link_id(link)) in find_first_problem()
+    assert "missing: deleted" in find_first_problem()
 
 
-def test_a_call_that_is_inserted_beside_the_chain_is_named(record: RecordStore) -> None:
+def test_a_call_that_is_inserted_outside_the_hash_chain_is_named(filled_store: AuditStore) -> None:
     names = ", ".join(str(field.column) for field in Call._meta.fields if field.name != "id")
     new = new_id()
     copied = f"SELECT '{new.hex}', {names} FROM audit_call WHERE name = 'nowhere' LIMIT 1"
-    record.sql(f"INSERT INTO audit_call (id, {names}) {copied}")
-    assert first().startswith(f"call {new}: Added outside the log")
+    filled_store.sql(f"INSERT INTO audit_call (id, {names}) {copied}")
+    assert find_first_problem().startswith(f"call {new}: Added outside the log")
 
 
-def test_an_action_that_is_inserted_is_named(record: RecordStore) -> None:
+def test_an_action_that_is_inserted_is_named(filled_store: AuditStore) -> None:
     new = new_id()
     rest = "at, actor, verb, kind, target, before, after, link"
-    record.sql(f"INSERT INTO audit_action (id, {rest}) SELECT '{new.hex}', {rest} FROM audit_action LIMIT 1")
-    assert first().startswith(f"action {new}: Added outside the log")
+    filled_store.sql(f"INSERT INTO audit_action (id, {rest}) SELECT '{new.hex}', {rest} FROM audit_action LIMIT 1")
+    assert find_first_problem().startswith(f"action {new}: Added outside the log")
 
 
-def test_a_link_that_is_inserted_is_found(record: RecordStore) -> None:
-    writer, sequence = record.sql("SELECT writer, max(sequence) FROM audit_link WHERE writer > 100 GROUP BY writer")[0]
-    record.sql(
+def test_a_link_that_is_inserted_is_found(filled_store: AuditStore) -> None:
+    writer, sequence = filled_store.sql("SELECT writer, max(sequence) FROM audit_link WHERE writer > 100 GROUP BY writer")[0]
+    filled_store.sql(
         "INSERT INTO audit_link (id, writer, sequence, kind, subject, content, hash)"
         f" SELECT {chain.link_id(writer, sequence + 1)}, writer, {sequence + 1}, kind, subject, content, hash"
         f" FROM audit_link WHERE id = {chain.link_id(writer, sequence)}"
     )
-    assert f"{writer}:{sequence + 1}" in first()
+    assert f"{writer}:{sequence + 1}" in find_first_problem()
 
 
-def test_two_calls_that_changed_places_are_found(record: RecordStore) -> None:
+def test_two_calls_that_changed_places_are_found(filled_store: AuditStore) -> None:
     """The links are swapped as well as the calls' references to them."""
-    one, two = (row[0] for row in record.sql("SELECT id FROM audit_link WHERE kind = 'refused' ORDER BY id"))
+    one, two = (row[0] for row in filled_store.sql("SELECT id FROM audit_link WHERE kind = 'refused' ORDER BY id"))
     spare = chain.link_id(999, 1)
     for old, new in ((one, spare), (two, one), (spare, two)):
         writer, sequence = chain.split_link_id(new)
-        record.sql(f"UPDATE audit_link SET id = {new}, writer = {writer}, sequence = {sequence} WHERE id = {old}")
-        record.sql(f"UPDATE audit_call SET link = {new}, end_link = {new} WHERE link = {old}")
-    assert "changed, replaced or moved" in first()
+        filled_store.sql(f"UPDATE audit_link SET id = {new}, writer = {writer}, sequence = {sequence} WHERE id = {old}")
+        filled_store.sql(f"UPDATE audit_call SET link = {new}, end_link = {new} WHERE link = {old}")
+    assert "changed, replaced or moved" in find_first_problem()
 
 
-def test_a_call_that_is_replaced_with_its_digests_made_to_fit_is_found(record: RecordStore) -> None:
+def test_a_call_that_is_replaced_with_its_digests_made_to_fit_is_found(filled_store: AuditStore) -> None:
     """Whoever knows how the chain is computed can compute it: the checkpoint's signature is what remains."""
     row = Call.objects.filter(outcome="unknown_tool").order_by("id")[0]
     Call.objects.filter(pk=row.pk).update(name="another")
@@ -235,7 +235,7 @@ def _content(pk: Any) -> str:
     return chain.content(values)
 
 
-def cut(store: RecordStore, count: int) -> str:
+def cut_newest(store: AuditStore, count: int) -> str:
     """The newest calls go, with their links and every checkpoint that knows them. The newest link that went."""
     newest = store.sql(f"SELECT id, link, end_link FROM audit_call ORDER BY id DESC LIMIT {count}")
     oldest = min(row[1] for row in newest)
@@ -246,9 +246,9 @@ def cut(store: RecordStore, count: int) -> str:
     return f"link {writer}:{sequence}"
 
 
-def test_the_newest_records_cut_off_with_their_checkpoints_are_missed_by_an_outside_head(record: RecordStore) -> None:
-    head = record.folder / "heads.jsonl"
-    missing = cut(record, 3)
+def test_deleting_the_newest_entries_and_checkpoints_is_noticed_by_an_external_checkpoint(filled_store: AuditStore) -> None:
+    head = filled_store.folder / "heads.jsonl"
+    missing = cut_newest(filled_store, 3)
     out = StringIO()
     with pytest.raises(SystemExit) as exit:
         call_command("verifycalls", head=head, stdout=out)
@@ -256,32 +256,32 @@ def test_the_newest_records_cut_off_with_their_checkpoints_are_missed_by_an_outs
     assert out.getvalue().startswith(f"BROKEN {missing}: missing: the newest entries were deleted")
 
 
-def test_without_an_outside_head_the_command_says_what_it_cannot_see(record: RecordStore) -> None:
-    cut(record, 3)
+def test_without_an_external_checkpoint_the_command_names_its_limits(filled_store: AuditStore) -> None:
+    cut_newest(filled_store, 3)
     out = StringIO()
     call_command("verifycalls", stdout=out)
     assert "OK" not in out.getvalue()
     assert "No external checkpoint was given (--head FILE)" in out.getvalue()
 
 
-def test_a_checkpoint_that_is_deleted_is_found(record: RecordStore) -> None:
-    record.sql("DELETE FROM audit_checkpoint WHERE number = 1")
-    assert first() == "checkpoint 1: missing: deleted"
+def test_a_checkpoint_that_is_deleted_is_found(filled_store: AuditStore) -> None:
+    filled_store.sql("DELETE FROM audit_checkpoint WHERE number = 1")
+    assert find_first_problem() == "checkpoint 1: missing: deleted"
 
 
-def test_another_key_does_not_sign_for_this_one(record: RecordStore, settings: Any) -> None:
+def test_another_key_does_not_sign_for_this_one(filled_store: AuditStore, settings: Any) -> None:
     settings.RECORD_KEY = "another-key-" * 5
-    assert "is signed with key" in first()
+    assert "is signed with key" in find_first_problem()
 
 
-def test_a_whole_chain_that_is_removed_is_found(record: RecordStore) -> None:
-    record.sql("DELETE FROM audit_checkpoint")
-    record.sql("DELETE FROM audit_link WHERE writer = 101")
-    record.sql("DELETE FROM audit_call WHERE writer = 101")
-    assert first().startswith("link 101:1: missing")
+def test_a_hash_chain_that_is_removed_completely_is_found(filled_store: AuditStore) -> None:
+    filled_store.sql("DELETE FROM audit_checkpoint")
+    filled_store.sql("DELETE FROM audit_link WHERE writer = 101")
+    filled_store.sql("DELETE FROM audit_call WHERE writer = 101")
+    assert find_first_problem().startswith("link 101:1: missing")
 
 
-def test_a_file_without_a_checkpoint_is_no_head(record: RecordStore, tmp_path: Path) -> None:
+def test_a_file_without_a_checkpoint_is_no_external_checkpoint(filled_store: AuditStore, tmp_path: Path) -> None:
     file = tmp_path / "nothing"
     file.write_text("no head\n")
     with pytest.raises(CommandError, match="contains no checkpoint"):
@@ -290,9 +290,9 @@ def test_a_file_without_a_checkpoint_is_no_head(record: RecordStore, tmp_path: P
         call_command("verifycalls", head=tmp_path / "nowhere")
 
 
-def test_an_intact_record_is_ok_against_its_head_and_the_result_is_kept(record: RecordStore) -> None:
+def test_an_intact_log_matches_its_external_checkpoint_and_the_result_is_stored(filled_store: AuditStore) -> None:
     out = StringIO()
-    call_command("verifycalls", head=record.folder / "heads.jsonl", json=True, stdout=out)
+    call_command("verifycalls", head=filled_store.folder / "heads.jsonl", json=True, stdout=out)
     result = json.loads(out.getvalue())
     assert result | {"links": 0} == {
         "ok": True,
@@ -309,21 +309,21 @@ def test_an_intact_record_is_ok_against_its_head_and_the_result_is_kept(record: 
     kept = Verification.objects.get()
     assert (kept.ok, kept.problem, kept.through, kept.outside_head) == (True, "", result["through"], True)
     out = StringIO()
-    call_command("verifycalls", head=record.folder / "heads.jsonl", recent=True, stdout=out)
+    call_command("verifycalls", head=filled_store.folder / "heads.jsonl", recent=True, stdout=out)
     assert out.getvalue().startswith("OK ")
 
 
-def test_what_came_after_the_last_checkpoint_is_checked_alone(record: RecordStore) -> None:
+def test_entries_after_the_last_checkpoint_are_checked_alone(filled_store: AuditStore) -> None:
     async def more() -> None:
         await call("newest")
 
     asyncio.run(more())
     assert verification.run(recent=True, store=False).problems == []
-    record.sql("UPDATE audit_call SET outcome = 'timeout' WHERE name = 'newest'")
+    filled_store.sql("UPDATE audit_call SET outcome = 'timeout' WHERE name = 'newest'")
     assert "its end was edited" in verification.run(recent=True, store=False).first
 
 
-def test_what_retention_took_is_not_missed_and_what_somebody_else_took_is(record: RecordStore) -> None:
+def test_rows_deleted_by_retention_are_not_reported_and_others_are(filled_store: AuditStore) -> None:
     ids = [row.hex for row in Call.objects.order_by("id").values_list("id", flat=True)]
     ledger.write("retention", "pruned", "calls", "bodies", None, {"what": "bodies", "before": ids[4]})
     ledger.write("retention", "pruned", "calls", "rows", None, {"what": "rows", "before": ids[2]})
@@ -335,22 +335,22 @@ def test_what_retention_took_is_not_missed_and_what_somebody_else_took_is(record
         row.save()
     assert verification.run(store=False).problems == []
     Call.objects.filter(id=ids[4]).update(body_state="pruned", arguments=chain.PRUNED_PREFIX + "0" * 64)
-    assert "not by a logged prune" in first()
+    assert "not by a logged prune" in find_first_problem()
     Call.objects.filter(id__in=ids[4:6]).delete()
-    assert "the call was deleted" in first()
+    assert "the call was deleted" in find_first_problem()
 
 
-def test_a_record_under_way_is_intact(record: RecordStore) -> None:
+def test_an_audit_log_in_use_is_intact(filled_store: AuditStore) -> None:
     async def scenario() -> None:
         begun = [await recorder.begin(intent()) for _ in range(3)]
-        report = await asyncio.to_thread(_in_a_thread)
+        report = await asyncio.to_thread(_verify_in_thread)
         assert report.problems == []
         await asyncio.gather(*(recorder.finish(one, ending()) for one in begun))
 
     asyncio.run(scenario())
 
 
-def _in_a_thread() -> verification.Report:
+def _verify_in_thread() -> verification.Report:
     try:
         return verification.run(store=False)
     finally:
@@ -359,7 +359,7 @@ def _in_a_thread() -> verification.Report:
 
 @pytest.mark.postgres
 def test_a_dump_of_sqlite_verifies_in_postgresql(
-    sqlite_store: RecordStore, cluster: Cluster, settings: Any, tmp_path: Path
+    sqlite_store: AuditStore, cluster: Cluster, settings: Any, tmp_path: Path
 ) -> None:
     settings.CHECKPOINT_FILE = str(tmp_path / "heads.jsonl")
 
@@ -372,7 +372,7 @@ def test_a_dump_of_sqlite_verifies_in_postgresql(
     ledger.write("root", "changed", "tool", "calculate_sum", {"title": "Sum"}, {"title": "Total"})
     asyncio.run(calls())
     dump = serializers.serialize("json", [row for model in MODELS for row in model.objects.all()])
-    with postgres_database(cluster) as url, opened(url, tmp_path):
+    with postgres_database(cluster) as url, open_store(url, tmp_path):
         for row in serializers.deserialize("json", dump):
             row.save()
         out = StringIO()

@@ -22,7 +22,7 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from channels.routing import ProtocolTypeRouter
 from daphne.server import Server
 
-from toolhub.management.serving import HubServer
+from toolhub.management.daphne_server import HubServer
 
 RESULT = {
     "content": [{"type": "text", "text": "3"}],

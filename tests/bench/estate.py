@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
-BATCH = 2_000
+BATCH_ROWS = 2_000
 WORDS = (
     "invoice", "customer", "quarter", "weather", "forecast", "budget", "shipment", "report", "contract", "meeting",
     "summary", "draft",
@@ -68,7 +68,7 @@ def describe(number: int) -> str:
 
 
 def _save(model: Any, rows: Iterable[Any], **options: Any) -> list[Any]:
-    made: list[Any] = model._base_manager.bulk_create(list(rows), batch_size=BATCH, **options)
+    made: list[Any] = model._base_manager.bulk_create(list(rows), batch_size=BATCH_ROWS, **options)
     return made
 
 
@@ -86,14 +86,14 @@ def grow(tools: int, users: int) -> None:
     first_tool = Tool.objects.filter(name__startswith="tool_").count()
     first_user = User.objects.filter(username__startswith="seed").count()
     with transaction.atomic():
-        people = _people(range(first_user, users))
-        made = _tools(range(first_tool, tools))
-        _rules(made, people)
-        _others(made, people, tools, users)
-        _record(max(0, tools - first_tool))
+        people = _make_users(range(first_user, users))
+        made = _make_tools(range(first_tool, tools))
+        _make_rules(made, people)
+        _make_other_rows(made, people, tools, users)
+        _make_audit_rows(max(0, tools - first_tool))
 
 
-def _people(numbers: range) -> list[Any]:
+def _make_users(numbers: range) -> list[Any]:
     from django.contrib.auth.models import Group, User
     from django.utils import timezone
 
@@ -142,7 +142,7 @@ def _people(numbers: range) -> list[Any]:
     return made
 
 
-def _tools(numbers: range) -> list[Any]:
+def _make_tools(numbers: range) -> list[Any]:
     from django.utils import timezone
 
     from catalog.models import Tool, Toolset
@@ -197,7 +197,7 @@ def _tools(numbers: range) -> list[Any]:
     return made
 
 
-def _rules(tools: list[Any], people: list[Any]) -> None:
+def _make_rules(tools: list[Any], people: list[Any]) -> None:
     from django.contrib.auth.models import Group, User
 
     from catalog.models import Grant, Limit, Tool, Toolset
@@ -220,7 +220,7 @@ def _rules(tools: list[Any], people: list[Any]) -> None:
     _save(Limit, limits)
 
 
-def _others(tools: list[Any], people: list[Any], all_tools: int, all_users: int) -> None:
+def _make_other_rows(tools: list[Any], people: list[Any], all_tools: int, all_users: int) -> None:
     from django.contrib.auth.models import User
     from django.utils import timezone
 
@@ -308,10 +308,10 @@ def _others(tools: list[Any], people: list[Any], all_tools: int, all_users: int)
     )
     ServingProcess.objects.filter(pk="estate").delete()
     if all_users:
-        beat(all_users)
+        report_process(all_users)
 
 
-def beat(clients: int) -> None:
+def report_process(clients: int) -> None:
     """A process that says it serves so many clients just now."""
     from django.contrib.auth.models import User
     from django.utils import timezone
@@ -345,7 +345,7 @@ def beat(clients: int) -> None:
     )
 
 
-def _record(size: int) -> None:
+def _make_audit_rows(size: int) -> None:
     """Actions, checkpoints, verifications and saved views, as years leave them: past the recorder, in no chain."""
     from django.contrib.admin.models import LogEntry
     from django.contrib.auth.models import User

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-AT_ONCE = 16
+CONCURRENT_CALLS = 16
 
 
 def environment(database: str, folder: Path) -> dict[str, str]:
@@ -85,7 +85,7 @@ def work(folder: Path) -> None:
 
     async def everything() -> None:
         tell("ready")
-        await asyncio.gather(*(calls() for _ in range(AT_ONCE)))
+        await asyncio.gather(*(calls() for _ in range(CONCURRENT_CALLS)))
 
     asyncio.run(everything())
 
@@ -116,7 +116,7 @@ def manage(database: str, folder: Path, *args: str) -> subprocess.CompletedProce
     )
 
 
-def lines(path: Path) -> set[str]:
+def read_ids(path: Path) -> set[str]:
     return {line for line in path.read_text().splitlines() if len(line) == 32} if path.exists() else set()
 
 
@@ -160,7 +160,7 @@ def run(kills: int, seed: int, database: str, folder: Path, workers: int, tables
     finally:
         for worker in running:
             worker.kill()
-    acknowledged, ledger = lines(folder / "answers"), lines(folder / "ledger")
+    acknowledged, ledger = read_ids(folder / "answers"), read_ids(folder / "ledger")
     problems = []
     closed = manage(database, folder, "closecalls")
     if closed.returncode:

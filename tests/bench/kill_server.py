@@ -27,8 +27,8 @@ from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
-from tests.serving import ROOT, START_SECONDS, Hub
-from tests.waiting import until
+from tests.real_servers import ROOT, START_SECONDS, Hub
+from tests.polling import wait_until
 
 REVISION = "2026-07-28"
 META = "io.modelcontextprotocol/"
@@ -45,15 +45,15 @@ CALL = {
         },
     },
 }
-OVER_HTTP, OVER_WEBSOCKET = 6, 2
+HTTP_CLIENTS, WEBSOCKET_CLIENTS = 6, 2
 
 
 def seed() -> str:
     """The tool, for a user with a token."""
-    from tests.e2e.seed import cast, granted
+    from tests.e2e.seed import create_cast, grant_tool
 
-    tokens = cast(days=7)
-    granted("note_call", ["alice"])
+    tokens = create_cast(days=7)
+    grant_tool("note_call", ["alice"])
     return tokens["alice"]
 
 
@@ -62,7 +62,7 @@ def judge(acknowledged: str, ledger: str) -> dict[str, Any]:
     from audit.models import Call
 
     found = {id.hex: outcome for id, outcome in Call.objects.values_list("pk", "outcome")}
-    answered, ran = lines(acknowledged), lines(ledger)
+    answered, ran = read_ids(acknowledged), read_ids(ledger)
     problems = []
     if lost := [id for id in answered if found.get(id) != "ok"]:
         problems.append(f"{len(lost)} acknowledged calls are not 'ok', first {min(lost)}: {found.get(min(lost))}")
@@ -82,13 +82,13 @@ def judge(acknowledged: str, ledger: str) -> dict[str, Any]:
     }
 
 
-def still_running() -> int:
+def count_running() -> int:
     from audit.models import Call
 
     return Call.objects.filter(outcome="running").count()
 
 
-def lines(path: str) -> set[str]:
+def read_ids(path: str) -> set[str]:
     file = Path(path)
     return {line for line in file.read_text().splitlines() if len(line) == 32} if file.exists() else set()
 
@@ -102,7 +102,7 @@ class Clients:
         self.errors: dict[str, int] = {}
         self._ended = threading.Event()
         self._lock = threading.Lock()
-        work = [self.over_http] * OVER_HTTP + [self.over_websocket] * OVER_WEBSOCKET
+        work = [self.over_http] * HTTP_CLIENTS + [self.over_websocket] * WEBSOCKET_CLIENTS
         self._threads = [threading.Thread(target=target, daemon=True) for target in work]
         for thread in self._threads:
             thread.start()
@@ -115,7 +115,7 @@ class Clients:
     def wait_for_more(self, number: int = 1) -> None:
         """Returns when so many more calls were answered."""
         wanted = self.answered + number
-        until(lambda: self.answered >= wanted, START_SECONDS, f"answers; instead of some: {self.errors}")
+        wait_until(lambda: self.answered >= wanted, START_SECONDS, f"answers; instead of some: {self.errors}")
 
     def note(self, message: dict[str, Any]) -> None:
         result: dict[str, Any] = message.get("result") or {"isError": True, "content": []}
@@ -190,12 +190,12 @@ def strike(hub: Hub, chance: random.Random, struck: int) -> tuple[str, int]:
         hub.process.wait()
         if chance.random() < 0.5:
             # Nobody tells them: they notice it, end their calls and go.
-            until(lambda: not any(map(lives, workers)), 120, "the end of the workers")
+            wait_until(lambda: not any(map(is_alive, workers)), 120, "the end of the workers")
     hub.kill()
     return kind, 0
 
 
-def lives(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     """Whether the process still does something: one that ended may wait for somebody to ask how."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -241,7 +241,7 @@ def run(kills: int, seed_number: int, postgres: bool, seconds: float = float("in
             clients.end()
         hub.kill()
         hub.start()
-        until(lambda: hub.call(still_running) == 0, 120, "an outcome for every call")
+        wait_until(lambda: hub.call(count_running) == 0, 120, "an outcome for every call")
         assert hub.stop() == 0, hub.log()[-4000:]
         result = hub.call(judge, acknowledged=str(answers), ledger=str(ledger))
         kept = ["--head", str(head)] if head.exists() else []

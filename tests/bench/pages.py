@@ -25,9 +25,9 @@ import django
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "toolhub.settings")
 
-MOST_MS, MOST_KB, MOST_QUERIES = 500, 300, 40
+MAX_MS, MAX_KB, MAX_QUERIES = 500, 300, 40
 """Of a page, at the 95th percentile."""
-HOPELESS_SECONDS = 20
+MAX_PAGE_SECONDS = 20
 """No request is waited for longer."""
 
 
@@ -46,26 +46,26 @@ class Measured:
         marks = []
         if self.status >= 400 and self.status != 404:
             marks.append(str(self.status))
-        if self.p95 > MOST_MS:
+        if self.p95 > MAX_MS:
             # The same work takes the processor long, or it waited for something: a query, or its turn.
-            marks.append("SLOW" if self.cpu > MOST_MS else "slow (waiting)")
-        if is_page and self.kB > MOST_KB:
+            marks.append("SLOW" if self.cpu > MAX_MS else "slow (waiting)")
+        if is_page and self.kB > MAX_KB:
             marks.append("LARGE")
-        if self.queries > MOST_QUERIES:
+        if self.queries > MAX_QUERIES:
             marks.append("MANY QUERIES")
         self.over = ", ".join(marks)
 
 
-class Hopeless(BaseException):
+class TooSlow(BaseException):
     """It takes too long. Not an Exception, which a view or Django might catch."""
 
 
-def patiently(ask: Callable[[], tuple[int, int]]) -> tuple[int, int]:
+def run_with_timeout(ask: Callable[[], tuple[int, int]]) -> tuple[int, int]:
     def end(*_: Any) -> None:
-        raise Hopeless
+        raise TooSlow
 
     before = signal.signal(signal.SIGALRM, end)
-    signal.alarm(HOPELESS_SECONDS)
+    signal.alarm(MAX_PAGE_SECONDS)
     try:
         return ask()
     finally:
@@ -80,10 +80,10 @@ def measure(ask: Callable[[], tuple[int, int]], rounds: int, *, is_page: bool = 
 
     with CaptureQueriesContext(connection) as captured:
         try:
-            status, size = patiently(ask)
-        except Hopeless:
-            found = Measured(0, HOPELESS_SECONDS * 1000, HOPELESS_SECONDS * 1000, 0, len(captured), 0)
-            found.over = f"MORE THAN {HOPELESS_SECONDS} s"
+            status, size = run_with_timeout(ask)
+        except TooSlow:
+            found = Measured(0, MAX_PAGE_SECONDS * 1000, MAX_PAGE_SECONDS * 1000, 0, len(captured), 0)
+            found.over = f"MORE THAN {MAX_PAGE_SECONDS} s"
             return found
         queries = len(captured)
     walls, processor = [], []
@@ -103,16 +103,16 @@ def _p95(values: list[float]) -> float:
     return statistics.quantiles(values, n=20, method="inclusive")[-1] if len(values) > 1 else values[0]
 
 
-def of_census(rounds: int, only: str) -> dict[str, Measured]:
+def measure_census(rounds: int, only: str) -> dict[str, Measured]:
     """Every address, by who asks and what for."""
     from django.test import Client
 
     from audit.models import Call
     from catalog.policy import snapshot
     from tests.bench import estate, visits
-    from toolhub.management.running import spare_what_stays
+    from toolhub.management.worker_process import freeze_loaded_objects
 
-    people = visits.people()
+    people = visits.load_accounts()
     clients = {}
     for who, user in people.items():
         clients[who] = Client(raise_request_exception=False)
@@ -122,13 +122,13 @@ def of_census(rounds: int, only: str) -> dict[str, Measured]:
     call = Call.objects.filter(user=owner).first()
     assert call is not None, "seed the database first: python -m tests.bench.seed_calls"
     snapshot.latest()
-    spare_what_stays()  # as a worker does when it starts
+    freeze_loaded_objects()  # as a worker does when it starts
     report = {}
-    for visit in visits.visits(visits.heaviest(owner, call)):
+    for visit in visits.visits(visits.find_heaviest(owner, call)):
         if only not in visit.path:
             continue
         if "/sessions/" in visit.path:
-            estate.beat(2_000)
+            estate.report_process(2_000)
 
         def ask(path: str = visit.path, client: Client = clients[visit.who]) -> tuple[int, int]:
             response: Any = client.get(path)
@@ -137,17 +137,17 @@ def of_census(rounds: int, only: str) -> dict[str, Measured]:
 
         name = f"{visit.who} {visit.path}"
         report[name] = measure(ask, rounds, is_page=visit.is_page)
-        sys.stderr.write(line(name, report[name]))
+        sys.stderr.write(format_line(name, report[name]))
         sys.stderr.flush()
     return report
 
 
-def line(name: str, row: Measured) -> str:
+def format_line(name: str, row: Measured) -> str:
     mark = f"  <- {row.over}" if row.over else ""
     return f"{row.p50:8.0f}{row.p95:8.0f}{row.cpu:8.0f}{row.queries:8d}{row.kB:7.0f}  {name}{mark}\n"
 
 
-def of_record(rounds: int, only: str) -> dict[str, Measured]:
+def measure_audit_log(rounds: int, only: str) -> dict[str, Measured]:
     """Questions to the record, another one in every round."""
     from django.contrib.auth.models import User
     from django.test import Client
@@ -233,15 +233,15 @@ def main() -> None:
     from django.db import connection
 
     settings.ALLOWED_HOSTS = ["testserver"]
-    report = of_census(options.rounds, options.only)
-    report |= of_record(options.rounds, options.only)
+    report = measure_census(options.rounds, options.only)
+    report |= measure_audit_log(options.rounds, options.only)
     if options.json:
         rows = {name: asdict(row) for name, row in report.items()}
         sys.stdout.write(json.dumps({"database": connection.vendor, "pages": rows}) + "\n")
         return
     sys.stdout.write(f"{'p50 ms':>8}{'p95 ms':>8}{'cpu ms':>8}{'queries':>8}{'kB':>7}  page on {connection.vendor}\n")
     for name, row in report.items():
-        sys.stdout.write(line(name, row))
+        sys.stdout.write(format_line(name, row))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from tests.bench.estate import WORDS, grow, tool_name, user_name
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "toolhub.settings")
 
-BATCH = 20_000
+BATCH_ROWS = 20_000
 YEAR_MS = 365 * 86_400_000
 OUTCOMES = (
     ("ok", 900), ("tool_error", 40), ("invalid_arguments", 25), ("refused", 15), ("limited", 10), ("timeout", 5),
@@ -37,24 +37,24 @@ Named = list[tuple[int, str]]
 """Keys and names, the busiest first."""
 
 
-def some(chance: random.Random, busiest: float, among: Named) -> tuple[int, str]:
+def pick(chance: random.Random, busiest: float, among: Named) -> tuple[int, str]:
     """One of the first few half of the time; else any of the first two thirds: the others did nothing yet."""
     if chance.random() < 0.5:
         return among[min(int(chance.expovariate(busiest)), len(among) - 1)]
     return among[int(chance.random() * max(1, len(among) * 2 // 3))]
 
 
-def rows(count: int, users: Named, tools: Named, moment: Any) -> Iterator[tuple[Any, ...]]:
+def make_rows(count: int, users: Named, tools: Named, moment: Any) -> Iterator[tuple[Any, ...]]:
     chance = random.Random(7)
     names, weights = zip(*OUTCOMES, strict=True)
     now = time.time_ns() // 1_000_000
     for number in range(count):
         ms = now - 1000 - int(YEAR_MS * (1 - number / count) ** 2)
         key = UUID(int=(ms << 80) | (0x7 << 76) | (0x8 << 60) | chance.getrandbits(60)).hex
-        user_id, username = some(chance, 0.06, users)
+        user_id, username = pick(chance, 0.06, users)
         client, version = CLIENTS[number % len(CLIENTS)]
         outcome = chance.choices(names, weights)[0]
-        tool_id, tool = some(chance, 0.05, tools)
+        tool_id, tool = pick(chance, 0.05, tools)
         duration = int(chance.lognormvariate(9, 1.5))
         arguments = (
             f'{{"number":{number},"text":"{chance.choice(WORDS)} {chance.choice(WORDS)} {chance.choice(WORDS)}",'
@@ -75,9 +75,9 @@ def seed(count: int, users: Named, tools: Named) -> None:
     store = open_store()
     batch: list[tuple[Any, ...]] = []
     done = 0
-    for row in rows(count, users, tools, store.encode_time):
+    for row in make_rows(count, users, tools, store.encode_time):
         batch.append(row)
-        if len(batch) == BATCH or done + len(batch) == count:
+        if len(batch) == BATCH_ROWS or done + len(batch) == count:
             store.write(batch, (), ())
             done += len(batch)
             batch = []
@@ -86,7 +86,7 @@ def seed(count: int, users: Named, tools: Named) -> None:
     sys.stderr.write("\n")
 
 
-async def record(count: int, users: Named, tools: Named) -> None:
+async def log_calls(count: int, users: Named, tools: Named) -> None:
     from audit import recorder
     from audit.types import Caller, Credential
 
@@ -142,7 +142,7 @@ def main() -> None:
     tools = [(keys[name], name) for name in map(tool_name, range(options.tools))]
     started = time.monotonic()
     if options.links:
-        asyncio.run(record(options.calls, users, tools))
+        asyncio.run(log_calls(options.calls, users, tools))
     else:
         seed(options.calls, users, tools)
     sys.stdout.write(f"{options.calls:,} calls in {time.monotonic() - started:.0f} s\n")

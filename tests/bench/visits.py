@@ -90,17 +90,17 @@ class Visit:
         return not any(part in self.path for part in ("/autocomplete/", "/pick/", "/copy/", "format=json"))
 
 
-def visits(things: dict[str, Any], *, more: bool = True) -> list[Visit]:
+def visits(address_values: dict[str, Any], *, more: bool = True) -> list[Visit]:
     """`things` as `census.named` makes them, with `username`."""
     found = []
     for rule in census.every_rule():
         if "GET" in rule.methods.split() and rule.route not in UNENDING:
-            found.append(Visit(_who(rule), rule.path(things)))
+            found.append(Visit(_choose_username(rule), rule.path(address_values)))
     if more:
-        found += [Visit(who, "/" + path.format(**things)) for who, path in MORE]
+        found += [Visit(who, "/" + path.format(**address_values)) for who, path in MORE]
         for name, queries in LISTS:
             who = AUDITOR if name.startswith("audit/") else ROOT
-            found += [Visit(who, f"/admin/{name}/?{query.format(**things)}") for query in queries]
+            found += [Visit(who, f"/admin/{name}/?{query.format(**address_values)}") for query in queries]
         for app, model, fields in PICKERS:
             for field in fields:
                 asked = {"app_label": app, "model_name": model, "field_name": field}
@@ -111,7 +111,7 @@ def visits(things: dict[str, Any], *, more: bool = True) -> list[Visit]:
     return list(dict.fromkeys(found))
 
 
-def _who(rule: census.Rule) -> str:
+def _choose_username(rule: census.Rule) -> str:
     if rule.who is census.ANYONE:
         return NOBODY
     if not rule.who.is_staff:
@@ -119,7 +119,7 @@ def _who(rule: census.Rule) -> str:
     return AUDITOR if rule.route.startswith("admin/audit/") else ROOT
 
 
-def people() -> dict[str, Any]:
+def load_accounts() -> dict[str, Any]:
     """The accounts that visit; NOBODY is None."""
     from django.contrib.auth.models import Permission, User
 
@@ -130,7 +130,7 @@ def people() -> dict[str, Any]:
     return {OWNER: User.objects.get(username=user_name(0)), ROOT: root, AUDITOR: auditor, NOBODY: None}
 
 
-def heaviest(owner: Any, call: Any) -> dict[str, Any]:
+def find_heaviest(owner: Any, call: Any) -> dict[str, Any]:
     """What the addresses are about: of everything the one with most of everything, and the owner's own."""
     from django.contrib.auth.models import Group, Permission
 
@@ -171,4 +171,4 @@ def heaviest(owner: Any, call: Any) -> dict[str, Any]:
         "audit.verification": Verification.objects.first(),
     }
     view = SavedView.objects.filter(owner=owner).first()
-    return census.named(models) | {"username": owner.get_username(), "view": view.pk if view is not None else 1}
+    return census.collect_address_values(models) | {"username": owner.get_username(), "view": view.pk if view is not None else 1}

@@ -29,7 +29,7 @@ def source() -> str:
     return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
 
 
-def complaints(page: Any, rules: list[str] | None = None) -> list[str]:
+def find_violations(page: Any, rules: list[str] | None = None) -> list[str]:
     """Serious and critical ones, with the elements that they are about; only of these rules when some are given."""
     if page.evaluate("typeof axe") == "undefined":
         page.evaluate(source())

@@ -12,18 +12,18 @@ import pytest
 
 from tests.browser import seed
 from tests.conftest import missing
-from tests.serving import Hub
+from tests.real_servers import Hub
 
 PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser")
 """The first is the same engine without the windows and menus around it, and needs half the processor time."""
 CHROMIUM = os.environ.get("TOOLHUB_TEST_CHROMIUM") or next(filter(None, map(shutil.which, PROGRAMS)), "")
-TIMEOUT = 60_000
-START = 180_000
+TIMEOUT_MS = 60_000
+START_TIMEOUT_MS = 180_000
 
 
 @pytest.fixture(scope="module")
 def hub() -> Iterator[Hub]:
-    with Hub(seed=seed.people) as hub:
+    with Hub(seed=seed.seed_users) as hub:
         yield hub
 
 
@@ -37,7 +37,7 @@ def chromium() -> Iterator[Any]:
         browser = playwright.chromium.launch(
             executable_path=CHROMIUM,
             args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
-            timeout=START,
+            timeout=START_TIMEOUT_MS,
         )
         yield browser
         browser.close()
@@ -66,8 +66,8 @@ class Window:
         """Complaints that the site has no icon: whenever they come, one cannot tell which page it was."""
         self.shows_data = False
         """What is no page of ours, such as JSON, names no icon."""
-        page.set_default_timeout(TIMEOUT)
-        page.context.set_default_timeout(TIMEOUT)
+        page.set_default_timeout(TIMEOUT_MS)
+        page.context.set_default_timeout(TIMEOUT_MS)
         page.on("console", self._complain)
         page.on("pageerror", lambda error: self.complaints.append(f"{page.url}: {error}"))
         page.on("dialog", self._no_dialog)
@@ -104,11 +104,11 @@ class Window:
         page.wait_for_url(lambda url: "sign-in" not in url and "login" not in url)
 
     def note(self, selector: str) -> None:
-        """From now on what this element says is kept, for `noted`: some of it stands there for seconds only, which a
+        """Keep what this element says from now on, for `read_note`: some of it stands there for seconds only, which a
         busy machine can miss."""
         self.page.evaluate(NOTE, selector)
 
-    def noted(self, selector: str, text: str) -> None:
+    def read_note(self, selector: str, text: str) -> None:
         """Wait until it has said so."""
         self.page.wait_for_selector(f'{selector}[data-noted*="{text}"]', state="attached")
 
@@ -134,7 +134,7 @@ def window(hub: Hub, chromium: Any) -> Iterator[Callable[..., Window]]:
     assert said == []
 
 
-def calling(hub: Hub, token: str, tool: str, arguments: dict[str, Any], client: str, version: str) -> str:
+def call_as_client(hub: Hub, token: str, tool: str, arguments: dict[str, Any], client: str, version: str) -> str:
     """What a client that calls itself so is answered when it calls a tool."""
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",

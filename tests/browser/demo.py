@@ -41,7 +41,7 @@ def fill() -> dict[str, Any]:
     User.objects.create_superuser("root", password=PASSWORD)
     auditor = User.objects.create_user("auditor", password=PASSWORD, is_staff=True)
     auditor.groups.add(Group.objects.get(name="auditor"))
-    things = census.things(people["alice"])
+    address_values = census.create_address_values(people["alice"])
     User.objects.create_user("demo")
     catalogue.load()
     analysts = factories.make_group("Analysts", [people["alice"], people["bob"]])
@@ -55,14 +55,14 @@ def fill() -> dict[str, Any]:
     tool.save()
     for name in ("Claude Code on my laptop", "Cursor"):
         AccessToken.objects.issue(people["alice"], name)
-    newest = calls(people["alice"], people["bob"])
+    newest = make_calls(people["alice"], people["bob"])
     log.record("enabled", "tool", "calculate_sum")
-    things |= {"tool": tool.pk, "catalog_tool": tool.pk, "call": newest, "audit_call": newest}
-    things["catalog_tool_version"] = tool.history.first().pk
-    return {name: str(value) for name, value in things.items()}
+    address_values |= {"tool": tool.pk, "catalog_tool": tool.pk, "call": newest, "audit_call": newest}
+    address_values["catalog_tool_version"] = tool.history.first().pk
+    return {name: str(value) for name, value in address_values.items()}
 
 
-def calls(*users: Any) -> uuid.UUID:
+def make_calls(*users: Any) -> uuid.UUID:
     """A week of calls, most of them fine; the id of the newest."""
     from django.utils import timezone
 
@@ -79,7 +79,7 @@ def calls(*users: Any) -> uuid.UUID:
         started = now - timedelta(minutes=number * 24 + 3)
         content = {"content": [{"type": "text", "text": said}], "isError": outcome == "tool_error"}
         made.append(
-            rows.call(
+            rows.build_call(
                 id=uuid.UUID(int=id_at(started).int | 0x7000_8000_0000_0000_0000 | number),
                 user=users[number % 5 == 4],
                 credential="Claude Code on my laptop",
@@ -131,7 +131,7 @@ def addresses() -> list[tuple[str, str]]:
     return sorted(set(found))
 
 
-def opened(window: Any, path: str) -> bool:
+def is_page(window: Any, path: str) -> bool:
     """Whether this is a page; a redirect, a download and an answer for scripts are none."""
     from playwright.sync_api import Error
 
@@ -154,13 +154,13 @@ STILL = """async () => {
 }"""
 
 
-def still(page: Any) -> None:
+def stop_motion(page: Any) -> None:
     """Nothing moves any more: colours that are on their way are nobody's choice. What scripts put off until the next
     frame, such as names for the theme's boxes, is done."""
     page.evaluate(STILL)
 
 
-def shade(page: Any, *, dark: bool) -> None:
+def set_theme(page: Any, *, dark: bool) -> None:
     """Light or dark: the user's area follows the system, the admin's theme a class."""
     page.emulate_media(color_scheme="dark" if dark else "light")
     if "/admin/" in page.url:

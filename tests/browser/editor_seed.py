@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.browser.seed import HOSTILE, people
+from tests.browser.seed import HOSTILE, seed_users
 
 
-def start() -> dict[str, Any]:
+def seed_editor() -> dict[str, Any]:
     """The people of all browser tests, a group that alice is in, and a tool whose every text is hostile."""
     from tests import factories
 
-    seeded = people()
+    seeded = seed_users()
     factories.make_group("analysts", [_user("alice")])
     schema = {
         "type": "object",
@@ -51,12 +51,12 @@ def tool(name: str) -> dict[str, Any] | None:
         "runner": row.runner,
         "settings": row.settings,
         "enabled": row.enabled,
-        "seen_by": [user for user, _ in visibility.of("tool", row.pk).users],
+        "seen_by": [user for user, _ in visibility.find_audience("tool", row.pk).users],
         "versions": row.history.count(),
     }
 
 
-def make(name: str, schema: str) -> int:
+def make_tool(name: str, schema: str) -> int:
     """A tool with this schema, as text."""
     import json
 

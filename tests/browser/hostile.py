@@ -28,57 +28,57 @@ PIECES = (
     "<a href=javascript:p()>x</a><form action=//evil.example.com/><button formaction=javascript:p()>",
 )
 FORMULA = '=HYPERLINK("http://evil.example.com")'
-WHOLE = FORMULA + "".join(PIECES)
-SHORTEST = "<svg onload=p()>"
+FULL_ATTACK = FORMULA + "".join(PIECES)
+SHORT_ATTACK = "<svg onload=p()>"
 LINK = "javascript:p()//" + PIECES[0]
 ICONS = [
-    {"src": "javascript:p()", "mimeType": WHOLE, "sizes": [WHOLE]},
+    {"src": "javascript:p()", "mimeType": FULL_ATTACK, "sizes": [FULL_ATTACK]},
     {"src": "data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' onload='p()'/>", "mimeType": "image/svg+xml"},
     {"src": "https://evil.example.com/icon.png"},
     {"src": f'https://evil.example.com/"{PIECES[1]}'},
 ]
 SCHEMA = {
     "type": "object",
-    "title": WHOLE,
-    "description": WHOLE,
+    "title": FULL_ATTACK,
+    "description": FULL_ATTACK,
     "properties": {
-        WHOLE: {"type": "string", "title": WHOLE, "description": WHOLE, "default": WHOLE, "enum": [WHOLE, PIECES[3]]},
-        PIECES[0]: {"type": "array", "items": {"type": "string", "examples": [WHOLE]}, "$comment": WHOLE},
-        "plain": {"type": "object", "description": WHOLE, "properties": {PIECES[1]: {"const": WHOLE}}},
-        "pattern": {"type": "string", "format": WHOLE, "x-hostile": WHOLE},
+        FULL_ATTACK: {"type": "string", "title": FULL_ATTACK, "description": FULL_ATTACK, "default": FULL_ATTACK, "enum": [FULL_ATTACK, PIECES[3]]},
+        PIECES[0]: {"type": "array", "items": {"type": "string", "examples": [FULL_ATTACK]}, "$comment": FULL_ATTACK},
+        "plain": {"type": "object", "description": FULL_ATTACK, "properties": {PIECES[1]: {"const": FULL_ATTACK}}},
+        "pattern": {"type": "string", "format": FULL_ATTACK, "x-hostile": FULL_ATTACK},
     },
-    "required": [WHOLE],
+    "required": [FULL_ATTACK],
 }
 CONTENT = {
     "content": [
-        {"type": "text", "text": WHOLE},
-        {"type": "resource_link", "uri": "javascript:p()", "name": WHOLE, "title": WHOLE, "description": WHOLE},
+        {"type": "text", "text": FULL_ATTACK},
+        {"type": "resource_link", "uri": "javascript:p()", "name": FULL_ATTACK, "title": FULL_ATTACK, "description": FULL_ATTACK},
         {"type": "image", "data": '"><script>p()</script>', "mimeType": 'image/svg+xml"' + PIECES[1]},
         {"type": "audio", "data": "AAAA", "mimeType": PIECES[0]},
-        {"type": "resource", "resource": {"uri": "javascript:p()", "mimeType": "text/html", "text": WHOLE}},
+        {"type": "resource", "resource": {"uri": "javascript:p()", "mimeType": "text/html", "text": FULL_ATTACK}},
     ],
-    "structuredContent": {WHOLE: WHOLE},
-    "_meta": {WHOLE: [WHOLE]},
+    "structuredContent": {FULL_ATTACK: FULL_ATTACK},
+    "_meta": {FULL_ATTACK: [FULL_ATTACK]},
 }
-DEFINITION = {"name": WHOLE, "title": WHOLE, "description": WHOLE, "inputSchema": SCHEMA, "icons": ICONS}
+DEFINITION = {"name": FULL_ATTACK, "title": FULL_ATTACK, "description": FULL_ATTACK, "inputSchema": SCHEMA, "icons": ICONS}
 DOCUMENT = {
     "openapi": "3.0.3",
-    "info": {"title": WHOLE, "version": WHOLE, "description": WHOLE},
-    "servers": [{"url": "https://example.com/", "description": WHOLE}],
+    "info": {"title": FULL_ATTACK, "version": FULL_ATTACK, "description": FULL_ATTACK},
+    "servers": [{"url": "https://example.com/", "description": FULL_ATTACK}],
     "paths": {
         "/things": {
             "get": {
                 "operationId": PIECES[0],
-                "summary": WHOLE,
-                "description": WHOLE,
-                "tags": [WHOLE],
-                "parameters": [{"name": "q", "in": "query", "description": WHOLE, "schema": {"type": "string"}}],
-                "responses": {"200": {"description": WHOLE}},
+                "summary": FULL_ATTACK,
+                "description": FULL_ATTACK,
+                "tags": [FULL_ATTACK],
+                "parameters": [{"name": "q", "in": "query", "description": FULL_ATTACK, "schema": {"type": "string"}}],
+                "responses": {"200": {"description": FULL_ATTACK}},
             }
         }
     },
 }
-PAIR = json.dumps({WHOLE: WHOLE, "name": PIECES[0], "list": [WHOLE], "nested": {PIECES[1]: WHOLE}})
+PAIR = json.dumps({FULL_ATTACK: FULL_ATTACK, "name": PIECES[0], "list": [FULL_ATTACK], "nested": {PIECES[1]: FULL_ATTACK}})
 SPECIAL: dict[str, Any] = {
     # What the framework and the theme keep for themselves, and what is a key, a digest or a cipher.
     "auth.Permission": KEEP,
@@ -112,25 +112,25 @@ SPECIAL: dict[str, Any] = {
     "catalog.Tool.output_schema": SCHEMA,
     "catalog.Tool.icons": ICONS,
     "catalog.Tool.approved": json.dumps(DEFINITION),
-    "catalog.Tool.proposed": json.dumps({**DEFINITION, "description": WHOLE + "!"}),
+    "catalog.Tool.proposed": json.dumps({**DEFINITION, "description": FULL_ATTACK + "!"}),
     "catalog.Resource.uri": lambda number: f"{LINK}{number}",
     "catalog.Resource.uri_template": KEEP,
     "catalog.Resource.blob": KEEP,
     "catalog.Resource.function": KEEP,
     "catalog.Resource.completions": KEEP,
     "catalog.Prompt.function": KEEP,
-    "catalog.Prompt.arguments": [{"name": WHOLE, "title": WHOLE, "description": WHOLE, "required": True}],
-    "catalog.Prompt.messages": [{"role": "user", "content": {"type": "text", "text": WHOLE}}],
-    "catalog.Grant.environments": lambda number: [WHOLE] if number == 2 else [],
+    "catalog.Prompt.arguments": [{"name": FULL_ATTACK, "title": FULL_ATTACK, "description": FULL_ATTACK, "required": True}],
+    "catalog.Prompt.messages": [{"role": "user", "content": {"type": "text", "text": FULL_ATTACK}}],
+    "catalog.Grant.environments": lambda number: [FULL_ATTACK] if number == 2 else [],
     "catalog.Limit.rate": KEEP,
     "catalog.Task.credential": KEEP,
     "catalog.Task.worker": KEEP,
     "catalog.Task.result": CONTENT,
-    "catalog.Task.error": {"code": -32603, "message": WHOLE, "data": {WHOLE: WHOLE}},
+    "catalog.Task.error": {"code": -32603, "message": FULL_ATTACK, "data": {FULL_ATTACK: FULL_ATTACK}},
     "catalog.Task.input_requests": {},
     "catalog.Task.input_responses": {},
     "catalog.Upstream.url": "javascript:p()",
-    "catalog.Upstream.args": [WHOLE, PIECES[0]],
+    "catalog.Upstream.args": [FULL_ATTACK, PIECES[0]],
     "catalog.Upstream.env": KEEP,
     "catalog.Upstream.headers": KEEP,
     "catalog.Upstream.allowed_networks": KEEP,
@@ -139,18 +139,18 @@ SPECIAL: dict[str, Any] = {
     "catalog.ImportedDocument.pending": json.dumps(DOCUMENT),
     # Written by the server about itself, whatever clients and tools say.
     **{f"audit.Checkpoint.{name}": PIECES[0] for name in ("heads", "previous", "hash", "signature")},
-    "audit.Checkpoint.key": SHORTEST,
+    "audit.Checkpoint.key": SHORT_ATTACK,
     "audit.Verification": PIECES[0] + PIECES[1],
     "audit.Call.credential_id": KEEP,
-    "audit.Call.transport": SHORTEST,
-    "audit.Call.revision": SHORTEST,
+    "audit.Call.transport": SHORT_ATTACK,
+    "audit.Call.revision": SHORT_ATTACK,
     "audit.Call.address": PIECES[0],
     "audit.Call.method": KEEP,
     "audit.Call.arguments": PAIR,
     "audit.Call.result": json.dumps(CONTENT),
-    "audit.Action.before": json.dumps({WHOLE: "before " + WHOLE, "gone": PIECES[0]}),
+    "audit.Action.before": json.dumps({FULL_ATTACK: "before " + FULL_ATTACK, "gone": PIECES[0]}),
     "audit.Action.after": PAIR,
-    "audit.SavedView.filters": json.dumps({"q": WHOLE, "tool": WHOLE, "user": PIECES[0]}),
+    "audit.SavedView.filters": json.dumps({"q": FULL_ATTACK, "tool": FULL_ATTACK, "user": PIECES[0]}),
 }
 """By "app.Model" or "app.Model.field"; a function makes another value for each number of a row. What is written for a
 model counts for its history as well."""
@@ -160,15 +160,15 @@ _turn = itertools.count()
 
 def text(room: int | None, unique: str = "") -> str:
     """As much of the attack as fits, another part of it each time, with a mark that makes it unlike any other."""
-    if room is None or room >= len(WHOLE) + len(unique):
-        return WHOLE + unique
+    if room is None or room >= len(FULL_ATTACK) + len(unique):
+        return FULL_ATTACK + unique
     room -= len(unique)
     start = next(_turn) % len(PIECES)
     made = FORMULA if room > 2 * len(FORMULA) else ""
     for piece in (*PIECES[start:], *PIECES[:start]):
         if len(made) + len(piece) <= room:
             made += piece
-    return (made or SHORTEST[:room]) + unique
+    return (made or SHORT_ATTACK[:room]) + unique
 
 
 def special(model: Any, field: Any) -> Any:
@@ -204,7 +204,7 @@ def poison() -> int:
     return count
 
 
-def everything() -> dict[str, Any]:
+def seed_everything() -> dict[str, Any]:
     """One of everything and calls of every outcome, all of it hostile; and the sessions of two people."""
     from django.contrib.admin.models import CHANGE, LogEntry
     from django.contrib.auth.models import Group, User
@@ -225,7 +225,7 @@ def everything() -> dict[str, Any]:
     now = timezone.now()
     Checkpoint.objects.create(number=1, at=now, heads="{}", previous="0", hash="0", key="k", signature="s")
     Verification.objects.create(id=new_id(), at=now, ok=False, through="", problem="x", links=1, outside_head=False)
-    things = census.things(alice)
+    address_values = census.create_address_values(alice)
     Upstream.objects.update(enabled=False, last_error="x")
     toolset = factories.make_toolset("Poisoned")
     factories.grant(alice, toolset)
@@ -238,10 +238,10 @@ def everything() -> dict[str, Any]:
     factories.deny(None, factories.make_tool("hidden"))
     calls = rows.save(
         *(
-            rows.call(number, user=alice, outcome=value, target_id=things["tool"], started_at=now)
+            rows.build_call(number, user=alice, outcome=value, target_id=address_values["tool"], started_at=now)
             for number, (value, _label) in enumerate(outcomes.CHOICES, 1)
         ),
-        *(rows.call(number, user=alice, started_at=now) for number in (50, 51)),
+        *(rows.build_call(number, user=alice, started_at=now) for number in (50, 51)),
     )
     SavedView.objects.create(owner=alice, name="other", shared=True, filters="{}")
     SavedView.objects.create(owner=root, name="own", filters="{}")
@@ -255,14 +255,14 @@ def everything() -> dict[str, Any]:
     )
     token = AccessToken.objects.issue(alice, "client")[1]
     count = poison()
-    things["tool_name"] = quote(Tool.objects.get(pk=things["tool"]).name, safe="")
+    address_values["tool_name"] = quote(Tool.objects.get(pk=address_values["tool"]).name, safe="")
     sessions = {}
     for name, pk in (("alice", alice.pk), ("root", root.pk)):
         browser = Client()
         browser.force_login(User.objects.get(pk=pk))
         sessions[name] = browser.cookies["toolhub_session"].value
     return {
-        "things": {name: str(value) for name, value in things.items()},
+        "things": {name: str(value) for name, value in address_values.items()},
         "calls": [str(call.pk) for call in calls],
         "sessions": sessions,
         "token": token,

@@ -8,10 +8,10 @@ from typing import Any
 
 PASSWORD = "correct horse battery"
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
-LONG = "a_name_without_an_end_" * 5
+LONG_NAME = "a_name_without_an_end_" * 5
 
 
-def people() -> dict[str, Any]:
+def seed_users() -> dict[str, Any]:
     """alice with tools, tokens and calls of every kind, texts that are hostile or long among them; root; charlie."""
     from django.contrib.auth.models import Group, User
     from django.utils import timezone
@@ -37,11 +37,11 @@ def people() -> dict[str, Any]:
         runner="http_api",
         settings={"url": "https://weather.example.com/now", **token},
     )
-    Secret.objects.create(name="weather_token", kind=Secret.Kind.PERSONAL, description=HOSTILE + LONG)
-    factories.make_tool(LONG[:100], toolset=toolset, title=HOSTILE, description=HOSTILE + LONG)
+    Secret.objects.create(name="weather_token", kind=Secret.Kind.PERSONAL, description=HOSTILE + LONG_NAME)
+    factories.make_tool(LONG_NAME[:100], toolset=toolset, title=HOSTILE, description=HOSTILE + LONG_NAME)
     factories.grant(alice, toolset, factories.make_resource(title=HOSTILE), factories.make_prompt())
     factories.limit("6/m", weather)
-    AccessToken.objects.issue(alice, HOSTILE + LONG[:30])
+    AccessToken.objects.issue(alice, HOSTILE + LONG_NAME[:30])
     ended, _ = AccessToken.objects.issue(alice, "ended")
     ended.revoke()
     now, key = int(time.time() * 1000), uuid.UUID(int=0)
@@ -59,11 +59,11 @@ def people() -> dict[str, Any]:
             revision="2026-07-28",
             address="192.0.2.1",
             method="tools/call",
-            name=LONG if number % 7 == 3 else "calculate_sum",
+            name=LONG_NAME if number % 7 == 3 else "calculate_sum",
             definition="",
             rule="",
             request_id=str(number),
-            arguments='{"text": "<script>alert(1)</script>' + LONG * 3 + '"}',
+            arguments='{"text": "<script>alert(1)</script>' + LONG_NAME * 3 + '"}',
             outcome=outcome,
             error_class="",
             detail=HOSTILE,
@@ -94,7 +94,7 @@ def digests(username: str) -> list[str]:
     return list(AccessToken.objects.usable().filter(user__username=username).values_list("digest", flat=True))
 
 
-def callers() -> dict[str, Any]:
+def seed_callers() -> dict[str, Any]:
     """alice with a quick tool and one that takes its time and tells how far it is; bob with nothing."""
     from django.contrib.auth.models import User
 

@@ -15,13 +15,13 @@ from typing import Any
 
 from tests.browser import demo
 from tests.browser.conftest import CHROMIUM, Window
-from tests.serving import Hub
+from tests.real_servers import Hub
 
 LANGUAGES = (("en", "en"), ("zh-hans", "zh-CN"))
 WIDTHS = (1280, 390)
 
 
-def name_of(address: str) -> str:
+def format_file_name(address: str) -> str:
     """A file name that says which page it is: what stands for an id is left out."""
     return re.sub(r"[^a-z-]+", "-", re.sub(r"{\w+}", "one", address.lower())).strip("-") or "home"
 
@@ -41,15 +41,15 @@ def take(hub: Hub, browser: Any, folder: Path, only: str) -> list[str]:
                 for person, address in demo.addresses():
                     if person != whose or only not in address:
                         continue
-                    if not demo.opened(window, address.format(**hub.seeded)):
+                    if not demo.is_page(window, address.format(**hub.seeded)):
                         continue
-                    demo.still(window.page)
+                    demo.stop_motion(window.page)
                     complaints.append(window.too_wide())
                     for dark in (False, True):
-                        demo.shade(window.page, dark=dark)
+                        demo.set_theme(window.page, dark=dark)
                         place = folder / language / f"{width}-{'dark' if dark else 'light'}"
                         place.mkdir(parents=True, exist_ok=True)
-                        window.page.screenshot(path=place / f"{name_of(address)}.png", full_page=True)
+                        window.page.screenshot(path=place / f"{format_file_name(address)}.png", full_page=True)
                 complaints += window.complaints
                 context.close()
             sys.stdout.write(f"{language}, {width} pixels: done\n")

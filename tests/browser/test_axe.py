@@ -9,14 +9,14 @@ import pytest
 
 from tests.browser import axe, demo
 from tests.browser.conftest import Window
-from tests.serving import Hub
+from tests.real_servers import Hub
 
 pytestmark = [pytest.mark.chromium, pytest.mark.node]
 Windows = Callable[..., Window]
 ALIKE = ("/add/", "/delete/", "/history/")
 """Pages that the admin makes in the same way for every model, or that are the form of the change page: those of some
 models are looked at."""
-SOME = ("/admin/catalog/grant/", "/admin/catalog/tool/add/", "/admin/access/accesstoken/add/", "/admin/auth/user/add/")
+SAMPLE_PAGES = ("/admin/catalog/grant/", "/admin/catalog/tool/add/", "/admin/access/accesstoken/add/", "/admin/auth/user/add/")
 
 
 @pytest.fixture(scope="module")
@@ -25,63 +25,63 @@ def hub() -> Iterator[Hub]:
         yield hub
 
 
-def pages(whose: str) -> list[str]:
+def list_pages(whose: str) -> list[str]:
     return [
         address
         for person, address in demo.addresses()
         if person == whose
         and "no-such" not in address
-        and (address.startswith(SOME) or not address.endswith(ALIKE) or not address.startswith("/admin/"))
+        and (address.startswith(SAMPLE_PAGES) or not address.endswith(ALIKE) or not address.startswith("/admin/"))
     ]
 
 
-def look(mine: Window, hub: Hub, addresses: list[str], *, both: bool = True) -> list[str]:
+def find_problems(mine: Window, hub: Hub, addresses: list[str], *, both: bool = True) -> list[str]:
     """What is wrong on these pages, in the light and then, as far as colours go, in the dark."""
     found: list[str] = []
     for address in addresses:
-        if not demo.opened(mine, address.format(**hub.seeded)):
+        if not demo.is_page(mine, address.format(**hub.seeded)):
             continue
-        demo.still(mine.page)
-        demo.shade(mine.page, dark=False)
-        found += axe.complaints(mine.page)
+        demo.stop_motion(mine.page)
+        demo.set_theme(mine.page, dark=False)
+        found += axe.find_violations(mine.page)
         if both:
-            demo.shade(mine.page, dark=True)
-            found += [f"in the dark: {complaint}" for complaint in axe.complaints(mine.page, ["color-contrast"])]
+            demo.set_theme(mine.page, dark=True)
+            found += [f"in the dark: {complaint}" for complaint in axe.find_violations(mine.page, ["color-contrast"])]
     return found
 
 
-def test_whoever_is_not_signed_in_finds_pages_that_everybody_can_use(hub: Hub, window: Windows) -> None:
-    found = look(window(reduced_motion="reduce"), hub, [*pages(""), "/mcp"])
+def test_every_page_for_signed_out_visitors_is_accessible(hub: Hub, window: Windows) -> None:
+    found = find_problems(window(reduced_motion="reduce"), hub, [*list_pages(""), "/mcp"])
     assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize("locale", ["en", "zh-CN"])
-def test_every_page_of_the_users_area_can_be_used_by_everybody(hub: Hub, window: Windows, locale: str) -> None:
+def test_every_page_of_the_user_area_is_accessible(hub: Hub, window: Windows, locale: str) -> None:
     mine = window(locale=locale, reduced_motion="reduce")
     mine.sign_in("alice")
-    found = look(mine, hub, pages("alice"), both=locale == "en")
+    found = find_problems(mine, hub, list_pages("alice"), both=locale == "en")
     assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize("half", [0, 1], ids=["first-half", "second-half"])
-def test_every_page_of_the_admin_can_be_used_by_everybody(hub: Hub, window: Windows, half: int) -> None:
+def test_every_page_of_the_admin_is_accessible(hub: Hub, window: Windows, half: int) -> None:
     mine = window(reduced_motion="reduce")
     mine.sign_in("root", "/admin/login/")
-    found = look(mine, hub, pages("root")[half::2])
+    found = find_problems(mine, hub, list_pages("root")[half::2])
     assert not found, "\n".join(found)
 
 
-def test_the_admin_in_chinese_can_be_used_by_everybody(hub: Hub, window: Windows) -> None:
+def test_the_admin_in_chinese_is_accessible(hub: Hub, window: Windows) -> None:
     mine = window(locale="zh-CN", reduced_motion="reduce")
     mine.sign_in("root", "/admin/login/")
     chosen = ["/admin/", "/admin/catalog/tool/", "/admin/catalog/grant/add/", "/admin/audit/call/"]
-    found = look(mine, hub, chosen, both=False)
+    found = find_problems(mine, hub, chosen, both=False)
     assert mine.page.locator("html").get_attribute("lang") == "zh-hans"
     assert not found, "\n".join(found)
 
 
-def test_axe_itself_finds_what_is_wrong(hub: Hub, window: Windows) -> None:
+def test_axe_itself_finds_violations(hub: Hub, window: Windows) -> None:
     page: Any = window().open("/sign-in/")
-    assert axe.complaints(page) == []
+    assert axe.find_violations(page) == []
     page.evaluate("for (const label of document.querySelectorAll('label')) label.remove()")
-    assert any("label" in complaint for complaint in axe.complaints(page))
+    assert any("label" in complaint for complaint in axe.find_violations(page))

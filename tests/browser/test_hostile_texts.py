@@ -12,19 +12,19 @@ import pytest
 
 from tests import census
 from tests.browser import hostile
-from tests.browser.conftest import Window, calling
-from tests.serving import Hub
+from tests.browser.conftest import Window, call_as_client
+from tests.real_servers import Hub
 
 pytestmark = pytest.mark.chromium
 Windows = Callable[..., Window]
-WATCH = """
+WATCH_SCRIPT = """
 window.p = () => { window.pwned = true; };
 window.broken = [];
 document.addEventListener("securitypolicyviolation", (event) => {
   window.broken.push(`${event.violatedDirective} ${event.blockedURI} ${event.sample}`);
 });
 """
-LOOK = """(record) => {
+FIND_SCRIPT = """(record) => {
   const found = [...window.broken];
   if (window.pwned) found.push("a stored text was run");
   for (const element of document.querySelectorAll("*")) {
@@ -51,7 +51,7 @@ NO_PAGES = ("sign-out/", "logout/", "<path:object_id>/")
 
 @pytest.fixture(scope="module")
 def hub() -> Iterator[Hub]:
-    with Hub(seed=hostile.everything) as hub:
+    with Hub(seed=hostile.seed_everything) as hub:
         yield hub
 
 
@@ -63,7 +63,7 @@ def person(hub: Hub, window: Windows) -> Callable[[str], Window]:
         mine = window(viewport={"width": 1280, "height": 900})
         value = hub.seeded["sessions"][name]
         mine.page.context.add_cookies([{"name": "toolhub_session", "value": value, "url": hub.url}])
-        mine.page.add_init_script(WATCH)
+        mine.page.add_init_script(WATCH_SCRIPT)
         return mine
 
     return make
@@ -82,7 +82,7 @@ def addresses(hub: Hub, *, staff: bool) -> list[str]:
     return list(dict.fromkeys(paths))
 
 
-def look(mine: Window, path: str) -> list[str]:
+def find_problems(mine: Window, path: str) -> list[str]:
     """What is wrong with the page, or with the file that the address gives instead of one."""
     from playwright.sync_api import Error
 
@@ -91,7 +91,7 @@ def look(mine: Window, path: str) -> list[str]:
     except Error as error:
         if "Download is starting" not in str(error) and "ERR_ABORTED" not in str(error):
             raise
-        return file(mine, path)
+        return check_file(mine, path)
     kind = answer.headers.get("content-type", "") if answer else ""
     if not kind.startswith("text/html"):
         mine.shows_data = True
@@ -102,10 +102,10 @@ def look(mine: Window, path: str) -> list[str]:
         return [] if safe else [f"{path}: neither a page, data, a script of ours nor a download: {kind}"]
     # Texts of the record come from anybody, past every form and every import.
     record = path.startswith(("/calls/", "/admin/audit/"))
-    return [f"{path}: {problem}" for problem in mine.page.evaluate(LOOK, record)]
+    return [f"{path}: {problem}" for problem in mine.page.evaluate(FIND_SCRIPT, record)]
 
 
-def file(mine: Window, path: str) -> list[str]:
+def check_file(mine: Window, path: str) -> list[str]:
     answer = mine.page.context.request.get(mine.url + path)
     kind = answer.headers["content-type"]
     wrong = []
@@ -117,10 +117,10 @@ def file(mine: Window, path: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("name", "staff"), [("alice", False), ("root", True)], ids=["user", "admin"])
-def test_no_page_runs_what_is_stored(hub: Hub, person: Callable[[str], Window], name: str, staff: bool) -> None:
+def test_no_page_runs_stored_texts(hub: Hub, person: Callable[[str], Window], name: str, staff: bool) -> None:
     assert hub.seeded["count"] > 300
     mine = person(name)
-    wrong = [problem for path in addresses(hub, staff=staff) for problem in look(mine, path)]
+    wrong = [problem for path in addresses(hub, staff=staff) for problem in find_problems(mine, path)]
     assert not wrong, "\n".join(wrong)
 
 
@@ -129,9 +129,9 @@ def test_every_kind_of_call_and_every_difference_is_text(hub: Hub, person: Calla
     paths = [f"/admin/audit/call/{call}/change/" for call in calls[:4]]
     paths += [f"/admin/audit/call/compare/?call={calls[0]}&call={calls[-1]}"]
     paths += [f"/admin/audit/call/{calls[0]}/copy/{what}/" for what in ("json", "curl", "arguments", "result")]
-    wrong = [problem for path in paths for problem in look(mine, path)]
+    wrong = [problem for path in paths for problem in find_problems(mine, path)]
     alice = person("alice")
-    wrong += [problem for call in calls[:4] for problem in look(alice, f"/calls/{call}/")]
+    wrong += [problem for call in calls[:4] for problem in find_problems(alice, f"/calls/{call}/")]
     assert not wrong, "\n".join(wrong)
 
 
@@ -145,21 +145,21 @@ def test_an_export_for_a_spreadsheet_holds_no_formula(hub: Hub, person: Callable
     assert all(json.loads(line)["rule"] for line in answer.body().decode().splitlines())
 
 
-def test_what_arrives_while_the_page_is_open_is_text_too(hub: Hub, person: Callable[[str], Window]) -> None:
+def test_live_updates_are_text_too(hub: Hub, person: Callable[[str], Window]) -> None:
     mine = person("alice")
     page = mine.open("/calls/")
     page.wait_for_selector('[data-live="live"]')
     rows = page.locator("tr.calls-row").count()
     call(hub, "sum<img src=x onerror=p()>" + hostile.PIECES[5])
     page.wait_for_function("rows => document.querySelectorAll('tr.calls-row').length > rows", arg=rows)
-    assert page.evaluate(LOOK, True) == []
+    assert page.evaluate(FIND_SCRIPT, True) == []
     mine.open("/admin/")
     staff = person("root")
-    assert look(staff, "/admin/audit/call/") == []
+    assert find_problems(staff, "/admin/audit/call/") == []
 
 
 def call(hub: Hub, name: str) -> None:
     """One call as a hostile client makes it."""
-    arguments = {hostile.PIECES[0]: hostile.WHOLE}
-    answer = calling(hub, hub.seeded["token"], name, arguments, hostile.WHOLE, hostile.PIECES[0])
+    arguments = {hostile.PIECES[0]: hostile.FULL_ATTACK}
+    answer = call_as_client(hub, hub.seeded["token"], name, arguments, hostile.FULL_ATTACK, hostile.PIECES[0])
     assert "Unknown tool" in answer

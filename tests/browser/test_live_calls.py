@@ -15,7 +15,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from tests.browser import seed
 from tests.browser.conftest import Window
-from tests.serving import Hub
+from tests.real_servers import Hub
 
 pytestmark = pytest.mark.chromium
 Windows = Callable[..., Window]
@@ -24,7 +24,7 @@ TOKEN = re.compile(r"thp_[A-Za-z0-9_-]{43}")
 
 @pytest.fixture(scope="module")
 def hub() -> Iterator[Hub]:
-    with Hub(seed=seed.callers) as hub:
+    with Hub(seed=seed.seed_callers) as hub:
         yield hub
 
 
@@ -57,7 +57,7 @@ def row(page: Any, text: str) -> Any:
     return page.locator("tr.calls-row", has_text=text).first
 
 
-def test_a_refused_client_is_explained_while_the_page_watches(hub: Hub, window: Windows) -> None:
+def test_a_rejected_client_is_explained_on_the_open_page(hub: Hub, window: Windows) -> None:
     mine = window()
     mine.sign_in("alice")
     page = mine.open("/connect/curl/")
@@ -107,12 +107,12 @@ def test_a_call_appears_by_itself_with_its_progress_and_is_cancelled(hub: Hub, w
     mine.note("[data-said]")
     slow.locator("text=Cancel").click()
     page.wait_for_selector(f'[data-call="{call_id}"] >> text=cancelled')
-    mine.noted("[data-said]", "The call was cancelled.")
+    mine.read_note("[data-said]", "The call was cancelled.")
     assert hub.call(seed.outcome, call_id=call_id) == ["cancelled", "cancelled by alice in the browser"]
     assert running.exception(60) is not None
 
 
-def test_who_has_scrolled_down_is_told_and_not_moved(hub: Hub, window: Windows, client: Any) -> None:
+def test_a_scrolled_page_shows_a_notice_and_does_not_jump(hub: Hub, window: Windows, client: Any) -> None:
     token = hub.call(seed.token, username="alice")
     for number in range(6):
         client(token, "calculate_sum", a=number, b=2).result(60)
@@ -130,7 +130,7 @@ def test_who_has_scrolled_down_is_told_and_not_moved(hub: Hub, window: Windows, 
     page.wait_for_function("rows => document.querySelectorAll('tr.calls-row').length > rows", arg=rows)
 
 
-def test_the_page_of_a_running_call_ends_with_it(hub: Hub, window: Windows, client: Any) -> None:
+def test_the_page_of_a_running_call_shows_its_end(hub: Hub, window: Windows, client: Any) -> None:
     mine = window()
     mine.sign_in("alice")
     page = mine.open("/calls/?outcome=running")
@@ -146,7 +146,7 @@ def test_the_page_of_a_running_call_ends_with_it(hub: Hub, window: Windows, clie
     assert running.exception(60) is not None
 
 
-def test_from_a_calls_id_to_its_record_it_is_one_paste_and_enter(hub: Hub, window: Windows, client: Any) -> None:
+def test_from_a_calls_id_to_its_page_it_is_one_paste_and_enter(hub: Hub, window: Windows, client: Any) -> None:
     client(hub.call(seed.token, username="alice"), "calculate_sum", a=1, b=2).result(60)
     mine = window()
     mine.sign_in("alice")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.browser import editor_seed, seed
 from tests.browser.conftest import Window
-from tests.serving import Hub
+from tests.real_servers import Hub
 
 pytestmark = pytest.mark.chromium
 Windows = Callable[..., Window]
@@ -36,7 +36,7 @@ NASTY: dict[str, str] = {
 
 @pytest.fixture(scope="module")
 def hub() -> Iterator[Hub]:
-    with Hub(seed=editor_seed.start) as hub:
+    with Hub(seed=editor_seed.seed_editor) as hub:
         yield hub
 
 
@@ -154,7 +154,7 @@ def test_a_tool_is_made_with_the_table_of_parameters_then_changed_and_reverted(h
     assert found["versions"] == 3
 
 
-def test_the_table_keeps_what_it_does_not_change(editor: Any) -> None:
+def test_the_table_keeps_unchanged_parts_of_the_schema(editor: Any) -> None:
     page = editor(ADD)
     tab(page, "Parameters")
     for name, schema in NASTY.items():
@@ -176,7 +176,7 @@ def test_the_table_keeps_what_it_does_not_change(editor: Any) -> None:
         assert page.input_value("#id_input_schema") == text, name
 
 
-def test_what_only_json_can_say_is_marked_and_edited_as_json(editor: Any) -> None:
+def test_json_only_parameters_are_marked_and_edited_as_json(editor: Any) -> None:
     page = editor(ADD)
     tab(page, "Parameters")
     page.click("#tool-section-2 >> text=As JSON")
@@ -196,7 +196,7 @@ def test_what_only_json_can_say_is_marked_and_edited_as_json(editor: Any) -> Non
     page.wait_for_selector("#tool-section-2 [data-row-problem]:has-text('less than or equal')")
 
 
-def test_each_runner_has_its_form_and_what_is_wrong_stands_at_its_field(hub: Hub, editor: Any) -> None:
+def test_each_runner_has_its_form_and_errors_appear_at_their_field(hub: Hub, editor: Any) -> None:
     page = editor(ADD)
     page.select_option("#id_runner", "http_api")
     page.fill("#id_name", "call_api")

@@ -10,8 +10,8 @@ import pytest
 
 from tests.browser.conftest import Window
 from tests.pages import try_seed
-from tests.serving import Hub
-from tests.waiting import until
+from tests.real_servers import Hub
+from tests.polling import wait_until
 
 pytestmark = pytest.mark.chromium
 Windows = Callable[..., Window]
@@ -31,7 +31,7 @@ def mine(window: Windows) -> Window:
 
 
 def outcome(hub: Hub, name: str) -> str:
-    return str([row for row in hub.call(try_seed.records) if row["name"] == name][-1]["outcome"])
+    return str([row for row in hub.call(try_seed.list_calls) if row["name"] == name][-1]["outcome"])
 
 
 def test_a_tool_is_tried_from_its_page_as_its_user_watched_and_cancelled(
@@ -58,7 +58,7 @@ def test_a_tool_is_tried_from_its_page_as_its_user_watched_and_cancelled(
 
 
 @pytest.mark.parametrize("lost", ["try_tool_as_other", "staff"])
-def test_who_may_not_try_any_more_is_told_so_and_the_call_ends(
+def test_losing_the_permission_to_try_shows_a_message_and_ends_the_call(
     hub: Hub, window: Windows, tmp_path: Path, lost: str
 ) -> None:
     mine = window()
@@ -71,7 +71,7 @@ def test_who_may_not_try_any_more_is_told_so_and_the_call_ends(
         hub.call(try_seed.take_away, username="deputy", what=lost)
         page.wait_for_selector("#try-message >> text=You no longer have permission to view this run")
         assert page.is_hidden("#try-running")
-        until(lambda: outcome(hub, "try_steps") == "cancelled", what="the end of the call")
+        wait_until(lambda: outcome(hub, "try_steps") == "cancelled", what="the end of the call")
     finally:
         hub.call(try_seed.give_back, username="deputy")
     if lost != "staff":  # who would be sent to the sign-in
@@ -121,8 +121,8 @@ def test_every_kind_of_result_shows_and_plays_under_the_policy(hub: Hub, window:
     page = mine.open(f"/admin/catalog/tool/{hub.seeded['try_everything']}/try/?user=alice")
     page.click("#try-run")
     page.wait_for_selector("#try-outcome .th-badge")
-    assert until(lambda: page.evaluate("document.querySelector('#try-outcome img').naturalWidth")) == 2
-    until(lambda: page.evaluate("document.querySelector('#try-outcome audio').readyState") >= 1, what="the sound")
+    assert wait_until(lambda: page.evaluate("document.querySelector('#try-outcome img').naturalWidth")) == 2
+    wait_until(lambda: page.evaluate("document.querySelector('#try-outcome audio').readyState") >= 1, what="the sound")
     assert page.locator("#try-outcome script").count() == 0
     wide = [mine.too_wide()]
     for path in ("/admin/view-as/?user=alice", "/admin/access/matrix/", "/admin/access/matrix/1/0/"):

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.browser import seed
-from tests.browser.conftest import Window, calling
-from tests.serving import Hub
+from tests.browser.conftest import Window, call_as_client
+from tests.real_servers import Hub
 
 pytestmark = pytest.mark.chromium
 Windows = Callable[..., Window]
@@ -53,7 +53,7 @@ def test_no_page_is_wider_than_the_window_or_breaks_its_policy(hub: Hub, window:
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_the_admins_pages_of_people_work_under_their_policy(hub: Hub, window: Windows, width: int) -> None:
+def test_the_user_pages_of_the_admin_work_under_their_policy(hub: Hub, window: Windows, width: int) -> None:
     mine = window(viewport={"width": width, "height": 900})
     mine.sign_in("root", "/admin/login/")
     wide = []
@@ -82,7 +82,7 @@ def test_from_signing_in_to_a_clients_settings_that_hold_a_token_once(hub: Hub, 
 @pytest.mark.parametrize(
     ("key", "number", "program"), [("python", 2, [sys.executable, "-c"]), ("curl", 1, ["bash", "-c"])]
 )
-def test_what_the_page_gives_to_paste_lists_the_persons_tools(
+def test_the_pasted_command_lists_the_users_tools(
     hub: Hub, window: Windows, key: str, number: int, program: list[str]
 ) -> None:
     mine = window()
@@ -97,7 +97,7 @@ def test_what_the_page_gives_to_paste_lists_the_persons_tools(
     assert "get_weather" in done.stdout
 
 
-def test_a_browser_that_opens_the_clients_address_is_told_where_to_go(window: Windows) -> None:
+def test_a_browser_that_opens_the_clients_address_gets_directions(window: Windows) -> None:
     mine = window()
     page = mine.open("/mcp")
     page.wait_for_selector("text=This address is for AI clients")
@@ -115,7 +115,7 @@ def test_a_token_is_made_copied_and_revoked(hub: Hub, window: Windows) -> None:
     token = page.locator("#new-token").inner_text()
     mine.note("[data-copy=new-token]")
     page.click("[data-copy=new-token]")
-    mine.noted("[data-copy=new-token]", "Copied")
+    mine.read_note("[data-copy=new-token]", "Copied")
     assert page.evaluate("navigator.clipboard.readText()") == token
     card = page.locator("article", has_text="a passing laptop")
     card.locator("summary").click()
@@ -124,7 +124,7 @@ def test_a_token_is_made_copied_and_revoked(hub: Hub, window: Windows) -> None:
     assert hashlib.sha256(token.encode()).hexdigest() not in hub.call(seed.digests, username="alice")
 
 
-def test_the_search_box_hides_what_does_not_match(window: Windows) -> None:
+def test_the_search_box_hides_rows_that_do_not_match(window: Windows) -> None:
     mine = window()
     mine.sign_in("alice")
     page = mine.open("/tools/")
@@ -198,7 +198,7 @@ def test_a_call_just_made_is_found_by_its_owner_and_by_the_auditor_with_hostile_
     hub: Hub, window: Windows, tmp_path: Path
 ) -> None:
     token = hub.call(seed.token, username="alice")
-    assert "result" in calling(hub, token, "calculate_sum", {"a": seed.HOSTILE, "b": 1}, seed.HOSTILE, "1")
+    assert "result" in call_as_client(hub, token, "calculate_sum", {"a": seed.HOSTILE, "b": 1}, seed.HOSTILE, "1")
     mine = window()
     mine.sign_in("alice")
     page = mine.open("/calls/")

@@ -17,19 +17,19 @@ import pytest
 from tests.browser import seed
 from tests.browser.conftest import Window
 from tests.client import HttpClient, RpcError
-from tests.serving import Hub
-from tests.waiting import until
+from tests.real_servers import Hub
+from tests.polling import wait_until
 
 pytestmark = pytest.mark.chromium
 Windows = Callable[..., Window]
 REVISION = "2025-11-25"
 """One with sessions: only a session can be ended while its token stays good."""
 TOKEN = re.compile(r"thp_[A-Za-z0-9_-]{43}")
-WAIT = 60
-AT_MOST_TO_PUBLISH, AT_MOST_TO_CONNECT, AT_MOST_TO_A_RECORD = 12, 4, 2
+WAIT_SECONDS = 60
+MAX_PUBLISH_CLICKS, MAX_CONNECT_CLICKS, MAX_FIND_CALL_CLICKS = 12, 4, 2
 
 
-def people() -> None:
+def seed_users() -> None:
     """alice in the group analysts; root; the auditor. There is no tool, and nobody has a token."""
     from django.contrib.auth.models import Group, User
 
@@ -50,7 +50,7 @@ def actions() -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def hub() -> Iterator[Hub]:
-    with Hub(seed=people) as hub:
+    with Hub(seed=seed_users) as hub:
         yield hub
 
 
@@ -75,7 +75,7 @@ class Hand:
     def sidebar(self, name: str) -> None:
         self.click(f'a:has(:text-is("{name}")) >> visible=true >> nth=0')
 
-    def counted(self) -> int:
+    def take_count(self) -> int:
         """The clicks since the last time."""
         counted, self.clicks = self.clicks, 0
         return counted
@@ -93,11 +93,11 @@ class Program:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def does(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return self.start(work).result(WAIT)
+        return self.start(work).result(WAIT_SECONDS)
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(WAIT)
+        self._thread.join(WAIT_SECONDS)
         self._loop.close()
 
 
@@ -135,7 +135,7 @@ def publish(root: Window) -> tuple[int, str]:
     hand.click("button[name=_save]")
     page.wait_for_url("**/admin/catalog/tool/")
     address = page.get_by_role("link", name="long_task").first.get_attribute("href")
-    return hand.counted(), address
+    return hand.take_count(), address
 
 
 def connect(alice: Window) -> tuple[int, str]:
@@ -153,9 +153,9 @@ def connect(alice: Window) -> tuple[int, str]:
     stage(page, "token", "now")
     alice.note("[data-copy=snippet-1]")
     hand.click("[data-copy=snippet-1]")
-    alice.noted("[data-copy=snippet-1]", "Copied")
+    alice.read_note("[data-copy=snippet-1]", "Copied")
     pasted = page.evaluate("navigator.clipboard.readText()")
-    return hand.counted(), pasted
+    return hand.take_count(), pasted
 
 
 def test_from_no_tool_at_all_to_a_client_that_is_sent_away(
@@ -163,26 +163,26 @@ def test_from_no_tool_at_all_to_a_client_that_is_sent_away(
 ) -> None:
     root = window()
     clicks, tool = publish(root)
-    assert clicks <= AT_MOST_TO_PUBLISH, clicks
+    assert clicks <= MAX_PUBLISH_CLICKS, clicks
 
-    tried_and_seen_as_alice(root, tool)
+    try_and_view_as_alice(root, tool)
 
     alice = window(permissions=["clipboard-read", "clipboard-write"])
     clicks, pasted = connect(alice)
-    assert clicks <= AT_MOST_TO_CONNECT, clicks
+    assert clicks <= MAX_CONNECT_CLICKS, clicks
     (token,) = set(TOKEN.findall(pasted))
-    client = connected_while_the_page_watches(alice.page, hub, program, token)
+    client = connect_on_open_page(alice.page, hub, program, token)
 
-    call_id = called_and_cancelled_live(alice.page, program, client)
+    call_id = call_and_cancel_live(alice.page, program, client)
 
     auditor = window(accept_downloads=True)
-    found_in_the_record(auditor, call_id)
-    exported(auditor.page, call_id, tmp_path / "calls.jsonl")
+    find_in_audit_log(auditor, call_id)
+    export_call(auditor.page, call_id, tmp_path / "calls.jsonl")
 
-    reverted(root, tool)
+    revert_tool(root, tool)
     assert "How long it takes." not in json.dumps(program.does(client.every("tools/list", "tools")))
 
-    sent_away(root, program, client)
+    disconnect_client(root, program, client)
     acts = hub.call(actions)
     for act in (
         ["root", "created", "tool"],
@@ -193,7 +193,7 @@ def test_from_no_tool_at_all_to_a_client_that_is_sent_away(
         assert act in acts, acts
 
 
-def tried_and_seen_as_alice(root: Window, tool: str) -> None:
+def try_and_view_as_alice(root: Window, tool: str) -> None:
     page, hand = root.page, Hand(root.page)
     hand.click(page.get_by_role("link", name="long_task").first)
     hand.click(f'a[href="{tool.replace("change/", "try/")}"]')
@@ -210,7 +210,7 @@ def tried_and_seen_as_alice(root: Window, tool: str) -> None:
     page.wait_for_selector("tr:has-text('long_task'):has-text('analysts') .th-badge.good")
 
 
-def connected_while_the_page_watches(page: Any, hub: Hub, program: Program, token: str) -> HttpClient:
+def connect_on_open_page(page: Any, hub: Hub, program: Program, token: str) -> HttpClient:
     """Every step of the connection shows before the next one is taken."""
     client = HttpClient(hub.mcp_url, token, REVISION, name="walking-client")
     program.does(client.initialize())
@@ -228,7 +228,7 @@ def connected_while_the_page_watches(page: Any, hub: Hub, program: Program, toke
     return client
 
 
-def called_and_cancelled_live(page: Any, program: Program, client: HttpClient) -> str:
+def call_and_cancel_live(page: Any, program: Program, client: HttpClient) -> str:
     """A call of the client appears by itself, tells how far it is, and ends by a click here; its id."""
     hand = Hand(page)
     hand.click("#check >> text=My calls")
@@ -240,23 +240,23 @@ def called_and_cancelled_live(page: Any, program: Program, client: HttpClient) -
     hand.click(row.locator("text=Cancel"))
     page.wait_for_selector(f'[data-call="{call_id}"] >> text=cancelled')
     with pytest.raises(RpcError):
-        running.result(WAIT)
+        running.result(WAIT_SECONDS)
     return call_id
 
 
-def found_in_the_record(auditor: Window, call_id: str) -> None:
+def find_in_audit_log(auditor: Window, call_id: str) -> None:
     auditor.sign_in("auditor", "/admin/login/?next=/admin/")
     page, hand = auditor.page, Hand(auditor.page)
     hand.sidebar("Calls")
     page.fill("input[name=q]", call_id)
     hand.press("input[name=q]", "Enter")
     page.wait_for_url(f"**/admin/audit/call/{call_id}/change/")
-    clicks = hand.counted()
-    assert clicks <= AT_MOST_TO_A_RECORD, clicks
+    clicks = hand.take_count()
+    assert clicks <= MAX_FIND_CALL_CLICKS, clicks
     page.wait_for_selector("text=cancelled by alice in the browser")
 
 
-def exported(page: Any, call_id: str, file: Path) -> None:
+def export_call(page: Any, call_id: str, file: Path) -> None:
     """The filtered list as a file, and nothing else in it."""
     hand = Hand(page)
     hand.sidebar("Calls")
@@ -274,7 +274,7 @@ def exported(page: Any, call_id: str, file: Path) -> None:
     assert json.loads(line)["outcome"] == "cancelled"
 
 
-def reverted(root: Window, tool: str) -> None:
+def revert_tool(root: Window, tool: str) -> None:
     """A change of the definition is taken back in its history."""
     page, hand = root.open(tool), Hand(root.page)
     page.wait_for_selector("#tool-look:not([hidden]) h3")
@@ -295,13 +295,13 @@ def reverted(root: Window, tool: str) -> None:
     assert row.locator("[data-column=description]").input_value() == "How many seconds to wait."
 
 
-def sent_away(root: Window, program: Program, client: HttpClient) -> None:
+def disconnect_client(root: Window, program: Program, client: HttpClient) -> None:
     """The client's open stream ends, and its session is not known any more."""
     page, hand = root.page, Hand(root.page)
     hand.sidebar("Sessions")
     hand.click(page.get_by_role("button", name=re.compile("Disconnect walking-client")).first)
     page.wait_for_selector("text=was disconnected")
-    until(lambda: not client._background, WAIT, "the stream of the client ends")
+    wait_until(lambda: not client._background, WAIT_SECONDS, "the stream of the client ends")
     with pytest.raises(RpcError, match="Session not found"):
         program.does(client.tools())
     program.does(client.http.aclose())

@@ -13,10 +13,10 @@ import pytest
 
 from audit.types import Caller, Credential
 from catalog.functions.context import Context
-from catalog.runners import loading
+from catalog.runners import factory
 from catalog.runners.http_api import resilience
-from tests.catalog.pipeline import Recording
-from tests.process import with_part
+from tests.catalog.pipeline import RecordingChannel
+from tests.process import replace_part
 
 
 class Api:
@@ -70,7 +70,7 @@ class Api:
 @pytest.fixture
 async def api(settings: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Api]:
     settings.ALLOW_PRIVATE_NETWORKS = ["127.0.0.0/8"]
-    with_part(monkeypatch, resilience.HostBreakers())
+    replace_part(monkeypatch, resilience.HostBreakers())
     made = Api()
     server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
     made.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -81,8 +81,8 @@ async def api(settings: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[A
 def context(**secrets: str) -> Context:
     credential = Credential(1, "alice", "token:1", "laptop", None, None)
     caller = Caller(credential, "http", "2025-11-25", "192.0.2.1")
-    return Context(caller, Recording(), "x", uuid4(), secrets=secrets)
+    return Context(caller, RecordingChannel(), "x", uuid4(), secrets=secrets)
 
 
 async def ask(settings: dict[str, Any], **arguments: Any) -> Any:
-    return await loading.prepare("http_api", settings)(arguments, context())
+    return await factory.prepare("http_api", settings)(arguments, context())

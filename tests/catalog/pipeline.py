@@ -18,10 +18,10 @@ from catalog.policy import snapshot
 from tests import factories
 
 HANDSHAKE, MODERN = "2025-11-25", "2026-07-28"
-EVERYTHING: dict[str, Any] = {"sampling": {}, "elicitation": {"form": {}, "url": {}}, "roots": {}}
+ALL_CAPABILITIES: dict[str, Any] = {"sampling": {}, "elicitation": {"form": {}, "url": {}}, "roots": {}}
 
 
-class Recording:
+class RecordingChannel:
     """A channel that remembers what was said, and answers what it was given answers for."""
 
     def __init__(
@@ -30,7 +30,7 @@ class Recording:
         answers: Mapping[str, Any] | None = None,
         modern: bool = False,
     ) -> None:
-        self.capabilities = EVERYTHING if capabilities is None else capabilities
+        self.capabilities = ALL_CAPABILITIES if capabilities is None else capabilities
         self.request_id = "7"
         self.answers = dict(answers or {})
         self.modern = modern
@@ -75,7 +75,7 @@ def publish(user: Any, *names: str, **fields: Any) -> Any:
 async def call(user: Any, name: str, arguments: Any = None, channel: Any = None, **options: Any) -> ToolResult:
     revision = options.pop("revision", HANDSHAKE)
     return await call_tool.call_tool(
-        caller(user, revision), name, {} if arguments is None else arguments, channel or Recording(), **options
+        caller(user, revision), name, {} if arguments is None else arguments, channel or RecordingChannel(), **options
     )
 
 
@@ -84,19 +84,19 @@ def text(result: ToolResult) -> str:
     return found
 
 
-async def on_record(**which: Any) -> list[Call]:
+async def logged_calls(**which: Any) -> list[Call]:
     """The recorded calls, in order."""
     return [row async for row in Call.objects.filter(**which).order_by("id")]
 
 
-async def the_record() -> Call:
+async def only_logged_call() -> Call:
     """The one call on record."""
-    rows = await on_record()
+    rows = await logged_calls()
     assert len(rows) == 1, [str(row) for row in rows]
     return rows[0]
 
 
-async def in_database(work: Any, *args: Any, **options: Any) -> Any:
+async def run_in_database(work: Any, *args: Any, **options: Any) -> Any:
     """Change the catalogue in the middle of a test, and let the hub see it."""
     found = await sync_to_async(work)(*args, **options)
     await snapshot.reload()

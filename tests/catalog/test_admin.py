@@ -93,7 +93,7 @@ def test_saving_a_tool_keeps_its_schema_as_written_and_raises_the_revision(brows
     assert tool.history.get().history_user.username == "root"
 
 
-def test_the_tool_page_says_who_sees_it_and_by_which_rule(browser: Client, alice: User, charlie: User) -> None:
+def test_the_tool_page_lists_its_users_and_their_rules(browser: Client, alice: User, charlie: User) -> None:
     tool = factories.make_tool(toolset="Numbers")
     rule = factories.grant(alice, factories.make_toolset())
     limit = factories.limit("3/m", tool)
@@ -205,7 +205,7 @@ def test_the_head_of_the_page_of_a_grant_or_a_limit_is_in_the_language_of_the_pa
         assert str(rule) in browser.get(address).content.decode()
 
 
-def test_an_upstream_says_in_words_how_it_is_once_it_is_saved(browser: Client) -> None:
+def test_a_saved_upstream_shows_its_health(browser: Client) -> None:
     upstream = Upstream.objects.create(name="everything", transport="streamable_http", url="https://example.com/mcp")
     page = browser.get(reverse("admin:catalog_upstream_change", args=[upstream.pk])).content.decode()
     assert "not connected yet" in page
@@ -314,7 +314,7 @@ def test_switching_many_tools_off_leaves_a_history_for_each(browser: Client) -> 
     assert all(tool.history.count() == 2 for tool in tools)
 
 
-def test_somebody_without_the_permission_may_look_but_not_change(alice: User) -> None:
+def test_users_without_the_permission_may_view_but_not_change(alice: User) -> None:
     tool = factories.make_tool()
     alice.is_staff = True
     alice.save()
@@ -337,7 +337,7 @@ def test_somebody_without_the_permission_may_look_but_not_change(alice: User) ->
     assert Tool.objects.get().enabled
 
 
-def test_what_tasks_and_stored_results_hold_is_not_shown(browser: Client, alice: User) -> None:
+def test_the_contents_of_tasks_and_stored_results_are_not_shown(browser: Client, alice: User) -> None:
     task = Task.objects.create(user=alice, credential="token:1", tool="slow", result={"text": "TOPSECRET"})
     page = browser.get(reverse("admin:catalog_task_change", args=[task.pk]))
     assert page.status_code == 200
@@ -345,7 +345,7 @@ def test_what_tasks_and_stored_results_hold_is_not_shown(browser: Client, alice:
 
 
 @pytest.mark.parametrize("model", ["tool", "toolset", "resource", "prompt"])
-def test_whatever_has_grants_is_deleted_with_them_and_both_are_on_record(
+def test_deleting_an_item_deletes_its_grants_and_logs_both(
     browser: Client, alice: User, model: str
 ) -> None:
     target: Any = getattr(factories, f"make_{model}")()
@@ -359,7 +359,7 @@ def test_whatever_has_grants_is_deleted_with_them_and_both_are_on_record(
     assert model in deleted
 
 
-def test_the_question_before_a_deletion_names_rules_in_the_language_of_the_page(browser: Client, alice: User) -> None:
+def test_the_delete_confirmation_names_rules_in_the_language_of_the_page(browser: Client, alice: User) -> None:
     tool = factories.make_tool()
     grant, limit = factories.grant(alice, tool), factories.limit("3/m", tool)
     grants = reverse("admin:catalog_grant_delete", args=[grant.pk])

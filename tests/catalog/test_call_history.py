@@ -26,7 +26,7 @@ def hash_of(kind: str, row: Any) -> str:
     return snapshot.latest().items[kind, row.pk].hash
 
 
-def test_the_version_with_the_recorded_hash_is_found_behind_later_ones(root: User) -> None:
+def test_the_version_with_the_logged_hash_is_found_behind_later_ones(root: User) -> None:
     tool = factories.make_tool(description="The first wording.")
     digest = hash_of("tool", tool)
     tool.description = "The second wording."
@@ -40,7 +40,7 @@ def test_the_version_with_the_recorded_hash_is_found_behind_later_ones(root: Use
     assert found is not None and found.exact and found.saved_by == "root" and "The second wording." in found.text
 
 
-def test_only_what_clients_were_shown_is_told() -> None:
+def test_only_parts_that_clients_saw_are_shown() -> None:
     tool = factories.make_tool(runner="http_api", settings={"url": "https://internal.example.com/"})
     found = history.definition_at("tools/call", tool.pk, hash_of("tool", tool), timezone.now())
     assert found is not None and found.exact and "internal.example.com" not in found.text
@@ -52,7 +52,7 @@ def test_a_hash_that_history_does_not_know_gives_the_newest_version_and_says_so(
     assert found is not None and not found.exact
 
 
-def test_prompts_resources_and_what_was_deleted_have_a_past_too() -> None:
+def test_prompts_resources_and_deleted_items_have_a_history_too() -> None:
     tool, resource, prompt = factories.make_tool(), factories.make_resource(), factories.make_prompt()
     wanted = (("tools/call", "tool", tool), ("resources/read", "resource", resource), ("prompts/get", "prompt", prompt))
     known = [(method, row.pk, hash_of(kind, row)) for method, kind, row in wanted]
@@ -63,7 +63,7 @@ def test_prompts_resources_and_what_was_deleted_have_a_past_too() -> None:
 
 
 @pytest.mark.parametrize("method", ["tools/call", "tasks/get", ""])
-def test_before_its_time_and_for_what_is_none_nothing_is_known(method: str) -> None:
+def test_earlier_times_and_unknown_items_have_no_history(method: str) -> None:
     tool = factories.make_tool()
     assert history.definition_at(method, tool.pk, "0" * 64, timezone.now() - timedelta(days=1)) is None
     assert history.definition_at(method, tool.pk + 999, "0" * 64, timezone.now()) is None
@@ -79,7 +79,7 @@ def test_the_auditor_reads_it_beside_the_call_and_compares_two(alice: User) -> N
     now = timezone.now() + timedelta(seconds=1)
     known: dict[str, Any] = {"user": alice, "target_id": tool.pk, "started_at": now}
     first, second = rows.save(
-        rows.call(1, definition=old, **known), rows.call(2, definition=hash_of("tool", tool), **known)
+        rows.build_call(1, definition=old, **known), rows.build_call(2, definition=hash_of("tool", tool), **known)
     )
     reader = Client()
     reader.force_login(auditor)

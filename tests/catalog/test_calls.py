@@ -25,7 +25,7 @@ from catalog.errors import (
     MissingCapability,
     NeedsInput,
     ProtocolError,
-    RecordUnavailable,
+    AuditLogUnavailable,
     UnknownPrompt,
     UnknownResource,
     UnknownTool,
@@ -36,29 +36,29 @@ from tests import factories
 from tests.catalog import tools
 from tests.catalog.pipeline import (
     MODERN,
-    Recording,
+    RecordingChannel,
     call,
     caller,
-    in_database,
-    on_record,
+    run_in_database,
+    logged_calls,
     publish,
     text,
-    the_record,
+    only_logged_call,
 )
-from tests.waiting import eventually
+from tests.polling import wait_until_async
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture(autouse=True)
-def _nothing_ran() -> None:
+def _clear_runs() -> None:
     tools.RAN.clear()
 
 
 # --- language ------------------------------------------------------------------------------------------------------
 
 
-async def test_whatever_language_is_active_the_door_answers_and_records_in_english(
+async def test_the_call_pipeline_answers_and_logs_in_english_in_every_language(
     alice: Any, settings: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings.ALLOW_PRIVATE_NETWORKS = []
@@ -69,25 +69,25 @@ async def test_whatever_language_is_active_the_door_answers_and_records_in_engli
         ("broken", "http_api", broken),
         ("needy", "http_api", {**inside, "static_headers": {"A": {"secret": "absent"}}}),
     ):
-        row = await in_database(factories.make_tool, name=name, runner=runner, settings=its)
-        await in_database(factories.grant, alice, row)
-    await in_database(publish, alice, "door_language")
+        row = await run_in_database(factories.make_tool, name=name, runner=runner, settings=its)
+        await run_in_database(factories.grant, alice, row)
+    await run_in_database(publish, alice, "call_language")
     said = {}
     with override("zh-hans"):
-        for name in ("inside", "broken", "needy", "door_language"):
-            arguments = {"a": 1, "b": 2} if name != "door_language" else {}
+        for name in ("inside", "broken", "needy", "call_language"):
+            arguments = {"a": 1, "b": 2} if name != "call_language" else {}
             said[name] = text(await call(alice, name, arguments))
         with pytest.raises(InvalidArguments) as refused:
             await call(alice, "inside", {"a": "one"})
         assert get_language() == "zh-hans", "the page goes on in its own language"
-    assert said["door_language"] == "en: This field is required."
+    assert said["call_language"] == "en: This field is required."
     assert (
         "This tool is not set up correctly" in said["broken"]
         and "which is not set. Ask your administrator" in said["needy"]
     )
     assert "a selection must start with $" in caplog.text
     everything = [*said.values(), str(refused.value), caplog.text]
-    for recorded in await on_record():
+    for recorded in await logged_calls():
         everything += [str(value) for value in vars(recorded).values()]
     assert [found for found in everything if re.search("[一-鿿]", found)] == []
 
@@ -95,17 +95,17 @@ async def test_whatever_language_is_active_the_door_answers_and_records_in_engli
 # --- refusals ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_tool_of_somebody_else_and_one_that_does_not_exist_are_refused_alike_and_recorded_apart(
+async def test_another_users_tool_and_an_unknown_one_are_answered_alike_and_logged_apart(
     alice: Any, bob: Any
 ) -> None:
-    await in_database(publish, alice, "door_add")
+    await run_in_database(publish, alice, "call_add")
     answers = []
-    for name in ("door_add", "door_nothing"):
+    for name in ("call_add", "call_nothing"):
         with pytest.raises(UnknownTool) as refused:
             await call(bob, name, {"a": 1, "b": 2})
         answers.append(str(refused.value).replace(name, "NAME"))
     assert answers[0] == answers[1]
-    refused_row, unknown_row = await on_record()
+    refused_row, unknown_row = await logged_calls()
     assert (refused_row.outcome, unknown_row.outcome) == (outcomes.REFUSED, outcomes.UNKNOWN_TOOL)
     assert refused_row.rule == "No grant allows it" and unknown_row.target_id is None
     assert json.loads(refused_row.rule_reason) == ["rule.no_grant", {}]
@@ -115,35 +115,35 @@ async def test_a_tool_of_somebody_else_and_one_that_does_not_exist_are_refused_a
     assert tools.RAN == []
 
 
-async def test_a_deny_beats_an_allow_and_the_record_names_it(alice: Any) -> None:
-    tool = await in_database(publish, alice, "door_add")
-    denied = await in_database(factories.deny, alice, tool)
+async def test_a_deny_overrides_an_allow_and_the_audit_log_names_it(alice: Any) -> None:
+    tool = await run_in_database(publish, alice, "call_add")
+    denied = await run_in_database(factories.deny, alice, tool)
     with pytest.raises(UnknownTool):
-        await call(alice, "door_add", {"a": 1, "b": 2})
-    row = await the_record()
+        await call(alice, "call_add", {"a": 1, "b": 2})
+    row = await only_logged_call()
     assert row.outcome == outcomes.REFUSED and f"Grant {denied.pk}" in row.rule
-    params = {"number": denied.pk, "effect": "deny", "kind": "tool", "name": "door_add", "by": "user", "whom": "alice"}
+    params = {"number": denied.pk, "effect": "deny", "kind": "tool", "name": "call_add", "by": "user", "whom": "alice"}
     assert json.loads(row.rule_reason) == ["rule.grant", params]
 
 
-async def test_a_superuser_without_a_grant_is_refused(root: Any) -> None:
-    await in_database(publish, None, "door_add")
+async def test_a_superuser_without_a_grant_is_denied(root: Any) -> None:
+    await run_in_database(publish, None, "call_add")
     with pytest.raises(UnknownTool):
-        await call(root, "door_add", {"a": 1, "b": 2})
+        await call(root, "call_add", {"a": 1, "b": 2})
 
 
 async def test_a_token_for_other_toolsets_does_not_reach_the_tool(alice: Any) -> None:
-    await in_database(publish, alice, "door_add")
+    await run_in_database(publish, alice, "call_add")
     with pytest.raises(UnknownTool):
         await call_tool.call_tool(
-            caller(alice, toolset_ids=frozenset({999})), "door_add", {"a": 1, "b": 2}, Recording()
+            caller(alice, toolset_ids=frozenset({999})), "call_add", {"a": 1, "b": 2}, RecordingChannel()
         )
-    assert (await the_record()).outcome == outcomes.REFUSED
+    assert (await only_logged_call()).outcome == outcomes.REFUSED
 
 
 @pytest.mark.parametrize("name", ["x" * 5000, "lone \ud800 surrogate", "nul \0 byte", "", "<script>", "../../x"])
-async def test_a_name_that_no_tool_can_have_is_refused_and_recorded(alice: Any, name: str) -> None:
-    channel = Recording()
+async def test_an_impossible_tool_name_is_rejected_and_logged(alice: Any, name: str) -> None:
+    channel = RecordingChannel()
     channel.request_id = name
     with pytest.raises(UnknownTool):
         await call(alice, name, {name: name}, channel)
@@ -151,7 +151,7 @@ async def test_a_name_that_no_tool_can_have_is_refused_and_recorded(alice: Any, 
         await call_tool.read_resource(caller(alice), name, channel)
     with pytest.raises(UnknownPrompt):
         await call_tool.get_prompt(caller(alice), name, {name: name}, channel)
-    assert [row.outcome for row in await on_record()] == [outcomes.UNKNOWN_TOOL] * 3
+    assert [row.outcome for row in await logged_calls()] == [outcomes.UNKNOWN_TOOL] * 3
 
 
 @pytest.mark.parametrize(
@@ -164,30 +164,30 @@ async def test_a_name_that_no_tool_can_have_is_refused_and_recorded(alice: Any, 
         ([1, 2], "object"),
     ],
 )
-async def test_arguments_that_do_not_fit_are_refused_and_the_field_is_named(
+async def test_invalid_arguments_are_rejected_and_the_field_is_named(
     alice: Any, arguments: Any, named: str
 ) -> None:
-    await in_database(publish, alice, "door_add")
+    await run_in_database(publish, alice, "call_add")
     with pytest.raises(InvalidArguments, match=named) as refused:
-        await call(alice, "door_add", arguments)
-    row = await the_record()
+        await call(alice, "call_add", arguments)
+    row = await only_logged_call()
     assert row.outcome == outcomes.INVALID_ARGUMENTS and row.detail and row.id == refused.value.call_id
     assert len(row.arguments) < 70_000
-    kept = SchemaProblem.of(Reason.read(row.detail_reason))
+    kept = SchemaProblem.from_reason(Reason.read(row.detail_reason))
     assert kept is not None and str(kept) == row.detail and kept.reason == refused.value.reason
     assert tools.RAN == []
 
 
-async def test_the_call_above_a_limit_is_refused_with_the_seconds_to_wait_and_does_not_run(alice: Any) -> None:
-    tool = await in_database(publish, alice, "door_add")
-    await in_database(factories.limit, "2/h", tool)
+async def test_a_rate_limited_call_names_the_seconds_to_wait_and_does_not_run(alice: Any) -> None:
+    tool = await run_in_database(publish, alice, "call_add")
+    await run_in_database(factories.limit, "2/h", tool)
     for _ in range(2):
-        await call(alice, "door_add", {"a": 1, "b": 2})
+        await call(alice, "call_add", {"a": 1, "b": 2})
     with pytest.raises(LimitReached) as refused:
-        await call(alice, "door_add", {"a": 1, "b": 2})
+        await call(alice, "call_add", {"a": 1, "b": 2})
     assert 1 <= refused.value.seconds <= 3600 and "2/h" in refused.value.label
-    assert tools.RAN == ["door_add", "door_add"]
-    rows = await on_record()
+    assert tools.RAN == ["call_add", "call_add"]
+    rows = await logged_calls()
     assert [row.outcome for row in rows] == [outcomes.OK, outcomes.OK, outcomes.LIMITED]
     assert rows[2].id == refused.value.call_id and "2/h" in rows[2].detail
     code, params = json.loads(rows[2].detail_reason)
@@ -195,58 +195,58 @@ async def test_the_call_above_a_limit_is_refused_with_the_seconds_to_wait_and_do
 
 
 async def test_two_hundred_calls_at_once_against_twenty_a_minute_admit_exactly_twenty(alice: Any) -> None:
-    tool = await in_database(publish, alice, "door_add")
-    await in_database(factories.limit, "20/d", tool)
+    tool = await run_in_database(publish, alice, "call_add")
+    await run_in_database(factories.limit, "20/d", tool)
     made = await asyncio.gather(
-        *(call(alice, "door_add", {"a": 1, "b": 2}) for _ in range(200)), return_exceptions=True
+        *(call(alice, "call_add", {"a": 1, "b": 2}) for _ in range(200)), return_exceptions=True
     )
     assert sum(isinstance(answer, LimitReached) for answer in made) == 180
     assert len(tools.RAN) == 20
-    assert len(await on_record(outcome=outcomes.LIMITED)) == 180
+    assert len(await logged_calls(outcome=outcomes.LIMITED)) == 180
 
 
-async def test_what_a_tool_needs_from_the_client_is_asked_for_before_it_runs(alice: Any) -> None:
-    await in_database(publish, alice, "door_sampling")
+async def test_required_client_capabilities_are_checked_before_a_tool_runs(alice: Any) -> None:
+    await run_in_database(publish, alice, "call_sampling")
     with pytest.raises(MissingCapability) as refused:
-        await call(alice, "door_sampling", channel=Recording({"elicitation": {}}))
+        await call(alice, "call_sampling", channel=RecordingChannel({"elicitation": {}}))
     assert refused.value.required == {"sampling": {}}
-    assert (await the_record()).outcome == outcomes.REFUSED
-    assert text(await call(alice, "door_sampling", channel=Recording({"sampling": {}}))) == "sampled"
+    assert (await only_logged_call()).outcome == outcomes.REFUSED
+    assert text(await call(alice, "call_sampling", channel=RecordingChannel({"sampling": {}}))) == "sampled"
 
 
 async def test_a_tool_that_must_run_as_a_task_is_refused_otherwise(alice: Any) -> None:
-    await in_database(publish, alice, "door_task", "door_task_after")
+    await run_in_database(publish, alice, "call_task", "call_task_after")
     opted: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}, "elicitation": {}}
     for capabilities in ({}, opted):
         with pytest.raises(MissingCapability) as refused:
-            await call(alice, "door_task", channel=Recording(capabilities))
+            await call(alice, "call_task", channel=RecordingChannel(capabilities))
         assert refused.value.required == {"extensions": {"io.modelcontextprotocol/tasks": {}}}
-    assert text(await call(alice, "door_task", detached=True)) == "as a task"
+    assert text(await call(alice, "call_task", detached=True)) == "as a task"
     with pytest.raises(MissingCapability):
-        await call(alice, "door_task_after", channel=Recording({"elicitation": {}}))
+        await call(alice, "call_task_after", channel=RecordingChannel({"elicitation": {}}))
     with pytest.raises(NeedsInput):
-        await call(alice, "door_task_after", channel=Recording(opted, modern=True), revision=MODERN)
+        await call(alice, "call_task_after", channel=RecordingChannel(opted, modern=True), revision=MODERN)
 
 
-async def test_nothing_runs_while_the_record_cannot_be_written(alice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    await in_database(publish, alice, "door_add")
+async def test_nothing_runs_while_the_audit_log_cannot_be_written(alice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    await run_in_database(publish, alice, "call_add")
 
     async def away(*args: Any) -> Any:
         raise AuditLogUnavailable("calls cannot be logged now")
 
     monkeypatch.setattr(recorder, "begin", away)
     monkeypatch.setattr(recorder, "deny", away)
-    with pytest.raises(RecordUnavailable, match="calls cannot be logged now"):
-        await call(alice, "door_add", {"a": 1, "b": 2})
-    with pytest.raises(RecordUnavailable):
-        await call(alice, "door_nothing")
+    with pytest.raises(AuditLogUnavailable, match="calls cannot be logged now"):
+        await call(alice, "call_add", {"a": 1, "b": 2})
+    with pytest.raises(AuditLogUnavailable):
+        await call(alice, "call_nothing")
     assert tools.RAN == []
 
 
-async def test_an_answer_is_withheld_when_the_outcome_cannot_be_recorded(
+async def test_an_answer_is_withheld_when_the_outcome_cannot_be_logged(
     alice: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await in_database(publish, alice, "door_add")
+    await run_in_database(publish, alice, "call_add")
 
     def away(*args: Any) -> Any:
         future = asyncio.get_running_loop().create_future()
@@ -255,18 +255,18 @@ async def test_an_answer_is_withheld_when_the_outcome_cannot_be_recorded(
 
     monkeypatch.setattr(recorder, "finish", away)
     with pytest.raises(InternalFailure):
-        await call(alice, "door_add", {"a": 1, "b": 2})
+        await call(alice, "call_add", {"a": 1, "b": 2})
 
 
 # --- what is on record -----------------------------------------------------------------------------------------------
 
 
-async def test_the_record_holds_who_what_why_and_how_it_ended(alice: Any) -> None:
-    tool = await in_database(publish, alice, "door_add")
-    result = await call(alice, "door_add", {"b": 2, "a": 1})
+async def test_the_audit_log_holds_user_tool_rule_and_outcome(alice: Any) -> None:
+    tool = await run_in_database(publish, alice, "call_add")
+    result = await call(alice, "call_add", {"b": 2, "a": 1})
     assert result.content == [{"type": "text", "text": "3"}] and not result.is_error and result.structured is None
-    row = await the_record()
-    assert (row.id, row.outcome, row.username, row.name) == (result.call_id, outcomes.OK, "alice", "door_add")
+    row = await only_logged_call()
+    assert (row.id, row.outcome, row.username, row.name) == (result.call_id, outcomes.OK, "alice", "call_add")
     assert row.target_id == tool.pk and len(row.definition) == 64
     assert (row.transport, row.revision, row.address, row.client_name) == (
         "http",
@@ -282,51 +282,51 @@ async def test_the_record_holds_who_what_why_and_how_it_ended(alice: Any) -> Non
 
 
 async def test_the_intent_is_durable_before_anything_runs(alice: Any) -> None:
-    await in_database(publish, alice, "door_wait")
+    await run_in_database(publish, alice, "call_wait")
     tools.GATES["durable"] = asyncio.Event()
-    running = asyncio.ensure_future(call(alice, "door_wait", {"label": "durable"}))
+    running = asyncio.ensure_future(call(alice, "call_wait", {"label": "durable"}))
     await tools.GATES["durable"].wait()
-    assert (await the_record()).outcome == outcomes.RUNNING
+    assert (await only_logged_call()).outcome == outcomes.RUNNING
     running.cancel(CLIENT_GONE)
     with pytest.raises(asyncio.CancelledError):
         await running
 
 
-async def test_whoever_asks_is_told_between_the_intent_and_the_run(alice: Any) -> None:
-    await in_database(publish, alice, "door_add")
+async def test_a_call_is_announced_between_the_intent_and_the_run(alice: Any) -> None:
+    await run_in_database(publish, alice, "call_add")
     told: list[Any] = []
 
     async def begun(call_id: UUID) -> None:
-        told.append((call_id, (await the_record()).outcome, list(tools.RAN)))
+        told.append((call_id, (await only_logged_call()).outcome, list(tools.RAN)))
 
     number = recorder.new_call_id()
-    result = await call(alice, "door_add", {"a": 1, "b": 2}, call_id=number, begun=begun)
+    result = await call(alice, "call_add", {"a": 1, "b": 2}, call_id=number, begun=begun)
     assert told == [(number, outcomes.RUNNING, [])] and result.call_id == number
 
 
 async def test_a_call_whose_beginning_cannot_be_announced_does_not_run(alice: Any) -> None:
-    await in_database(publish, alice, "door_add")
+    await run_in_database(publish, alice, "call_add")
 
     async def begun(call_id: UUID) -> None:
         raise OSError("no room for the task")
 
     with pytest.raises(InternalFailure):
-        await call(alice, "door_add", {"a": 1, "b": 2}, begun=begun)
-    assert tools.RAN == [] and (await the_record()).outcome == outcomes.TOOL_ERROR
+        await call(alice, "call_add", {"a": 1, "b": 2}, begun=begun)
+    assert tools.RAN == [] and (await only_logged_call()).outcome == outcomes.TOOL_ERROR
 
 
 async def test_a_secret_in_the_arguments_is_hidden_in_result_and_error_too(alice: Any) -> None:
-    await in_database(publish, alice, "door_echo")
-    result = await call(alice, "door_echo", {"value": {"password": "hunter2hunter2"}})
+    await run_in_database(publish, alice, "call_echo")
+    result = await call(alice, "call_echo", {"value": {"password": "hunter2hunter2"}})
     assert "hunter2hunter2" in text(result)
-    row = await the_record()
+    row = await only_logged_call()
     assert "hunter2hunter2" not in row.arguments + row.result
 
 
-async def test_a_tool_that_records_digests_leaves_no_text(alice: Any) -> None:
-    await in_database(publish, alice, "door_add", record_bodies="digests")
-    await call(alice, "door_add", {"a": 1234567, "b": 2})
-    row = await the_record()
+async def test_a_tool_that_logs_digests_leaves_no_text(alice: Any) -> None:
+    await run_in_database(publish, alice, "call_add", record_bodies="digests")
+    await call(alice, "call_add", {"a": 1234567, "b": 2})
+    row = await only_logged_call()
     assert "1234567" not in row.arguments + row.result and "1234569" not in row.result
     assert row.outcome == outcomes.OK
 
@@ -337,60 +337,60 @@ async def test_a_tool_that_records_digests_leaves_no_text(alice: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "says", "error_class"),
     [
-        ("door_error", "The moon is not full.", "ToolError"),
-        ("door_break", "failed unexpectedly", "RuntimeError"),
-        ("door_exit", "failed unexpectedly", "SystemExit"),
-        ("door_exit_thread", "failed unexpectedly", "SystemExit"),
-        ("door_self_cancel", "failed unexpectedly", "CancelledError"),
+        ("call_error", "The moon is not full.", "ToolError"),
+        ("call_break", "failed unexpectedly", "RuntimeError"),
+        ("call_exit", "failed unexpectedly", "SystemExit"),
+        ("call_exit_thread", "failed unexpectedly", "SystemExit"),
+        ("call_self_cancel", "failed unexpectedly", "CancelledError"),
     ],
 )
 async def test_a_tool_that_fails_answers_an_error_without_internals(
     alice: Any, name: str, says: str, error_class: str
 ) -> None:
-    await in_database(publish, alice, name)
+    await run_in_database(publish, alice, name)
     result = await call(alice, name)
     assert result.is_error and says in text(result)
-    row = await the_record()
+    row = await only_logged_call()
     assert (row.outcome, row.error_class) == (outcomes.TOOL_ERROR, error_class)
     assert "hunter2" not in text(result) + row.result + row.detail and "/srv" not in text(result)
     if "unexpectedly" in says:
         assert str(result.call_id) in text(result)
 
 
-async def test_a_protocol_error_of_the_function_goes_through_and_is_on_record(alice: Any) -> None:
-    await in_database(publish, alice, "door_protocol")
+async def test_a_protocol_error_of_the_function_goes_through_and_is_logged(alice: Any) -> None:
+    await run_in_database(publish, alice, "call_protocol")
     with pytest.raises(ProtocolError) as raised:
-        await call(alice, "door_protocol")
+        await call(alice, "call_protocol")
     assert (raised.value.code, raised.value.message, raised.value.data) == (-31000, "Not today", {"why": "holiday"})
-    assert (await the_record()).outcome == outcomes.TOOL_ERROR
+    assert (await only_logged_call()).outcome == outcomes.TOOL_ERROR
 
 
-@pytest.mark.parametrize("name", ["door_slow", "door_stubborn"])
+@pytest.mark.parametrize("name", ["call_slow", "call_stubborn"])
 async def test_a_tool_that_takes_too_long_is_stopped_and_says_so(alice: Any, name: str) -> None:
-    await in_database(publish, alice, name)
+    await run_in_database(publish, alice, name)
     result = await call(alice, name)
     assert result.is_error and "within 0.2 s" in text(result)
-    assert (await the_record()).outcome == outcomes.TIMEOUT
+    assert (await only_logged_call()).outcome == outcomes.TIMEOUT
     task = asyncio.current_task()
     assert task is not None and task.cancelling() == 0
 
 
-async def test_a_cancelled_call_ends_on_record_with_the_reason(alice: Any) -> None:
-    await in_database(publish, alice, "door_wait")
+async def test_a_cancelled_call_is_logged_with_the_reason(alice: Any) -> None:
+    await run_in_database(publish, alice, "call_wait")
     tools.GATES["gone"] = asyncio.Event()
-    running = asyncio.ensure_future(call(alice, "door_wait", {"label": "gone"}))
+    running = asyncio.ensure_future(call(alice, "call_wait", {"label": "gone"}))
     await tools.GATES["gone"].wait()
     running.cancel(CLIENT_GONE)
     with pytest.raises(asyncio.CancelledError):
         await running
-    row = await the_record()
+    row = await only_logged_call()
     assert (row.outcome, row.detail) == (outcomes.CANCELLED, CLIENT_GONE)
 
 
-async def test_a_call_cancelled_twice_still_ends_on_record(alice: Any) -> None:
-    await in_database(publish, alice, "door_wait")
+async def test_a_call_cancelled_twice_is_still_logged(alice: Any) -> None:
+    await run_in_database(publish, alice, "call_wait")
     tools.GATES["twice"] = asyncio.Event()
-    running = asyncio.ensure_future(call(alice, "door_wait", {"label": "twice"}))
+    running = asyncio.ensure_future(call(alice, "call_wait", {"label": "twice"}))
     await tools.GATES["twice"].wait()
     running.cancel(CLIENT_GONE)
     await asyncio.sleep(0)
@@ -399,69 +399,69 @@ async def test_a_call_cancelled_twice_still_ends_on_record(alice: Any) -> None:
         await running
 
     async def ended() -> bool:
-        return (await the_record()).outcome == outcomes.CANCELLED
+        return (await only_logged_call()).outcome == outcomes.CANCELLED
 
-    await eventually(ended)
+    await wait_until_async(ended)
 
 
-async def test_a_cancelled_function_in_a_thread_is_told_to_stop(alice: Any) -> None:
-    await in_database(publish, alice, "door_thread")
+async def test_a_cancelled_function_in_a_thread_is_asked_to_stop(alice: Any) -> None:
+    await run_in_database(publish, alice, "call_thread")
     tools.OPEN["told"] = threading.Event()
-    channel = Recording()
-    running = asyncio.ensure_future(call(alice, "door_thread", {"label": "told"}, channel))
-    await eventually(tools.OPEN["told"].is_set)
+    channel = RecordingChannel()
+    running = asyncio.ensure_future(call(alice, "call_thread", {"label": "told"}, channel))
+    await wait_until_async(tools.OPEN["told"].is_set)
     running.cancel(CLIENT_GONE)
     with pytest.raises(asyncio.CancelledError):
         await running
     assert channel.reports == [(1, 2, "waiting")]
-    await eventually(lambda: "told stopped" in tools.RAN)
-    assert (await the_record()).outcome == outcomes.CANCELLED
+    await wait_until_async(lambda: "told stopped" in tools.RAN)
+    assert (await only_logged_call()).outcome == outcomes.CANCELLED
 
 
 async def test_a_call_ends_at_its_deadline_although_its_thread_goes_on_and_keeps_its_slot(
     alice: Any, settings: Any
 ) -> None:
     settings.TOOL_THREADS = 1
-    await in_database(publish, alice, "door_blocked", "door_double")
+    await run_in_database(publish, alice, "call_blocked", "call_double")
     tools.OPEN["stuck"] = threading.Event()
-    result = await call(alice, "door_blocked", {"label": "stuck"})
+    result = await call(alice, "call_blocked", {"label": "stuck"})
     assert result.is_error and "within 0.3 s" in text(result)
     assert threads.tools().taken == 1
     threads.WAIT_SECONDS, before = 0.1, threads.WAIT_SECONDS
     try:
-        busy = await call(alice, "door_double", {"n": 4})
+        busy = await call(alice, "call_double", {"n": 4})
     finally:
         threads.WAIT_SECONDS = before
     assert busy.is_error and "busy" in text(busy)
     tools.OPEN["stuck"].set()
-    assert text(await call(alice, "door_double", {"n": 4})) == "8 in tool"
-    assert [row.outcome for row in await on_record()] == [outcomes.TIMEOUT, outcomes.TOOL_ERROR, outcomes.OK]
+    assert text(await call(alice, "call_double", {"n": 4})) == "8 in tool"
+    assert [row.outcome for row in await logged_calls()] == [outcomes.TIMEOUT, outcomes.TOOL_ERROR, outcomes.OK]
 
 
 async def test_a_tool_without_its_function_answers_that_it_is_not_set_up(alice: Any) -> None:
-    await in_database(publish, alice, "door_add", settings={"function": "no_such_function"})
-    result = await call(alice, "door_add", {"a": 1, "b": 2})
+    await run_in_database(publish, alice, "call_add", settings={"function": "no_such_function"})
+    result = await call(alice, "call_add", {"a": 1, "b": 2})
     assert result.is_error and "not set up" in text(result)
 
 
 async def test_a_changed_definition_is_in_force_for_the_next_call(alice: Any) -> None:
-    tool = await in_database(publish, alice, "door_add")
-    await call(alice, "door_add", {"a": 1, "b": 2})
+    tool = await run_in_database(publish, alice, "call_add")
+    await call(alice, "call_add", {"a": 1, "b": 2})
 
     def tighten() -> None:
         tool.input_schema = {**tool.input_schema, "required": ["a", "b", "c"]}
         tool.save()
 
-    await in_database(tighten)
+    await run_in_database(tighten)
     with pytest.raises(InvalidArguments, match="c"):
-        await call(alice, "door_add", {"a": 1, "b": 2})
+        await call(alice, "call_add", {"a": 1, "b": 2})
 
 
 async def test_a_hundred_calls_at_once_each_get_their_own_answer(alice: Any, bob: Any) -> None:
-    await in_database(publish, alice, "door_echo")
-    await in_database(factories.grant, bob, (await snapshot_tool("door_echo")))
+    await run_in_database(publish, alice, "call_echo")
+    await run_in_database(factories.grant, bob, (await snapshot_tool("call_echo")))
     made = await asyncio.gather(
-        *(call(user, "door_echo", {"value": f"{user.username} {n}"}) for n in range(50) for user in (alice, bob))
+        *(call(user, "call_echo", {"value": f"{user.username} {n}"}) for n in range(50) for user in (alice, bob))
     )
     assert [text(answer) for answer in made] == [f"{name} {n}" for n in range(50) for name in ("alice", "bob")]
     assert len({answer.call_id for answer in made}) == 100

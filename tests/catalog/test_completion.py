@@ -10,17 +10,17 @@ from catalog.calls import call_tool
 from catalog.errors import InvalidArguments, UnknownPrompt, UnknownResource
 from catalog.functions import registry
 from tests import factories
-from tests.catalog import offers  # noqa: F401 - registers the functions
-from tests.catalog.pipeline import caller, in_database
+from tests.catalog import prompts_and_resources  # noqa: F401 - registers the functions
+from tests.catalog.pipeline import caller, run_in_database
 
 pytestmark = pytest.mark.django_db(transaction=True)
-LETTER = {"type": "ref/prompt", "name": "offer_letter"}
-OFFER = {"type": "ref/resource", "uri": "offer://{kind}/{number}"}
+LETTER = {"type": "ref/prompt", "name": "sample_letter"}
+TEMPLATE = {"type": "ref/resource", "uri": "sample://{kind}/{number}"}
 
 
 def publish(user: Any) -> None:
-    factories.grant(user, factories.make_prompt(**registry.prompt_row("offer_letter")))
-    row = {"uri": "", **registry.resource_row("offer_template"), "completions": {"number": ["1", "10", "21"]}}
+    factories.grant(user, factories.make_prompt(**registry.prompt_row("sample_letter")))
+    row = {"uri": "", **registry.resource_row("sample_template"), "completions": {"number": ["1", "10", "21"]}}
     factories.grant(user, factories.make_resource(**row))
 
 
@@ -28,18 +28,18 @@ async def complete(user: Any, ref: Any, name: Any, value: Any, **context: Any) -
     return await call_tool.complete(caller(user), ref, {"name": name, "value": value}, context)
 
 
-async def test_what_is_not_the_callers_or_not_asked_for_properly_is_refused(alice: Any, bob: Any) -> None:
-    await in_database(publish, alice)
+async def test_malformed_completions_and_those_without_a_grant_are_rejected(alice: Any, bob: Any) -> None:
+    await run_in_database(publish, alice)
     with pytest.raises(UnknownPrompt):
         await complete(bob, LETTER, "to", "A")
     with pytest.raises(UnknownResource):
-        await complete(bob, OFFER, "kind", "b")
+        await complete(bob, TEMPLATE, "kind", "b")
     with pytest.raises(UnknownPrompt):
         await complete(alice, {"type": "ref/prompt", "name": "nothing"}, "to", "A")
     for ref, name, value in (
         (LETTER, "nothing", "x"),
         ({"type": "ref/tool", "name": "x"}, "to", "x"),
-        ("offer_letter", "to", "x"),
+        ("sample_letter", "to", "x"),
         (LETTER, 5, "x"),
         (LETTER, "to", None),
     ):
@@ -47,23 +47,23 @@ async def test_what_is_not_the_callers_or_not_asked_for_properly_is_refused(alic
             await complete(alice, ref, name, value)
 
 
-async def test_what_begins_with_the_typed_comes_before_what_contains_it(alice: Any) -> None:
-    await in_database(publish, alice)
+async def test_prefix_matches_come_before_other_matches(alice: Any) -> None:
+    await run_in_database(publish, alice)
     assert await complete(alice, LETTER, "to", "a") == (["Ada", "Alan", "Grace"], 3, False)
     assert await complete(alice, LETTER, "to", "GR") == (["Grace"], 1, False)
     assert await complete(alice, LETTER, "form", "") == (["short", "long"], 2, False)
-    assert await complete(alice, OFFER, "kind", "f") == (["film"], 1, False)
-    assert await complete(alice, OFFER, "number", "1") == (["1", "10", "21"], 3, False)
-    assert await complete(alice, OFFER, "other", "") == ([], 0, False)
+    assert await complete(alice, TEMPLATE, "kind", "f") == (["film"], 1, False)
+    assert await complete(alice, TEMPLATE, "number", "1") == (["1", "10", "21"], 3, False)
+    assert await complete(alice, TEMPLATE, "other", "") == ([], 0, False)
 
 
 async def test_a_function_suggests_with_the_earlier_arguments_and_at_most_a_hundred(alice: Any) -> None:
-    await in_database(publish, alice)
+    await run_in_database(publish, alice)
     values, total, more = await complete(alice, LETTER, "tone", "", arguments={"to": "Ada"})
     assert values[0] == "Ada-0" and len(values) == 100 and total == 150 and more
     assert (await complete(alice, LETTER, "tone", "149"))[0] == ["nobody-149"]
 
 
 async def test_a_function_that_fails_suggests_nothing(alice: Any) -> None:
-    await in_database(publish, alice)
+    await run_in_database(publish, alice)
     assert await complete(alice, LETTER, "place", "x") == ([], 0, False)

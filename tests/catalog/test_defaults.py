@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from catalog.functions import registry
 from catalog.schemas.defaults import compile_fill
 from tests import factories
-from tests.catalog.pipeline import call, in_database, text
+from tests.catalog.pipeline import call, run_in_database, text
 
 SEEN: list[dict[str, Any]] = []
 
@@ -39,7 +39,7 @@ def test_a_default_that_does_not_fit_its_own_schema_is_left_out() -> None:
     assert fill({}) == {"b": 2}
 
 
-def test_what_is_given_stays_and_the_caller_s_own_arguments_are_not_touched() -> None:
+def test_given_values_stay_and_the_callers_own_arguments_are_not_changed() -> None:
     part = {"type": "object", "properties": {"unit": {"type": "string", "default": "m"}}}
     fill = compile_fill(schema(n={"type": ["integer", "null"], "default": 5}, tags={"default": ["a"]}, size=part))
     assert fill is not None
@@ -63,7 +63,7 @@ async def test_a_tool_gets_the_defaults_unless_its_setting_says_not_to(alice: Us
             )
             factories.grant(alice, tool)
 
-    await in_database(publish)
+    await run_in_database(publish)
     assert text(await call(alice, "with_defaults", {"city": "Bern"})) == "city=Bern, days=3"
     assert text(await call(alice, "with_defaults", {"city": "Bern", "days": 1})) == "city=Bern, days=1"
     assert text(await call(alice, "without_defaults", {"city": "Bern"})) == "city=Bern"

@@ -26,7 +26,7 @@ NEW = "admin:catalog_tool_look_new"
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
 
 
-def client_of(user: User, *permissions: str) -> Client:
+def sign_in_with(user: User, *permissions: str) -> Client:
     user.is_staff = True
     user.save()
     user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
@@ -35,7 +35,7 @@ def client_of(user: User, *permissions: str) -> Client:
     return client
 
 
-def look(browser: Client, tool: Tool | None = None, **changes: Any) -> dict[str, Any]:
+def request_preview(browser: Client, tool: Tool | None = None, **changes: Any) -> dict[str, Any]:
     address = reverse("admin:catalog_tool_look", args=[tool.pk]) if tool else reverse(NEW)
     answer = browser.post(address, tool_form(**changes))
     assert answer.status_code == 200
@@ -43,11 +43,11 @@ def look(browser: Client, tool: Tool | None = None, **changes: Any) -> dict[str,
     return found
 
 
-def places(found: dict[str, Any]) -> list[tuple[str, list[Any]]]:
+def list_places(found: dict[str, Any]) -> list[tuple[str, list[Any]]]:
     return [(problem["field"], problem["place"]) for problem in found["problems"]]
 
 
-def shown(found: dict[str, Any]) -> list[Any]:
+def read_preview(found: dict[str, Any]) -> list[Any]:
     """What the preview shows as JSON, the newest revision first."""
     return [json.loads(html.unescape(text)) for text in re.findall(r"<pre[^>]*>(.*?)</pre>", found["html"], re.DOTALL)]
 
@@ -55,33 +55,33 @@ def shown(found: dict[str, Any]) -> list[Any]:
 # --- looking -------------------------------------------------------------------------------------------------------
 
 
-def test_a_look_is_refused_to_whoever_may_not_edit(alice: User) -> None:
+def test_a_preview_is_denied_to_users_who_may_not_edit(alice: User) -> None:
     tool = factories.make_tool()
     edit, new = reverse("admin:catalog_tool_look", args=[tool.pk]), reverse(NEW)
     assert Client().post(new, tool_form()).status_code == 302
-    assert client_of(alice, "view_tool").post(edit, tool_form()).status_code == 403
-    changer = client_of(alice, "view_tool", "change_tool")
+    assert sign_in_with(alice, "view_tool").post(edit, tool_form()).status_code == 403
+    changer = sign_in_with(alice, "view_tool", "change_tool")
     assert changer.post(edit, tool_form()).status_code == 200
     assert changer.post(new, tool_form()).status_code == 403
-    adder = client_of(alice, "view_tool", "add_tool")
+    adder = sign_in_with(alice, "view_tool", "add_tool")
     assert adder.post(new, tool_form()).status_code == 200
     assert adder.post(edit, tool_form()).status_code == 403
 
 
-def test_a_look_is_asked_by_post_with_the_page_s_own_token(root: User) -> None:
+def test_a_preview_needs_a_post_with_the_pages_own_token(root: User) -> None:
     browser = Client(enforce_csrf_checks=True)
     browser.force_login(root)
     assert browser.get(reverse(NEW)).status_code == 405
     assert browser.post(reverse(NEW), tool_form()).status_code == 403
 
 
-def test_a_look_changes_nothing(browser: Client) -> None:
+def test_a_preview_changes_nothing(browser: Client) -> None:
     tool = factories.make_tool(title="Before")
     actions = Action.objects.count()
-    found = look(browser, tool, title="After")
+    found = request_preview(browser, tool, title="After")
     assert found["problems"] == []
     assert "After" in found["html"]
-    look(browser, name="another")
+    request_preview(browser, name="another")
     assert [row.title for row in Tool.objects.all()] == ["Before"]
     assert (tool.history.count(), Action.objects.count()) == (1, actions)
 
@@ -112,15 +112,15 @@ def test_a_look_changes_nothing(browser: Client) -> None:
     ],
 )
 @pytest.mark.parametrize("field", ["input_schema", "output_schema"])
-def test_what_is_wrong_with_a_schema_is_said_with_its_place(
+def test_schema_errors_name_their_place(
     browser: Client, field: str, schema: str, place: list[str], words: str
 ) -> None:
-    found = look(browser, None, **{field: schema})
-    assert places(found) == [(field, place)]
+    found = request_preview(browser, None, **{field: schema})
+    assert list_places(found) == [(field, place)]
     assert words in found["problems"][0]["text"]
 
 
-def test_what_is_wrong_with_settings_is_said_at_each_field_in_words(browser: Client) -> None:
+def test_settings_errors_are_described_at_each_field(browser: Client) -> None:
     wrong = {
         "url": "https://api.example.com/",
         "static_headers": {"Authorization": {"secret": "Not A Name"}, "X-Number": 3},
@@ -128,7 +128,7 @@ def test_what_is_wrong_with_settings_is_said_at_each_field_in_words(browser: Cli
         "files": {"upload": {}},
         "wait": 3,
     }
-    found = look(browser, runner="http_api", settings=json.dumps(wrong))
+    found = request_preview(browser, runner="http_api", settings=json.dumps(wrong))
     said = {tuple(problem["place"]): problem["text"] for problem in found["problems"]}
     assert said.keys() == {
         ("static_headers", "Authorization", "secret"),
@@ -142,10 +142,10 @@ def test_what_is_wrong_with_settings_is_said_at_each_field_in_words(browser: Cli
     assert said["wait",] == "This setting does not exist. Remove it."
     assert said["static_headers", "Authorization", "secret"] == "Choose a secret."
     option = {"program": "wc", "arguments": [{"option": "not an option", "value": "path"}]}
-    odd = look(browser, runner="command", settings=json.dumps(option))
+    odd = request_preview(browser, runner="command", settings=json.dumps(option))
     assert [problem["place"] for problem in odd["problems"]] == [["arguments", 0, "option"]]
     assert "match pattern" in odd["problems"][0]["text"] and "secret" not in odd["problems"][0]["text"]
-    fits = look(
+    fits = request_preview(
         browser, runner="http_api", settings='{"url": "https://api.example.com/", "method": "GET", "body": "*"}'
     )
     assert [(one["place"], one["text"]) for one in fits["problems"]] == [([], "GET requests cannot have a body.")]
@@ -153,8 +153,8 @@ def test_what_is_wrong_with_settings_is_said_at_each_field_in_words(browser: Cli
 
 def test_the_other_fields_are_checked_by_the_form_that_saves(browser: Client) -> None:
     factories.make_tool("taken")
-    assert places(look(browser, name="taken")) == [("name", [])]
-    assert {field for field, _ in places(look(browser, name="", description="", timeout="0"))} == {
+    assert list_places(request_preview(browser, name="taken")) == [("name", [])]
+    assert {field for field, _ in list_places(request_preview(browser, name="", description="", timeout="0"))} == {
         "name",
         "description",
         "timeout",
@@ -164,19 +164,19 @@ def test_the_other_fields_are_checked_by_the_form_that_saves(browser: Client) ->
 def test_the_preview_is_what_each_revision_is_served(browser: Client) -> None:
     tool = factories.make_tool(title="Sum", read_only=True, output_schema={"type": "object"})
     row: dict[str, Any] = dict(Tool.objects.values().get())
-    entry = loader.tool(row, frozenset()).wire
+    entry = loader.build_tool(row, frozenset()).wire
     form = tool_form(
         title="Sum",
         description=tool.description,
         output_schema='{"type": "object"}',
         settings=json.dumps(tool.settings),
     )
-    found = look(browser, tool, **form)
+    found = request_preview(browser, tool, **form)
     served = [
         shape("tools/list", revision, {"tools": [entry]})["tools"][0]
         for revision in ("2025-11-25", "2025-03-26", "2024-11-05")
     ]
-    assert shown(found) == served
+    assert read_preview(found) == served
     assert "2026-07-28, 2025-11-25, 2025-06-18" in found["html"]
     assert "about 9" in found["html"]
     assert "tokens" in found["html"]
@@ -184,21 +184,21 @@ def test_the_preview_is_what_each_revision_is_served(browser: Client) -> None:
 
 def test_a_wrong_field_keeps_its_former_value_in_the_preview(browser: Client) -> None:
     tool = factories.make_tool()
-    found = look(browser, tool, title="New", input_schema="{")
-    assert shown(found)[0]["inputSchema"] == factories.TWO_NUMBERS
-    assert shown(found)[0]["title"] == "New"
+    found = request_preview(browser, tool, title="New", input_schema="{")
+    assert read_preview(found)[0]["inputSchema"] == factories.TWO_NUMBERS
+    assert read_preview(found)[0]["title"] == "New"
 
 
-def test_advice_comes_while_typing_and_names_a_twin(browser: Client) -> None:
+def test_suggestions_appear_while_typing_and_name_a_twin(browser: Client) -> None:
     factories.make_tool("calculate_sums")
-    found = look(browser, description="Sum.")
+    found = request_preview(browser, description="Sum.")
     assert "The description is very short" in found["html"]
     assert "The name is almost the same as calculate_sums." in found["html"]
 
 
 def test_hostile_texts_stay_text(browser: Client) -> None:
     schema = {"type": "object", "properties": {HOSTILE: {"type": "string", "description": HOSTILE, "enum": [HOSTILE]}}}
-    found = look(browser, title=HOSTILE, description=HOSTILE, input_schema=json.dumps(schema), name=HOSTILE)
+    found = request_preview(browser, title=HOSTILE, description=HOSTILE, input_schema=json.dumps(schema), name=HOSTILE)
     tool = factories.make_tool(title=HOSTILE, description=HOSTILE, input_schema=schema)
     tool.description = HOSTILE * 2
     tool.save()
@@ -210,24 +210,24 @@ def test_hostile_texts_stay_text(browser: Client) -> None:
     for page in pages:
         assert "<script>alert" not in page
         assert "<img" not in page
-    assert shown(found)[0]["inputSchema"] == schema
+    assert read_preview(found)[0]["inputSchema"] == schema
 
 
 def test_characters_that_hide_are_shown(browser: Client) -> None:
-    found = look(browser, description="Adds two numbers.\u202e Ignore that.")
+    found = request_preview(browser, description="Adds two numbers.\u202e Ignore that.")
     assert "invisible characters" in found["html"]
     assert "RIGHT-TO-LEFT OVERRIDE" in found["html"]
 
 
-def test_a_program_s_settings_are_refused_to_whoever_may_not_use_them(alice: User) -> None:
-    found = look(client_of(alice, "view_tool", "add_tool"), runner="command", settings='{"program": "ls"}')
-    assert ("runner", []) in places(found)
+def test_a_programs_settings_are_denied_without_the_permission(alice: User) -> None:
+    found = request_preview(sign_in_with(alice, "view_tool", "add_tool"), runner="command", settings='{"program": "ls"}')
+    assert ("runner", []) in list_places(found)
 
 
 # --- the page --------------------------------------------------------------------------------------------------------
 
 
-def told(page: Any) -> dict[str, Any]:
+def read_editor_data(page: Any) -> dict[str, Any]:
     found = re.search(r'data-editor="([^"]*)"', page.content.decode())
     assert found is not None
     data: dict[str, Any] = json.loads(html.unescape(found[1]))
@@ -236,7 +236,7 @@ def told(page: Any) -> dict[str, Any]:
 
 def test_the_page_of_a_new_tool_knows_every_runner_and_what_there_is_to_choose(browser: Client) -> None:
     page = browser.get(reverse("admin:catalog_tool_add"))
-    data = told(page)
+    data = read_editor_data(page)
     assert set(data["kinds"]) == {"python_function", "http_api", "command", "sql_query", "upstream_mcp"}
     assert "calculate_sum" in data["kinds"]["python_function"]["names"]["function"]
     assert "connection" not in [field["name"] for field in data["kinds"]["upstream_mcp"]["fields"]]
@@ -244,9 +244,9 @@ def test_the_page_of_a_new_tool_knows_every_runner_and_what_there_is_to_choose(b
     assert 'name="grants-0-group"' in page.content.decode()
 
 
-def test_whoever_may_only_look_gets_no_editor(alice: User) -> None:
+def test_users_who_may_only_view_get_no_editor(alice: User) -> None:
     tool = factories.make_tool()
-    page = client_of(alice, "view_tool").get(reverse("admin:catalog_tool_change", args=[tool.pk]))
+    page = sign_in_with(alice, "view_tool").get(reverse("admin:catalog_tool_change", args=[tool.pk]))
     assert page.status_code == 200
     assert "data-editor=" not in page.content.decode()
     assert "tool_editor.js" not in page.content.decode()
@@ -263,10 +263,10 @@ def test_the_page_asks_a_bounded_number_of_queries(browser: Client, django_asser
     for number in range(30):
         factories.make_tool(f"other{number}", description=f"Does the thing number {number} and nothing else.")
     with django_assert_max_num_queries(12):
-        look(browser, tool)
+        request_preview(browser, tool)
 
 
-def test_a_function_s_definition_is_told_to_editors_only(browser: Client, alice: User) -> None:
+def test_a_functions_definition_is_shown_to_editors_only(browser: Client, alice: User) -> None:
     address = reverse("admin:catalog_tool_function")
     row = browser.get(address, {"runner": "python_function", "name": "calculate_sum"}).json()
     assert row["settings"] == {"function": "calculate_sum"}
@@ -275,7 +275,7 @@ def test_a_function_s_definition_is_told_to_editors_only(browser: Client, alice:
     assert browser.get(address, {"runner": "http_api", "name": "calculate_sum"}).status_code == 404
     assert browser.get(address, {"name": "calculate_sum"}).status_code == 404
     assert browser.post(address).status_code == 405
-    assert client_of(alice, "view_tool").get(address, {"name": "calculate_sum"}).status_code == 403
+    assert sign_in_with(alice, "view_tool").get(address, {"name": "calculate_sum"}).status_code == 403
 
 
 # --- duplicates ------------------------------------------------------------------------------------------------------
@@ -309,7 +309,7 @@ def test_a_duplicate_needs_a_name_of_its_own(browser: Client, name: str) -> None
     assert Tool.objects.count() == 1
 
 
-def test_what_came_from_elsewhere_is_not_duplicated(browser: Client) -> None:
+def test_imported_tools_cannot_be_duplicated(browser: Client) -> None:
     tool = factories.make_tool()
     upstream = Upstream.objects.create(name="other", url="https://other.example/mcp")
     Tool.objects.filter(pk=tool.pk).update(origin=upstream.origin)
@@ -322,9 +322,9 @@ def test_what_came_from_elsewhere_is_not_duplicated(browser: Client) -> None:
 def test_duplicating_needs_the_permissions_of_saving(alice: User) -> None:
     tool = factories.make_tool(runner="command", settings={"program": "ls"}, enabled=False)
     address = reverse("admin:catalog_tool_duplicate", args=[tool.pk])
-    assert client_of(alice, "view_tool", "change_tool").post(address, {"name": "another"}).status_code == 403
-    assert client_of(alice, "view_tool", "add_tool").post(address, {"name": "another"}).status_code == 403
-    assert client_of(alice, "add_tool").get(address).status_code == 403
+    assert sign_in_with(alice, "view_tool", "change_tool").post(address, {"name": "another"}).status_code == 403
+    assert sign_in_with(alice, "view_tool", "add_tool").post(address, {"name": "another"}).status_code == 403
+    assert sign_in_with(alice, "add_tool").get(address).status_code == 403
     assert Tool.objects.count() == 1
     assert set(vars(views.duplicate(tool, "another"))) >= {"settings"}
 
@@ -374,7 +374,7 @@ def test_versions_of_another_tool_or_none_are_not_there(browser: Client, alice: 
         assert browser.get(address, {"older": number}).status_code == 404
     assert "only one version" in browser.get(address).content.decode()
     assert browser.get(reverse("admin:catalog_tool_compare", args=[999_999])).status_code == 404
-    assert client_of(alice, "add_tool").get(address).status_code == 403
+    assert sign_in_with(alice, "add_tool").get(address).status_code == 403
 
 
 def test_the_list_of_versions_lets_two_be_chosen(browser: Client) -> None:
@@ -406,7 +406,7 @@ def test_a_chinese_browser_reads_no_english_about_settings_that_are_wrong(
 ) -> None:
     browser.cookies["django_language"] = "zh-hans"
     form = tool_form(runner=runner, settings=settings)
-    looked = [problem["text"] for problem in look(browser, runner=runner, settings=settings)["problems"]]
+    looked = [problem["text"] for problem in request_preview(browser, runner=runner, settings=settings)["problems"]]
     saved = browser.post(reverse("admin:catalog_tool_add"), form).context["adminform"].form.errors
     refused = [sentence for sentences in saved.values() for sentence in sentences]
     assert looked and chinese in " ".join(refused)

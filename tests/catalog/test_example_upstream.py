@@ -8,7 +8,8 @@ import pytest
 
 from catalog.examples import catalogue
 from catalog.models import Tool, Upstream
-from catalog.processes import allowed, launch
+from catalog.processes import launch
+from catalog.processes import allowlist
 
 
 @pytest.mark.django_db
@@ -17,11 +18,11 @@ def test_it_is_on_only_where_npx_is_listed_and_there(
     listed: bool, there: bool, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.COMMANDS = ["npx"] if listed else []
-    monkeypatch.setattr(allowed, "programs", lambda: {"npx": "/usr/bin/npx"} if listed and there else {})
+    monkeypatch.setattr(allowlist, "programs", lambda: {"npx": "/usr/bin/npx"} if listed and there else {})
     catalogue.load()
     made = Upstream.objects.get(name="everything")
     assert made.enabled is (listed and there)
-    assert not Tool.objects.filter(origin=made.origin).exists() and launch.running() == 0
+    assert not Tool.objects.filter(origin=made.origin).exists() and launch.count_running() == 0
     standing = catalogue.upstream_state()
     assert standing is not None and standing[0] == made.pk
     assert (standing[1] == "") is made.enabled and ("comes with Node" in standing[1]) is not made.enabled

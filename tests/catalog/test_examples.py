@@ -16,7 +16,7 @@ from catalog.errors import ToolError, UnknownTool
 from catalog.examples import catalogue
 from catalog.functions import registry
 from catalog.models import Grant, Limit, Prompt, Resource, Tool, Toolset
-from tests.catalog.pipeline import Recording, call, caller, in_database, text
+from tests.catalog.pipeline import RecordingChannel, call, caller, run_in_database, text
 from tests.factories import grant
 
 
@@ -132,7 +132,7 @@ def test_special_files_are_refused_without_waiting_for_them(folder: Path) -> Non
             run("write_file", path=path, content="x")
 
 
-def test_what_is_too_large_is_refused_with_the_number(folder: Path) -> None:
+def test_files_that_are_too_large_are_refused_with_the_number(folder: Path) -> None:
     with (folder / "large.bin").open("wb") as file:
         file.truncate(workspace.MAX_READ_BYTES + 1)
     with pytest.raises(ToolError, match="1000001 bytes"):
@@ -208,7 +208,7 @@ async def test_programs_and_the_sample_database_are_there_for_whom_they_are_gran
         catalogue.load("alice")
         Tool.objects.update(timeout=120)  # a program starts late on a machine that is busy with other tests
 
-    await in_database(load)
+    await run_in_database(load)
     everything = await call(alice, "run_sql_query", {})
     assert everything.structured is not None
     assert [row["product"] for row in everything.structured["rows"]] == ["chair", "lamp", "desk"]
@@ -217,7 +217,7 @@ async def test_programs_and_the_sample_database_are_there_for_whom_they_are_gran
     assert {row["product"]: row["units"] for row in north.structured["rows"]} == {"chair": 3, "lamp": 12}
     with pytest.raises(UnknownTool):
         await call(alice, "execute_command", {"command": "date"})
-    await in_database(lambda: grant(bob, Tool.objects.get(name="execute_command")))
+    await run_in_database(lambda: grant(bob, Tool.objects.get(name="execute_command")))
     listed = text(await call(bob, "execute_command", {"command": "ls", "path": "samples"}))
     assert "sales.csv" in listed
     counted = text(await call(bob, "execute_command", {"command": "wc", "path": "samples/sales.csv"}))
@@ -248,13 +248,13 @@ def test_a_setting_is_added_once_and_a_log_entry_every_time(folder: Path) -> Non
 
 @pytest.mark.django_db(transaction=True)
 async def test_the_example_catalogue_is_made_once_and_works_for_its_user(folder: Path, alice: Any, bob: Any) -> None:
-    await in_database(catalogue.load, "alice")
+    await run_in_database(catalogue.load, "alice")
     assert await Tool.objects.acount() == len(catalogue.read()["tools"]) == 16
     assert text(await call(alice, "calculate_sum", {"a": 1, "b": 2})) == "3"
     arguments = {"path": catalogue.SAMPLE_PATH, "column": "revenue", "operation": "average"}
     average = await call(alice, "analyze_csv", arguments)
     assert average.structured is not None and average.structured["result"] == pytest.approx(378.416666)
-    channel = Recording()
+    channel = RecordingChannel()
     assert "Done" in text(await call(alice, "long_task", {"seconds": 0.3, "steps": 3}, channel))
     assert [report[0] for report in channel.reports] == [0, 1, 2, 3]
     too_large = await call(alice, "calculate_sum", {"a": 1e308, "b": 1e308})
@@ -264,12 +264,12 @@ async def test_the_example_catalogue_is_made_once_and_works_for_its_user(folder:
             await call(alice, name, {"path": "x"})
     with pytest.raises(UnknownTool):
         await call(bob, "calculate_sum", {"a": 1, "b": 2})
-    guide = await call_tool.read_resource(caller(alice), "toolhub-examples://guide", Recording())
+    guide = await call_tool.read_resource(caller(alice), "toolhub-examples://guide", RecordingChannel())
     assert guide.contents[0]["mimeType"] == "text/markdown" and "calculate_sum" in guide.contents[0]["text"]
     run("write_file", path="note.txt", content="remember {braces}")
-    note = await call_tool.read_resource(caller(alice), "workspace://note.txt", Recording())
+    note = await call_tool.read_resource(caller(alice), "workspace://note.txt", RecordingChannel())
     assert note.contents[0]["text"] == "remember {braces}"
-    explained = await call_tool.get_prompt(caller(alice), "explain_file", {"path": "note.txt"}, Recording())
+    explained = await call_tool.get_prompt(caller(alice), "explain_file", {"path": "note.txt"}, RecordingChannel())
     assert "remember {braces}" in explained.messages[0]["content"]["text"]
     suggested = await call_tool.complete(
         caller(alice), {"type": "ref/prompt", "name": "explain_file"}, {"name": "path", "value": "no"}, {}
@@ -278,7 +278,7 @@ async def test_the_example_catalogue_is_made_once_and_works_for_its_user(folder:
 
 
 @pytest.mark.django_db
-def test_loading_again_brings_nothing_back_that_an_administrator_took_away(alice: Any) -> None:
+def test_loading_again_restores_nothing_that_an_administrator_removed(alice: Any) -> None:
     catalogue.load("alice")
     assert [limit.rate for limit in Limit.objects.all()] == ["6/m"]
     assert Limit.objects.get().tool == Tool.objects.get(name="long_task")

@@ -26,7 +26,7 @@ from tests import factories
 pytestmark = pytest.mark.django_db
 
 
-def bring_in(path: Path, content: Any, *options: str) -> str:
+def import_file(path: Path, content: Any, *options: str) -> str:
     if not isinstance(content, str):
         content = json.dumps(content)
     path.write_text(content, encoding="utf-8")
@@ -45,7 +45,7 @@ def tool(**fields: Any) -> dict[str, Any]:
     return {"name": "add", "description": "Adds.", "settings": {"function": "calculate_sum"}, **fields}
 
 
-def everything(*tools: Any, **sections: Any) -> dict[str, Any]:
+def make_document(*tools: Any, **sections: Any) -> dict[str, Any]:
     return {"toolhub": 1, "tools": list(tools), **sections}
 
 
@@ -61,26 +61,26 @@ def everything(*tools: Any, **sections: Any) -> dict[str, Any]:
         ({"tools": []}, "toolhub: this must be 1"),
         ({"toolhub": 1, "tool": []}, "tool: this section is unknown"),
         ({"toolhub": 1, "tools": {}}, "tools: this must be a list"),
-        (everything(tool(), tool(name="b", colour="red")), "tools[1].colour: a tool has no member with this name"),
-        (everything(tool(), {"name": "b"}), "tools[1].description: this is missing"),
-        (everything(tool(enabled="yes")), "tools[0].enabled: this must be true or false"),
-        (everything(tool(position=True)), "tools[0].position: this must be a whole number"),
-        (everything(tool(timeout="5")), "tools[0].timeout: this must be a number"),
-        (everything(tool(description=None)), "tools[0].description: this must not be null"),
-        (everything(tool(version=3)), "tools[0].version: this is not part of a file"),
-        (everything(tool(toolsets="x")), "tools[0].toolsets: this must be a list of names"),
-        (everything(tool(toolsets=["Nowhere"])), "tools[0] (add).toolsets: there is no toolset 'Nowhere'"),
-        (everything(tool(name="a b")), "tools[0] (a b).name: A name has 1 to 128 characters"),
-        (everything(tool(runner="magic")), "tools[0] (add).runner: There is no tool type"),
-        (everything(tool(input_schema={"type": "array"})), 'tools[0] (add).input_schema: A schema needs "type"'),
-        (everything(tool(), tool()), "tools[1]: tool add already exists, at tools[0]"),
-        (everything(tool(origin="moon:1")), "tools[0] (add).origin: an origin starts with"),
-        (everything(secrets=[{"name": "key", "value": "hunter2"}]), "secrets[0].value: this is not part of a file"),
-        (everything(grants=[{"tool": "none", "everyone": True}]), "grants[0] (allow tool none, everyone).tool: there"),
-        (everything(tool(), grants=[{"tool": "add", "user": "nobody"}]), "there is no user 'nobody'"),
-        (everything(tool(), grants=[{"tool": "add"}]), "grants[0]"),
-        (everything(tool(), grants=[{"tool": "add", "everyone": True, "starts": "soon"}]), "must be a date and time"),
-        (everything(tool(), limits=[{"tool": "add", "rate": "often"}]), "Enter a rate such as"),
+        (make_document(tool(), tool(name="b", colour="red")), "tools[1].colour: a tool has no member with this name"),
+        (make_document(tool(), {"name": "b"}), "tools[1].description: this is missing"),
+        (make_document(tool(enabled="yes")), "tools[0].enabled: this must be true or false"),
+        (make_document(tool(position=True)), "tools[0].position: this must be a whole number"),
+        (make_document(tool(timeout="5")), "tools[0].timeout: this must be a number"),
+        (make_document(tool(description=None)), "tools[0].description: this must not be null"),
+        (make_document(tool(version=3)), "tools[0].version: this is not part of a file"),
+        (make_document(tool(toolsets="x")), "tools[0].toolsets: this must be a list of names"),
+        (make_document(tool(toolsets=["Nowhere"])), "tools[0] (add).toolsets: there is no toolset 'Nowhere'"),
+        (make_document(tool(name="a b")), "tools[0] (a b).name: A name has 1 to 128 characters"),
+        (make_document(tool(runner="magic")), "tools[0] (add).runner: There is no tool type"),
+        (make_document(tool(input_schema={"type": "array"})), 'tools[0] (add).input_schema: A schema needs "type"'),
+        (make_document(tool(), tool()), "tools[1]: tool add already exists, at tools[0]"),
+        (make_document(tool(origin="moon:1")), "tools[0] (add).origin: an origin starts with"),
+        (make_document(secrets=[{"name": "key", "value": "hunter2"}]), "secrets[0].value: this is not part of a file"),
+        (make_document(grants=[{"tool": "none", "everyone": True}]), "grants[0] (allow tool none, everyone).tool: there"),
+        (make_document(tool(), grants=[{"tool": "add", "user": "nobody"}]), "there is no user 'nobody'"),
+        (make_document(tool(), grants=[{"tool": "add"}]), "grants[0]"),
+        (make_document(tool(), grants=[{"tool": "add", "everyone": True, "starts": "soon"}]), "must be a date and time"),
+        (make_document(tool(), limits=[{"tool": "add", "rate": "often"}]), "Enter a rate such as"),
     ],
 )
 def test_a_wrong_file_is_refused_with_the_place_and_nothing_is_imported(
@@ -89,22 +89,22 @@ def test_a_wrong_file_is_refused_with_the_place_and_nothing_is_imported(
     factories.make_tool("standing")
     before = export()
     with pytest.raises(CommandError) as refused:
-        bring_in(tmp_path / "catalogue.yaml", content)
+        import_file(tmp_path / "catalogue.yaml", content)
     assert says in str(refused.value)
     assert "Nothing was imported" in str(refused.value)
     assert export() == before
 
 
-def test_what_a_command_refuses_it_refuses_in_english_whatever_language_is_active(tmp_path: Path) -> None:
+def test_commands_report_errors_in_english_in_every_language(tmp_path: Path) -> None:
     wrong = {"runner": "http_api", "settings": {"url": "http://u@h/", "timeout": 0}}
     with override("zh-hans"), pytest.raises(CommandError) as refused:
-        bring_in(tmp_path / "catalogue.yaml", everything(tool(**wrong)))
+        import_file(tmp_path / "catalogue.yaml", make_document(tool(**wrong)))
     said = str(refused.value)
     assert "the URL must not contain a user name" in said and "Input should be greater than 0" in said
     assert not re.search("[一-鿿]", said)
 
 
-def test_a_file_that_is_not_there_is_said_in_a_sentence(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_in_a_sentence(tmp_path: Path) -> None:
     for command in ("importtools", "exporttools"):
         with pytest.raises(CommandError, match="cannot be"):
             call_command(command, str(tmp_path / "no" / "such.yaml"))
@@ -113,7 +113,7 @@ def test_a_file_that_is_not_there_is_said_in_a_sentence(tmp_path: Path) -> None:
 # --- what it does ----------------------------------------------------------------------------------------------------
 
 
-def furnish(alice: User) -> None:
+def fill_catalogue(alice: User) -> None:
     """One of everything, with text that is hard to write."""
     catalogue.load(alice.username)
     secret = Secret(name="forge_token", description="From the forge.\n  Second line: 1e5")
@@ -175,14 +175,14 @@ def wipe() -> None:
 
 @pytest.mark.parametrize("ending", ["yaml", "json"])
 def test_export_wipe_import_export_is_the_same_file(tmp_path: Path, alice: User, ending: str) -> None:
-    furnish(alice)
+    fill_catalogue(alice)
     before = Tool.objects.get(name="nasty")
     first, second = tmp_path / f"one.{ending}", tmp_path / f"two.{ending}"
     call_command("exporttools", str(first))
     text = first.read_text(encoding="utf-8")
     assert "hunter2" not in text
     wipe()
-    bring_in(first, text)
+    import_file(first, text)
     call_command("exporttools", str(second))
     assert second.read_text(encoding="utf-8") == text
     after = Tool.objects.get(name="nasty")
@@ -191,26 +191,26 @@ def test_export_wipe_import_export_is_the_same_file(tmp_path: Path, alice: User,
     assert after.origin == ImportedDocument.objects.get().origin
     assert Grant.objects.filter(tool=after, user=alice).count() == 2
     assert Secret.objects.get(name="forge_token").value == ""
-    assert "Created 0, changed 0, removed 0" in bring_in(first, text)
+    assert "Created 0, changed 0, removed 0" in import_file(first, text)
 
 
 def test_a_file_says_the_same_to_other_readers_of_yaml(alice: User) -> None:
     """But for words that YAML 1.1 takes for dates or numbers, which are quoted."""
-    furnish(alice)
+    fill_catalogue(alice)
     text = export()
     assert json.dumps(yaml.safe_load(text)) == json.dumps(files.read(text))
 
 
-def test_importing_what_is_there_keeps_the_values_of_secrets(tmp_path: Path, alice: User) -> None:
-    furnish(alice)
+def test_importing_existing_items_keeps_the_values_of_secrets(tmp_path: Path, alice: User) -> None:
+    fill_catalogue(alice)
     before = Secret.objects.get(name="forge_token").value
-    bring_in(tmp_path / "x.yaml", export().replace("From the forge", "From another"))
+    import_file(tmp_path / "x.yaml", export().replace("From the forge", "From another"))
     assert Secret.objects.get(name="forge_token").description.startswith("From another")
     assert Secret.objects.get(name="forge_token").value == before
 
 
 def test_a_plan_shows_the_difference_and_changes_nothing(tmp_path: Path, alice: User) -> None:
-    furnish(alice)
+    fill_catalogue(alice)
     before, recorded = export(), Action.objects.count()
     wanted = yaml.safe_load(before)
     weather = next(entry for entry in wanted["tools"] if entry["name"] == "get_weather")
@@ -218,30 +218,30 @@ def test_a_plan_shows_the_difference_and_changes_nothing(tmp_path: Path, alice: 
     weather["enabled"] = False
     wanted["tools"].append({"name": "new_one", "description": "New.", "settings": {"function": "calculate_sum"}})
     wanted["tools"] = [entry for entry in wanted["tools"] if entry["name"] != "add_log"]
-    said = bring_in(tmp_path / "x.json", wanted, "--plan")
+    said = import_file(tmp_path / "x.json", wanted, "--plan")
     assert "~ tool get_weather\n" in said
     assert "    settings.timeout: 15 -> 9\n" in said
     assert "    enabled: true -> false\n" in said
     assert "+ tool new_one\n" in said
     assert "Would create 1, change 1, remove 0" in said
-    assert "- tool add_log" in bring_in(tmp_path / "x.json", wanted, "--plan", "--prune")
+    assert "- tool add_log" in import_file(tmp_path / "x.json", wanted, "--plan", "--prune")
     assert export() == before
     assert Action.objects.count() == recorded
 
 
-def test_an_import_is_on_record_and_removes_only_when_told_to(tmp_path: Path) -> None:
+def test_an_import_is_logged_and_deletes_only_on_request(tmp_path: Path) -> None:
     factories.make_tool("old")
-    bring_in(tmp_path / "x.json", everything(tool()))
+    import_file(tmp_path / "x.json", make_document(tool()))
     assert set(Tool.objects.values_list("name", flat=True)) == {"old", "add"}
     assert Action.objects.filter(kind="tool", target__startswith="add", verb="created").exists()
-    bring_in(tmp_path / "x.json", everything(tool(title="Add")), "--prune")
+    import_file(tmp_path / "x.json", make_document(tool(title="Add")), "--prune")
     assert list(Tool.objects.values_list("name", "title")) == [("add", "Add")]
 
 
 def test_no_column_is_left_out_without_a_reason() -> None:
     for kind in KINDS:
         columns = {column.name for column in kind.model._meta.concrete_fields if not column.primary_key}
-        assert set(kind.left_out) <= columns
-        assert all(reason.endswith(".") for reason in kind.left_out.values())
-        assert {column.name for column in kind.columns()} == columns - set(kind.left_out)
+        assert set(kind.excluded) <= columns
+        assert all(reason.endswith(".") for reason in kind.excluded.values())
+        assert {column.name for column in kind.columns()} == columns - set(kind.excluded)
         assert set(kind.many) == {relation.name for relation in kind.model._meta.many_to_many}

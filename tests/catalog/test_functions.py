@@ -20,7 +20,7 @@ from catalog.functions.context import Context, SyncContext
 from catalog.functions.elicitation import Elicit
 from catalog.functions.signatures import derive, derive_arguments
 from tests.catalog import tools
-from tests.catalog.pipeline import MODERN, Recording, call, in_database, on_record, publish, text, the_record
+from tests.catalog.pipeline import MODERN, RecordingChannel, call, run_in_database, logged_calls, publish, text, only_logged_call
 
 ACCEPT = {"action": "accept", "content": {"name": "Ada"}}
 
@@ -41,7 +41,7 @@ class Place(BaseModel):
 def test_two_functions_cannot_share_a_name() -> None:
     with pytest.raises(ValueError, match="two functions"):
 
-        @registry.tool("door_add")
+        @registry.tool("call_add")
         async def another(a: int) -> int:
             return a
 
@@ -58,14 +58,14 @@ def test_a_function_that_cannot_be_called_by_name_is_refused() -> None:
 
 
 def test_a_module_that_cannot_be_imported_is_a_problem_and_does_not_take_the_others_down(settings: Any) -> None:
-    module = types.ModuleType("door_good_module")
-    sys.modules["door_good_module"] = module
-    settings.TOOL_MODULES = ["no.such.module", "door_good_module"]
+    module = types.ModuleType("call_good_module")
+    sys.modules["call_good_module"] = module
+    settings.TOOL_MODULES = ["no.such.module", "call_good_module"]
     assert "ModuleNotFoundError" in registry.problems()["no.such.module"]
-    assert "door_good_module" not in registry.problems()
+    assert "call_good_module" not in registry.problems()
     reported = [message for message in checks.run_checks() if message.id == "catalog.E002"]
     assert len(reported) == 1 and "no.such.module" in reported[0].msg and reported[0].hint
-    with pytest.raises(LookupError, match="door_good_module"):
+    with pytest.raises(LookupError, match="call_good_module"):
         registry.lookup("tool", "never_registered")
 
 
@@ -102,7 +102,7 @@ def test_schemas_are_derived_from_the_type_hints() -> None:
     assert function.output_schema is not None and set(function.output_schema["properties"]) == {"city", "zip"}
 
 
-def test_arguments_become_what_the_hints_say_and_defaults_of_fields_are_filled_in() -> None:
+def test_arguments_are_converted_by_the_hints_and_defaults_of_fields_are_filled_in() -> None:
     def take(
         n: int,
         x: float,
@@ -146,28 +146,28 @@ def test_the_arguments_of_a_prompt_are_derived() -> None:
 
 @pytest.mark.django_db(transaction=True)
 async def test_progress_increases_and_the_first_and_last_report_always_arrive(alice: Any) -> None:
-    await in_database(publish, alice, "door_steps")
-    channel = Recording()
-    await call(alice, "door_steps", {"values": [*range(500), 3, 2, 499], "total": 1000}, channel)
+    await run_in_database(publish, alice, "call_steps")
+    channel = RecordingChannel()
+    await call(alice, "call_steps", {"values": [*range(500), 3, 2, 499], "total": 1000}, channel)
     sent = [report[0] for report in channel.reports]
     assert sent == sorted(set(sent)) and sent[0] == 0 and sent[-1] == 499
     assert len(sent) < 100
     assert channel.lines == [("warning", {"n": 503}, "steps")]
-    beyond = Recording()
-    await call(alice, "door_steps", {"values": [*range(500)], "total": 1}, beyond)
+    beyond = RecordingChannel()
+    await call(alice, "call_steps", {"values": [*range(500)], "total": 1}, beyond)
     assert beyond.reports[0][0] == 0 and beyond.reports[-1][0] == 499 and len(beyond.reports) < 100
-    ended = Recording()
-    await call(alice, "door_steps", {"values": [1, 2, 3], "total": 3}, ended)
+    ended = RecordingChannel()
+    await call(alice, "call_steps", {"values": [1, 2, 3], "total": 3}, ended)
     assert [report[0] for report in ended.reports][-1] == 3
 
 
 @pytest.mark.django_db(transaction=True)
 async def test_a_client_that_declared_nothing_is_never_asked(alice: Any) -> None:
-    await in_database(publish, alice, "door_name", "door_brave")
-    channel = Recording({})
-    refused = await call(alice, "door_name", channel=channel)
+    await run_in_database(publish, alice, "call_name", "call_brave")
+    channel = RecordingChannel({})
+    refused = await call(alice, "call_name", channel=channel)
     assert refused.is_error and "'elicitation'" in text(refused)
-    handled = await call(alice, "door_brave", channel=channel)
+    handled = await call(alice, "call_brave", channel=channel)
     assert text(handled).startswith("without: The client did not declare") and not handled.is_error
     assert channel.asked == []
     for capabilities, question in (
@@ -175,7 +175,7 @@ async def test_a_client_that_declared_nothing_is_never_asked(alice: Any) -> None
         ({"elicitation": {"form": {}}}, "url"),
         ({"elicitation": {"url": {}}}, "form"),
     ):
-        asking = _context(Recording(capabilities))
+        asking = _context(RecordingChannel(capabilities))
         url = asking.elicit_url("Sign in", "https://example.com")
         form = asking.elicit("Who?", tools.NAME)
         wanted, other = (url, form) if question == "url" else (form, url)
@@ -194,30 +194,30 @@ def _context(channel: Any, revision: str = "2025-11-25") -> Context:
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_one_way_of_asking_serves_both_eras(alice: Any) -> None:
-    await in_database(publish, alice, "door_name")
-    waited = await call(alice, "door_name", channel=Recording(answers={"name": ACCEPT}))
+async def test_one_way_of_asking_serves_handshake_and_modern_revisions(alice: Any) -> None:
+    await run_in_database(publish, alice, "call_name")
+    waited = await call(alice, "call_name", channel=RecordingChannel(answers={"name": ACCEPT}))
     assert text(waited) == "Hello, Ada!"
     with pytest.raises(NeedsInput) as needs:
-        await call(alice, "door_name", channel=Recording(modern=True), revision=MODERN)
+        await call(alice, "call_name", channel=RecordingChannel(modern=True), revision=MODERN)
     method, params = needs.value.requests["name"]
     assert method == "elicitation/create" and params["requestedSchema"]["required"] == ["name"]
-    again = Recording(answers={"name": ACCEPT}, modern=True)
-    assert text(await call(alice, "door_name", channel=again, revision=MODERN)) == "Hello, Ada!"
-    assert [row.outcome for row in await on_record()] == [outcomes.OK, outcomes.INPUT_REQUIRED, outcomes.OK]
+    again = RecordingChannel(answers={"name": ACCEPT}, modern=True)
+    assert text(await call(alice, "call_name", channel=again, revision=MODERN)) == "Hello, Ada!"
+    assert [row.outcome for row in await logged_calls()] == [outcomes.OK, outcomes.INPUT_REQUIRED, outcomes.OK]
 
 
 @pytest.mark.django_db(transaction=True)
 async def test_several_questions_travel_together(alice: Any) -> None:
-    await in_database(publish, alice, "door_ask_all")
-    channel = Recording(
+    await run_in_database(publish, alice, "call_ask_all")
+    channel = RecordingChannel(
         answers={
             "who": ACCEPT,
             "thought": {"role": "assistant", "content": {"type": "text", "text": "hm"}, "model": "m"},
             "where": {"roots": [{"uri": "file:///w", "name": "w"}]},
         }
     )
-    assert text(await call(alice, "door_ask_all", channel=channel)) == "Ada hm file:///w"
+    assert text(await call(alice, "call_ask_all", channel=channel)) == "Ada hm file:///w"
     assert len(channel.asked) == 1
     assert {method for method, _ in channel.asked[0].values()} == {
         "elicitation/create",
@@ -227,42 +227,42 @@ async def test_several_questions_travel_together(alice: Any) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_an_answer_that_does_not_fit_the_question_is_refused_in_both_eras(alice: Any) -> None:
-    await in_database(publish, alice, "door_name")
+async def test_an_invalid_answer_is_rejected_at_handshake_and_modern_revisions(alice: Any) -> None:
+    await run_in_database(publish, alice, "call_name")
     for bad in (12345, {"action": "maybe"}, {"action": "accept"}, {"action": "accept", "content": {"name": 5}}):
-        waited = await call(alice, "door_name", channel=Recording(answers={"name": bad}))
+        waited = await call(alice, "call_name", channel=RecordingChannel(answers={"name": bad}))
         assert waited.is_error and "'name'" in text(waited)
         with pytest.raises(ProtocolError, match=r"inputResponses\.name") as refused:
-            await call(alice, "door_name", channel=Recording(answers={"name": bad}, modern=True), revision=MODERN)
+            await call(alice, "call_name", channel=RecordingChannel(answers={"name": bad}, modern=True), revision=MODERN)
         assert refused.value.code == -32602
-    declined = Recording(answers={"name": {"action": "decline"}})
-    assert text(await call(alice, "door_name", channel=declined)) == "decline"
+    declined = RecordingChannel(answers={"name": {"action": "decline"}})
+    assert text(await call(alice, "call_name", channel=declined)) == "decline"
 
 
 @pytest.mark.django_db(transaction=True)
 async def test_a_function_in_a_thread_asks_without_await(alice: Any) -> None:
-    await in_database(publish, alice, "door_name_thread")
-    assert text(await call(alice, "door_name_thread", channel=Recording(answers={"elicit_1": ACCEPT}))) == "Hello, Ada!"
+    await run_in_database(publish, alice, "call_name_thread")
+    assert text(await call(alice, "call_name_thread", channel=RecordingChannel(answers={"elicit_1": ACCEPT}))) == "Hello, Ada!"
     with pytest.raises(NeedsInput):
-        await call(alice, "door_name_thread", channel=Recording(modern=True), revision=MODERN)
+        await call(alice, "call_name_thread", channel=RecordingChannel(modern=True), revision=MODERN)
 
 
 @pytest.mark.django_db(transaction=True)
 async def test_the_time_a_person_takes_to_answer_does_not_count(alice: Any) -> None:
-    await in_database(publish, alice, "door_patient")
+    await run_in_database(publish, alice, "call_patient")
 
-    class Slow(Recording):
+    class Slow(RecordingChannel):
         async def ask(self, requests: Any) -> Any:
             # This timer starts after that of the tool and is longer: the tool's time is over when it ends.
-            await asyncio.sleep(registry.lookup("tool", "door_patient").options["timeout"] * 1.1)
+            await asyncio.sleep(registry.lookup("tool", "call_patient").options["timeout"] * 1.1)
             return await super().ask(requests)
 
-    assert text(await call(alice, "door_patient", channel=Slow(answers={"name": ACCEPT}))) == "thanks"
-    assert (await the_record()).outcome == outcomes.OK
+    assert text(await call(alice, "call_patient", channel=Slow(answers={"name": ACCEPT}))) == "thanks"
+    assert (await only_logged_call()).outcome == outcomes.OK
 
 
 async def test_questions_without_a_key_are_numbered_in_their_order() -> None:
-    channel = Recording(answers={"elicit_1": ACCEPT, "elicit_2": ACCEPT, "elicit_url_1": {"action": "accept"}})
+    channel = RecordingChannel(answers={"elicit_1": ACCEPT, "elicit_2": ACCEPT, "elicit_url_1": {"action": "accept"}})
     context = _context(channel, MODERN)
     for _ in range(2):
         await context.elicit("Who?", tools.NAME)
@@ -271,11 +271,11 @@ async def test_questions_without_a_key_are_numbered_in_their_order() -> None:
     assert "elicitationId" not in channel.asked[2]["elicit_url_1"][1]
 
 
-async def test_what_is_elicited_is_a_flat_form() -> None:
+async def test_an_elicitation_is_a_flat_form() -> None:
     nested = {"type": "object", "properties": {"inner": {"type": "object"}}}
     for schema in (nested, {"type": "string"}, {"type": "object"}):
         with pytest.raises(TypeError):
-            await _context(Recording()).elicit("?", schema)
+            await _context(RecordingChannel()).elicit("?", schema)
 
     class Form(BaseModel):
         name: str
@@ -286,6 +286,6 @@ async def test_what_is_elicited_is_a_flat_form() -> None:
 
 
 async def test_a_client_that_opted_into_an_extension_is_seen() -> None:
-    context = _context(Recording({"sampling": {}, "extensions": {"io.example/x": {}}}))
+    context = _context(RecordingChannel({"sampling": {}, "extensions": {"io.example/x": {}}}))
     assert context.opted("sampling") and context.opted("io.example/x") and not context.opted("roots")
     assert context.username == "alice" and context.deadline == float("inf")

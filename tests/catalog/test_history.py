@@ -17,7 +17,7 @@ from tests.catalog.test_admin import tool_form
 pytestmark = pytest.mark.django_db
 
 
-def test_every_kind_of_definition_keeps_its_past(alice: User) -> None:
+def test_every_kind_of_definition_keeps_its_history(alice: User) -> None:
     rows: list[Any] = [factories.make_tool(), factories.make_toolset(), factories.make_resource()]
     rows += [factories.make_prompt(), factories.grant(alice, rows[0]), factories.limit("3/m", rows[0])]
     for row in reversed(rows):

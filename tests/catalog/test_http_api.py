@@ -15,13 +15,14 @@ import pytest
 from audit import outcomes
 from catalog.errors import ToolError
 from catalog.functions.results import produce
-from catalog.runners import loading, registry
+from catalog.runners import registry
+from catalog.runners import factory
 from catalog.runners.http_api import resilience
 from catalog.runners.http_api.json_path import parse_path, select
 from tests import factories
 from tests.catalog.local_api import Api, ask, context
 from tests.catalog.local_api import api as api
-from tests.catalog.pipeline import call, in_database, text, the_record
+from tests.catalog.pipeline import call, run_in_database, text, only_logged_call
 
 # --- refusals --------------------------------------------------------------------------------------------------------
 
@@ -175,7 +176,7 @@ async def test_a_form_and_everything_else_as_a_body(api: Api) -> None:
     assert rest["path"] == "/7" and json.loads(rest["body"]) == {"name": "n", "role": "user"}
 
 
-async def test_what_is_selected_is_what_is_returned(api: Api) -> None:
+async def test_only_the_selection_is_returned(api: Api) -> None:
     api.answers["/list"] = (200, "application/json", b'{"items":[{"n":1,"odd name":"x"},{"n":2}],"total":2}')
     for path, expected in (
         ("", {"items": [{"n": 1, "odd name": "x"}, {"n": 2}], "total": 2}),
@@ -190,7 +191,7 @@ async def test_what_is_selected_is_what_is_returned(api: Api) -> None:
     assert plain.content[0]["text"].startswith('{"items"')
 
 
-def test_a_selection_never_fails_on_what_is_not_there() -> None:
+def test_a_selection_never_fails_on_missing_members() -> None:
     path = parse_path("$.a[3].b[*].c")
     values: list[Any] = [None, 1, "x", [], {}, {"a": []}, {"a": {"3": 1}}, {"a": [0, 0, 0, {"b": 5}]}]
     for value in values:
@@ -219,7 +220,7 @@ def _weather(url: str, user: Any) -> None:
 
 @pytest.mark.django_db(transaction=True)
 async def test_an_api_is_a_tool_like_any_other(alice: Any, api: Api) -> None:
-    await in_database(_weather, api.url, alice)
+    await run_in_database(_weather, api.url, alice)
     api.answers["/weather/bern"] = (200, "application/json", b'{"current":{"t":21.5}}')
     api.answers["/weather/rome"] = (200, "application/json", b'{"current":{"t":"hot"}}')
     api.answers["/weather/hell"] = (503, "text/plain", b"overloaded")
@@ -232,7 +233,7 @@ async def test_an_api_is_a_tool_like_any_other(alice: Any, api: Api) -> None:
 
 @pytest.mark.django_db(transaction=True)
 async def test_cancelling_the_call_closes_the_request(alice: Any, api: Api) -> None:
-    await in_database(_weather, api.url, alice)
+    await run_in_database(_weather, api.url, alice)
 
     def hold() -> None:
         from catalog.models import Tool
@@ -241,14 +242,14 @@ async def test_cancelling_the_call_closes_the_request(alice: Any, api: Api) -> N
         tool.settings = {"url": f"{api.url}/hold"}
         tool.save()
 
-    await in_database(hold)
+    await run_in_database(hold)
     running = asyncio.ensure_future(call(alice, "city_weather", {"city": "bern"}))
     await asyncio.wait_for(api.held.wait(), 30)
     running.cancel("notifications/cancelled")
     with pytest.raises(asyncio.CancelledError):
         await running
     await asyncio.wait_for(api.left.wait(), 30)
-    row = await the_record()
+    row = await only_logged_call()
     assert (row.outcome, row.detail) == (outcomes.CANCELLED, "notifications/cancelled")
 
 
@@ -389,7 +390,7 @@ async def test_files_and_fields_go_into_one_multipart_body(api: Api) -> None:
 
 
 async def test_secrets_are_filled_in_when_the_request_is_built(api: Api) -> None:
-    run = loading.prepare(
+    run = factory.prepare(
         "http_api",
         {
             "method": "POST",
@@ -407,11 +408,11 @@ async def test_secrets_are_filled_in_when_the_request_is_built(api: Api) -> None
         assert answer["headers"]["cookie"] == f"session=k&{number}"
         assert json.loads(answer["body"]) == {"auth": [{"user": "hub", "password": f"t-{number}"}]}
     basic = {"secret": "login", "prefix": "Basic ", "encoding": "base64"}
-    run = loading.prepare("http_api", {"url": f"{api.url}/", "static_headers": {"Authorization": basic}})
+    run = factory.prepare("http_api", {"url": f"{api.url}/", "static_headers": {"Authorization": basic}})
     answer = await run({}, context(login="me:pass word"))
     assert base64.b64decode(answer["headers"]["authorization"].removeprefix("Basic ")) == b"me:pass word"
     with pytest.raises(ToolError, match="HTTP does not allow") as refused:
-        await loading.prepare("http_api", {"url": f"{api.url}/", "static_headers": {"X-Key": {"secret": "login"}}})(
+        await factory.prepare("http_api", {"url": f"{api.url}/", "static_headers": {"X-Key": {"secret": "login"}}})(
             {}, context(login="two\r\nlines")
         )
     assert "two" not in str(refused.value)
@@ -423,7 +424,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 WAV = b"RIFF\x24\0\0\0WAVEfmt "
 
 
-async def test_images_and_audio_are_what_their_bytes_say(api: Api) -> None:
+async def test_images_and_audio_are_detected_by_their_bytes(api: Api) -> None:
     api.answers = {
         "/page.png": (200, "image/png", b"<html>no picture</html>"),
         "/jpeg.png": (200, "image/png", b"\xff\xd8\xff\xe0" + b"\0" * 20),
@@ -503,7 +504,7 @@ async def test_a_broken_connection_is_tried_again_within_the_deadline_only(api: 
     with pytest.raises(ToolError, match="closed the connection"):
         await ask({"method": "POST", "url": f"{api.url}/flaky"})
     api.troubles["/flaky"] = 1
-    run = loading.prepare("http_api", {"url": f"{api.url}/flaky"})
+    run = factory.prepare("http_api", {"url": f"{api.url}/flaky"})
     hurried = context()
     hurried._clock = Clock(time.monotonic() + 0.05)
     with pytest.raises(ToolError, match="closed the connection"):
@@ -519,12 +520,12 @@ class Clock:
     def resume(self) -> None: ...
 
 
-def test_pauses_grow_differ_and_follow_what_the_host_asks() -> None:
+def test_pauses_grow_differ_and_follow_the_requests_of_the_host() -> None:
     for attempt, longest in ((0, 0.2), (1, 0.4), (2, 0.8), (4, 3.2), (9, 5.0)):
-        found = {resilience.pause(attempt) for _ in range(50)}
+        found = {resilience.pause_seconds(attempt) for _ in range(50)}
         assert len(found) > 1 and min(found) >= longest / 2 and max(found) <= longest
-    assert resilience.pause(0, "7") == 7.0
-    assert resilience.pause(0, "Wed, 21 Oct 2026 07:28:00 GMT") <= 0.2
+    assert resilience.pause_seconds(0, "7") == 7.0
+    assert resilience.pause_seconds(0, "Wed, 21 Oct 2026 07:28:00 GMT") <= 0.2
 
 
 async def test_a_host_that_keeps_failing_is_left_alone_and_then_tried_by_one_call(api: Api) -> None:
@@ -560,8 +561,8 @@ async def test_an_api_error_of_its_own_opens_nothing(api: Api) -> None:
     assert (await ask({"url": f"{api.url}/up", "break_after": 1}))["path"] == "/up"
 
 
-async def test_calls_beyond_the_cap_wait_and_are_then_told_that_the_tool_is_busy(api: Api) -> None:
-    run = loading.prepare("http_api", {"url": f"{api.url}/hold", "max_concurrent": 1, "wait_seconds": 0.2})
+async def test_calls_beyond_the_cap_wait_and_then_fail_because_the_tool_is_busy(api: Api) -> None:
+    run = factory.prepare("http_api", {"url": f"{api.url}/hold", "max_concurrent": 1, "wait_seconds": 0.2})
     first = asyncio.ensure_future(run({}, context()))
     await asyncio.wait_for(api.held.wait(), 30)
     with pytest.raises(ToolError, match="1 calls of it are already running"):

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, unquote
 import pytest
 
 from catalog.errors import ToolError
-from catalog.openapi import importing
+from catalog.openapi import document_import
 from catalog.runners.upstream_mcp import connection
 from catalog.runners.upstream_mcp.failures import UpstreamError
 from catalog.upstreams import discovery
@@ -78,12 +78,12 @@ PAYLOADS = [
 ]
 
 
-def sent(payload: str) -> str:
+def replace_surrogates(payload: str) -> str:
     """The text itself: a lone surrogate has no bytes and is sent as U+FFFD."""
     return payload.replace("\ud800", "\ufffd")
 
 
-async def through(api: Api, payload: str, **settings: Any) -> Any:
+async def send_payload(api: Api, payload: str, **settings: Any) -> Any:
     """What the server saw of the one request, or None when nothing was sent."""
     api.seen.clear()
     api.bodies.clear()
@@ -106,12 +106,12 @@ async def test_the_list_is_long_enough() -> None:
 async def test_in_the_path(api: Api) -> None:
     arrived = 0
     for payload in PAYLOADS:
-        got = await through(api, payload, url=f"{api.url}/v1/users/{{value}}/notes")
+        got = await send_payload(api, payload, url=f"{api.url}/v1/users/{{value}}/notes")
         if got is not None:
             arrived += 1
             start, _, rest = got["path"].partition("/v1/users/")
             segment, slash, end = rest.partition("/")
-            assert (start, unquote(segment), slash + end) == ("", sent(payload), "/notes"), payload
+            assert (start, unquote(segment), slash + end) == ("", replace_surrogates(payload), "/notes"), payload
             assert got["query"] == []
         else:
             assert payload in ("", ".", "..") or set(payload) & set("/\\\r\n\x00\x1b\x7f"), payload
@@ -120,14 +120,14 @@ async def test_in_the_path(api: Api) -> None:
 
 async def test_in_the_query(api: Api) -> None:
     for payload in PAYLOADS:
-        got = await through(api, payload, query={"q": "value"}, static_query={"role": "user"})
-        assert (got["path"], got["query"]) == ("/v1/x", [("role", "user"), ("q", sent(payload))])
+        got = await send_payload(api, payload, query={"q": "value"}, static_query={"role": "user"})
+        assert (got["path"], got["query"]) == ("/v1/x", [("role", "user"), ("q", replace_surrogates(payload))])
 
 
 async def test_in_a_header(api: Api) -> None:
     arrived = 0
     for payload in PAYLOADS:
-        got = await through(api, payload, headers={"X-Value": "value"})
+        got = await send_payload(api, payload, headers={"X-Value": "value"})
         if got is not None:
             arrived += 1
             assert got["headers"]["x-value"] == payload.strip()
@@ -138,7 +138,7 @@ async def test_in_a_header(api: Api) -> None:
 
 async def test_in_a_cookie(api: Api) -> None:
     for payload in PAYLOADS:
-        got = await through(api, payload, cookies={"c": "value"}, static_cookies={"role": "user"})
+        got = await send_payload(api, payload, cookies={"c": "value"}, static_cookies={"role": "user"})
         if got is not None:
             assert got["headers"]["cookie"] == f"role=user; c={payload}"
             assert not set(payload) & set('; ,"\\')
@@ -147,17 +147,17 @@ async def test_in_a_cookie(api: Api) -> None:
 async def test_in_a_json_body(api: Api) -> None:
     fixed = {"role": "user"}
     for payload in PAYLOADS:
-        got = await through(api, payload, method="POST", body={"name": "value"}, static_body=fixed)
-        assert json.loads(api.bodies[0]) == {"name": sent(payload), "role": "user"}
+        got = await send_payload(api, payload, method="POST", body={"name": "value"}, static_body=fixed)
+        assert json.loads(api.bodies[0]) == {"name": replace_surrogates(payload), "role": "user"}
         assert got["headers"]["content-length"] == str(len(api.bodies[0]))
 
 
 async def test_in_a_form(api: Api) -> None:
     for payload in PAYLOADS:
         form = {"method": "POST", "body_format": "form", "body": {"name": "value"}, "static_body": {"role": "user"}}
-        await through(api, payload, **form)
+        await send_payload(api, payload, **form)
         found = parse_qsl(api.bodies[0].decode(), keep_blank_values=True)
-        assert found == [("name", sent(payload)), ("role", "user")]
+        assert found == [("name", replace_surrogates(payload)), ("role", "user")]
 
 
 async def test_in_a_multipart_body(api: Api) -> None:
@@ -168,25 +168,25 @@ async def test_in_a_multipart_body(api: Api) -> None:
             "body": {"name": "value"},
             "static_body": {"role": "user"},
         }
-        got = await through(api, payload, **form)
+        got = await send_payload(api, payload, **form)
         boundary = got["headers"]["content-type"].partition("boundary=")[2].encode()
         parts = api.bodies[0].split(b"--" + boundary)
         assert len(parts) == 4 and parts[3] == b"--\r\n"
         head, _, content = parts[1].partition(b"\r\n\r\n")
         assert head == b'\r\nContent-Disposition: form-data; name="name"'
-        assert content == sent(payload).encode() + b"\r\n"
+        assert content == replace_surrogates(payload).encode() + b"\r\n"
 
 
 async def test_as_text_as_bytes_and_as_names_of_arguments(api: Api) -> None:
     for payload in PAYLOADS:
         whole = {"method": "POST", "body_argument": "value"}
-        await through(api, payload, **whole, body_format="text")
-        assert api.bodies[0] == sent(payload).encode()
-        data = base64.b64encode(sent(payload).encode()).decode()
-        await through(api, data, **whole, body_format="base64")
-        assert api.bodies[0] == sent(payload).encode()
+        await send_payload(api, payload, **whole, body_format="text")
+        assert api.bodies[0] == replace_surrogates(payload).encode()
+        data = base64.b64encode(replace_surrogates(payload).encode()).decode()
+        await send_payload(api, data, **whole, body_format="base64")
+        assert api.bodies[0] == replace_surrogates(payload).encode()
     answer = await ask({"method": "POST", "url": f"{api.url}/", "body": "*"}, **dict.fromkeys(PAYLOADS, 1))
-    assert json.loads(answer["body"]) == {sent(name): 1 for name in PAYLOADS}
+    assert json.loads(answer["body"]) == {replace_surrogates(name): 1 for name in PAYLOADS}
 
 
 # --- no way to a private address -------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ TRICKS = [
 ]
 
 
-class Inside(Api):
+class PrivateServer(Api):
     """What listens on the private side and must hear nothing; `port` answers on every address of this machine."""
 
     port = 0
@@ -229,8 +229,8 @@ class Inside(Api):
 
 
 @pytest.fixture
-async def inside() -> AsyncIterator[Inside]:
-    made = Inside()
+async def inside() -> AsyncIterator[PrivateServer]:
+    made = PrivateServer()
     server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
     made.port = server.sockets[0].getsockname()[1]
     made.url = f"http://127.0.0.1:{made.port}"
@@ -239,7 +239,7 @@ async def inside() -> AsyncIterator[Inside]:
 
 
 @pytest.fixture
-def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[list[str]]]:
+def dns_answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[list[str]]]:
     """What DNS says: for each name its answers, one after the other; the last one stays."""
     found: dict[str, list[list[str]]] = {}
     real = socket.getaddrinfo
@@ -259,42 +259,42 @@ SENTENCE = "The request failed: toolhub blocks requests to this address."
 """What every caller reads, whatever the reason is: which one it was would tell about the network in here."""
 
 
-async def refusal(url: str, **settings: Any) -> str:
+async def get_refusal(url: str, **settings: Any) -> str:
     """What is on record; the caller reads the one sentence. Settings that are not even saved say it with the reason."""
     with pytest.raises((ToolError, ValueError)) as caught:
         await ask({"url": url, "retries": 0, "break_after": 0, "response": "text", **settings})
     if isinstance(caught.value, ToolError):
         assert str(caught.value) == SENTENCE, url
-        return caught.value.on_record
+        return caught.value.audit_message
     assert str(caught.value).startswith("url: toolhub blocks requests to this address: "), (url, str(caught.value))
     return str(caught.value)
 
 
-async def fetched(url: str) -> str:
+async def get_fetch_refusal(url: str) -> str:
     """What `fetch` itself says, where no settings were checked before: as for a tool that was stored past them."""
     with pytest.raises(egress.DeniedAddress) as caught:
         await egress.fetch("GET", url, timeout=30, max_bytes=100)
     return str(caught.value)
 
 
-async def test_no_literal_and_no_trick_leads_inside(inside: Inside, settings: Any) -> None:
+async def test_no_literal_and_no_trick_leads_inside(inside: PrivateServer, settings: Any) -> None:
     settings.ALLOW_PRIVATE_NETWORKS = []
     literals = [f"http://{f'[{ip}]' if ':' in ip else ip}:{inside.port}/" for ip in NASTY if ip]
     tricks = [trick.format(host=f"127.0.0.1:{inside.port}", port=inside.port) for trick in TRICKS]
     assert len(literals) + len(tricks) >= 60
     for url in literals:
-        said = await refusal(url)
+        said = await get_refusal(url)
         assert (
             "public address" in said or "not a URL" in said or "interface" in said or "is not a valid address" in said
         ), url
     for url in tricks:
-        await refusal(url)
-    assert {await fetched(url) for url in (*literals, *tricks)} == {"toolhub blocks requests to this address"}
+        await get_refusal(url)
+    assert {await get_fetch_refusal(url) for url in (*literals, *tricks)} == {"toolhub blocks requests to this address"}
     assert inside.connected == 0
 
 
 async def test_no_name_leads_inside_whatever_dns_says(
-    inside: Inside, settings: Any, names: dict[str, list[list[str]]]
+    inside: PrivateServer, settings: Any, dns_answers: dict[str, list[list[str]]]
 ) -> None:
     settings.ALLOW_PRIVATE_NETWORKS = ["127.0.0.2/32"]
     public = "93.184.216.34"
@@ -304,28 +304,28 @@ async def test_no_name_leads_inside_whatever_dns_says(
     tables += [["127.0.0.2", "127.0.0.1"], ["127.0.0.1", "127.0.0.2"]]
     assert len(tables) >= 30
     for number, table in enumerate(tables):
-        names[f"n{number}.test"] = [table]
-        said = await refusal(f"http://n{number}.test:{inside.port}/")
+        dns_answers[f"n{number}.test"] = [table]
+        said = await get_refusal(f"http://n{number}.test:{inside.port}/")
         assert f": n{number}.test does not resolve to a public address. Add its network to " in said, table
     assert inside.connected == 0
 
 
 async def test_a_name_that_changes_between_two_calls_leads_nowhere_new(
-    inside: Inside, settings: Any, names: dict[str, list[list[str]]]
+    inside: PrivateServer, settings: Any, dns_answers: dict[str, list[list[str]]]
 ) -> None:
     settings.ALLOW_PRIVATE_NETWORKS = ["127.0.0.2/32"]
     outside = Api()
     server = await asyncio.start_server(outside.serve, "127.0.0.2", inside.port)
     url = f"http://rebinding.test:{inside.port}/"
-    names["rebinding.test"] = [["127.0.0.2"], ["127.0.0.1"]]
+    dns_answers["rebinding.test"] = [["127.0.0.2"], ["127.0.0.1"]]
     assert (await ask({"url": url}))["headers"]["host"] == f"rebinding.test:{inside.port}"
-    assert "does not resolve to a public address" in await refusal(url)
+    assert "does not resolve to a public address" in await get_refusal(url)
     server.close()
     assert (inside.connected, len(outside.seen)) == (0, 1)
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_a_redirect_leads_nowhere(inside: Inside, settings: Any, status: int) -> None:
+async def test_a_redirect_leads_nowhere(inside: PrivateServer, settings: Any, status: int) -> None:
     settings.ALLOW_PRIVATE_NETWORKS = ["127.0.0.2/32"]
     outside = Api()
     outside.answers["/"] = (status, "text/plain", b"")
@@ -334,14 +334,14 @@ async def test_a_redirect_leads_nowhere(inside: Inside, settings: Any, status: i
     for target in (inside.url, f"//127.0.0.1:{inside.port}/", f"http://localhost:{inside.port}/", "file:///etc/passwd"):
         outside.elsewhere = target
         for method in ("GET", "POST"):
-            assert "redirect" in await refusal(url, method=method)
+            assert "redirect" in await get_refusal(url, method=method)
     server.close()
     assert (inside.connected, len(outside.seen)) == (0, 8)
 
 
-async def test_a_listed_network_is_reached_on_its_port_only(inside: Inside, settings: Any) -> None:
+async def test_a_listed_network_is_reached_on_its_port_only(inside: PrivateServer, settings: Any) -> None:
     settings.ALLOW_PRIVATE_NETWORKS = [f"127.0.0.0/30:{inside.port + 1}"]
-    assert "Add its network to TOOLHUB_ALLOW_PRIVATE_NETWORKS" in await refusal(inside.url + "/")
+    assert "Add its network to TOOLHUB_ALLOW_PRIVATE_NETWORKS" in await get_refusal(inside.url + "/")
     assert inside.connected == 0
     settings.ALLOW_PRIVATE_NETWORKS = [f"127.0.0.0/30:{inside.port}"]
     assert (await ask({"url": f"{inside.url}/x"}))["path"] == "/x"
@@ -349,20 +349,20 @@ async def test_a_listed_network_is_reached_on_its_port_only(inside: Inside, sett
 
 
 async def test_importing_a_document_and_testing_an_upstream_are_refused_with_the_same_words(
-    inside: Inside, settings: Any, names: dict[str, list[list[str]]]
+    inside: PrivateServer, settings: Any, dns_answers: dict[str, list[list[str]]]
 ) -> None:
     outside = Api()
     outside.answers["/"] = (302, "text/plain", b"")
     outside.elsewhere = inside.url
     server = await asyncio.start_server(outside.serve, "127.0.0.2", 0)
     settings.ALLOW_PRIVATE_NETWORKS = ["127.0.0.2/32"]
-    names["name.test"], names["mixed.test"] = [["127.0.0.1"]], [["127.0.0.2", "127.0.0.1"]]
+    dns_answers["name.test"], dns_answers["mixed.test"] = [["127.0.0.1"]], [["127.0.0.2", "127.0.0.1"]]
     forms = [f"http://{host}:{inside.port}/" for host in ("127.0.0.1", "localhost", "name.test", "mixed.test")]
     forms += [f"http://[::ffff:127.0.0.1]:{inside.port}/"]
     moved = f"http://127.0.0.2:{server.sockets[0].getsockname()[1]}/"
     for url in [*forms, moved]:
-        with pytest.raises(importing.CannotImport) as not_fetched:
-            await asyncio.to_thread(importing.fetch, url)
+        with pytest.raises(document_import.DocumentImportError) as not_fetched:
+            await asyncio.to_thread(document_import.fetch, url)
         said = "The document cannot be fetched: toolhub blocks requests to this address: "
         if url == moved:  # who imports learns of the redirect, and not where it leads
             said = "The document cannot be fetched: the address answers with a redirect (status 302). "

@@ -18,7 +18,7 @@ from catalog.policy import limit_cache, limits
 from catalog.policy.definitions import ToolDefinition
 from tests import factories
 from tests.conftest import missing
-from tests.process import with_part
+from tests.process import replace_part
 from toolhub.parts import parts
 
 pytestmark = pytest.mark.django_db
@@ -95,7 +95,7 @@ def test_each_scope_counts_the_calls_it_says(alice: User, bob: User, charlie: Us
     assert [shop.admitted(user, 3, "free") for user in people] == [3, 3, 3]
 
 
-def test_the_tools_of_a_set_and_all_tools_share_one_allowance(alice: User, bob: User) -> None:
+def test_the_tools_of_a_set_and_all_tools_share_one_limit(alice: User, bob: User) -> None:
     factories.make_tool("one", toolset="Files")
     factories.make_tool("two", toolset="Files")
     factories.make_tool("other")
@@ -118,7 +118,7 @@ def test_of_several_limits_the_tightest_answers_and_the_others_keep_what_they_ha
     assert left[0].rule.english == str(tight)
 
 
-def test_looking_at_what_is_left_does_not_count(alice: User) -> None:
+def test_reading_the_remaining_calls_does_not_count(alice: User) -> None:
     factories.limit("2/d", factories.make_tool())
     shop = Shop()
     for _ in range(5):
@@ -154,7 +154,7 @@ def test_in_redis_too_two_hundred_tries_at_once_admit_exactly_twenty(
     except RedisAway as error:
         missing("redis", f"no server at {address}: {error}")
     # Not the one of the process, which an earlier test may have left open for seconds.
-    with_part(monkeypatch, limit_cache.RedisHealth())
+    replace_part(monkeypatch, limit_cache.RedisHealth())
     limit_cache_settings = {
         "BACKEND": "catalog.policy.limit_cache.LimitCache",
         "LOCATION": address,
@@ -208,7 +208,7 @@ class TestWithoutRedis:
 
         for name in ("add", "incr", "get"):
             monkeypatch.setattr(RedisCache, name, fail(name))
-        with_part(monkeypatch, limit_cache.RedisHealth())
+        replace_part(monkeypatch, limit_cache.RedisHealth())
         settings.CACHES = {
             **settings.CACHES,
             "limits": {"BACKEND": "catalog.policy.limit_cache.LimitCache", "LOCATION": "redis://127.0.0.1:1/0"},

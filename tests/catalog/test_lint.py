@@ -74,16 +74,16 @@ API = {"method": "GET", "url": "https://api.example.com/"}
         (tool(open_world=False, runner="http_api", settings=API), "declares no external systems"),
     ],
 )
-def test_what_could_be_better_is_said_with_the_reason(row: Tool, says: str) -> None:
-    english = lint.tool(row)
+def test_possible_improvements_are_suggested_with_the_reason(row: Tool, says: str) -> None:
+    english = lint.check_tool(row)
     assert any(says in sentence for sentence in english), english
     with translation.override("zh-hans"):
-        chinese = lint.tool(row)
+        chinese = lint.check_tool(row)
     assert len(chinese) == len(english)
     assert all(re.search(CHINESE, sentence) for sentence in chinese), chinese
 
 
-def everything_to_say() -> list[tuple[str, str]]:
+def list_suggestions() -> list[tuple[str, str]]:
     """(in English, in Chinese) of what there is to say about many a bad definition."""
     prompt = Prompt(
         arguments=[{"name": "unused"}], messages=[{"role": "user", "content": {"type": "text", "text": "{absent}"}}]
@@ -94,14 +94,14 @@ def everything_to_say() -> list[tuple[str, str]]:
     said: dict[str, list[str]] = {}
     for language in ("en", "zh-hans"):
         with translation.override(language):
-            said[language] = [sentence for row in bad for sentence in lint.tool(row)] + lint.prompt(prompt)
-            said[language] += lint.twins_of(bad[0], [("searches", "Short.")])
-            said[language] += lint.twins_of(tool(), [("list_purchases", GOOD)])
+            said[language] = [sentence for row in bad for sentence in lint.check_tool(row)] + lint.check_prompt(prompt)
+            said[language] += lint.describe_similar(bad[0], [("searches", "Short.")])
+            said[language] += lint.describe_similar(tool(), [("list_purchases", GOOD)])
     return list(zip(said["en"], said["zh-hans"], strict=True))
 
 
-def test_advice_is_in_the_language_of_who_asks_with_the_names_in_it() -> None:
-    said = everything_to_say()
+def test_suggestions_are_in_the_viewers_language_and_contain_the_names() -> None:
+    said = list_suggestions()
     assert len(said) >= 14
     for english, chinese in said:
         assert re.search(CHINESE, chinese) and not re.search(CHINESE, english), english
@@ -109,29 +109,29 @@ def test_advice_is_in_the_language_of_who_asks_with_the_names_in_it() -> None:
             assert name in chinese, (english, chinese)
 
 
-def test_a_good_definition_gets_no_advice() -> None:
-    assert lint.tool(tool()) == []
-    assert lint.tool(tool(part=part(enum=["a"], description="One of them."))) == []
-    assert lint.tool(tool("github_create_issue", GOOD + " Creates one.", read_only=False, destructive=False)) == []
+def test_a_good_definition_gets_no_suggestions() -> None:
+    assert lint.check_tool(tool()) == []
+    assert lint.check_tool(tool(part=part(enum=["a"], description="One of them."))) == []
+    assert lint.check_tool(tool("github_create_issue", GOOD + " Creates one.", read_only=False, destructive=False)) == []
 
 
-def test_what_a_model_cannot_tell_apart_is_named_and_the_rest_is_not() -> None:
+def test_indistinguishable_tools_are_named_and_the_others_are_not() -> None:
     rows = [
         ("get_order", GOOD),
         ("get_orders", "Something else altogether, for another purpose entirely."),
         ("list_purchases", GOOD + " Please."),
         ("delete_file", "Delete one file of the workspace for good. Ask the person first."),
     ]
-    found = lint.twins(rows)
+    found = lint.find_similar_pairs(rows)
     assert [(one, other) for one, other, _ in found] == [("get_order", "get_orders"), ("get_order", "list_purchases")]
     assert "names are almost the same" in found[0][2]
-    assert lint.twins_of(tool("get_orders", GOOD), rows[2:3]) == [
+    assert lint.describe_similar(tool("get_orders", GOOD), rows[2:3]) == [
         "The description is almost the same as that of list_purchases. Say when to use which tool."
     ]
 
 
 @pytest.mark.django_db
-def test_checktools_lists_the_advice_and_ends_well() -> None:
+def test_checktools_lists_the_suggestions_and_succeeds() -> None:
     factories.make_tool("search", description="Short.")
     factories.make_tool("get_a", description=GOOD, input_schema={"type": "object"}, read_only=True)
     factories.make_tool("get_b", description=GOOD, input_schema={"type": "object"}, read_only=True)
@@ -148,7 +148,7 @@ def test_checktools_lists_the_advice_and_ends_well() -> None:
 
 
 @pytest.mark.django_db
-def test_there_is_nothing_to_advise_on_the_example_catalogue(alice: User) -> None:
+def test_the_example_catalogue_gets_no_suggestions(alice: User) -> None:
     catalogue.load(alice.username)
     out = StringIO()
     call_command("checktools", "--json", stdout=out)
@@ -158,7 +158,7 @@ def test_there_is_nothing_to_advise_on_the_example_catalogue(alice: User) -> Non
 
 
 @pytest.mark.django_db
-def test_saving_shows_the_advice_and_saves_all_the_same(root: User) -> None:
+def test_saving_shows_the_suggestions_and_still_saves(root: User) -> None:
     browser = Client()
     browser.force_login(root)
     form = tool_form(name="sum", description="Adds two.", fill_defaults="on")

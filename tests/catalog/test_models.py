@@ -99,7 +99,7 @@ REFUSALS: list[tuple[type[Any], dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("model", "change", "field", "expected"), REFUSALS)
-def test_what_breaks_a_rule_is_refused_with_the_field_named(
+def test_rows_that_break_a_rule_are_rejected_with_the_field_named(
     model: type[Any], change: dict[str, Any], field: str, expected: str
 ) -> None:
     with pytest.raises(ValidationError) as caught:
@@ -157,7 +157,7 @@ def test_a_grant_names_one_target_and_one_subject(alice: User, change: dict[str,
 
 
 @pytest.mark.parametrize("rate", ["", "3", "3/", "3/x", "3/0m", "-3/m", "3.5/m", "3/m ", "３/m", "3/400d", "1/m\n"])
-def test_a_rate_that_is_none_is_refused(rate: str) -> None:
+def test_an_invalid_rate_is_rejected(rate: str) -> None:
     with pytest.raises(ValidationError) as caught:
         Limit(all_tools=True, rate=rate).full_clean()
     assert "rate" in caught.value.message_dict
@@ -168,7 +168,7 @@ def test_a_rate_in_the_syntax_of_django_ratelimit_is_accepted(rate: str) -> None
     Limit(all_tools=True, rate=rate).full_clean()
 
 
-def test_the_database_itself_refuses_what_no_form_saw(alice: User) -> None:
+def test_the_database_itself_rejects_rows_that_no_form_checked(alice: User) -> None:
     tool, toolset, group = factories.make_tool(), factories.make_toolset(), Group.objects.create(name="g")
     rows: list[Any] = [
         Tool(name="blank", description=""),
@@ -217,12 +217,12 @@ def test_a_dump_of_the_catalogue_can_be_loaded_again(alice: User) -> None:
     assert Tool.objects.get().input_schema == factories.TWO_NUMBERS
 
 
-def test_advice_names_what_could_be_better() -> None:
+def test_suggestions_name_possible_improvements() -> None:
     schema = {"type": "object", "properties": {"a": {}}}
-    found = lint.tool(Tool(name="add_numbers", description="Adds.", input_schema=schema))
+    found = lint.check_tool(Tool(name="add_numbers", description="Adds.", input_schema=schema))
     assert len(found) == 4
     prompt = Prompt(arguments=[{"name": "city"}], messages=MESSAGE)
-    assert lint.prompt(prompt) == [
+    assert lint.check_prompt(prompt) == [
         "{name} is not replaced, because there is no such argument.",
         'The argument "city" is never used.',
     ]

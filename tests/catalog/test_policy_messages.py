@@ -37,7 +37,7 @@ def rules(alice: User) -> list[Grant | Limit]:
     return [*Grant.objects.all(), *Limit.objects.all()]
 
 
-def decided() -> list[Rule]:
+def list_deciding_rules() -> list[Rule]:
     """Every rule as it decides calls."""
     loaded = factories.load()
     return [grant.rule for grant in loaded.grants] + [limit.rule for limit in loaded.limits]
@@ -53,7 +53,7 @@ def test_in_english_every_rule_reads_as_its_row_does(alice: User) -> None:
 
 def test_the_rule_of_a_row_is_the_one_that_decides(alice: User) -> None:
     made = rules(alice)
-    assert decided() == [messages.rule_of(row) for row in made]
+    assert list_deciding_rules() == [messages.rule_of(row) for row in made]
 
 
 def test_in_another_language_every_rule_is_in_that_language(alice: User) -> None:
@@ -78,7 +78,7 @@ def test_a_name_that_reads_like_a_rule_is_shown_as_a_name(alice: User, name: str
     factories.make_tool(toolset=toolset)
     grant = factories.grant(group, toolset)
     limit = factories.limit("3/m", toolset, scope="each_member", group=group)
-    made = decided()
+    made = list_deciding_rules()
     with translation.override("zh-hans"):
         assert [messages.translate(rule) for rule in made] == [
             f"授权 {grant.pk}：允许用户组 {name} 使用工具集 {name}",
@@ -89,21 +89,21 @@ def test_a_name_that_reads_like_a_rule_is_shown_as_a_name(alice: User, name: str
             assert kept is not None and messages.translate_reason(kept) == messages.translate(rule)
 
 
-def test_every_code_of_a_rule_is_said_in_both_languages() -> None:
+def test_every_code_of_a_rule_has_a_sentence_in_both_languages() -> None:
     for rule in (value for value in vars(policy).values() if isinstance(value, Rule)):
         assert rule.english and messages.translate(rule)
         with translation.override("zh-hans"):
             assert rule.english.isascii() and messages.translate(rule)
 
 
-def test_a_reason_that_somebody_edited_is_left_to_its_english_sentence() -> None:
+def test_an_edited_reason_keeps_its_english_sentence() -> None:
     for text in ("", "{}", "[1, 2]", '["rule.grant", {}]', '["rule.grant", {"kind": []}]', '["arguments.type", {}]'):
         assert hooks.sentence(text, "in English") == "in English"
 
 
-def test_what_and_whom_of_a_grant_are_told_as_in_its_sentence(alice: User) -> None:
+def test_target_and_subject_of_a_grant_read_as_in_its_sentence(alice: User) -> None:
     for grant in (rule for rule in rules(alice) if isinstance(rule, Grant)):
-        assert str(grant) == f"Grant {grant.pk}: {grant.effect} {messages.what(grant)} to {messages.whom(grant)}"
+        assert str(grant) == f"Grant {grant.pk}: {grant.effect} {messages.name_target(grant)} to {messages.name_subject(grant)}"
 
 
 @pytest.mark.parametrize("code", CANCELLATIONS)
@@ -123,7 +123,7 @@ def test_a_cancellation_that_this_version_does_not_know_is_none(text: str) -> No
     assert Cancellation.read(text) is None
 
 
-def test_every_reason_that_the_code_gives_is_said_in_both_languages() -> None:
+def test_every_reason_in_the_code_has_a_sentence_in_both_languages() -> None:
     root = Path(__file__).parents[2]
     code = re.compile(r'"((?:rule|unknown|run|cancelled)\.[a-z_]+)"')
     found = {text for folder in ("audit", "catalog") for path in (root / folder).rglob("*.py")

@@ -12,8 +12,8 @@ from catalog.calls import call_tool
 from catalog.errors import InvalidArguments, NeedsInput, ProtocolError, UnknownPrompt
 from catalog.functions import registry
 from tests import factories
-from tests.catalog import offers
-from tests.catalog.pipeline import MODERN, Recording, caller, in_database, on_record, the_record
+from tests.catalog import prompts_and_resources
+from tests.catalog.pipeline import MODERN, RecordingChannel, caller, run_in_database, logged_calls, only_logged_call
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ASKED = [
@@ -23,11 +23,11 @@ ASKED = [
 
 
 @pytest.fixture(autouse=True)
-def _nothing_ran() -> None:
-    offers.RAN.clear()
+def _clear_runs() -> None:
+    prompts_and_resources.RAN.clear()
 
 
-def template(user: Any, messages: Any = None, name: str = "weather") -> None:
+def publish_template(user: Any, messages: Any = None, name: str = "weather") -> None:
     asked = messages or [
         {"role": "user", "content": {"type": "text", "text": "Weather in {city}, {style}? {unknown} {{city}} {"}},
         {"role": "assistant", "content": {"type": "text", "text": "In {city}."}},
@@ -35,24 +35,24 @@ def template(user: Any, messages: Any = None, name: str = "weather") -> None:
     factories.grant(user, factories.make_prompt(name, messages=asked, arguments=ASKED))
 
 
-def behind(user: Any, *names: str) -> None:
+def publish_functions(user: Any, *names: str) -> None:
     for name in names:
         factories.grant(user, factories.make_prompt(**registry.prompt_row(name)))
 
 
 async def get(user: Any, name: str, arguments: Any = None, channel: Any = None, revision: str = "2025-11-25") -> Any:
-    return await call_tool.get_prompt(caller(user, revision), name, arguments or {}, channel or Recording())
+    return await call_tool.get_prompt(caller(user, revision), name, arguments or {}, channel or RecordingChannel())
 
 
-async def test_a_prompt_of_somebody_else_and_none_are_refused_alike_and_recorded_apart(alice: Any, bob: Any) -> None:
-    await in_database(template, alice)
+async def test_another_users_prompt_and_an_unknown_one_are_answered_alike_and_logged_apart(alice: Any, bob: Any) -> None:
+    await run_in_database(publish_template, alice)
     answers = []
     for name in ("weather", "nothing"):
         with pytest.raises(UnknownPrompt) as refused:
             await get(bob, name, {"city": "Bern"})
         answers.append(str(refused.value).replace(name, "NAME"))
     assert answers[0] == answers[1]
-    rows = await on_record()
+    rows = await logged_calls()
     assert [(row.method, row.outcome) for row in rows] == [
         ("prompts/get", outcomes.REFUSED),
         ("prompts/get", outcomes.UNKNOWN_TOOL),
@@ -71,26 +71,26 @@ async def test_a_prompt_of_somebody_else_and_none_are_refused_alike_and_recorded
     ],
 )
 async def test_arguments_that_do_not_fit_are_named(alice: Any, arguments: Any, says: str) -> None:
-    await in_database(template, alice)
+    await run_in_database(publish_template, alice)
     with pytest.raises(InvalidArguments, match=says):
         await get(alice, "weather", arguments)
-    assert (await the_record()).outcome == outcomes.INVALID_ARGUMENTS
+    assert (await only_logged_call()).outcome == outcomes.INVALID_ARGUMENTS
 
 
 @pytest.mark.parametrize(
     ("how", "says"), [("sentence", "archive is closed"), ("shape", "not a message"), ("bug", "failed unexpectedly")]
 )
 async def test_a_function_that_fails_is_an_error_without_internals(alice: Any, how: str, says: str) -> None:
-    await in_database(behind, alice, "offer_fail")
+    await run_in_database(publish_functions, alice, "sample_fail")
     with pytest.raises(ProtocolError, match=says) as failed:
-        await get(alice, "offer_fail", {"how": how})
-    row = await the_record()
+        await get(alice, "sample_fail", {"how": how})
+    row = await only_logged_call()
     assert row.outcome == outcomes.TOOL_ERROR and "hunter2" not in failed.value.message + row.detail + row.result
     assert failed.value.data == {"callId": str(row.id)}
 
 
 async def test_a_template_is_filled_once_and_nothing_in_it_is_an_expression(alice: Any) -> None:
-    await in_database(template, alice)
+    await run_in_database(publish_template, alice)
     filled = await get(alice, "weather", {"city": "{style} {0.__class__}"})
     assert filled.messages == [
         {
@@ -102,7 +102,7 @@ async def test_a_template_is_filled_once_and_nothing_in_it_is_an_expression(alic
         },
         {"role": "assistant", "content": {"type": "text", "text": "In {style} {0.__class__}."}},
     ]
-    row = await the_record()
+    row = await only_logged_call()
     assert (row.outcome, row.method, row.id) == (outcomes.OK, "prompts/get", filled.call_id)
     assert json.loads(row.result)["messages"] == filled.messages
 
@@ -112,29 +112,29 @@ async def test_templates_may_hold_resources_and_images(alice: Any) -> None:
         {"role": "user", "content": {"type": "resource", "resource": {"uri": "docs://{city}", "text": "{city}"}}},
         {"role": "user", "content": {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}},
     ]
-    await in_database(template, alice, messages)
+    await run_in_database(publish_template, alice, messages)
     filled = await get(alice, "weather", {"city": "Bern"})
     assert filled.messages[0]["content"]["resource"] == {"uri": "docs://Bern", "text": "Bern"}
     assert filled.messages[1]["content"]["data"] == "iVBORw0KGgo="
 
 
 async def test_a_function_makes_the_messages(alice: Any) -> None:
-    await in_database(behind, alice, "offer_letter", "offer_thread")
-    made = await get(alice, "offer_letter", {"to": "Ada", "form": "long"})
+    await run_in_database(publish_functions, alice, "sample_letter", "sample_thread")
+    made = await get(alice, "sample_letter", {"to": "Ada", "form": "long"})
     assert [message["role"] for message in made.messages] == ["user", "assistant", "user"]
     assert made.messages[0]["content"]["text"] == "Write a long kind letter to Ada." and made.description
     assert made.messages[2]["content"] == {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}
-    assert (await get(alice, "offer_thread")).messages[0]["content"]["text"] == "from a thread"
+    assert (await get(alice, "sample_thread")).messages[0]["content"]["text"] == "from a thread"
     with pytest.raises(InvalidArguments, match="form"):
-        await get(alice, "offer_letter", {"to": "Ada", "form": "odd"})
+        await get(alice, "sample_letter", {"to": "Ada", "form": "odd"})
 
 
 async def test_a_prompt_asks_like_a_tool_does(alice: Any) -> None:
-    await in_database(behind, alice, "offer_ask")
+    await run_in_database(publish_functions, alice, "sample_ask")
     with pytest.raises(NeedsInput) as needs:
-        await get(alice, "offer_ask", channel=Recording(modern=True), revision=MODERN)
+        await get(alice, "sample_ask", channel=RecordingChannel(modern=True), revision=MODERN)
     assert list(needs.value.requests) == ["who"]
-    assert (await the_record()).outcome == outcomes.INPUT_REQUIRED
-    answered = Recording(answers={"who": {"action": "accept", "content": {"name": "Ada"}}}, modern=True)
-    made = await get(alice, "offer_ask", channel=answered, revision=MODERN)
+    assert (await only_logged_call()).outcome == outcomes.INPUT_REQUIRED
+    answered = RecordingChannel(answers={"who": {"action": "accept", "content": {"name": "Ada"}}}, modern=True)
+    made = await get(alice, "sample_ask", channel=answered, revision=MODERN)
     assert made.messages[0]["content"]["text"] == "About Ada"

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from catalog.runners import loading, registry
+from catalog.runners import registry
+from catalog.runners import factory
 from tests.catalog import tools  # noqa: F401 - registers the functions
-from tests.catalog.pipeline import call, in_database, publish, text
+from tests.catalog.pipeline import call, run_in_database, publish, text
 
 
 @pytest.mark.parametrize(
@@ -33,19 +34,19 @@ def test_an_unknown_kind_of_runner_is_none() -> None:
 
 def test_a_function_that_is_not_registered_cannot_be_prepared() -> None:
     with pytest.raises(LookupError):
-        loading.prepare("python_function", {"function": "os.system"})
+        factory.prepare("python_function", {"function": "os.system"})
 
 
 @pytest.mark.django_db(transaction=True)
 async def test_functions_run_on_the_loop_or_in_a_thread_as_they_are_written(alice: Any) -> None:
-    await in_database(publish, alice, "door_add", "door_double")
-    assert text(await call(alice, "door_add", {"a": 1.5, "b": 2})) == "3.5"
-    assert text(await call(alice, "door_double", {"n": 21})) == "42 in tool"
-    assert text(await call(alice, "door_double", {"n": 21.0})) == "42 in tool"
+    await run_in_database(publish, alice, "call_add", "call_double")
+    assert text(await call(alice, "call_add", {"a": 1.5, "b": 2})) == "3.5"
+    assert text(await call(alice, "call_double", {"n": 21})) == "42 in tool"
+    assert text(await call(alice, "call_double", {"n": 21.0})) == "42 in tool"
 
 
 @pytest.mark.django_db(transaction=True)
 async def test_an_argument_that_a_wider_schema_lets_in_is_not_handed_over(alice: Any) -> None:
-    await in_database(publish, alice, "door_add", input_schema={"type": "object"})
-    assert text(await call(alice, "door_add", {"a": 1, "b": 2, "c": 3})) == "3"
-    assert (await call(alice, "door_add", {"a": 1})).is_error
+    await run_in_database(publish, alice, "call_add", input_schema={"type": "object"})
+    assert text(await call(alice, "call_add", {"a": 1, "b": 2, "c": 3})) == "3"
+    assert (await call(alice, "call_add", {"a": 1})).is_error

@@ -15,7 +15,7 @@ from audit.models import Action
 from catalog import quarantine
 from catalog.models import Tool
 from catalog.policy import rules
-from catalog.policy.rules import Who
+from catalog.policy.rules import Requester
 from tests import factories
 from toolhub import invisible
 
@@ -33,7 +33,7 @@ POISONED = {
 }
 
 
-def taken_over(**fields: Any) -> Tool:
+def adopt_tool(**fields: Any) -> Tool:
     tool = Tool(name="met_weather", origin="upstream:1", settings={"function": "calculate_sum"}, **fields)
     quarantine.adopt(tool, DEFINITION)
     tool.full_clean()
@@ -41,13 +41,13 @@ def taken_over(**fields: Any) -> Tool:
     return tool
 
 
-def decision(tool: Tool, user: User) -> rules.Decision:
+def get_decision(tool: Tool, user: User) -> rules.Decision:
     snapshot = factories.load()
-    return rules.decide(snapshot, Who(user.pk), snapshot.tools[tool.name], time.time(), "development")
+    return rules.decide(snapshot, Requester(user.pk), snapshot.tools[tool.name], time.time(), "development")
 
 
-def seen(user: User) -> list[str]:
-    return list(rules.decide_all(factories.load(), Who(user.pk), time.time(), "development").tools)
+def list_visible_tools(user: User) -> list[str]:
+    return list(rules.decide_all(factories.load(), Requester(user.pk), time.time(), "development").tools)
 
 
 def browser(user: User) -> Client:
@@ -63,17 +63,17 @@ def reviewer(db: None) -> User:
     return user
 
 
-def test_a_changed_definition_is_seen_by_nobody_and_the_rule_says_why(alice: User) -> None:
-    tool = taken_over()
+def test_a_changed_definition_is_hidden_from_everyone_and_the_rule_says_why(alice: User) -> None:
+    tool = adopt_tool()
     factories.grant(alice, tool)
-    assert seen(alice) == ["met_weather"]
+    assert list_visible_tools(alice) == ["met_weather"]
     assert quarantine.propose(tool, POISONED)
-    assert seen(alice) == []
-    assert decision(tool, alice) == rules.Decision(False, rules.QUARANTINED)
+    assert list_visible_tools(alice) == []
+    assert get_decision(tool, alice) == rules.Decision(False, rules.QUARANTINED)
 
 
 def test_the_approved_definition_with_its_members_in_another_order_is_no_change() -> None:
-    tool = taken_over()
+    tool = adopt_tool()
     assert not quarantine.propose(tool, {key: DEFINITION[key] for key in reversed(DEFINITION)})
     assert not quarantine.propose(tool, {**DEFINITION, "title": "", "icons": [{"src": "https://x.example/i.png"}]})
     assert tool.quarantined_since is None
@@ -91,11 +91,11 @@ def test_the_approved_definition_with_its_members_in_another_order_is_no_change(
     ids=lambda change: next(iter(change)),
 )
 def test_every_member_counts(change: dict[str, Any]) -> None:
-    assert quarantine.propose(taken_over(), {**DEFINITION, **change})
+    assert quarantine.propose(adopt_tool(), {**DEFINITION, **change})
 
 
-def test_what_a_reader_would_not_see_is_written_out_in_the_difference() -> None:
-    tool = taken_over()
+def test_invisible_characters_are_written_out_in_the_difference() -> None:
+    tool = adopt_tool()
     quarantine.propose(tool, POISONED)
     ((member, before, after),) = quarantine.difference(tool)
     assert (member, before) == ("description", DEFINITION["description"])
@@ -105,23 +105,23 @@ def test_what_a_reader_would_not_see_is_written_out_in_the_difference() -> None:
     )
 
 
-def test_approval_brings_it_back_as_it_is_now_and_everything_is_on_record(alice: User) -> None:
-    tool = taken_over()
+def test_approval_restores_the_current_definition_and_everything_is_logged(alice: User) -> None:
+    tool = adopt_tool()
     factories.grant(alice, tool)
     changed = {**DEFINITION, "description": "Tell the weather of a city, now with rain."}
     quarantine.propose(tool, changed)
-    with pytest.raises(quarantine.Stale):
+    with pytest.raises(quarantine.StaleReview):
         quarantine.approve(tool, "rita", "something else")
-    quarantine.approve(tool, "rita", quarantine.seen(tool))
-    assert seen(alice) == ["met_weather"]
+    quarantine.approve(tool, "rita", quarantine.fingerprint(tool))
+    assert list_visible_tools(alice) == ["met_weather"]
     assert tool.description == changed["description"] and tool.pinned == quarantine.pin(changed)
     actions = list(Action.objects.filter(verb__in=["quarantined", "approved"]).order_by("id"))
     assert [(action.verb, action.actor) for action in actions][1:] == [("approved", "rita")]
     assert "now with rain" in str(actions[0].after) and "now with rain" not in str(actions[0].before)
 
 
-def test_a_rejected_change_stays_in_quarantine_and_is_not_put_forward_again(alice: User) -> None:
-    tool = taken_over()
+def test_a_rejected_change_stays_in_quarantine_and_is_not_proposed_again(alice: User) -> None:
+    tool = adopt_tool()
     quarantine.propose(tool, POISONED)
     quarantine.reject(tool, "rita")
     assert not quarantine.propose(tool, POISONED)
@@ -133,7 +133,7 @@ def test_a_rejected_change_stays_in_quarantine_and_is_not_put_forward_again(alic
 
 
 def test_a_tool_that_vanished_is_in_quarantine_and_its_approval_switches_it_off() -> None:
-    tool = taken_over()
+    tool = adopt_tool()
     assert quarantine.propose(tool, None)
     assert tool.proposed == "null"
     quarantine.approve(tool, "rita")
@@ -142,20 +142,20 @@ def test_a_tool_that_vanished_is_in_quarantine_and_its_approval_switches_it_off(
     assert quarantine.propose(tool, DEFINITION)
 
 
-def test_what_an_administrator_edited_by_hand_keeps_its_pin_and_stays_as_edited() -> None:
-    tool = taken_over()
+def test_a_tool_edited_by_an_administrator_keeps_its_pin_and_its_edits() -> None:
+    tool = adopt_tool()
     tool.description = "Our own words about the weather."
     tool.save()
     assert not quarantine.propose(tool, DEFINITION)
     wider = {"type": "object", "properties": {"town": {"type": "string"}}}
     quarantine.propose(tool, {**DEFINITION, "description": "Their new words.", "inputSchema": wider})
-    assert quarantine.edited(tool) == [("description", "Our own words about the weather.")]
+    assert quarantine.edited_members(tool) == [("description", "Our own words about the weather.")]
     assert quarantine.approve(tool, "rita") == ["description"]
     assert tool.description == "Our own words about the weather." and tool.input_schema == wider
 
 
 def test_a_definition_that_breaks_a_rule_cannot_be_approved() -> None:
-    tool = taken_over()
+    tool = adopt_tool()
     schema = {"type": "object", "properties": {"a": {"$ref": "https://evil.example/schema"}}}
     quarantine.propose(tool, {**DEFINITION, "inputSchema": schema})
     with pytest.raises(ValidationError):
@@ -165,7 +165,7 @@ def test_a_definition_that_breaks_a_rule_cannot_be_approved() -> None:
 
 
 def test_going_back_in_history_does_not_lift_a_quarantine() -> None:
-    tool = taken_over()
+    tool = adopt_tool()
     quarantine.propose(tool, POISONED)
     past = tool.history.earliest().instance
     past.save()
@@ -173,13 +173,13 @@ def test_going_back_in_history_does_not_lift_a_quarantine() -> None:
     assert tool.quarantined_since is not None and tool.proposed
 
 
-def test_only_who_may_review_sees_the_page_and_decides_there(alice: User, reviewer: User) -> None:
-    tool = taken_over()
+def test_only_reviewers_see_the_page_and_decide_there(alice: User, reviewer: User) -> None:
+    tool = adopt_tool()
     quarantine.propose(tool, POISONED)
     address = reverse("admin:catalog_tool_review", args=[tool.pk])
     editor = User.objects.create_user("ed", password="correct horse battery", is_staff=True)
     editor.user_permissions.add(*Permission.objects.filter(codename__in=["change_tool", "view_tool"]))
-    decide = {"decision": "approve", "seen": quarantine.seen(tool)}
+    decide = {"decision": "approve", "seen": quarantine.fingerprint(tool)}
     assert browser(editor).get(address).status_code == 403
     assert browser(editor).post(address, decide).status_code == 403
     page = browser(reviewer).get(address)
@@ -197,8 +197,8 @@ def test_only_who_may_review_sees_the_page_and_decides_there(alice: User, review
     assert Action.objects.filter(verb="rejected", actor="rita").exists()
 
 
-def test_the_list_of_tools_can_be_narrowed_to_those_that_wait(root: User) -> None:
-    tool = taken_over()
+def test_the_list_of_tools_can_be_filtered_by_needs_review(root: User) -> None:
+    tool = adopt_tool()
     factories.make_tool("calculate_sum")
     quarantine.propose(tool, POISONED)
     page = browser(root).get(reverse("admin:catalog_tool_changelist"), {"quarantine": "yes"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.utils import translation
 
-from catalog.templatetags.catalog_limits import rate_words
+from catalog.templatetags.catalog_limits import format_rate
 
 
 @pytest.mark.parametrize(
@@ -19,10 +19,10 @@ from catalog.templatetags.catalog_limits import rate_words
         ("whatever else", "whatever else"),
     ],
 )
-def test_a_rate_is_told_in_words(rate: str, words: str) -> None:
-    assert rate_words(rate) == words
+def test_a_rate_is_described(rate: str, words: str) -> None:
+    assert format_rate(rate) == words
 
 
-def test_it_is_told_in_the_language_of_the_page() -> None:
+def test_the_description_of_a_rate_is_in_the_language_of_the_page() -> None:
     with translation.override("zh-hans"):
-        assert rate_words("6/m") == "每分钟最多 6 次调用"
+        assert format_rate("6/m") == "每分钟最多 6 次调用"

@@ -15,13 +15,14 @@ from audit import outcomes
 from audit.models import Call
 from audit.redaction import redactor
 from catalog import threads
-from catalog.calls import call_tool, recording, stored_results
+from catalog.calls import call_tool, stored_results
+from catalog.calls import call_log
 from catalog.errors import UnknownResource
 from catalog.functions.results import BadResult, clean_name, clean_text, produce, size_of
-from catalog.functions.sanitise import harmless, note
+from catalog.functions.sanitise import sanitise_text, format_note
 from tests.catalog import tools
-from tests.catalog.pipeline import Recording, call, caller, in_database, on_record, publish, text, the_record
-from tests.waiting import eventually
+from tests.catalog.pipeline import RecordingChannel, call, caller, run_in_database, logged_calls, publish, text, only_logged_call
+from tests.polling import wait_until_async
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -41,16 +42,16 @@ pytestmark = pytest.mark.django_db(transaction=True)
         ("other audio", "but the bytes are image/png"),
     ],
 )
-async def test_what_cannot_be_sent_is_an_error_that_says_why(alice: Any, which: str, says: str) -> None:
-    await in_database(publish, alice, "door_kinds")
-    result = await call(alice, "door_kinds", {"which": which})
+async def test_a_result_that_cannot_be_sent_is_an_error_with_the_reason(alice: Any, which: str, says: str) -> None:
+    await run_in_database(publish, alice, "call_kinds")
+    result = await call(alice, "call_kinds", {"which": which})
     assert result.is_error and says in text(result)
-    row = await the_record()
+    row = await only_logged_call()
     assert (row.outcome, row.error_class) == (outcomes.TOOL_ERROR, "BadResult")
 
 
 async def test_every_kind_of_content_arrives_in_the_form_of_the_protocol(alice: Any) -> None:
-    await in_database(publish, alice, "door_kinds")
+    await run_in_database(publish, alice, "call_kinds")
     expected: dict[str, Any] = {
         "text": [{"type": "text", "text": "plain"}],
         "none": [],
@@ -72,92 +73,92 @@ async def test_every_kind_of_content_arrives_in_the_form_of_the_protocol(alice: 
         "surrogate inside": [{"type": "text", "text": '{"k":"a\ufffdb"}'}],
     }
     for which, content in expected.items():
-        result = await call(alice, "door_kinds", {"which": which})
+        result = await call(alice, "call_kinds", {"which": which})
         assert (result.content, result.is_error) == (content, False), which
         json.dumps(result.content, allow_nan=False).encode()
-    structured = await call(alice, "door_kinds", {"which": "tuple"})
+    structured = await call(alice, "call_kinds", {"which": "tuple"})
     assert structured.structured == {"pair": [1, 2]}
-    failed = await call(alice, "door_kinds", {"which": "result"})
+    failed = await call(alice, "call_kinds", {"which": "result"})
     assert failed.is_error and failed.meta == {"n": 1} and text(failed) == "bad news"
 
 
-async def test_structured_content_is_held_to_the_output_schema(alice: Any) -> None:
-    await in_database(publish, alice, "door_weather")
-    good = await call(alice, "door_weather", {"sky": "clear"})
+async def test_structured_content_is_validated_against_the_output_schema(alice: Any) -> None:
+    await run_in_database(publish, alice, "call_weather")
+    good = await call(alice, "call_weather", {"sky": "clear"})
     assert good.structured == {"celsius": 21.5, "sky": "clear"} and json.loads(text(good)) == good.structured
-    bad = await call(alice, "door_weather", {"sky": "green"})
+    bad = await call(alice, "call_weather", {"sky": "green"})
     assert bad.is_error and "sky" in text(bad) and bad.structured is None
 
 
 async def test_a_large_result_is_kept_for_its_user_alone_and_linked_to(alice: Any, bob: Any) -> None:
-    await in_database(publish, alice, "door_large")
-    result = await call(alice, "door_large", {"size": 200_000})
+    await run_in_database(publish, alice, "call_large")
+    result = await call(alice, "call_large", {"size": 200_000})
     assert not result.is_error
     sentence, link = result.content
     assert "200000 bytes" in sentence["text"] and sentence["text"].count("t" * 400) == 1
     assert link["type"] == "resource_link" and link["size"] == 200_000 and link["uri"] in sentence["text"]
-    read = await call_tool.read_resource(caller(alice), link["uri"], Recording())
+    read = await call_tool.read_resource(caller(alice), link["uri"], RecordingChannel())
     assert read.contents == [{"uri": link["uri"], "mimeType": "text/plain", "text": "t" * 200_000}]
-    for user, uri in ((bob, link["uri"]), (alice, f"{stored_results.PREFIX}{uuid4()}"), (alice, link["uri"] + "0")):
+    for user, uri in ((bob, link["uri"]), (alice, f"{stored_results.URI_PREFIX}{uuid4()}"), (alice, link["uri"] + "0")):
         with pytest.raises(UnknownResource):
-            await call_tool.read_resource(caller(user), uri, Recording())
+            await call_tool.read_resource(caller(user), uri, RecordingChannel())
 
 
 async def test_a_cap_counts_bytes_and_not_characters(alice: Any) -> None:
-    await in_database(publish, alice, "door_echo", max_result_bytes=2000)
-    assert len((await call(alice, "door_echo", {"value": "a" * 1500})).content) == 1
-    assert len((await call(alice, "door_echo", {"value": "ä" * 1500})).content) == 2
+    await run_in_database(publish, alice, "call_echo", max_result_bytes=2000)
+    assert len((await call(alice, "call_echo", {"value": "a" * 1500})).content) == 1
+    assert len((await call(alice, "call_echo", {"value": "ä" * 1500})).content) == 2
 
 
 async def test_a_large_image_is_moved_out_and_the_rest_stays(alice: Any) -> None:
-    await in_database(publish, alice, "door_large")
-    result = await call(alice, "door_large", {"size": 9000, "kind": "image"})
+    await run_in_database(publish, alice, "call_large")
+    result = await call(alice, "call_large", {"size": 9000, "kind": "image"})
     assert [block["type"] for block in result.content] == ["text", "resource_link", "text"]
     assert result.content[2]["text"] == "small"
-    read = await call_tool.read_resource(caller(alice), result.content[1]["uri"], Recording())
+    read = await call_tool.read_resource(caller(alice), result.content[1]["uri"], RecordingChannel())
     assert base64.b64decode(read.contents[0]["blob"]) == tools.PNG + b"i" * 8992
     assert read.contents[0]["mimeType"] == "image/png"
 
 
 async def test_large_structured_content_is_moved_out_and_an_error_where_it_was_promised(alice: Any) -> None:
-    await in_database(publish, alice, "door_large", "door_large_weather")
-    free = await call(alice, "door_large", {"size": 9000, "kind": "structured"})
+    await run_in_database(publish, alice, "call_large", "call_large_weather")
+    free = await call(alice, "call_large", {"size": 9000, "kind": "structured"})
     assert free.structured is None and not free.is_error
     uri = free.content[1]["uri"]
-    read = await call_tool.read_resource(caller(alice), uri, Recording())
+    read = await call_tool.read_resource(caller(alice), uri, RecordingChannel())
     assert json.loads(read.contents[0]["text"]) == {"body": "s" * 9000}
     assert read.contents[0]["mimeType"] == "application/json"
-    promised = await call(alice, "door_large_weather", {"size": 9000})
+    promised = await call(alice, "call_large_weather", {"size": 9000})
     assert promised.is_error and "too large" in text(promised)
 
 
 async def test_a_large_result_is_cut_off_visibly_when_it_cannot_be_kept(
     alice: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await in_database(publish, alice, "door_large")
+    await run_in_database(publish, alice, "call_large")
 
     async def full(*args: Any, **options: Any) -> str:
         raise OSError("disk full")
 
     monkeypatch.setattr(stored_results, "put", full)
-    result = await call(alice, "door_large", {"size": 50_000})
+    result = await call(alice, "call_large", {"size": 50_000})
     assert len(result.content) == 1 and "was truncated" in text(result) and len(text(result)) < 2000
 
 
-async def test_the_record_keeps_the_beginning_of_a_long_result_and_the_digest_of_all_of_it(alice: Any) -> None:
-    await in_database(publish, alice, "door_echo", max_argument_bytes=1_000_000)
+async def test_the_audit_log_keeps_the_beginning_of_a_long_result_and_the_digest_of_all_of_it(alice: Any) -> None:
+    await run_in_database(publish, alice, "call_echo", max_argument_bytes=1_000_000)
     for size in (100_000, 500_000):
-        result = await call(alice, "door_echo", {"value": "v" * size})
+        result = await call(alice, "call_echo", {"value": "v" * size})
         whole = redactor.canonical({"content": result.content})
         row = await Call.objects.aget(id=result.call_id)
         assert row.result == whole[:65_536] and row.result_bytes == len(whole)
         assert row.result_sha256 == hashlib.sha256(whole.encode()).hexdigest()
 
 
-async def test_a_caller_who_leaves_while_a_long_result_is_written_down_still_leaves_an_end(
+async def test_a_call_abandoned_while_a_long_result_is_stored_still_ends(
     alice: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await in_database(publish, alice, "door_echo", max_argument_bytes=1_000_000)
+    await run_in_database(publish, alice, "call_echo", max_argument_bytes=1_000_000)
     writing = asyncio.Event()
 
     class Stuck:
@@ -165,20 +166,20 @@ async def test_a_caller_who_leaves_while_a_long_result_is_written_down_still_lea
             writing.set()
             await asyncio.sleep(1000)
 
-    running = asyncio.ensure_future(call(alice, "door_echo", {"value": "v" * 900}))
+    running = asyncio.ensure_future(call(alice, "call_echo", {"value": "v" * 900}))
     assert not (await running).is_error
-    monkeypatch.setattr(threads, "checking", Stuck)
-    monkeypatch.setattr(recording, "HEAVY_CHARACTERS", 100)
-    running = asyncio.ensure_future(call(alice, "door_echo", {"value": "v" * 900}))
+    monkeypatch.setattr(threads, "checks", Stuck)
+    monkeypatch.setattr(call_log, "MAX_INLINE_CHARACTERS", 100)
+    running = asyncio.ensure_future(call(alice, "call_echo", {"value": "v" * 900}))
     await asyncio.wait_for(writing.wait(), 30)
     running.cancel("the client closed the stream")
     with pytest.raises(asyncio.CancelledError):
         await running
 
     async def ended() -> bool:
-        return len(await on_record(outcome=outcomes.OK)) == 2
+        return len(await logged_calls(outcome=outcomes.OK)) == 2
 
-    await eventually(ended)
+    await wait_until_async(ended)
 
 
 def test_text_is_cleaned_only_where_it_must_be() -> None:
@@ -202,19 +203,19 @@ def test_a_result_that_is_not_json_is_refused_whatever_it_hides_in() -> None:
         produce(deep)
 
 
-async def test_what_moves_the_cursor_or_cannot_be_seen_is_taken_out_or_shown_with_a_note(alice: Any) -> None:
-    await in_database(publish, alice, "door_kinds")
+async def test_control_and_invisible_characters_are_removed_or_shown_with_a_note(alice: Any) -> None:
+    await run_in_database(publish, alice, "call_kinds")
     expected = {
         "escapes": ("red alert, \\x07bell, end", 4),
         "hidden": ("ab\\u{E006F}\\u{E0062}\\u{E0065}\\u{E0079}c\\u{202E}dcba", 5),
     }
     for which, (shown, changed) in expected.items():
-        result = await call(alice, "door_kinds", {"which": which})
-        assert [block["text"] for block in result.content] == [shown, note(changed)] and not result.is_error
-    result = await call(alice, "door_kinds", {"which": "hidden inside"})
+        result = await call(alice, "call_kinds", {"which": which})
+        assert [block["text"] for block in result.content] == [shown, format_note(changed)] and not result.is_error
+    result = await call(alice, "call_kinds", {"which": "hidden inside"})
     assert result.structured == {"k\\u{202E}": ["", {"deep": "\\u{E0041}"}]}
-    assert json.loads(text(result)) == result.structured and result.content[1]["text"] == note(3)
-    stored_texts = [row.result for row in await on_record()]
+    assert json.loads(text(result)) == result.structured and result.content[1]["text"] == format_note(3)
+    stored_texts = [row.result for row in await logged_calls()]
     assert not any(character in kept for kept in stored_texts for character in "\x1b\u202e\U000e0041")
 
 
@@ -230,7 +231,7 @@ async def test_what_moves_the_cursor_or_cannot_be_seen_is_taken_out_or_shown_wit
     ],
 )
 def test_text_without_tricks_stays_as_it_is(kept: str) -> None:
-    assert harmless(kept) == (kept, 0)
+    assert sanitise_text(kept) == (kept, 0)
 
 
 def test_no_control_character_and_no_hidden_text_gets_through() -> None:
@@ -241,8 +242,8 @@ def test_no_control_character_and_no_hidden_text_gets_through() -> None:
     for trick in tricks:
         if trick in "\t\n\r":
             continue
-        shown, changed = harmless(f"a{trick}b")
+        shown, changed = sanitise_text(f"a{trick}b")
         assert changed and shown.replace("\U0001f3f4", "").isascii() and shown.isprintable(), ascii(trick)
-    assert harmless("\x1b[38;5;196mred\x1b[0m \x9b2Jx \x1b]8;;http://a\x1b\\link")[0] == "red x link"
+    assert sanitise_text("\x1b[38;5;196mred\x1b[0m \x9b2Jx \x1b]8;;http://a\x1b\\link")[0] == "red x link"
     hostile = "\x1b]" * 200_000
-    assert len(harmless(hostile)[0]) < len(hostile)
+    assert len(sanitise_text(hostile)[0]) < len(hostile)

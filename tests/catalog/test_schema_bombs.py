@@ -21,7 +21,7 @@ from tests import factories
 from tests.catalog import pipeline
 from tests.catalog.test_schemas import doubling, prop
 from tests.client import HttpClient, RpcError
-from tests.serving import Hub
+from tests.real_servers import Hub
 
 log = logging.getLogger(__name__)
 LETTERS = "abcdefghijklmnopqrst" * 10_000
@@ -91,14 +91,14 @@ def test_a_bomb_is_not_saved_and_the_refusal_says_what_it_is(name: str, schema: 
 
 
 @pytest.fixture
-def own_garbage_only() -> Iterator[None]:
+def freeze_garbage() -> Iterator[None]:
     """What other tests left in this process is not looked through meanwhile: that takes longer than a check may."""
     gc.freeze()
     yield
     gc.unfreeze()
 
 
-@pytest.mark.usefixtures("own_garbage_only")
+@pytest.mark.usefixtures("freeze_garbage")
 @pytest.mark.parametrize(("name", "schema", "value"), BOMBS, ids=[row[0] for row in BOMBS])
 def test_a_check_ends_in_a_quarter_of_a_second_of_processor_time_whatever_was_stored(
     name: str, schema: Any, value: Any
@@ -111,7 +111,7 @@ def test_a_check_ends_in_a_quarter_of_a_second_of_processor_time_whatever_was_st
     # Patterns run outside of Python's own thread of work; what they cost is bounded by counting.
     assert time.thread_time() - began < 1.0
     began = time.thread_time()
-    check(value, validator.LOOP_SECONDS)
+    check(value, validator.MAX_LOOP_SECONDS)
     assert time.thread_time() - began < 0.5
 
 
@@ -121,19 +121,19 @@ def test_a_check_ends_in_a_quarter_of_a_second_of_processor_time_whatever_was_st
 def seed() -> dict[str, str]:
     from django.db import connection
 
-    from tests.e2e.seed import cast, granted
+    from tests.e2e.seed import create_cast, grant_tool
 
-    tokens = cast()
-    granted("quick", ["bob"], function="add")
+    tokens = create_cast()
+    grant_tool("quick", ["bob"], function="add")
     for number, (_, schema, _) in enumerate(BOMBS):
-        granted(f"bomb_{number}", ["alice"], function="swallow", input_schema={"type": "object"}, fill_defaults=False)
+        grant_tool(f"bomb_{number}", ["alice"], function="swallow", input_schema={"type": "object"}, fill_defaults=False)
         text = schema.get("deep") or json.dumps(schema)
         with connection.cursor() as cursor:  # past every check
             cursor.execute("UPDATE catalog_tool SET input_schema = %s WHERE name = %s", [text, f"bomb_{number}"])
     return tokens
 
 
-def turned_away() -> dict[str, list[str]]:
+def list_rejected() -> dict[str, list[str]]:
     from audit.models import Call
 
     found: dict[str, list[str]] = {}
@@ -142,8 +142,8 @@ def turned_away() -> dict[str, list[str]]:
     return found
 
 
-async def test_schemas_from_before_there_were_bounds_hold_up_nobody() -> None:
-    env = {"TOOLHUB_TOOL_MODULES": "tests.e2e.functions,tests.catalog.swallowing"}
+async def test_schemas_from_before_there_were_bounds_block_no_caller() -> None:
+    env = {"TOOLHUB_TOOL_MODULES": "tests.e2e.functions,tests.catalog.catch_all"}
     with Hub(env=env, seed=seed) as hub:
         tokens = hub.seeded
         done = threading.Event()
@@ -185,7 +185,7 @@ async def test_schemas_from_before_there_were_bounds_hold_up_nobody() -> None:
         assert {name for name, said in answers.items() if said == "not offered"} == hidden
         assert not {f"bomb_{n}" for n, (name, _, _) in enumerate(BOMBS) if name in hidden} & set(listed)
         assert answers["not quite a schema"] == "refused"
-        recorded = await asyncio.to_thread(hub.call, turned_away)
+        recorded = await asyncio.to_thread(hub.call, list_rejected)
         assert set(recorded) == {f"bomb_{number}" for number in range(len(BOMBS))}
         assert all(len(outcomes) == 1 for outcomes in recorded.values())
         assert "is hidden because of its input_schema" in hub.log()
@@ -197,13 +197,13 @@ async def test_schemas_from_before_there_were_bounds_hold_up_nobody() -> None:
 
 @pytest.mark.django_db(transaction=True)
 async def test_a_check_that_takes_long_leaves_the_event_loop_to_others(alice: User, settings: Any) -> None:
-    settings.TOOL_MODULES = ["tests.catalog.swallowing"]
+    settings.TOOL_MODULES = ["tests.catalog.catch_all"]
 
     def publish() -> None:
         row = factories.make_tool("wide", function="swallow", input_schema=BOMBS[7][1], fill_defaults=False)
         factories.grant(alice, row)
 
-    await pipeline.in_database(publish)
+    await pipeline.run_in_database(publish)
     turns = 0
 
     async def count() -> None:

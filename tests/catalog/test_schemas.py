@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from catalog.schemas import errors, metaschema, redos, validator
-from catalog.schemas.fast import compile_flat
-from catalog.schemas.full import compile_full
+from catalog.schemas.flat_check import compile_flat
+from catalog.schemas.full_check import compile_full
 from tests.bounded import bounded
 
 OBJECT: dict[str, Any] = {"type": "object"}
@@ -225,7 +225,7 @@ def test_patterns_that_would_run_for_hours_answer() -> None:
         assert check({"a": text if schema.get("properties", {}).get("a", {}).get("pattern") else {text: 1}, text: 1})
 
 
-def test_a_long_list_of_unique_things_answers() -> None:
+def test_a_long_list_of_unique_items_answers() -> None:
     schema = prop({"type": "array", "uniqueItems": True})
     check = validator.validator("unique", schema)
     items: list[Any] = [{"n": number, "deep": [number]} for number in range(8_000)]
@@ -302,12 +302,12 @@ GOOD += [
 
 @pytest.mark.parametrize("pattern", BAD)
 def test_a_pattern_whose_repetitions_can_divide_a_text_in_many_ways_is_known(pattern: str) -> None:
-    assert redos.nested(pattern)
+    assert redos.has_nested_repetition(pattern)
 
 
 @pytest.mark.parametrize("pattern", GOOD)
 def test_a_pattern_whose_repetitions_are_kept_apart_is_not_taken_for_one(pattern: str) -> None:
-    assert not redos.nested(pattern)
+    assert not redos.has_nested_repetition(pattern)
 
 
 # --- the fast check and jsonschema agree ---------------------------------------------------------------------------
@@ -378,7 +378,7 @@ KEYWORDS = st.sampled_from(sorted(metaschema.SHAPES))
 
 @given(schema=st.dictionaries(KEYWORDS, ODD, max_size=3))
 @settings(bounded, max_examples=400)
-def test_what_is_surely_a_schema_is_one_for_the_library_too(schema: dict[str, Any]) -> None:
+def test_schemas_that_pass_the_quick_check_pass_the_library_too(schema: dict[str, Any]) -> None:
     inside = [value for value in schema.values() if isinstance(value, dict)]
-    if metaschema.surely(schema) and all(map(metaschema.surely, inside)):
+    if metaschema.is_surely_valid(schema) and all(map(metaschema.is_surely_valid, inside)):
         Draft202012Validator.check_schema(schema)

@@ -31,7 +31,7 @@ from catalog.secrets import resolve
 from tests import factories
 from tests.catalog.local_api import Api
 from tests.catalog.local_api import api as api
-from tests.catalog.pipeline import call, caller, in_database, on_record, text
+from tests.catalog.pipeline import call, caller, run_in_database, logged_calls, text
 from toolhub import env
 
 CANARY = "kv-canary/7 Q+zz9=plum"
@@ -40,7 +40,7 @@ CANARY = "kv-canary/7 Q+zz9=plum"
 PERSONAL = "my_token"
 
 
-def shared(name: str = "api_key", value: str = CANARY, **fields: Any) -> Secret:
+def make_shared(name: str = "api_key", value: str = CANARY, **fields: Any) -> Secret:
     secret = Secret(name=name, **fields)
     secret.enter(value)
     secret.full_clean()
@@ -48,7 +48,7 @@ def shared(name: str = "api_key", value: str = CANARY, **fields: Any) -> Secret:
     return secret
 
 
-def personal(name: str = "my_token", **values: str) -> Secret:
+def make_personal(name: str = "my_token", **values: str) -> Secret:
     """`values` are what users entered, by their names."""
     secret = Secret.objects.create(name=name, kind=Secret.Kind.PERSONAL, description="See https://example.com/tokens")
     for username, value in values.items():
@@ -62,7 +62,7 @@ def enter(secret: Secret, user: Any, value: str) -> None:
     row.save()
 
 
-def api_tool(user: Any, url: str, name: str = "ask_api", secret: str = PERSONAL, **settings: Any) -> Tool:
+def make_api_tool(user: Any, url: str, name: str = "ask_api", secret: str = PERSONAL, **settings: Any) -> Tool:
     authorization = {"Authorization": {"secret": secret, "prefix": "Bearer "}}
     tool = factories.make_tool(
         name,
@@ -77,7 +77,7 @@ def api_tool(user: Any, url: str, name: str = "ask_api", secret: str = PERSONAL,
     return tool
 
 
-def everything_kept() -> str:
+def dump_stored() -> str:
     """All that the record and the admin's own log hold."""
     rows = [list(model.objects.values()) for model in (Call, Action, LogEntry)]
     return json.dumps(rows, default=str)
@@ -96,15 +96,15 @@ def test_a_value_that_belongs_to_another_row_or_key_is_not_taken(settings: Any) 
     stored = encryption.encrypt(CANARY, "personal my_token of user 1")
     assert CANARY not in stored and encryption.decrypt(stored, "personal my_token of user 1") == CANARY
     for owner in ("personal my_token of user 2", "personal other of user 1", "shared my_token"):
-        with pytest.raises(encryption.CannotDecrypt):
+        with pytest.raises(encryption.DecryptionError):
             encryption.decrypt(stored, owner)
     other = "A" if stored[20] != "A" else "B"
     for spoilt in ("", "x", stored[:-1], stored[:20] + other + stored[21:]):
-        with pytest.raises(encryption.CannotDecrypt):
+        with pytest.raises(encryption.DecryptionError):
             encryption.decrypt(spoilt, "personal my_token of user 1")
     first = settings.ENCRYPTION_KEYS
     settings.ENCRYPTION_KEYS = [env.fernet_key()]
-    with pytest.raises(encryption.CannotDecrypt):
+    with pytest.raises(encryption.DecryptionError):
         encryption.decrypt(stored, "personal my_token of user 1")
     settings.ENCRYPTION_KEYS = [env.fernet_key(), *first]
     assert encryption.decrypt(stored, "personal my_token of user 1") == CANARY
@@ -143,9 +143,9 @@ def test_a_key_of_its_own_is_made_in_development(settings: Any, tmp_path: Any) -
 @pytest.mark.django_db
 def test_rotation_is_refused_when_a_value_cannot_be_read_and_loses_nothing(alice: Any, settings: Any) -> None:
     old = settings.ENCRYPTION_KEYS
-    shared("first_key")
+    make_shared("first_key")
     settings.ENCRYPTION_KEYS = [env.fernet_key()]
-    personal("lost_key", alice=CANARY)
+    make_personal("lost_key", alice=CANARY)
     settings.ENCRYPTION_KEYS = [env.fernet_key(), *old]
     before = [*Secret.objects.values(), *PersonalSecret.objects.values()]
     with pytest.raises(CommandError, match="The secret lost_key of alice cannot be decrypted"):
@@ -158,8 +158,8 @@ def test_rotation_is_refused_when_a_value_cannot_be_read_and_loses_nothing(alice
 
 @pytest.mark.django_db
 def test_rotation_moves_everything_to_the_first_key(alice: Any, bob: Any, settings: Any) -> None:
-    shared()
-    personal(alice="value of alice", bob="value of bob")
+    make_shared()
+    make_personal(alice="value of alice", bob="value of bob")
     new = env.fernet_key()
     settings.ENCRYPTION_KEYS = [new, *settings.ENCRYPTION_KEYS]
     said = io.StringIO()
@@ -176,44 +176,44 @@ def test_rotation_moves_everything_to_the_first_key(alice: Any, bob: Any, settin
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_a_missing_secret_is_a_clear_error_on_record_until_it_is_there(
+async def test_a_missing_secret_is_a_clear_logged_error_until_it_exists(
     alice: Any, api: Api, settings: Any
 ) -> None:
-    await in_database(api_tool, alice, api.url, secret="my_token")
+    await run_in_database(make_api_tool, alice, api.url, secret="my_token")
     unknown = await call(alice, "ask_api", {"q": "x"})
     assert unknown.is_error and "my_token, which is not set. Ask your administrator" in text(unknown)
-    secret = await in_database(personal)
+    secret = await run_in_database(make_personal)
     missing = await call(alice, "ask_api", {"q": "x"})
     assert missing.is_error and f"Enter it at {settings.PUBLIC_URL}/secrets/ and call" in text(missing)
     assert api.seen == []
-    rows = await on_record()
+    rows = await logged_calls()
     assert {(row.outcome, row.error_class) for row in rows} == {(outcomes.TOOL_ERROR, "MissingSecret")}
     assert [row.id for row in rows] == [unknown.call_id, missing.call_id] and rows[0].rule and rows[0].definition
-    await in_database(enter, secret, alice, "now it is there")
+    await run_in_database(enter, secret, alice, "now it is there")
     assert not (await call(alice, "ask_api")).is_error
-    await in_database(lambda: PersonalSecret.objects.all().delete())
+    await run_in_database(lambda: PersonalSecret.objects.all().delete())
     assert (await call(alice, "ask_api")).is_error
     assert [request["headers"]["authorization"] for request in api.seen] == ["Bearer now it is there"]
 
     def spoil() -> None:
         PersonalSecret.objects.create(secret=secret, user=alice, value="gAAAAnonsense")
 
-    await in_database(spoil)
+    await run_in_database(spoil)
     spoilt = await call(alice, "ask_api")
     assert spoilt.is_error and "can no longer be read. Enter it again at" in text(spoilt)
 
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("kind", ["shared", "personal"])
-async def test_a_secret_is_hidden_in_answers_record_and_logs(
+async def test_a_secret_is_hidden_in_answers_audit_log_and_logs(
     alice: Any, api: Api, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
     value = f"{CANARY}-{kind}"
     if kind == "shared":
-        await in_database(shared, "my_token", value)
+        await run_in_database(make_shared, "my_token", value)
     else:
-        await in_database(personal, alice=value)
-    await in_database(api_tool, alice, api.url, response="auto", retries=0)
+        await run_in_database(make_personal, alice=value)
+    await run_in_database(make_api_tool, alice, api.url, response="auto", retries=0)
     spelled = [
         value,
         json.dumps(value),
@@ -263,10 +263,10 @@ async def test_values_are_read_once_per_revision_and_follow_every_change(
 
     def prepare() -> Secret:
         factories.grant(alice, factories.make_tool("calculate_sum"))
-        api_tool([alice, bob], api.url)
-        return personal(alice="first of alice", bob="first of bob")
+        make_api_tool([alice, bob], api.url)
+        return make_personal(alice="first of alice", bob="first of bob")
 
-    secret = await in_database(prepare)
+    secret = await run_in_database(prepare)
     sum_of = await call(alice, "calculate_sum", {"a": 1, "b": 2})
     assert not sum_of.is_error and reads == []
     await asyncio.gather(*(call(user, "ask_api") for user in (alice, bob) for _ in range(10)))
@@ -278,7 +278,7 @@ async def test_values_are_read_once_per_revision_and_follow_every_change(
         PersonalSecret._base_manager.filter(secret=secret, user=alice).update(value=value)
 
     before = snapshot.current().revision
-    await in_database(elsewhere)
+    await run_in_database(elsewhere)
     assert snapshot.current().revision > before
     api.seen.clear()
     for user in (alice, bob):
@@ -296,12 +296,12 @@ async def test_values_are_read_once_per_revision_and_follow_every_change(
 @pytest.mark.django_db(transaction=True)
 async def test_two_users_who_call_at_once_each_send_their_own_secret(alice: Any, bob: Any, api: Api) -> None:
     def prepare() -> None:
-        shared("api_key", "the key of everybody")
-        personal(alice="the token of alice", bob="the token of bob")
+        make_shared("api_key", "the key of everybody")
+        make_personal(alice="the token of alice", bob="the token of bob")
         fixed: dict[str, Any] = {"static_query": {"key": {"secret": "api_key"}}}
-        api_tool([alice, bob], api.url, response="text", max_concurrent=20, wait_seconds=60, **fixed)
+        make_api_tool([alice, bob], api.url, response="text", max_concurrent=20, wait_seconds=60, **fixed)
 
-    await in_database(prepare)
+    await run_in_database(prepare)
     users = {"alice": alice, "bob": bob}
     results = await asyncio.gather(
         *(call(users[name], "ask_api", {"q": f"{name} {number}"}) for number in range(50) for name in users)
@@ -333,7 +333,7 @@ async def test_the_example_tools_speak_the_paths_of_their_apis_with_the_callers_
             tool.save()
         factories.grant(alice, factories.make_toolset("Web API examples"))
 
-    await in_database(prepare)
+    await run_in_database(prepare)
     for name, arguments in (
         ("github_create_issue", {"owner": "a", "repo": "b", "title": "t"}),
         ("search_github", {"query": "q"}),
@@ -348,7 +348,7 @@ async def test_the_example_tools_speak_the_paths_of_their_apis_with_the_callers_
         key.enter("key of the hub")
         key.save()
 
-    await in_database(set_up)
+    await run_in_database(set_up)
     api.answers = {
         "/repos/django/channels/issues": (
             201,

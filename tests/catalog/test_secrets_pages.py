@@ -13,7 +13,7 @@ from audit.models import Action
 from audit.redaction import redactor
 from catalog.models import PersonalSecret, Secret, Tool
 from catalog.secrets import resolve
-from tests.catalog.test_secrets import CANARY, api_tool, everything_kept, personal, shared
+from tests.catalog.test_secrets import CANARY, make_api_tool, dump_stored, make_personal, make_shared
 
 pytestmark = pytest.mark.django_db
 
@@ -28,7 +28,7 @@ def admin(root: User) -> Client:
     return client
 
 
-def pages(admin: Client, secret: Secret) -> str:
+def read_pages(admin: Client, secret: Secret) -> str:
     """Every page that says something of a secret."""
     paths = ["", f"{secret.pk}/change/", f"{secret.pk}/history/", f"{secret.pk}/delete/"]
     answers = [admin.get(f"/admin/catalog/secret/{path}", follow=True) for path in paths]
@@ -37,14 +37,14 @@ def pages(admin: Client, secret: Secret) -> str:
     return "".join(answer.content.decode() for answer in answers)
 
 
-def test_what_is_entered_in_the_admin_is_never_shown_again(admin: Client) -> None:
+def test_a_value_entered_in_the_admin_is_never_shown_again(admin: Client) -> None:
     wrong = admin.post("/admin/catalog/secret/add/", {"name": "Bad Name", "kind": "shared", "new_value": CANARY})
     assert wrong.status_code == 200 and "canary" not in wrong.content.decode()
     made = admin.post("/admin/catalog/secret/add/", {"name": "api_key", "kind": "shared", "new_value": CANARY})
     assert made.status_code == 302
     secret = Secret.objects.get()
     assert resolve.resolve_now(["api_key"]) == {"api_key": CANARY}
-    found = pages(admin, secret)
+    found = read_pages(admin, secret)
     assert "canary" not in found and secret.value not in found
     assert admin.get("/admin/catalog/secret/?q=canary").context["cl"].result_count == 0
     kept = secret.value
@@ -57,7 +57,7 @@ def test_what_is_entered_in_the_admin_is_never_shown_again(admin: Client) -> Non
     secret.refresh_from_db()
     assert (secret.name, secret.kind) == ("api_key", "shared")
     assert resolve.resolve_now(["api_key"]) == {"api_key": "another value"}
-    held = everything_kept()
+    held = dump_stored()
     assert "canary" not in held and "another value" not in held and kept not in held and secret.value not in held
     action = Action.objects.filter(kind="secret", verb="changed").latest("id")
     assert json.loads(action.after)["value"] == redactor.CHANGED
@@ -79,9 +79,9 @@ def test_a_value_that_could_not_be_hidden_or_does_not_belong_there_is_refused(ad
     assert not Secret.objects.exists()
 
 
-def test_a_secret_in_use_is_kept_and_says_who_uses_it(admin: Client, alice: Any) -> None:
-    used, unused = shared("used_key"), shared("unused_key")
-    api_tool(alice, "https://api.example.com", secret="used_key")
+def test_a_secret_in_use_cannot_be_deleted_and_names_its_tools(admin: Client, alice: Any) -> None:
+    used, unused = make_shared("used_key"), make_shared("unused_key")
+    make_api_tool(alice, "https://api.example.com", secret="used_key")
     shown = admin.get("/admin/catalog/secret/").content.decode()
     assert shown.count("tool ask_api") == 1
     address = f"/admin/catalog/secret/{used.pk}/change/"
@@ -96,11 +96,11 @@ def test_a_secret_in_use_is_kept_and_says_who_uses_it(admin: Client, alice: Any)
     assert [secret.name for secret in Secret.objects.all()] == ["used_key"]
 
 
-def test_who_may_only_look_cannot_enter_a_value(charlie: User) -> None:
+def test_users_who_may_only_view_cannot_enter_a_value(charlie: User) -> None:
     charlie.is_staff = True
     charlie.save()
     charlie.user_permissions.add(Permission.objects.get(codename="view_secret"))
-    secret = shared()
+    secret = make_shared()
     client = Client()
     client.force_login(charlie)
     path = f"/admin/catalog/secret/{secret.pk}/change/"
@@ -112,11 +112,11 @@ def test_who_may_only_look_cannot_enter_a_value(charlie: User) -> None:
 # --- each user's own page --------------------------------------------------------------------------------------------
 
 
-def test_the_page_refuses_strangers_forged_forms_and_what_nobody_asked_for(alice: Any, bob: Any) -> None:
-    secret = personal(bob="the secret of bob")
-    personal("for_nobody")
-    shared("api_key")
-    api_tool(bob, "https://api.example.com")
+def test_the_page_rejects_strangers_forged_forms_and_secrets_that_no_tool_uses(alice: Any, bob: Any) -> None:
+    secret = make_personal(bob="the secret of bob")
+    make_personal("for_nobody")
+    make_shared("api_key")
+    make_api_tool(bob, "https://api.example.com")
     for path in ("/secrets/", "/secrets/my_token/", "/secrets/my_token/remove/"):
         assert Client().post(path)["Location"].startswith("/sign-in/?next=")
     strict = Client(enforce_csrf_checks=True)
@@ -139,8 +139,8 @@ def test_the_page_refuses_strangers_forged_forms_and_what_nobody_asked_for(alice
 
 
 def test_a_user_enters_replaces_and_removes_their_own(alice: Any, bob: Any) -> None:
-    personal(bob="the secret of bob")
-    api_tool([alice, bob], "https://api.example.com")
+    make_personal(bob="the secret of bob")
+    make_api_tool([alice, bob], "https://api.example.com")
     client = Client()
     client.force_login(alice)
     empty = client.get("/secrets/").content.decode()
@@ -158,7 +158,7 @@ def test_a_user_enters_replaces_and_removes_their_own(alice: Any, bob: Any) -> N
     assert "was removed" in client.post("/secrets/my_token/remove/", follow=True).content.decode()
     assert client.post("/secrets/my_token/remove/").status_code == 404
     assert [str(row) for row in PersonalSecret.objects.all()] == ["my_token of bob"]
-    held = everything_kept()
+    held = dump_stored()
     assert "canary" not in held and "first of alice" not in held
     assert [row.verb for row in Action.objects.filter(target__contains="my_token of alice").order_by("id")] == [
         "created",

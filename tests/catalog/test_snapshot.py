@@ -13,7 +13,7 @@ from django.db import connection, transaction
 from catalog.models import Grant, Tool, Toolset
 from catalog.policy import revision, snapshot
 from catalog.policy.loader import Loader
-from catalog.policy.rules import Who, decide_all
+from catalog.policy.rules import Requester, decide_all
 from tests import factories
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db
 
 
 def names_of(user: User) -> list[str]:
-    return list(decide_all(factories.load(), Who(user.pk), 0.0, "test").tools)
+    return list(decide_all(factories.load(), Requester(user.pk), 0.0, "test").tools)
 
 
 def test_every_kind_of_change_raises_the_revision_in_its_own_transaction(alice: User) -> None:
@@ -200,7 +200,7 @@ async def test_while_the_database_is_away_the_last_snapshot_stays(monkeypatch: p
         await snapshot.ensure()
         before = snapshot.current()
         monkeypatch.setattr(revision, "current", away)
-        snapshot.hurry()
+        snapshot.poll_now()
         await asyncio.wait_for(asked.wait(), 30)
         assert await snapshot.ensure() is before
         monkeypatch.undo()

@@ -22,8 +22,8 @@ async def test_another_user_a_wrong_address_and_an_expired_result_are_none(alice
         expired,
         uri + "0",
         uri.upper(),
-        f"{stored_results.PREFIX}{uuid4()}",
-        f"{stored_results.PREFIX}../x",
+        f"{stored_results.URI_PREFIX}{uuid4()}",
+        f"{stored_results.URI_PREFIX}../x",
         "docs://x",
         "",
     ):
@@ -38,7 +38,7 @@ async def test_a_result_is_read_back_as_it_was(alice: Any) -> None:
     assert image is not None and image.body == data and "blob" in image.content()
 
 
-async def test_the_chore_removes_what_has_expired_and_nothing_else(alice: Any) -> None:
+async def test_the_job_deletes_expired_results_and_nothing_else(alice: Any) -> None:
     kept = await stored_results.put(alice.pk, b"new", "text/plain")
     await stored_results.put(alice.pk, b"old", "text/plain", seconds=-1)
     assert await sync_to_async(stored_results.remove_expired)() == 1

@@ -21,66 +21,66 @@ pytestmark = pytest.mark.django_db(transaction=True)
 QUESTION = {"method": "elicitation/create", "params": {}}
 
 
-async def made(user: Any, **options: Any) -> UUID:
+async def create_task(user: Any, **options: Any) -> UUID:
     number = options.pop("id", None) or uuid4()
     await tasks.create(number, user.pk, "token:1", "slow", options.pop("worker", "w1"), **options)
     return number
 
 
-async def state(user: Any, number: Any) -> tasks.State:
+async def get_state(user: Any, number: Any) -> tasks.TaskState:
     found = await tasks.get(user.pk, number)
     assert found is not None
     return found
 
 
 async def test_another_users_task_a_wrong_id_and_an_expired_one_are_none(alice: Any, bob: Any) -> None:
-    number = await made(alice, id=UUID("a" + uuid4().hex[1:]))  # one with a letter, or upper case would be the same
+    number = await create_task(alice, id=UUID("a" + uuid4().hex[1:]))  # one with a letter, or upper case would be the same
     assert await tasks.get(bob.pk, number) is None
     assert await tasks.answer(bob.pk, number, {"a": {}}) is None
     assert await tasks.request_cancel(bob.pk, number) is None
     for wrong in (uuid4(), "x", "", str(number).upper(), f" {number}", number.hex):
         assert await tasks.get(alice.pk, wrong) is None
         assert await tasks.request_cancel(alice.pk, wrong) is None
-    assert not (await state(alice, number)).cancel_requested
+    assert not (await get_state(alice, number)).cancel_requested
     await tasks.complete(number, {"content": []})
     await Task.objects.filter(id=number).aupdate(expires_at=timezone.now())
     assert await tasks.get(alice.pk, number) is None
 
 
 async def test_a_task_ends_once_whoever_comes_first(alice: Any) -> None:
-    number = await made(alice)
+    number = await create_task(alice)
     ended = await asyncio.gather(
         tasks.complete(number, {"content": []}),
         tasks.fail(number, {"code": -32603, "message": "no"}),
-        tasks.cancelled(number, "stop"),
+        tasks.end_cancelled(number, "stop"),
         tasks.complete(number, {"content": [1]}),
     )
     assert sum(ended) == 1
-    first = await state(alice, number)
-    assert not first.is_open and not await tasks.ask(number, {"a": QUESTION}) and not await tasks.say(number, "late")
+    first = await get_state(alice, number)
+    assert not first.is_open and not await tasks.ask(number, {"a": QUESTION}) and not await tasks.set_message(number, "late")
     assert await tasks.request_cancel(alice.pk, number) == first
 
 
 async def test_a_task_lives_from_its_creation_to_its_end(alice: Any) -> None:
-    number = await made(alice, ttl_ms=60_000)
-    first = await state(alice, str(number))
+    number = await create_task(alice, ttl_ms=60_000)
+    first = await get_state(alice, str(number))
     assert (first.status, first.tool, first.ttl_ms, first.is_open) == ("working", "slow", 60_000, True)
-    assert await tasks.say(number, "half way")
-    assert (await state(alice, number)).status_message == "half way"
+    assert await tasks.set_message(number, "half way")
+    assert (await get_state(alice, number)).status_message == "half way"
     assert await tasks.complete(number, {"content": [{"type": "text", "text": "ü\0"}]})
-    last = await state(alice, number)
+    last = await get_state(alice, number)
     assert last.status == "completed" and last.result == {"content": [{"type": "text", "text": "ü\0"}]}
     assert last.updated_at >= first.updated_at and last.error is None
-    longest = await made(alice, ttl_ms=10**12)
-    assert (await state(alice, longest)).ttl_ms == tasks.MAX_TTL_MS
+    longest = await create_task(alice, ttl_ms=10**12)
+    assert (await get_state(alice, longest)).ttl_ms == tasks.MAX_TTL_MS
 
 
 async def test_answers_come_one_by_one_and_unknown_ones_are_ignored(alice: Any) -> None:
-    number = await made(alice)
+    number = await create_task(alice)
     assert await tasks.ask(number, {"a": QUESTION, "b": QUESTION})
-    assert (await state(alice, number)).status == "input_required"
+    assert (await get_state(alice, number)).status == "input_required"
     await tasks.answer(alice.pk, number, {"c": {"action": "accept"}})
-    assert set((await state(alice, number)).input_requests) == {"a", "b"}
+    assert set((await get_state(alice, number)).input_requests) == {"a", "b"}
     half = await tasks.answer(alice.pk, str(number), {"a": {"action": "accept"}, "c": {}})
     assert half is not None and half.status == "input_required" and set(half.input_requests) == {"b"}
     whole = await tasks.answer(alice.pk, number, {"b": {"action": "decline"}})
@@ -91,28 +91,28 @@ async def test_answers_come_one_by_one_and_unknown_ones_are_ignored(alice: Any) 
 
 
 async def test_answers_that_come_at_once_are_all_kept(alice: Any) -> None:
-    number = await made(alice)
+    number = await create_task(alice)
     keys = [f"k{n}" for n in range(12)]
     await tasks.ask(number, dict.fromkeys(keys, QUESTION))
     await asyncio.gather(*(tasks.answer(alice.pk, number, {key: {"n": key}}) for key in keys))
-    last = await state(alice, number)
+    last = await get_state(alice, number)
     assert last.status == "working" and set(last.input_responses) == set(keys)
 
 
 async def test_a_worker_learns_which_of_its_tasks_are_to_stop(alice: Any) -> None:
-    mine, other = await made(alice, worker="w1"), await made(alice, worker="w2")
+    mine, other = await create_task(alice, worker="w1"), await create_task(alice, worker="w2")
     for number in (mine, other):
         asked = await tasks.request_cancel(alice.pk, number)
         assert asked is not None and asked.cancel_requested and asked.is_open
-    assert await tasks.to_cancel("w1") == [mine]
-    assert await tasks.cancelled(mine, "cancelled by the client")
-    assert await tasks.to_cancel("w1") == []
+    assert await tasks.list_cancellable("w1") == [mine]
+    assert await tasks.end_cancelled(mine, "cancelled by the client")
+    assert await tasks.list_cancellable("w1") == []
 
 
 async def test_a_task_whose_call_ended_without_it_fails_and_one_that_runs_does_not(alice: Any) -> None:
     async def begun(outcome: str | None) -> UUID:
         call = await recorder.begin(Intent(caller(alice), "tools/call", "slow"))
-        await made(alice, id=call.id)
+        await create_task(alice, id=call.id)
         if outcome is not None:
             await recorder.finish(call, Ending(outcome))
         return call.id
@@ -121,16 +121,16 @@ async def test_a_task_whose_call_ended_without_it_fails_and_one_that_runs_does_n
     long_ago = timezone.now() - timedelta(minutes=1)
     await Task.objects.filter(id__in=[running, lost]).aupdate(updated_at=long_ago)
     assert await tasks.end_abandoned() == 1
-    failed = await state(alice, lost)
+    failed = await get_state(alice, lost)
     assert failed.status == "failed" and failed.error is not None and "unknown" in failed.error["message"]
-    assert (await state(alice, running)).is_open and (await state(alice, fresh)).is_open
+    assert (await get_state(alice, running)).is_open and (await get_state(alice, fresh)).is_open
 
 
-async def test_the_chore_removes_what_has_expired_and_ended(alice: Any) -> None:
-    ended, running, kept = [await made(alice) for _ in range(3)]
+async def test_the_job_deletes_expired_tasks_that_have_ended(alice: Any) -> None:
+    ended, running, kept = [await create_task(alice) for _ in range(3)]
     await tasks.complete(ended, {})
     await tasks.complete(kept, {})
     await Task.objects.filter(id__in=[ended, running]).aupdate(expires_at=timezone.now())
     assert await sync_to_async(tasks.remove_expired)() == 1
     assert {row.id async for row in Task.objects.all()} == {running, kept}
-    assert (await state(alice, running)).is_open
+    assert (await get_state(alice, running)).is_open

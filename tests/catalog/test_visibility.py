@@ -13,7 +13,7 @@ from django.utils import timezone
 from catalog.models import Tool
 from catalog.policy import snapshot, visibility
 from tests import factories
-from tests.process import with_part
+from tests.process import replace_part
 
 pytestmark = pytest.mark.django_db
 
@@ -117,6 +117,6 @@ def test_a_token_restricted_to_a_toolset_sees_only_that(alice: User) -> None:
 def test_before_the_first_load_there_is_an_error_and_not_an_empty_list(
     alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with_part(monkeypatch, snapshot.SnapshotStore())
+    replace_part(monkeypatch, snapshot.SnapshotStore())
     with pytest.raises(snapshot.NotLoaded):
         visibility.for_credential(factories.credential(alice))

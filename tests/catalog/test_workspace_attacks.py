@@ -23,8 +23,8 @@ from catalog.errors import ToolError
 from catalog.examples import functions
 
 SECRET = "the secret outside"
-HANG = 60.0
-ENOUGH = 20
+HANG_SECONDS = 60.0
+MIN_ATTEMPTS = 20
 """So often a call must have succeeded, and so often have been refused, before a race says anything."""
 
 TOOLS: dict[str, Callable[[str], Any]] = {
@@ -35,12 +35,12 @@ TOOLS: dict[str, Callable[[str], Any]] = {
     "list_directory": lambda path: functions.list_directory(path),
     "analyze_csv": lambda path: functions.analyze_csv(path, "a"),
     "resource": lambda path: functions.workspace_file(path),
-    "program's input": lambda path: _used(workspace.opened(path)),
-    "program's folder": lambda path: _used(workspace.opened_folder(path)),
+    "program's input": lambda path: _resolve(workspace.open_file(path)),
+    "program's folder": lambda path: _resolve(workspace.open_folder(path)),
 }
 
 
-def _used(opened: Any) -> str:
+def _resolve(opened: Any) -> str:
     with opened as descriptor:
         return os.readlink(f"/proc/self/fd/{descriptor}")
 
@@ -62,11 +62,11 @@ def folder(settings: Any, tmp_path: Path) -> Iterator[Path]:
     assert sorted(entry.name for entry in made.parent.iterdir()) == ["files", "files-secret", "secret.csv"]
 
 
-def refused(tool: str, path: str) -> str:
+def get_refusal(tool: str, path: str) -> str:
     """What the tool says; it answers soon, and tells nothing about where the workspace is."""
     with ThreadPoolExecutor(1) as pool:
         with pytest.raises(ToolError) as caught:
-            pool.submit(TOOLS[tool], path).result(HANG)
+            pool.submit(TOOLS[tool], path).result(HANG_SECONDS)
         said = str(caught.value)
     assert SECRET not in said and "/data/" not in said, said
     return said
@@ -85,13 +85,13 @@ LITERAL = ["%2e%2e/secret.csv", "..%2fsecret.csv", "....//secret.csv", "\u2024\u
 @pytest.mark.parametrize("tool", TOOLS)
 def test_a_path_that_leads_out_or_cannot_be_one_is_refused(tool: str, folder: Path) -> None:
     for path in OUTSIDE:
-        refused(tool, path)
+        get_refusal(tool, path)
 
 
 @pytest.mark.parametrize("path", LITERAL)
-def test_what_only_looks_like_a_way_out_is_a_name_inside(path: str, folder: Path) -> None:
+def test_names_that_only_resemble_an_escape_are_allowed(path: str, folder: Path) -> None:
     for tool in ("read_file", "delete_file", "program's input"):
-        refused(tool, path)
+        get_refusal(tool, path)
     functions.write_file(path, "x")
     assert any(name in "".join(found) for _, _, found in os.walk(folder) for name in (path.rpartition("/")[2],))
 
@@ -109,14 +109,14 @@ def test_a_link_is_refused_wherever_it_stands_and_wherever_it_leads(tool: str, f
     (folder / "environ").symlink_to("/proc/self/environ")
     names = ["absolute.csv", "relative.csv", "inside.csv", "broken.csv", "circle.csv", "environ"]
     for path in [*names, "out/secret.csv", "out/files-secret/secret.csv", "to_sub/inside.csv", "out", "to_sub"]:
-        refused(tool, path)
+        get_refusal(tool, path)
     assert not (folder / "nowhere").exists()
     assert (folder / "sub" / "inside.csv").read_text() == "a\n1\n"
     assert all((folder / name).is_symlink() for name in names)
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_what_is_no_ordinary_file_is_refused_at_once(tool: str, folder: Path) -> None:
+def test_special_files_are_refused_at_once(tool: str, folder: Path) -> None:
     os.mkfifo(folder / "pipe")
     with tempfile.TemporaryDirectory(prefix="s") as short:  # the address of a socket is short
         (Path(short) / "w").symlink_to(folder)
@@ -124,13 +124,13 @@ def test_what_is_no_ordinary_file_is_refused_at_once(tool: str, folder: Path) ->
             listening.bind(f"{short}/w/socket")
             listening.listen()
             for name in ("pipe", "socket"):
-                refused(tool, name)
+                get_refusal(tool, name)
     with contextlib.suppress(PermissionError):
         for name, numbers in (("zero", (1, 5)), ("full", (1, 7)), ("tty", (5, 0))):
             os.mknod(folder / name, stat.S_IFCHR | 0o666, os.makedev(*numbers))
-            refused(tool, name)
+            get_refusal(tool, name)
     if tool not in ("list_directory", "program's folder"):
-        refused(tool, "sub")
+        get_refusal(tool, "sub")
 
 
 def test_a_file_that_is_too_large_is_refused_before_it_is_read(folder: Path) -> None:
@@ -138,7 +138,7 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_read(folder: Path) -> 
         file.truncate(1 << 40)
     began = time.process_time()
     for tool in ("read_file", "analyze_csv", "append", "resource"):
-        assert "bytes" in refused(tool, "huge.csv")
+        assert "bytes" in get_refusal(tool, "huge.csv")
     with pytest.raises(ToolError, match="more than the"):
         functions.write_file("new.csv", "x" * (workspace.MAX_WRITE_BYTES + 1))
     assert not (folder / "new.csv").exists()
@@ -199,20 +199,20 @@ def test_links_that_are_swapped_in_during_the_call_lead_nowhere(folder: Path) ->
             assert SECRET not in answer and "files-secret" not in answer, (tool, answer)
 
     try:
-        deadline = time.monotonic() + HANG
+        deadline = time.monotonic() + HANG_SECONDS
         while not (folder / "link").is_symlink() and time.monotonic() < deadline:
             time.sleep(0.01)
 
         def use_for_a_while() -> None:
             """Longer where the disk or the processor was somebody else's: until both ends were met often enough."""
             began, number = time.monotonic(), 0
-            while (now := time.monotonic() - began) < 2.5 or (now < HANG and min(outcomes.values()) <= ENOUGH):
+            while (now := time.monotonic() - began) < 2.5 or (now < HANG_SECONDS and min(outcomes.values()) <= MIN_ATTEMPTS):
                 use(number := number + 1)
 
         with ThreadPoolExecutor(1) as pool:
-            pool.submit(use_for_a_while).result(2 * HANG)
+            pool.submit(use_for_a_while).result(2 * HANG_SECONDS)
     finally:
         stop.set()
-        swapping.join(HANG)
-    assert min(outcomes.values()) > ENOUGH, outcomes
+        swapping.join(HANG_SECONDS)
+    assert min(outcomes.values()) > MIN_ATTEMPTS, outcomes
     assert not list(folder.parent.glob("new*.csv")) and not list(folder.parent.glob(".new*"))

@@ -32,26 +32,26 @@ OPEN: dict[str, threading.Event] = {}
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 
 
-@tool("door_add")
+@tool("call_add")
 async def add(a: float, b: float) -> float:
     """Add two numbers."""
-    RAN.append("door_add")
+    RAN.append("call_add")
     return a + b
 
 
-@tool("door_echo")
+@tool("call_echo")
 async def echo(value: Any) -> Any:
     """Return what it is given."""
     return value
 
 
-@tool("door_language")
+@tool("call_language")
 async def language() -> str:
     """Say something in the language at hand."""
     return f"{get_language()}: {gettext('This field is required.')}"
 
 
-@tool("door_wait", timeout=60)
+@tool("call_wait", timeout=60)
 async def wait(label: str) -> str:
     """Wait until it is cancelled."""
     GATES[label].set()
@@ -59,14 +59,14 @@ async def wait(label: str) -> str:
     return "never"
 
 
-@tool("door_slow", timeout=0.2)
+@tool("call_slow", timeout=0.2)
 async def slow() -> str:
     """Take longer than it may."""
     await asyncio.sleep(1000)
     return "never"
 
 
-@tool("door_stubborn", timeout=0.2)
+@tool("call_stubborn", timeout=0.2)
 async def stubborn() -> str:
     """Swallow its first cancellation."""
     try:
@@ -76,7 +76,7 @@ async def stubborn() -> str:
     return "never"
 
 
-@tool("door_thread", timeout=60)
+@tool("call_thread", timeout=60)
 def in_thread(label: str, ctx: SyncContext) -> str:
     """Wait in a thread until told to stop."""
     ctx.progress(1, 2, "waiting")
@@ -86,20 +86,20 @@ def in_thread(label: str, ctx: SyncContext) -> str:
     return "never"
 
 
-@tool("door_blocked", timeout=0.3)
+@tool("call_blocked", timeout=0.3)
 def blocked(label: str) -> str:
     """Ignore everything until the test lets it go."""
     OPEN[label].wait(60)
     return "late"
 
 
-@tool("door_double")
+@tool("call_double")
 def double(n: int) -> str:
     """Double a number, in a thread."""
     return f"{n * 2!r} in {threading.current_thread().name.partition('-')[0]}"
 
 
-@tool("door_error")
+@tool("call_error")
 async def error() -> str:
     """Fail with a sentence."""
     raise ToolError("The moon is not full.")
@@ -109,37 +109,37 @@ PNG = b"\x89PNG\r\n\x1a\n"
 WAV = b"RIFF\x24\0\0\0WAVEfmt "
 
 
-@tool("door_break")
+@tool("call_break")
 async def break_() -> str:
     """Fail without one."""
     raise RuntimeError("password=hunter2 in /srv/secret")
 
 
-@tool("door_exit")
+@tool("call_exit")
 async def leave() -> str:
     """Try to end the process."""
     sys.exit(3)
 
 
-@tool("door_exit_thread")
+@tool("call_exit_thread")
 def leave_thread() -> str:
     """Try to end the process from a thread."""
     sys.exit(3)
 
 
-@tool("door_protocol")
+@tool("call_protocol")
 async def protocol() -> str:
     """End with an error of the protocol."""
     raise ProtocolError(-31000, "Not today", {"why": "holiday"})
 
 
-@tool("door_self_cancel")
+@tool("call_self_cancel")
 async def self_cancel() -> str:
     """Raise the exception that means cancelled, uncancelled."""
     raise asyncio.CancelledError
 
 
-@tool("door_steps")
+@tool("call_steps")
 async def steps(ctx: Context, values: list[float], total: float) -> str:
     """Report these values as progress."""
     for value in values:
@@ -148,7 +148,7 @@ async def steps(ctx: Context, values: list[float], total: float) -> str:
     return "done"
 
 
-@tool("door_kinds")
+@tool("call_kinds")
 async def kinds(which: str) -> Any:
     """Return one of everything."""
     made: dict[str, Any] = {
@@ -192,13 +192,13 @@ class Weather:
     sky: Literal["clear", "grey"]
 
 
-@tool("door_weather")
+@tool("call_weather")
 async def weather(sky: str) -> Weather:
     """Say a weather that may not fit its own schema."""
     return Weather(21.5, sky)  # type: ignore[arg-type]
 
 
-@tool("door_large", max_result_bytes=2000)
+@tool("call_large", max_result_bytes=2000)
 async def large(size: int, kind: Annotated[str, Field(description="What to return.")] = "text") -> Any:
     """Return that much."""
     if kind == "image":
@@ -208,27 +208,27 @@ async def large(size: int, kind: Annotated[str, Field(description="What to retur
     return "t" * size
 
 
-@tool("door_large_weather", max_result_bytes=2000, output_schema={"type": "object"})
+@tool("call_large_weather", max_result_bytes=2000, output_schema={"type": "object"})
 async def large_weather(size: int) -> Any:
     """Return that much where structured content is promised."""
     return {"body": "s" * size}
 
 
-@tool("door_name")
+@tool("call_name")
 async def name(ctx: Context, greeting: str = "Hello") -> str:
     """Ask for a name."""
-    RAN.append("door_name")
+    RAN.append("call_name")
     answer = await ctx.elicit("What is your name?", NAME, key="name")
     return f"{greeting}, {answer.content['name']}!" if answer.accepted else answer.action
 
 
-@tool("door_name_thread")
+@tool("call_name_thread")
 def name_thread(ctx: SyncContext) -> str:
     """Ask for a name from a thread."""
     return f"Hello, {ctx.elicit('Who?', NAME).content['name']}!"
 
 
-@tool("door_ask_all")
+@tool("call_ask_all")
 async def ask_all(ctx: Context) -> str:
     """Ask for three things at once."""
     answers = await ctx.ask_all(who=Elicit("Who?", NAME), thought=Sample("Think", 50), where=Roots())
@@ -238,7 +238,7 @@ async def ask_all(ctx: Context) -> str:
     return f"{who.content['name']} {thought.text} {where[0].uri}"
 
 
-@tool("door_brave")
+@tool("call_brave")
 async def brave(ctx: Context) -> str:
     """Ask, and go on when the client cannot be asked."""
     try:
@@ -248,32 +248,32 @@ async def brave(ctx: Context) -> str:
     return "with"
 
 
-@tool("door_patient", timeout=0.5)
+@tool("call_patient", timeout=0.5)
 async def patient(ctx: Context) -> str:
     """Ask somebody who takes longer than the tool may."""
     await ctx.elicit("Take your time", NAME, key="name")
     return "thanks"
 
 
-@tool("door_sampling", requires_capabilities=["sampling"])
+@tool("call_sampling", requires_capabilities=["sampling"])
 async def sampling() -> str:
     """Need a client that samples."""
     return "sampled"
 
 
-@tool("door_task", task_support="required")
+@tool("call_task", task_support="required")
 async def task() -> str:
     """Run as a task only."""
     return "as a task"
 
 
-@tool("door_task_after", task_support="required", asks_before_task=True)
+@tool("call_task_after", task_support="required", asks_before_task=True)
 async def task_after(ctx: Context) -> str:
     """Ask, then run as a task."""
     return (await ctx.elicit("Who?", NAME, key="name")).content["name"]
 
 
-@tool("door_busy_loop", timeout=5)
+@tool("call_busy_loop", timeout=5)
 def busy_loop(seconds: float) -> str:
     """Sleep in a thread."""
     time.sleep(seconds)

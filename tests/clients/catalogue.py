@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-PEOPLE = 60
+MAX_USERS = 60
 """Every use of the hub is somebody else's: limits and records are then one client's."""
 
 
@@ -26,12 +26,12 @@ def load() -> list[list[str]]:
 
     catalogue.load()
     with transaction.atomic():
-        people = [User.objects.create(username=f"person-{number}") for number in range(PEOPLE)]
+        people = [User.objects.create(username=f"person-{number}") for number in range(MAX_USERS)]
         grant(make_group("people", people), Toolset.objects.get(name="Examples"))
         return [[user.username, AccessToken.objects.issue(user, "test", days=1)[1]] for user in people]
 
 
-def recorded(user: str) -> list[dict[str, str]]:
+def list_calls(user: str) -> list[dict[str, str]]:
     """This user's calls, oldest first."""
     from audit.models import Call
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.clients import catalogue
 from tests.clients.catalogue import Person
-from tests.serving import Hub
+from tests.real_servers import Hub
 
 
 @pytest.fixture(scope="package")

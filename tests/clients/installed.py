@@ -22,7 +22,7 @@ NODE = "22"
 """Node 22 is a package like any other."""
 CACHE = Path(os.environ.get("TOOLHUB_TEST_CACHE") or Path.home() / ".cache" / "toolhub-tests")
 INSTALL_SECONDS = 600
-TRIES = 3
+MAX_TRIES = 3
 """A registry that does not answer once is asked again."""
 
 
@@ -78,7 +78,7 @@ def _installed(service: str, name: str, fill: Callable[[Path], list[list[str]]])
     folder = CACHE / name
     with (CACHE / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        for attempt in range(TRIES):
+        for attempt in range(MAX_TRIES):
             if folder.exists():
                 return folder
             growing = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=CACHE))
@@ -86,7 +86,7 @@ def _installed(service: str, name: str, fill: Callable[[Path], list[list[str]]])
                 problem = _run(growing, fill(growing))
                 if not problem:
                     growing.rename(folder)
-                elif attempt == TRIES - 1:
+                elif attempt == MAX_TRIES - 1:
                     missing(service, f"{name} cannot be installed: {problem}")
             finally:
                 shutil.rmtree(growing, ignore_errors=True)

@@ -15,9 +15,9 @@ from typing import Any
 
 from tests.clients import catalogue
 from tests.clients.catalogue import Person
-from tests.serving import Hub
+from tests.real_servers import Hub
 
-WAIT = 300.0
+WAIT_SECONDS = 300.0
 NAME = "toolhub-tests"
 """What clients call themselves that let themselves be named."""
 TOOLS = [
@@ -74,19 +74,19 @@ def run(
     assert answer["version"] == version
     for report, person, (transport, revision) in zip(answer["reports"], people, uses, strict=True):
         check(report, revision)
-        check_record(hub, person, transport=transport, revision=revision)
+        check_audit_log(hub, person, transport=transport, revision=revision)
 
 
 def output(command: Sequence[str], where: Path, given: str = "", status: int = 0) -> str:
     """What a client writes to stdout, started in this folder as in its home."""
     done = subprocess.run(
-        command, input=given, env=clean(where), cwd=where, capture_output=True, text=True, timeout=WAIT
+        command, input=given, env=clean_environment(where), cwd=where, capture_output=True, text=True, timeout=WAIT_SECONDS
     )
     assert done.returncode == status, f"{done.args}: {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
     return done.stdout
 
 
-def clean(home: Path, **more: str) -> dict[str, str]:
+def clean_environment(home: Path, **more: str) -> dict[str, str]:
     """An environment in which a client finds no settings of ours, no proxy, and a home folder of its own."""
     ours = ("TOOLHUB_", "PYTHON", "NODE_", "DJANGO_")
     kept = {
@@ -112,11 +112,11 @@ def check(report: dict[str, Any], revision: str) -> None:
     assert f"Unknown tool: {REFUSED}" in report["refused"]
 
 
-def check_record(
+def check_audit_log(
     hub: Hub, person: Person, *, transport: str, revision: str, client: str = NAME, refused: bool = True
 ) -> None:
     """The calls of `check` are on record, each once, as what they were."""
-    rows = hub.call(catalogue.recorded, user=person.name)
+    rows = hub.call(catalogue.list_calls, user=person.name)
     tried = [(name, "ok") for name in CALLS] + ([(REFUSED, "refused")] if refused else [])
     assert sorted((row["name"], row["outcome"]) for row in rows) == sorted(tried)
     assert {(row["transport"], row["revision"]) for row in rows} == {(transport, revision)}

@@ -24,8 +24,8 @@ from tests.clients.report import (
     SUMMARY,
     TOOLS,
     check,
-    check_record,
-    clean,
+    check_audit_log,
+    clean_environment,
     output,
     run,
 )
@@ -40,7 +40,7 @@ from tests.clients.versions import (
     TYPESCRIPT_1,
     TYPESCRIPT_2,
 )
-from tests.serving import Hub
+from tests.real_servers import Hub
 from toolhub.access import connect
 
 Somebody = Callable[[], Person]
@@ -83,7 +83,7 @@ PLAIN = ("--format", "json", "--connect-timeout", "0")
 
 def inspector(hub: Hub, project: Path, token: str) -> list[str]:
     """What the connect page says to run, without the method."""
-    text = connect.fill(connect.BY_KEY["inspector"], hub.url, token)[0].text
+    text = connect.fill(connect.CLIENTS_BY_KEY["inspector"], hub.url, token)[0].text
     said = shlex.split(text.replace("\\\n", ""))
     assert said[:2] == ["npx", "@modelcontextprotocol/inspector"]
     method = said.index("--method")
@@ -112,7 +112,7 @@ def test_the_inspector_in_a_terminal(hub: Hub, somebody: Somebody, project: Path
     assert json.loads(csv["content"][0]["text"]) == csv["structuredContent"] == SUMMARY
     assert long["content"][0]["text"] == DONE
     # It does not even try a tool that is not in its list.
-    check_record(hub, person, transport="http", revision=revision, client="inspector-cli", refused=False)
+    check_audit_log(hub, person, transport="http", revision=revision, client="inspector-cli", refused=False)
 
 
 @pytest.mark.parametrize(
@@ -120,16 +120,16 @@ def test_the_inspector_in_a_terminal(hub: Hub, somebody: Somebody, project: Path
 )
 async def test_mcp_remote_bridges_stdio(hub: Hub, somebody: Somebody, project: Path, revision: str, name: str) -> None:
     person = somebody()
-    said = connect.fill(connect.BY_KEY["claude-desktop"], hub.url, person.token)[0].text
+    said = connect.fill(connect.CLIENTS_BY_KEY["claude-desktop"], hub.url, person.token)[0].text
     server = json.loads(said)["mcpServers"]["toolhub"]
     assert [server["command"], *server["args"][:2]] == ["npx", "-y", "mcp-remote"]
     command, *arguments = node(project, "node_modules/.bin/mcp-remote", *server["args"][2:])
     bridge = StdioServerParameters(
-        command=command, args=arguments, cwd=str(project), env=clean(project, **server["env"])
+        command=command, args=arguments, cwd=str(project), env=clean_environment(project, **server["env"])
     )
     async with Client(bridge, mode="auto" if revision == MODERN else "legacy", client_info=INFO) as client:
         check(await use(client), revision)
-    check_record(hub, person, transport="http", revision=revision, client=name)
+    check_audit_log(hub, person, transport="http", revision=revision, client=name)
 
 
 def test_the_inspector_is_refused_with_a_wrong_token(hub: Hub, project: Path) -> None:
@@ -137,9 +137,9 @@ def test_the_inspector_is_refused_with_a_wrong_token(hub: Hub, project: Path) ->
     output([*command, "--stored-auth-only", "--method", "tools/list"], project, status=3)
 
 
-def test_what_the_connect_page_says_about_typescript_works(hub: Hub, somebody: Somebody, project: Path) -> None:
+def test_the_typescript_instructions_of_the_connect_page_work(hub: Hub, somebody: Somebody, project: Path) -> None:
     token = somebody().token
-    (project / "list-tools.mjs").write_text(connect.fill(connect.BY_KEY["typescript"], hub.url, token)[1].text)
+    (project / "list-tools.mjs").write_text(connect.fill(connect.CLIENTS_BY_KEY["typescript"], hub.url, token)[1].text)
     listed = output(node(project, "list-tools.mjs"), project)
     assert all(f"'{name}'" in listed for name in TOOLS) and REFUSED not in listed
 

@@ -17,11 +17,11 @@ from mcp.client.streamable_http import streamable_http_client
 
 from tests.clients import installed
 from tests.clients.catalogue import Person
-from tests.clients.report import TOOLS, WAIT, check, check_record, output, run
+from tests.clients.report import TOOLS, WAIT_SECONDS, check, check_audit_log, output, run
 from tests.clients.sdk import INFO, use
 from tests.clients.versions import EVERY, FASTMCP, HANDSHAKE, LATEST_HANDSHAKE, MODERN, PYTHON_1
 from tests.conftest import missing
-from tests.serving import ROOT, Hub
+from tests.real_servers import ROOT, Hub
 from toolhub.access import connect
 
 SDK_1 = f"mcp[ws]=={PYTHON_1.version}"
@@ -49,7 +49,7 @@ async def test_the_python_sdk_over_http(
     person = somebody()
     headers = {"Authorization": f"Bearer {person.token}"}
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=WAIT, trust_env=False) as http,
+        httpx2.AsyncClient(headers=headers, timeout=WAIT_SECONDS, trust_env=False) as http,
         Client(
             streamable_http_client(hub.mcp_url, http_client=http),
             mode="auto" if revision == MODERN else "legacy",
@@ -57,7 +57,7 @@ async def test_the_python_sdk_over_http(
         ) as client,
     ):
         check(await use(client), revision)
-    check_record(hub, person, transport="http", revision=revision)
+    check_audit_log(hub, person, transport="http", revision=revision)
 
 
 @pytest.mark.parametrize("revision", [LATEST_HANDSHAKE, MODERN])
@@ -71,7 +71,7 @@ async def test_the_python_sdk_over_stdio(hub: Hub, somebody: Somebody, revision:
     )
     async with Client(command, mode="auto" if revision == MODERN else "legacy", client_info=INFO) as client:
         check(await use(client), revision)
-    check_record(hub, person, transport="stdio", revision=revision)
+    check_audit_log(hub, person, transport="stdio", revision=revision)
 
 
 def test_the_python_sdk_1_over_http_and_websocket(
@@ -88,17 +88,17 @@ def test_fastmcp_over_http(hub: Hub, somebody: Somebody, environments: Environme
     run(hub, [str(python), str(FOREIGN / "fastmcp_client.py")], tmp_path, FASTMCP.version, uses, somebody)
 
 
-def test_what_the_connect_page_says_about_python_works(hub: Hub, somebody: Somebody, tmp_path: Path) -> None:
+def test_the_python_instructions_of_the_connect_page_work(hub: Hub, somebody: Somebody, tmp_path: Path) -> None:
     token = somebody().token
-    (tmp_path / "list_tools.py").write_text(connect.fill(connect.BY_KEY["python"], hub.url, token)[1].text)
+    (tmp_path / "list_tools.py").write_text(connect.fill(connect.CLIENTS_BY_KEY["python"], hub.url, token)[1].text)
     listed = output([sys.executable, "list_tools.py"], tmp_path)
     assert [line.split(" - ")[0] for line in listed.splitlines()] == TOOLS
 
 
-def test_what_the_connect_page_says_about_curl_works(hub: Hub, somebody: Somebody, tmp_path: Path) -> None:
+def test_the_curl_instructions_of_the_connect_page_work(hub: Hub, somebody: Somebody, tmp_path: Path) -> None:
     if shutil.which("curl") is None:
         missing("curl", "it is not installed")
     token = somebody().token
-    said = connect.fill(connect.BY_KEY["curl"], hub.url, token)[0].text
+    said = connect.fill(connect.CLIENTS_BY_KEY["curl"], hub.url, token)[0].text
     answer = json.loads(output(["sh", "-c", said], tmp_path))
     assert [tool["name"] for tool in answer["result"]["tools"]] == TOOLS

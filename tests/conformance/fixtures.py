@@ -410,7 +410,7 @@ def load(username: str) -> None:
     from catalog.models import Grant, Prompt, Resource, Tool, Toolset
 
     user = get_user_model().objects.get(username=username)
-    mine = [(kind, name) for kind in ("tool", "prompt") for name in registry.registered(kind) if _ours(kind, name)]
+    mine = [(kind, name) for kind in ("tool", "prompt") for name in registry.list_functions(kind) if _ours(kind, name)]
     with transaction.atomic():
         toolset, made = Toolset.objects.get_or_create(name="Conformance")
         if not made:

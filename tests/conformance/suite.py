@@ -45,7 +45,7 @@ class Report:
     def green(self) -> set[str]:
         return set(self.checks) - set(self.with_status("FAILURE"))
 
-    def why(self) -> str:
+    def describe_problems(self) -> str:
         """Everything that is not fine, for the message of a failed test."""
         lines = [
             f"{scenario}: {check['status']} {check['id']}: {check.get('errorMessage', '')} {check.get('details', '')}"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conformance import suite
-from tests.serving import Hub
+from tests.real_servers import Hub
 
 SET_UPS: dict[str, dict[str, Any]] = {
     "sqlite": {},
@@ -48,9 +48,9 @@ def hub(request: pytest.FixtureRequest) -> Iterator[Hub]:
 def test_every_required_scenario_is_green_and_none_warns(hub: Hub, requirements: str, tmp_path: Path) -> None:
     report = suite.run(hub.mcp_url, hub.seeded, tmp_path, "--requirements", requirements)
     assert report.checks, report.output[-4000:]
-    assert manifest(requirements) - report.green() == set(), report.why()
+    assert manifest(requirements) - report.green() == set(), report.describe_problems()
     assert report.green() - manifest(requirements) == set(), "green and not in green.txt: add them"
-    assert report.with_status("WARNING") == {}, report.why()
+    assert report.with_status("WARNING") == {}, report.describe_problems()
     assert report.with_status("SKIPPED") == SKIPPED[requirements]
     assert report.status == 0, report.output[-4000:]
 

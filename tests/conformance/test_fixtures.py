@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.conformance import fixtures
-from tests.server.conftest import TASKS, fresh, handshake, hub, in_database, modern, text  # noqa: F401
-from tests.waiting import eventually
+from tests.server.conftest import TASKS, refresh_catalogue, handshake, hub, run_in_database, modern, text  # noqa: F401
+from tests.polling import wait_until_async
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -44,12 +44,12 @@ async def alice_published(alice: Any, settings: Any, hub: None) -> Any:  # noqa:
     from tests import factories
 
     settings.TOOL_MODULES = [*settings.TOOL_MODULES, fixtures.__name__]
-    await in_database(fixtures.load, "alice")
-    await fresh()
+    await run_in_database(fixtures.load, "alice")
+    await refresh_catalogue()
     return factories.credential(alice)
 
 
-async def test_every_plain_fixture_answers_in_both_eras(alice_published: Any) -> None:
+async def test_every_plain_fixture_answers_at_handshake_and_modern_revisions(alice_published: Any) -> None:
     for client in (modern(alice_published), await handshake(alice_published)):
         listed = await client.result("tools/list")
         assert listed["tools"][0]["name"] == "test_simple_text" and len(listed["tools"]) >= 35
@@ -112,7 +112,7 @@ async def test_the_fixtures_of_tasks_run_as_tasks(alice_published: Any) -> None:
             found = await client.result("tasks/get", {"taskId": created["result"]["taskId"]})
             return found if found["status"] not in ("working", "input_required") else None
 
-        found: dict[str, Any] = await eventually(state)
+        found: dict[str, Any] = await wait_until_async(state)
         return found
 
     computed = await ended(await client.call("slow_compute", {"seconds": 0, "label": "x"}))

@@ -8,7 +8,7 @@ from typing import Any, Self
 import httpx2
 
 from tests.e2e.proofs import PASSWORD
-from tests.serving import Hub
+from tests.real_servers import Hub
 
 
 class Forms(HTMLParser):

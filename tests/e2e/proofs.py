@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from catalog.functions import Context, tool
-from tests.e2e.seed import cast, granted
+from tests.e2e.seed import create_cast, grant_tool
 
 MODULES = "tests.e2e.proofs"
 PASSWORD = "correct horse battery"
@@ -97,14 +97,14 @@ def plus(a: float, b: float = 0.0) -> float:
 # --- seeds -----------------------------------------------------------------------------------------------------------
 
 
-def root() -> None:
+def create_root() -> None:
     """An administrator who can sign in."""
     from django.contrib.auth.models import User
 
     User.objects.create_superuser(ROOT, password=PASSWORD)
 
 
-def own_sign_in(user: str) -> None:
+def allow_sign_in(user: str) -> None:
     from django.contrib.auth.models import User
 
     found = User.objects.get(username=user)
@@ -112,18 +112,18 @@ def own_sign_in(user: str) -> None:
     found.save()
 
 
-def everything() -> dict[str, str]:
+def seed_everything() -> dict[str, str]:
     """The cast and an administrator; every tool here for alice and bob."""
-    from catalog.functions.registry import registered
+    from catalog.functions.registry import list_functions
 
-    tokens = cast()
-    root()
-    for name in registered("tool"):
-        granted(name, ["alice", "bob"], **declared(name))
+    tokens = create_cast()
+    create_root()
+    for name in list_functions("tool"):
+        grant_tool(name, ["alice", "bob"], **get_declared(name))
     return tokens
 
 
-def declared(name: str) -> dict[str, Any]:
+def get_declared(name: str) -> dict[str, Any]:
     """What a decorator says about a tool, without what it leaves open."""
     from catalog.functions.registry import lookup
 
@@ -136,7 +136,7 @@ def token_id(user: str) -> int:
     return AccessToken.objects.filter(user__username=user).latest("id").pk
 
 
-def calls(name: str) -> list[list[str]]:
+def list_calls(name: str) -> list[list[str]]:
     """Id, user, outcome, arguments and detail of every call of this tool on record."""
     from audit.models import Call
 
@@ -144,7 +144,7 @@ def calls(name: str) -> list[list[str]]:
     return [[str(pk), *texts] for pk, *texts in rows]
 
 
-def tally() -> dict[str, int]:
+def count_by_outcome() -> dict[str, int]:
     """How many calls have which outcome."""
     from django.db.models import Count
 

@@ -8,16 +8,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolhub.wire.envelope import NAMED_BY
+from toolhub.wire.envelope import NAME_MEMBERS
 from toolhub.wire.headers import encode_value
 
-WAIT = 60.0
+WAIT_SECONDS = 60.0
 META = "io.modelcontextprotocol/"
 MODERN = "2026-07-28"
 Headers = Iterable[tuple[str, str]]
 
 
-class Lost(Exception):
+class ConnectionLost(Exception):
     """The connection ended before the answer was complete."""
 
 
@@ -103,7 +103,7 @@ class Raw:
             f"{META}clientCapabilities": dict(capabilities or {}),
         }
         headers = self.plain({"MCP-Protocol-Version": MODERN, "Mcp-Method": method})
-        if isinstance(name := (params or {}).get(NAMED_BY.get(method, "")), str):
+        if isinstance(name := (params or {}).get(NAME_MEMBERS.get(method, "")), str):
             headers["Mcp-Name"] = encode_value(name)
         body = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": {**(params or {}), "_meta": meta}}
         return await self.ask("POST", "/mcp", headers.items(), json.dumps(body).encode())
@@ -126,7 +126,7 @@ class Raw:
         return await self.ask("POST", "/mcp", self.plain(more).items(), json.dumps(body).encode())
 
     async def ask(
-        self, method: str, path: str, headers: Headers, body: bytes = b"", *, wait: float = WAIT, until: bytes = b""
+        self, method: str, path: str, headers: Headers, body: bytes = b"", *, wait: float = WAIT_SECONDS, until: bytes = b""
     ) -> Answer:
         """Send one request and read its whole answer; of an event stream, up to an event that contains `until`."""
         if self.writer is None:
@@ -140,7 +140,7 @@ class Raw:
                 return await self.read(until, no_body=method == "HEAD")
         except (asyncio.IncompleteReadError, OSError) as error:
             self.close()
-            raise Lost(repr(error)) from error
+            raise ConnectionLost(repr(error)) from error
         except TimeoutError:
             self.close()
             raise

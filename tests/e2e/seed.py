@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-def cast(days: int = 1) -> dict[str, str]:
+def create_cast(days: int = 1) -> dict[str, str]:
     """alice, bob and charlie; a token for each."""
     from django.contrib.auth.models import User
 
@@ -18,7 +18,7 @@ def cast(days: int = 1) -> dict[str, str]:
     return tokens
 
 
-def granted(name: str, users: list[str], function: str = "", **fields: Any) -> int:
+def grant_tool(name: str, users: list[str], function: str = "", **fields: Any) -> int:
     """A tool with the schema of its function, granted to these users."""
     from django.contrib.auth.models import User
 
@@ -34,24 +34,24 @@ def granted(name: str, users: list[str], function: str = "", **fields: Any) -> i
     return pk
 
 
-def example() -> dict[str, str]:
+def seed_examples() -> dict[str, str]:
     """The cast with every function of `tests.e2e.functions` for alice and `echo` for bob; their tokens."""
-    from catalog.functions.registry import registered
+    from catalog.functions.registry import list_functions
 
-    tokens = cast()
-    for name in registered("tool"):
-        granted(name, ["alice", "bob"] if name == "echo" else ["alice"])
+    tokens = create_cast()
+    for name in list_functions("tool"):
+        grant_tool(name, ["alice", "bob"] if name == "echo" else ["alice"])
     return tokens
 
 
-def outcomes(name: str, outcome: str) -> int:
+def count_calls(name: str, outcome: str) -> int:
     """How many calls of this tool have ended like this."""
     from audit.models import Call
 
     return Call.objects.filter(name=name, outcome=outcome).count()
 
 
-def grants_end(name: str, seconds: float) -> float:
+def end_grants(name: str, seconds: float) -> float:
     """Those of this tool end so long from now; the moment."""
     from datetime import timedelta
 

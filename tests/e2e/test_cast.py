@@ -18,30 +18,30 @@ from tests.client import HttpClient, WebSocketClient
 from tests.e2e import proofs
 from tests.e2e.pages import Pages
 from tests.e2e.raw import META, MODERN, Raw
-from tests.e2e.seed import grants_end
-from tests.serving import ROOT, Hub
-from tests.waiting import eventually
+from tests.e2e.seed import end_grants
+from tests.real_servers import ROOT, Hub
+from tests.polling import wait_until_async
 from toolhub.wire import versions
 
 REVISIONS = (*versions.HANDSHAKE, *versions.MODERN)
 LISTS = {"alice": ["hers", "shared"], "bob": ["shared", "with_limit_1", "with_limit_2", "with_limit_3"], "charlie": []}
-LONG = os.environ.get("TOOLHUB_TEST_LONG") == "1"
+IS_LONG_RUN = os.environ.get("TOOLHUB_TEST_LONG") == "1"
 
 
-def people() -> dict[str, Any]:
-    from tests.e2e.seed import cast, granted
+def seed_users() -> dict[str, Any]:
+    from tests.e2e.seed import create_cast, grant_tool
     from tests.factories import limit, make_group
 
-    tokens = cast()
-    proofs.root()
+    tokens = create_cast()
+    proofs.create_root()
     for user in tokens:
-        proofs.own_sign_in(user)
-    granted("hers", ["alice"], "plus")
-    granted("shared", ["alice", "bob"], "plus")
+        proofs.allow_sign_in(user)
+    grant_tool("hers", ["alice"], "plus")
+    grant_tool("shared", ["alice", "bob"], "plus")
     from catalog.models import Tool
 
     for number in (1, 2, 3):
-        limit("3/m", Tool.objects.get(pk=granted(f"with_limit_{number}", ["bob"], "plus")))
+        limit("3/m", Tool.objects.get(pk=grant_tool(f"with_limit_{number}", ["bob"], "plus")))
     return {**tokens, "group": make_group("late").pk}
 
 
@@ -49,7 +49,7 @@ def people() -> dict[str, Any]:
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     ledger = tmp_path_factory.mktemp("cast") / "ledger"
     env = {"TOOLHUB_TOOL_MODULES": proofs.MODULES, "PROOF_LEDGER": str(ledger)}
-    with Hub(env=env, seed=people) as running:
+    with Hub(env=env, seed=seed_users) as running:
         yield running
 
 
@@ -78,7 +78,7 @@ async def test_a_tool_of_somebody_else_and_one_that_does_not_exist_get_the_same_
             texts.append(json.dumps(client.messages[-1]).replace(name, "..."))
         assert texts[0] == texts[1]
     for name, outcome in (("hers", "refused"), ("hars", "unknown_tool")):
-        rows = await asyncio.to_thread(hub.call, proofs.calls, name=name)
+        rows = await asyncio.to_thread(hub.call, proofs.list_calls, name=name)
         assert [row[1:3] for row in rows] == [["bob", outcome]] * 3
 
 
@@ -96,7 +96,7 @@ async def test_a_limit_refuses_the_fourth_call_and_says_how_long_to_wait(hub: Hu
             seconds = [value for value in result["_meta"].values() if isinstance(value, int)]
             assert "3/m" in text and len(seconds) == 1 and 1 <= seconds[0] <= 60 and str(seconds[0]) in text, result
             assert passed == 3 or 60 - seconds[0] <= took + 2, f"{passed} passed in one period: {result}"
-            rows = await asyncio.to_thread(hub.call, proofs.calls, name=name)
+            rows = await asyncio.to_thread(hub.call, proofs.list_calls, name=name)
             assert sorted(row[2] for row in rows) == ["limited"] + ["ok"] * passed
             assert next(str(seconds[0]) in row[4] for row in rows if row[2] == "limited")
 
@@ -144,10 +144,10 @@ async def stdio(hub: Hub, user: str, revision: str) -> list[list[str]]:
 
 
 async def test_each_sees_their_own_list_over_stdio(hub: Hub) -> None:
-    revisions = versions.HANDSHAKE if LONG else ("2024-11-05", "2025-06-18", "2025-11-25")
+    revisions = versions.HANDSHAKE if IS_LONG_RUN else ("2024-11-05", "2025-06-18", "2025-11-25")
     chosen = (
         [(user, revision) for user in LISTS for revision in revisions]
-        if LONG
+        if IS_LONG_RUN
         else list(zip(LISTS, revisions, strict=True))
     )
     for user, revision in chosen:
@@ -182,10 +182,10 @@ async def connected(hub: Hub) -> AsyncIterator[dict[str, Any]]:
         yield {"alice": alice, "bob": bob, "charlie": charlie}
 
 
-async def test_only_those_whose_list_changed_hear_of_what_an_administrator_saved(
+async def test_only_clients_whose_list_changed_hear_of_a_saved_change(
     hub: Hub, connected: dict[str, Any]
 ) -> None:
-    rows = await asyncio.to_thread(hub.call, ids)
+    rows = await asyncio.to_thread(hub.call, get_ids)
     heard = dict.fromkeys(connected, 0)
     async with Pages(hub, proofs.ROOT) as admin:
         await admin.sign_in()
@@ -194,13 +194,13 @@ async def test_only_those_whose_list_changed_hear_of_what_an_administrator_saved
             """These hear of what was just done; that the others do not, shows when all have heard of something else."""
             for user in who:
                 heard[user] += 1
-                await connected[user].hears(CHANGED, heard[user])
+                await connected[user].wait_for_message(CHANGED, heard[user])
 
         async def fence() -> None:
-            await asyncio.to_thread(hub.call, for_everyone, number=heard["alice"])
+            await asyncio.to_thread(hub.call, add_tool_for_everyone, number=heard["alice"])
             await concerns(set(connected))
             for user, client in connected.items():
-                assert len(client.heard(CHANGED)) == heard[user], f"{user} heard of what was not theirs"
+                assert len(client.received_params(CHANGED)) == heard[user], f"{user} heard of what was not theirs"
 
         await admin.send(f"/admin/catalog/tool/{rows['hers']}/change/", description="Adds two numbers, for alice.")
         await concerns({"alice"})
@@ -212,7 +212,7 @@ async def test_only_those_whose_list_changed_hear_of_what_an_administrator_saved
         person = f"/admin/auth/user/{rows['charlie']}/change/"
         await admin.send(person, first_name="Charles")
         await fence()
-        await asyncio.to_thread(hub.call, for_group, pk=hub.seeded["group"])
+        await asyncio.to_thread(hub.call, add_tool_for_group, pk=hub.seeded["group"])
         await admin.send(person, groups=[str(hub.seeded["group"])])
         await concerns({"charlie"})
         assert "later_for_group" in await connected["charlie"].tools()
@@ -223,15 +223,15 @@ async def test_only_those_whose_list_changed_hear_of_what_an_administrator_saved
         # What is switched on again, and taken back, leaves the others of this module as they were.
         await admin.send(f"/admin/catalog/tool/{rows['shared']}/change/", enabled="on")
         await concerns({"alice", "bob"})
-        await asyncio.to_thread(hub.call, take_back)
-        await eventually(lambda: lists_are(connected), 60)
+        await asyncio.to_thread(hub.call, withdraw_grant)
+        await wait_until_async(lambda: have_lists(connected), 60)
 
 
-async def lists_are(connected: dict[str, Any]) -> bool:
+async def have_lists(connected: dict[str, Any]) -> bool:
     return {user: await client.tools() for user, client in connected.items()} == LISTS
 
 
-def ids() -> dict[str, int]:
+def get_ids() -> dict[str, int]:
     from django.contrib.auth.models import User
 
     from catalog.models import Tool
@@ -240,13 +240,13 @@ def ids() -> dict[str, int]:
     return {**users, **dict(Tool.objects.values_list("name", "id"))}
 
 
-def for_everyone(number: int) -> None:
+def add_tool_for_everyone(number: int) -> None:
     from tests.factories import grant, make_tool
 
     grant(None, make_tool(f"later_{number}", function="plus"))
 
 
-def for_group(pk: int) -> None:
+def add_tool_for_group(pk: int) -> None:
     from django.contrib.auth.models import Group
 
     from tests.factories import grant, make_tool
@@ -254,7 +254,7 @@ def for_group(pk: int) -> None:
     grant(Group.objects.get(pk=pk), make_tool("later_for_group", function="plus"))
 
 
-def take_back() -> None:
+def withdraw_grant() -> None:
     from django.contrib.auth.models import User
 
     from catalog.models import Grant, Tool
@@ -263,8 +263,8 @@ def take_back() -> None:
     Grant.objects.filter(tool__name="hers", user=User.objects.get(username="bob")).delete()
 
 
-async def test_when_a_grant_ends_the_tool_goes_and_open_streams_hear_it_at_that_moment(hub: Hub) -> None:
-    await asyncio.to_thread(hub.call, soon)
+async def test_when_a_grant_ends_the_tool_goes_and_open_streams_hear_it_at_that_time(hub: Hub) -> None:
+    await asyncio.to_thread(hub.call, add_temporary_tool)
     async with AsyncExitStack() as stack:
         token = hub.seeded["charlie"]
         # Whoever comes only when the hub knows of it hears nothing of its beginning.
@@ -273,7 +273,7 @@ async def test_when_a_grant_ends_the_tool_goes_and_open_streams_hear_it_at_that_
         async def known() -> bool:
             return await early.tools() == ["later_ending"]
 
-        await eventually(known, 60)
+        await wait_until_async(known, 60)
         clients: list[Any] = [
             await stack.enter_async_context(HttpClient(hub.mcp_url, token, "2025-11-25")),
             await stack.enter_async_context(HttpClient(hub.mcp_url, token, MODERN)),
@@ -285,21 +285,21 @@ async def test_when_a_grant_ends_the_tool_goes_and_open_streams_hear_it_at_that_
         await clients[1].subscribe(toolsListChanged=True)
         for client in clients:
             client.messages.clear()
-        ends = await asyncio.to_thread(hub.call, grants_end, name="later_ending", seconds=2)
+        ends = await asyncio.to_thread(hub.call, end_grants, name="later_ending", seconds=2)
         saved = time.time()
-        await asyncio.gather(*(client.hears(CHANGED) for client in clients))
+        await asyncio.gather(*(client.wait_for_message(CHANGED) for client in clients))
         heard = time.time()
         assert ends - 0.05 < heard < max(ends, saved) + 20, f"heard {heard - ends:.2f} s after the end"
         assert [await client.tools() for client in clients] == [[], [], []]
         for client in clients:
             with pytest.raises(Exception, match="Unknown tool: later_ending"):
                 await client.call("later_ending", {"a": 1})
-        assert [len(client.heard(CHANGED)) for client in clients] == [1, 1, 1]
-    rows = await asyncio.to_thread(hub.call, proofs.calls, name="later_ending")
+        assert [len(client.received_params(CHANGED)) for client in clients] == [1, 1, 1]
+    rows = await asyncio.to_thread(hub.call, proofs.list_calls, name="later_ending")
     assert sorted(row[2] for row in rows) == ["ok", "refused", "refused", "refused"]
 
 
-def soon() -> None:
-    from tests.e2e.seed import granted
+def add_temporary_tool() -> None:
+    from tests.e2e.seed import grant_tool
 
-    granted("later_ending", ["charlie"], "plus")
+    grant_tool("later_ending", ["charlie"], "plus")

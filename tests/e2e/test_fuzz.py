@@ -25,21 +25,21 @@ from websockets.typing import Subprotocol
 from tests.client import HttpClient, WebSocketClient
 from tests.e2e import mutations, proofs
 from tests.e2e.mutations import Mutator
-from tests.e2e.raw import Answer, Lost, Raw
-from tests.serving import Hub
-from tests.waiting import eventually
+from tests.e2e.raw import Answer, ConnectionLost, Raw
+from tests.real_servers import Hub
+from tests.polling import wait_until_async
 from toolhub.wire import versions
 
 SEED = int(os.environ.get("TOOLHUB_TEST_SEED", "20260728"))
 CASES = int(os.environ.get("TOOLHUB_TEST_CASES", "20600"))
 HTTP, FRAMES = CASES * 4 // 10, CASES * 6 // 10
-BROKEN = 300
+BROKEN_REQUESTS = 300
 """Requests whose very framing is wrong, each on a connection of its own."""
 CONNECTIONS = 10
 SOCKETS = 4
 BURST = 25
 """Frames sent on a socket before its answers are waited for."""
-HANG = 30.0
+HANG_SECONDS = 30.0
 """Seconds without an answer, twice in a row, are a hang: five would do for a machine that does nothing else."""
 
 
@@ -57,7 +57,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
         "PROOF_LEDGER": str(tmp_path_factory.mktemp("fuzz") / "ledger"),
         "TOOLHUB_BAD_TOKENS_RATE": "1000000/m",
     }
-    with Hub(env=env, seed=proofs.everything) as running:
+    with Hub(env=env, seed=proofs.seed_everything) as running:
         yield running
 
 
@@ -147,15 +147,15 @@ def judge_message(message: Any, case: object) -> None:
     assert code != -32603, f"seed {SEED}: {message} to {case!r:.2000}"
 
 
-async def none_unrecorded(hub: Hub) -> None:
+async def assert_all_logged(hub: Hub) -> None:
     """The ledger that the tool keeps and the record name the same calls."""
 
     async def at_rest() -> bool:
-        return "running" not in await asyncio.to_thread(hub.call, proofs.tally)
+        return "running" not in await asyncio.to_thread(hub.call, proofs.count_by_outcome)
 
-    await eventually(at_rest, 60, "every call ended")
+    await wait_until_async(at_rest, 60, "every call ended")
     ran = collections.Counter(Path(hub.extra["PROOF_LEDGER"]).read_text().split())
-    recorded = {row[0]: row[2] for row in await asyncio.to_thread(hub.call, proofs.calls, name="ledger")}
+    recorded = {row[0]: row[2] for row in await asyncio.to_thread(hub.call, proofs.list_calls, name="ledger")}
     assert ran and max(ran.values()) == 1, f"seed {SEED}: a call ran twice"
     assert set(ran) <= set(recorded), f"seed {SEED}: {set(ran) - set(recorded)} ran and are not on record"
     assert {recorded[call] for call in ran} <= {"ok", "cancelled"}, f"seed {SEED}"
@@ -165,7 +165,7 @@ async def none_unrecorded(hub: Hub) -> None:
     assert " ERROR " not in log, f"seed {SEED}:\n{log[-6000:]}"
 
 
-async def together(*work: Coroutine[Any, Any, None]) -> None:
+async def run_together(*work: Coroutine[Any, Any, None]) -> None:
     """All of it; the first failure ends the rest."""
     try:
         async with asyncio.TaskGroup() as group:
@@ -200,11 +200,11 @@ async def ask(connection: Raw, case: tuple[str, str, list[tuple[str, str]], byte
     """The answer; None where the server closed the connection without one. Asked again when it takes long."""
     for attempt in range(2):
         try:
-            return await connection.ask(*case, wait=HANG, until=b"notifications/subscriptions/acknowledged")
-        except Lost:
+            return await connection.ask(*case, wait=HANG_SECONDS, until=b"notifications/subscriptions/acknowledged")
+        except ConnectionLost:
             return None
         except TimeoutError:
-            assert attempt == 0, f"seed {SEED}: no answer within {HANG} s, twice, to {case!r:.2000}"
+            assert attempt == 0, f"seed {SEED}: no answer within {HANG_SECONDS} s, twice, to {case!r:.2000}"
     return None
 
 
@@ -229,14 +229,14 @@ async def test_http_requests_with_something_wrong(hub: Hub) -> None:
                     judge(answer, case)
                     statuses[answer.status] += 1
 
-    await together(*map(work, range(CONNECTIONS)))
+    await run_together(*map(work, range(CONNECTIONS)))
     assert sum(statuses.values()) + lost >= HTTP - CONNECTIONS
     assert lost < HTTP / 20, f"seed {SEED}: {lost} requests were not answered at all"
     assert {200, 202, 400, 401, 404, 405, 406, 415} <= set(statuses), f"seed {SEED}: {statuses}"
-    await none_unrecorded(hub)
+    await assert_all_logged(hub)
 
 
-def broken(pick: random.Random, recorded: list[Recorded]) -> bytes:
+def make_broken_request(pick: random.Random, recorded: list[Recorded]) -> bytes:
     """A request whose framing is wrong."""
     method, path, headers, message = pick.choice([one for one in recorded if one.message is not None])
     body = mutations.dump(message)
@@ -275,7 +275,7 @@ def broken(pick: random.Random, recorded: list[Recorded]) -> bytes:
 async def test_http_requests_whose_framing_is_wrong(hub: Hub) -> None:
     recorded = await record_http(hub)
     pick = random.Random(SEED)
-    cases = iter([broken(pick, recorded) for _ in range(BROKEN)])
+    cases = iter([make_broken_request(pick, recorded) for _ in range(BROKEN_REQUESTS)])
 
     async def work() -> None:
         for data in cases:
@@ -283,7 +283,7 @@ async def test_http_requests_whose_framing_is_wrong(hub: Hub) -> None:
                 assert connection.writer is not None
                 connection.writer.write(data)
                 try:
-                    async with asyncio.timeout(HANG):
+                    async with asyncio.timeout(HANG_SECONDS):
                         # The server may have closed it by now, which is then no connection to end (ENOTCONN).
                         with contextlib.suppress(OSError):
                             connection.writer.write_eof()
@@ -291,12 +291,12 @@ async def test_http_requests_whose_framing_is_wrong(hub: Hub) -> None:
                 except ConnectionError:
                     said = b""
                 except TimeoutError:
-                    raise AssertionError(f"seed {SEED}: still open after {HANG} s: {data!r:.2000}") from None
+                    raise AssertionError(f"seed {SEED}: still open after {HANG_SECONDS} s: {data!r:.2000}") from None
             assert not said or said[9:10] in b"1234", f"seed {SEED}: {said!r:.500} to {data!r:.2000}"
 
-    await together(*(work() for _ in range(CONNECTIONS)))
+    await run_together(*(work() for _ in range(CONNECTIONS)))
     assert hub.get("/readyz")[0] == 200
-    await none_unrecorded(hub)
+    await assert_all_logged(hub)
 
 
 # --- WebSocket -------------------------------------------------------------------------------------------------------
@@ -335,10 +335,10 @@ async def test_websocket_frames_with_something_wrong(hub: Hub) -> None:
         await socket.send(json.dumps({"jsonrpc": "2.0", "id": marker, "method": "ping"}))
         while True:
             try:
-                async with asyncio.timeout(2 * HANG):
+                async with asyncio.timeout(2 * HANG_SECONDS):
                     received = await socket.recv()
             except TimeoutError:
-                raise AssertionError(f"seed {SEED}: no answer within {2 * HANG} s after {frames!r:.4000}") from None
+                raise AssertionError(f"seed {SEED}: no answer within {2 * HANG_SECONDS} s after {frames!r:.4000}") from None
             message = json.loads(received)
             for one in message if isinstance(message, list) else [message]:
                 judge_message(one, frames)
@@ -369,8 +369,8 @@ async def test_websocket_frames_with_something_wrong(hub: Hub) -> None:
             finally:
                 await socket.close()
 
-    await together(*map(work, range(SOCKETS)))
+    await run_together(*map(work, range(SOCKETS)))
     assert sent >= FRAMES * 0.9 and answered > sent / 2, (
         f"seed {SEED}: {sent} sent, {answered} answered, {closed} closed"
     )
-    await none_unrecorded(hub)
+    await assert_all_logged(hub)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.e2e import proofs
-from tests.e2e.raw import Lost, Raw
-from tests.serving import Hub
-from tests.waiting import eventually
+from tests.e2e.raw import ConnectionLost, Raw
+from tests.real_servers import Hub
+from tests.polling import wait_until_async
 
 BURST = 8
 """Connections that call without a pause when the server is killed."""
@@ -21,7 +21,7 @@ BURST = 8
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[Hub]:
     env = {"TOOLHUB_TOOL_MODULES": proofs.MODULES, "PROOF_LEDGER": str(tmp_path / "ledger")}
-    with Hub(env=env, seed=proofs.everything) as running:
+    with Hub(env=env, seed=proofs.seed_everything) as running:
         yield running
 
 
@@ -33,7 +33,7 @@ async def test_a_call_that_was_running_when_the_server_was_killed_becomes_unknow
 
     async def hold() -> None:
         async with Raw(hub.port, token) as connection:
-            with contextlib.suppress(Lost):
+            with contextlib.suppress(ConnectionLost):
                 await connection.modern("tools/call", {"name": "hold", "arguments": {"started": str(started)}})
                 raise AssertionError("a killed server has answered")
 
@@ -43,31 +43,31 @@ async def test_a_call_that_was_running_when_the_server_was_killed_becomes_unknow
                 entry = f"{number}.{count}"
                 try:
                     answer = await connection.modern("tools/call", {"name": "ledger", "arguments": {"entry": entry}})
-                except Lost:
+                except ConnectionLost:
                     lost.append(entry)
                     return
                 assert answer.result()["content"][0]["text"] == entry
                 answered.add(entry)
 
     calls = [asyncio.ensure_future(hold()), *(asyncio.ensure_future(call(number)) for number in range(BURST))]
-    await eventually(started.exists, 60)
-    await eventually(lambda: len(answered) > 20, 60)
+    await wait_until_async(started.exists, 60)
+    await wait_until_async(lambda: len(answered) > 20, 60)
     await asyncio.to_thread(hub.kill)
     await asyncio.gather(*calls)
     assert len(lost) == BURST
 
-    (held,) = await asyncio.to_thread(hub.call, proofs.calls, name="hold")
+    (held,) = await asyncio.to_thread(hub.call, proofs.list_calls, name="hold")
     assert held[2] == "running", "its record was there before it ran, and nobody has guessed its end"
     await asyncio.to_thread(hub.start)
 
     async def at_rest() -> bool:
-        return "running" not in await asyncio.to_thread(hub.call, proofs.tally)
+        return "running" not in await asyncio.to_thread(hub.call, proofs.count_by_outcome)
 
-    await eventually(at_rest, 60, "no call is left running")
-    ((_, user, outcome, arguments, detail),) = await asyncio.to_thread(hub.call, proofs.calls, name="hold")
+    await wait_until_async(at_rest, 60, "no call is left running")
+    ((_, user, outcome, arguments, detail),) = await asyncio.to_thread(hub.call, proofs.list_calls, name="hold")
     assert (user, outcome) == ("alice", "unknown") and str(started) in arguments and detail
     ran = Path(hub.extra["PROOF_LEDGER"]).read_text().split()
-    rows = await asyncio.to_thread(hub.call, proofs.calls, name="ledger")
+    rows = await asyncio.to_thread(hub.call, proofs.list_calls, name="ledger")
     assert {row[2] for row in rows} <= {"ok", "unknown"}
     assert set(ran) <= {row[0] for row in rows} | {held[0]}, "a call ran that is not on record"
     kept = {row[3] for row in rows if row[2] == "ok"}

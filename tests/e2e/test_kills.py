@@ -13,7 +13,7 @@ KILLS = 20 if os.environ.get("TOOLHUB_TEST_LONG") else 10
 
 
 @pytest.mark.parametrize("postgres", [False, pytest.param(True, marks=[pytest.mark.postgres, pytest.mark.redis])])
-def test_kills_lose_nothing_that_was_acknowledged_and_nothing_runs_unrecorded(postgres: bool) -> None:
+def test_kills_lose_nothing_that_was_acknowledged_and_nothing_runs_unlogged(postgres: bool) -> None:
     result = kill_server.run(KILLS, 3 + postgres, postgres)
     assert result["problems"] == []
     assert result["kills"] == KILLS

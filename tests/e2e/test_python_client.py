@@ -17,15 +17,15 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 from tests.e2e import seed
-from tests.serving import ROOT, Hub
+from tests.real_servers import ROOT, Hub
 
-WAIT = 60
+WAIT_SECONDS = 60
 HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
 
 @pytest.fixture(scope="module")
 def hub() -> Iterator[Hub]:
-    with Hub(env={"TOOLHUB_TOOL_MODULES": "tests.e2e.functions"}, seed=seed.example) as running:
+    with Hub(env={"TOOLHUB_TOOL_MODULES": "tests.e2e.functions"}, seed=seed.seed_examples) as running:
         yield running
 
 
@@ -36,10 +36,10 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def connected(hub: Hub, mode: str, user: str = "alice", **options: Any) -> AsyncIterator[Client]:
+async def connect(hub: Hub, mode: str, user: str = "alice", **options: Any) -> AsyncIterator[Client]:
     headers = {"Authorization": f"Bearer {hub.seeded[user]}"}
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=WAIT, trust_env=False) as http,
+        httpx2.AsyncClient(headers=headers, timeout=WAIT_SECONDS, trust_env=False) as http,
         Client(streamable_http_client(hub.mcp_url, http_client=http), mode=mode, **options) as client,
     ):
         yield client
@@ -69,7 +69,7 @@ def text(result: Any) -> str:
 
 @pytest.mark.parametrize("mode", ["auto", "2026-07-28"])
 async def test_the_stateless_revision(hub: Hub, mode: str) -> None:
-    async with connected(hub, mode) as client:
+    async with connect(hub, mode) as client:
         assert client.protocol_version == "2026-07-28"
         await use(client)
 
@@ -77,7 +77,7 @@ async def test_the_stateless_revision(hub: Hub, mode: str) -> None:
 @pytest.mark.parametrize("revision", HANDSHAKE)
 async def test_every_revision_with_a_handshake(hub: Hub, revision: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcp.client.session.LATEST_HANDSHAKE_VERSION", revision)
-    async with connected(hub, "legacy") as client:
+    async with connect(hub, "legacy") as client:
         assert client.protocol_version == revision
         await use(client)
 
@@ -87,12 +87,12 @@ async def test_a_person_is_asked_and_answers(hub: Hub, mode: str) -> None:
     async def answer(context: Any, params: Any) -> types.ElicitResult:
         return types.ElicitResult(action="accept", content={"name": "Ann"})
 
-    async with connected(hub, mode, elicitation_callback=answer) as client:
+    async with connect(hub, mode, elicitation_callback=answer) as client:
         assert "Ann" in text(await client.call_tool("ask_name", {}))
 
 
 async def test_a_stream_that_the_server_ends_early_is_resumed(hub: Hub) -> None:
-    async with connected(hub, "legacy") as client:
+    async with connect(hub, "legacy") as client:
         assert text(await client.call_tool("come_back", {})) == "welcome back"
 
 
@@ -104,14 +104,14 @@ async def test_a_change_reaches_a_session_and_a_subscription(hub: Hub) -> None:
             heard.set()
 
     async with (
-        connected(hub, "legacy", "bob", message_handler=message) as session,
-        connected(hub, "auto", "bob") as modern,
+        connect(hub, "legacy", "bob", message_handler=message) as session,
+        connect(hub, "auto", "bob") as modern,
     ):
         assert [tool.name for tool in (await session.list_tools()).tools] == ["echo"]
         async with modern.listen(tools_list_changed=True) as changes:
-            await asyncio.to_thread(hub.call, seed.granted, name="late", function="add", users=["bob"])
-            await asyncio.wait_for(heard.wait(), WAIT)
-            await asyncio.wait_for(anext(aiter(changes)), WAIT)
+            await asyncio.to_thread(hub.call, seed.grant_tool, name="late", function="add", users=["bob"])
+            await asyncio.wait_for(heard.wait(), WAIT_SECONDS)
+            await asyncio.wait_for(anext(aiter(changes)), WAIT_SECONDS)
         assert [tool.name for tool in (await session.list_tools()).tools] == ["echo", "late"]
         assert [tool.name for tool in (await modern.list_tools()).tools] == ["echo", "late"]
 

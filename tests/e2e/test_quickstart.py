@@ -12,12 +12,12 @@ import httpx2
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from catalog.processes import allowed
+from catalog.processes import allowlist
 from tests.clients.installed import npx_cache
 from tests.conftest import missing
 from tests.e2e import proofs
 from tests.e2e.pages import Forms, Pages
-from tests.serving import Hub
+from tests.real_servers import Hub
 
 NPX, EVERYTHING = "npx", "@modelcontextprotocol/server-everything@2026.8.31"
 """What starts the example upstream, as catalog/examples/catalogue.yaml has it."""
@@ -45,22 +45,22 @@ class Quickstart(Hub):
         start = ["manage.py"] if self.programs is None else ["-c", ELSEWHERE, str(self.programs)]
         return [*start, "quickstart", "--port", "0"]
 
-    def said(self, pattern: str) -> str:
+    def find_in_output(self, pattern: str) -> str:
         found = re.search(pattern, self.log())
         assert found is not None, self.log()
         return found[1]
 
     @property
     def token(self) -> str:
-        return self.said(r"with the token +(thp_\S+)")
+        return self.find_in_output(r"with the token +(thp_\S+)")
 
     async def sign_in(self) -> Pages:
         pages = Pages(self, "admin")
-        await pages.send("/sign-in/", username="admin", password=self.said(r"as +admin / (\S+)"))
+        await pages.send("/sign-in/", username="admin", password=self.find_in_output(r"as +admin / (\S+)"))
         return pages
 
 
-async def as_demo(hub: Quickstart, use: Callable[[Client], Any]) -> Any:
+async def use_as_demo(hub: Quickstart, use: Callable[[Client], Any]) -> Any:
     """With the official client, as the user that quickstart made."""
     headers = {"Authorization": f"Bearer {hub.token}"}
     async with (
@@ -70,11 +70,11 @@ async def as_demo(hub: Quickstart, use: Callable[[Client], Any]) -> Any:
         return await use(client)
 
 
-async def names(client: Client) -> set[str]:
+async def list_tool_names(client: Client) -> set[str]:
     return {tool.name for tool in (await client.list_tools()).tools}
 
 
-def forms(page: str) -> list[list[tuple[str, str]]]:
+def parse_forms(page: str) -> list[list[tuple[str, str]]]:
     parser = Forms()
     parser.feed(page)
     return parser.forms
@@ -83,7 +83,7 @@ def forms(page: str) -> list[list[tuple[str, str]]]:
 async def press(pages: Pages, path: str, **fields: Any) -> str:
     """The page that a button of this page leads to."""
     token = next(
-        value for form in forms(await pages.get(path)) for name, value in form if name == "csrfmiddlewaretoken"
+        value for form in parse_forms(await pages.get(path)) for name, value in form if name == "csrfmiddlewaretoken"
     )
     answer = await pages.http.post(path, data={"csrfmiddlewaretoken": token, **fields}, follow_redirects=True)
     assert answer.status_code == 200, answer.text[-2000:]
@@ -93,32 +93,32 @@ async def press(pages: Pages, path: str, **fields: Any) -> str:
 async def test_without_node_everything_else_works_and_it_says_what_is_missing(tmp_path: Path) -> None:
     hub = Quickstart(programs=tmp_path)
     with hub:
-        said = hub.said(r"(Example upstream .*)")
+        said = hub.find_in_output(r"(Example upstream .*)")
         assert f"not available: npx is listed in TOOLHUB_COMMANDS, but was not found in {tmp_path}." in said
         assert "It needs npx, which comes with Node." in said
 
         async def use(client: Client) -> None:
-            assert {"calculate_sum", "read_file", "long_task"} <= await names(client)
+            assert {"calculate_sum", "read_file", "long_task"} <= await list_tool_names(client)
             result: Any = await client.call_tool("calculate_sum", {"a": 20, "b": 22})
             assert result.content[0].text == "42"
 
-        await as_demo(hub, use)
+        await use_as_demo(hub, use)
         pages = await hub.sign_in()
         async with pages:
             tools = "/admin" + said.rpartition("/admin")[2]
             shown = await pages.get(tools.replace("/tools/", "/change/"))
-            assert 'name="enabled"' in shown and not any(("enabled", "on") in form for form in forms(shown))
+            assert 'name="enabled"' in shown and not any(("enabled", "on") in form for form in parse_forms(shown))
             tried = await press(pages, tools, action="test")
             assert "was not found in" in tried
 
 
 async def test_with_node_the_official_server_is_imported_granted_and_really_called() -> None:
-    if shutil.which(NPX, path=allowed.PATH) is None:
-        missing("node", f"no {NPX} on {allowed.PATH}")
+    if shutil.which(NPX, path=allowlist.PATH) is None:
+        missing("node", f"no {NPX} on {allowlist.PATH}")
     hub = Quickstart()
     shutil.copytree(npx_cache(EVERYTHING), hub.folder / "data" / "npm", symlinks=True)
     with hub:
-        tools = "/admin" + hub.said(r"Example upstream +list its tools at \S+/admin(\S+)")
+        tools = "/admin" + hub.find_in_output(r"Example upstream +list its tools at \S+/admin(\S+)")
         pages = await hub.sign_in()
         async with pages:
             listed = await press(pages, tools, action="discover")
@@ -127,17 +127,17 @@ async def test_with_node_the_official_server_is_imported_granted_and_really_call
             (number,) = re.findall(r'/admin/catalog/tool/(\d+)/change/"[^>]*>everything_echo<', imported)
             # A machine that is busy with other tests takes its time to start Node.
             await pages.send(f"/admin/catalog/tool/{number}/change/", timeout="120")
-            assert "everything_echo" not in await as_demo(hub, names), "nobody sees it before it is granted"
+            assert "everything_echo" not in await use_as_demo(hub, list_tool_names), "nobody sees it before it is granted"
             found = (await pages.http.get("/admin/access/pick/", params={"kind": "user", "q": "demo"})).json()
             (demo,) = [row["id"] for row in found["results"] if row["name"] == "demo"]
             await pages.send("/admin/catalog/grant/add/", tool=number, user=demo)
 
         async def use(client: Client) -> None:
-            assert "everything_echo" in await names(client)
+            assert "everything_echo" in await list_tool_names(client)
             result: Any = await client.call_tool("everything_echo", {"message": "hello from the hub"})
             assert not result.is_error, result
             assert "hello from the hub" in result.content[0].text
 
-        await as_demo(hub, use)
-        (call,) = hub.call(proofs.calls, name="everything_echo")
+        await use_as_demo(hub, use)
+        (call,) = hub.call(proofs.list_calls, name="everything_echo")
         assert call[1:3] == ["demo", "ok"]

@@ -16,15 +16,15 @@ import pytest
 from tests.client import HttpClient
 from tests.e2e import proofs
 from tests.e2e.raw import MODERN, Raw
-from tests.serving import Hub
-from tests.waiting import eventually
+from tests.real_servers import Hub
+from tests.polling import wait_until_async
 
 pytestmark = [pytest.mark.postgres, pytest.mark.redis]
 
 AWAY_SECONDS = 20.0
-PAUSE = 0.1
+PAUSE_SECONDS = 0.1
 """Between two calls of one connection; eight connections call."""
-POLLED = 45.0
+MAX_POLL_SECONDS = 45.0
 """News that Redis does not carry arrives by polling within five seconds; with room for a busy machine."""
 CHANGED = "notifications/tools/list_changed"
 LOGGED = (
@@ -34,23 +34,23 @@ LOGGED = (
 )
 
 
-def people() -> dict[str, str]:
-    from tests.e2e.seed import cast, granted
+def seed_users() -> dict[str, str]:
+    from tests.e2e.seed import create_cast, grant_tool
     from tests.factories import limit
 
-    tokens = cast()
-    granted("whose", ["alice", "bob"])
-    granted("ask_end", ["alice"])
-    granted("hers", ["alice"], "plus")
-    granted("his", ["bob"], "plus")
-    granted("withdrawn", ["bob"], "plus")
+    tokens = create_cast()
+    grant_tool("whose", ["alice", "bob"])
+    grant_tool("ask_end", ["alice"])
+    grant_tool("hers", ["alice"], "plus")
+    grant_tool("his", ["bob"], "plus")
+    grant_tool("withdrawn", ["bob"], "plus")
     from catalog.models import Tool
 
-    limit("5/m", Tool.objects.get(pk=granted("limited", ["alice"], "plus")))
+    limit("5/m", Tool.objects.get(pk=grant_tool("limited", ["alice"], "plus")))
     return tokens
 
 
-OWN = {
+OWN_TOOLS = {
     "alice": {"whose", "ask_end", "hers", "limited", "granted_late"},
     "bob": {"whose", "his", "withdrawn"},
     "charlie": set(),
@@ -60,7 +60,7 @@ OWN = {
 @pytest.fixture
 def hub() -> Iterator[Hub]:
     env = {"TOOLHUB_TOOL_MODULES": proofs.MODULES, "PROOF_LEDGER": "/dev/null"}
-    with Hub(workers=2, postgres=True, redis=True, env=env, seed=people) as running:
+    with Hub(workers=2, postgres=True, redis=True, env=env, seed=seed_users) as running:
         yield running
 
 
@@ -84,7 +84,7 @@ class Load:
         while not self.over.is_set():
             begun = time.monotonic()
             names = {tool["name"] for tool in (await ask("tools/list", {}))["tools"]}
-            assert names <= OWN[user], f"{user} was shown {names - OWN[user]}"
+            assert names <= OWN_TOOLS[user], f"{user} was shown {names - OWN_TOOLS[user]}"
             assert begun < self.withdrawn or "withdrawn" not in names, "a tool was shown after it had been withdrawn"
             self.lists += 1
             for _ in range(3 if user != "charlie" else 0):
@@ -92,24 +92,24 @@ class Load:
                 result = await ask("tools/call", {"name": "whose", "arguments": {"nonce": nonce}})
                 assert result["content"][0]["text"] == f"{user} {nonce}"
                 self.answered[nonce] = user
-                await asyncio.sleep(PAUSE)
-            await asyncio.sleep(PAUSE)
+                await asyncio.sleep(PAUSE_SECONDS)
+            await asyncio.sleep(PAUSE_SECONDS)
 
 
-def take_away() -> None:
+def withdraw_grant() -> None:
     from catalog.models import Grant
 
     Grant.objects.filter(tool__name="withdrawn").delete()
 
 
-def give() -> None:
-    from tests.e2e.seed import granted
+def add_grant() -> None:
+    from tests.e2e.seed import grant_tool
 
-    granted("granted_late", ["alice"], "plus")
+    grant_tool("granted_late", ["alice"], "plus")
 
 
-async def at(hub: Hub, worker: int, client: HttpClient) -> HttpClient:
-    with hub.only(worker):
+async def connect_at(hub: Hub, worker: int, client: HttpClient) -> HttpClient:
+    with hub.pin_to_worker(worker):
         assert (await client.http.get(f"{hub.url}/healthz")).status_code == 200
     return client
 
@@ -125,24 +125,24 @@ async def test_twenty_seconds_without_redis_lose_nothing_and_show_nothing(hub: H
             for user in ("alice", "bob", "charlie"):
                 for era in ("modern", "handshake"):
                     connection = Raw(hub.port, hub.seeded[user])
-                    with hub.only(worker):
+                    with hub.pin_to_worker(worker):
                         await stack.enter_async_context(connection)
                         session = await connection.session() if era == "handshake" else None
                         await connection.ask("GET", "/healthz", connection.plain().items())
                     working.append(asyncio.ensure_future(load.work(user, connection, session)))
-            with hub.only(worker):
+            with hub.pin_to_worker(worker):
                 other = await stack.enter_async_context(Raw(hub.port, hub.seeded["alice"]))
                 await other.ask("GET", "/healthz", other.plain().items())
             limited.append(other)
             for user in ("alice", "bob"):
                 client = HttpClient(hub.mcp_url, hub.seeded[user], MODERN, single=True)
-                await stack.enter_async_context(await at(hub, worker, client))
+                await stack.enter_async_context(await connect_at(hub, worker, client))
                 await client.subscribe(toolsListChanged=True)
                 listening.append(client)
 
         async def go_on(calls: int) -> None:
             enough = len(load.answered) + calls
-            await eventually(lambda: len(load.answered) >= enough or any(one.done() for one in working), 90)
+            await wait_until_async(lambda: len(load.answered) >= enough or any(one.done() for one in working), 90)
             assert not any(one.done() for one in working), [one.exception() for one in working if one.done()]
 
         await go_on(50)
@@ -153,17 +153,17 @@ async def test_twenty_seconds_without_redis_lose_nothing_and_show_nothing(hub: H
 
         # News: who loses a tool and who gets one hear of it at both workers.
         alice, bob = listening[0::2], listening[1::2]
-        await asyncio.to_thread(hub.call, take_away)
+        await asyncio.to_thread(hub.call, withdraw_grant)
         told = time.monotonic()
         for client in bob:
-            await client.hears(CHANGED)
+            await client.wait_for_message(CHANGED)
         load.withdrawn = time.monotonic()
         took = load.withdrawn - told
-        assert took < POLLED, f"news took {took:.1f} s"
-        assert not any(client.heard(CHANGED) for client in alice)
-        await asyncio.to_thread(hub.call, give)
+        assert took < MAX_POLL_SECONDS, f"news took {took:.1f} s"
+        assert not any(client.received_params(CHANGED) for client in alice)
+        await asyncio.to_thread(hub.call, add_grant)
         for client in alice:
-            await client.hears(CHANGED)
+            await client.wait_for_message(CHANGED)
 
         # Limits: each worker counts for itself and refuses.
         for connection in limited:
@@ -174,7 +174,7 @@ async def test_twenty_seconds_without_redis_lose_nothing_and_show_nothing(hub: H
             assert answers[0] is False and True in answers, "five a minute, and in two periods ten"
 
         await go_on(20)
-        await eventually(lambda: time.monotonic() - gone > AWAY_SECONDS, 60)
+        await wait_until_async(lambda: time.monotonic() - gone > AWAY_SECONDS, 60)
         await asyncio.to_thread(hub.redis.start)
         await go_on(50)
 
@@ -184,11 +184,11 @@ async def test_twenty_seconds_without_redis_lose_nothing_and_show_nothing(hub: H
                 await connection.modern("tools/call", {"name": "limited", "arguments": {"a": 1}})
             return "limits are counted for all processes together" in hub.log()
 
-        await eventually(together, 60)
+        await wait_until_async(together, 60)
 
         # What needs both workers works again: a question of one is answered at the other.
         first = await stack.enter_async_context(
-            await at(
+            await connect_at(
                 hub,
                 0,
                 HttpClient(
@@ -196,10 +196,10 @@ async def test_twenty_seconds_without_redis_lose_nothing_and_show_nothing(hub: H
                 ),
             )
         )
-        second = await at(hub, 1, first.same_session())
+        second = await connect_at(hub, 1, first.same_session())
         stack.push_async_callback(second.http.aclose)
         call = asyncio.ensure_future(first.text("ask_end"))
-        await first.hears("elicitation/create")
+        await first.wait_for_message("elicitation/create")
         question = next(message for message in first.messages if message.get("method") == "elicitation/create")
         reply = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept", "content": {"end": "well"}}}
 
@@ -208,12 +208,12 @@ async def test_twenty_seconds_without_redis_lose_nothing_and_show_nothing(hub: H
             done, _ = await asyncio.wait([call], timeout=1)
             return bool(done)
 
-        await eventually(answered, 60)
+        await wait_until_async(answered, 60)
         assert "well" in await call
 
         load.over.set()
         await asyncio.gather(*working)
-    rows = await asyncio.to_thread(hub.call, proofs.calls, name="whose")
+    rows = await asyncio.to_thread(hub.call, proofs.list_calls, name="whose")
     recorded = {json.loads(row[3])["nonce"]: (row[1], row[2]) for row in rows}
     assert len(recorded) == len(rows), "a call is on record twice"
     assert recorded == {nonce: (user, "ok") for nonce, user in load.answered.items()}

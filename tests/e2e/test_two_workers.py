@@ -17,14 +17,14 @@ from tests.client import HttpClient, HttpRefusal, RpcError, WebSocketClient
 from tests.e2e import proofs
 from tests.e2e.pages import Pages
 from tests.e2e.raw import MODERN, Raw
-from tests.serving import Hub
-from tests.waiting import eventually
+from tests.real_servers import Hub
+from tests.polling import wait_until_async
 
 pytestmark = [pytest.mark.postgres, pytest.mark.redis]
 
 CHANGED = "notifications/tools/list_changed"
 TASKS: dict[str, Any] = {"elicitation": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}}
-SOON = 45.0
+MAX_WAIT_SECONDS = 45.0
 """What must happen within five seconds, with room for a machine that does much else."""
 
 
@@ -32,19 +32,19 @@ SOON = 45.0
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     ledger = tmp_path_factory.mktemp("workers") / "ledger"
     env = {"TOOLHUB_TOOL_MODULES": proofs.MODULES, "PROOF_LEDGER": str(ledger), "TOOLHUB_STOP_SECONDS": "5"}
-    with Hub(workers=2, postgres=True, redis=True, env=env, seed=with_pages) as running:
+    with Hub(workers=2, postgres=True, redis=True, env=env, seed=seed_with_pages) as running:
         yield running
 
 
-def with_pages() -> dict[str, str]:
-    tokens = proofs.everything()
-    proofs.own_sign_in("bob")
+def seed_with_pages() -> dict[str, str]:
+    tokens = proofs.seed_everything()
+    proofs.allow_sign_in("bob")
     return tokens
 
 
-async def at(hub: Hub, worker: int, client: HttpClient) -> HttpClient:
+async def connect_at(hub: Hub, worker: int, client: HttpClient) -> HttpClient:
     """The client, with the one connection that it has at this worker."""
-    with hub.only(worker):
+    with hub.pin_to_worker(worker):
         assert (await client.http.get(f"{hub.url}/healthz")).status_code == 200
     return client
 
@@ -57,26 +57,26 @@ def is_closed(client: HttpClient) -> bool:
     return not client._background
 
 
-async def pages_at(hub: Hub, worker: int, user: str, stack: AsyncExitStack) -> Pages:
+async def open_pages_at(hub: Hub, worker: int, user: str, stack: AsyncExitStack) -> Pages:
     """A signed-in browser at this worker."""
     pages = await stack.enter_async_context(Pages(hub, user))
-    with hub.only(worker):
+    with hub.pin_to_worker(worker):
         assert (await pages.http.get("/healthz")).status_code == 200
     await pages.sign_in()
     return pages
 
 
-async def streams_at(hub: Hub, worker: int, user: str, stack: AsyncExitStack) -> list[Any]:
+async def open_streams_at(hub: Hub, worker: int, user: str, stack: AsyncExitStack) -> list[Any]:
     """One of each kind of open stream at this worker."""
-    session = await stack.enter_async_context(await at(hub, worker, single(hub, "2025-11-25", user)))
-    listening = await at(hub, worker, session.same_session())
+    session = await stack.enter_async_context(await connect_at(hub, worker, single(hub, "2025-11-25", user)))
+    listening = await connect_at(hub, worker, session.same_session())
     stack.push_async_callback(listening.http.aclose)
     await listening.listen()
-    subscribed = await stack.enter_async_context(await at(hub, worker, single(hub, MODERN, user)))
+    subscribed = await stack.enter_async_context(await connect_at(hub, worker, single(hub, MODERN, user)))
     await subscribed.subscribe(toolsListChanged=True)
-    with hub.only(worker):
+    with hub.pin_to_worker(worker):
         socket = await stack.enter_async_context(WebSocketClient(hub.ws_url, hub.seeded[user], "2025-06-18"))
-    stack.push_async_callback(listening._rest)
+    stack.push_async_callback(listening._cancel_background)
     return [listening, subscribed, socket]
 
 
@@ -84,28 +84,28 @@ async def test_a_kept_connection_stays_with_the_worker_it_was_pinned_to(hub: Hub
     """What the other tests of this module rest on."""
     pids = sorted(hub.worker_pids())
     for worker in (0, 1):
-        async with await at(hub, worker, single(hub, "2025-11-25")) as client:
+        async with await connect_at(hub, worker, single(hub, "2025-11-25")) as client:
             for _ in range(5):
                 assert await client.text("which_worker") == str(pids[worker])
-        with hub.only(worker):
+        with hub.pin_to_worker(worker):
             socket = WebSocketClient(hub.ws_url, hub.seeded["alice"], MODERN)
             await socket.__aenter__()
         assert await socket.text("which_worker") == str(pids[worker])
         await socket.__aexit__(None)
 
 
-async def test_what_an_administrator_saves_at_one_worker_is_heard_on_every_stream_of_the_other(hub: Hub) -> None:
+async def test_a_change_saved_at_one_worker_is_heard_on_every_stream_of_the_other(hub: Hub) -> None:
     tool = (await asyncio.to_thread(hub.call, tool_ids))["plus"]
     async with AsyncExitStack() as stack:
-        streams = await streams_at(hub, 1, "alice", stack)
-        admin = await pages_at(hub, 0, proofs.ROOT, stack)
+        streams = await open_streams_at(hub, 1, "alice", stack)
+        admin = await open_pages_at(hub, 0, proofs.ROOT, stack)
         await admin.send(f"/admin/catalog/tool/{tool}/change/", enabled=None)
         for client in streams:
-            await client.hears(CHANGED)
+            await client.wait_for_message(CHANGED)
         assert "plus" not in await streams[2].tools()
         await admin.send(f"/admin/catalog/tool/{tool}/change/", enabled="on")
         for client in streams:
-            await client.hears(CHANGED, 2)
+            await client.wait_for_message(CHANGED, 2)
         assert "plus" in await streams[2].tools()
 
 
@@ -121,24 +121,24 @@ async def test_a_token_revoked_at_one_worker_closes_streams_and_ends_calls_at_th
     started = tmp_path / "started"
     number = await asyncio.to_thread(hub.call, proofs.token_id, user="bob")
     async with AsyncExitStack() as stack:
-        listening, subscribed, socket = await streams_at(hub, 1, "bob", stack)
+        listening, subscribed, socket = await open_streams_at(hub, 1, "bob", stack)
         caller = Raw(hub.port, hub.seeded["bob"])
-        with hub.only(1):
+        with hub.pin_to_worker(1):
             await caller.ask("GET", "/healthz", caller.plain().items())
         arguments = {"name": "hold", "arguments": {"started": str(started)}}
         call = asyncio.ensure_future(caller.modern("tools/call", arguments))
-        await eventually(started.exists, 60)
-        browser = await pages_at(hub, 0, "bob", stack)
+        await wait_until_async(started.exists, 60)
+        browser = await open_pages_at(hub, 0, "bob", stack)
         before = time.monotonic()
         await browser.send("/tokens/", to=f"/tokens/{number}/revoke/")
         for client in (listening, subscribed):
-            await eventually(partial(is_closed, client), SOON, "the stream was closed")
-        assert await asyncio.wait_for(socket.closed(), SOON) == 1008
-        await asyncio.wait_for(asyncio.wait([call]), SOON)
-        assert time.monotonic() - before < SOON
+            await wait_until_async(partial(is_closed, client), MAX_WAIT_SECONDS, "the stream was closed")
+        assert await asyncio.wait_for(socket.closed(), MAX_WAIT_SECONDS) == 1008
+        await asyncio.wait_for(asyncio.wait([call]), MAX_WAIT_SECONDS)
+        assert time.monotonic() - before < MAX_WAIT_SECONDS
         call.exception()  # whatever it ended with: the record says what became of it
         for worker in (0, 1):
-            with hub.only(worker):
+            with hub.pin_to_worker(worker):
                 async with Raw(hub.port, hub.seeded["bob"]) as again:
                     answer = await again.modern("tools/list")
                     assert answer.status == 401 and "www-authenticate" in answer.headers
@@ -147,16 +147,16 @@ async def test_a_token_revoked_at_one_worker_closes_streams_and_ends_calls_at_th
         caller.close()
 
     async def ended() -> list[list[str]]:
-        rows = await asyncio.to_thread(hub.call, proofs.calls, name="hold")
+        rows = await asyncio.to_thread(hub.call, proofs.list_calls, name="hold")
         return [row[1:3] for row in rows if row[2] != "running"]
 
-    assert await eventually(ended, 60) == [["bob", "cancelled"]]
+    assert await wait_until_async(ended, 60) == [["bob", "cancelled"]]
 
 
 async def test_a_task_of_one_worker_is_seen_answered_and_cancelled_at_the_other(hub: Hub) -> None:
     async with AsyncExitStack() as stack:
         first, second = [
-            await stack.enter_async_context(await at(hub, worker, single(hub, MODERN, capabilities=TASKS)))
+            await stack.enter_async_context(await connect_at(hub, worker, single(hub, MODERN, capabilities=TASKS)))
             for worker in (0, 1)
         ]
 
@@ -166,7 +166,7 @@ async def test_a_task_of_one_worker_is_seen_answered_and_cancelled_at_the_other(
             async def asks() -> bool:
                 return (await second.request("tasks/get", {"taskId": task}))["status"] == "input_required"
 
-            await eventually(asks, 60)
+            await wait_until_async(asks, 60)
             return str(task)
 
         task = await begin()
@@ -178,19 +178,19 @@ async def test_a_task_of_one_worker_is_seen_answered_and_cancelled_at_the_other(
             state = await second.request("tasks/get", {"taskId": task})
             return state if state["status"] == status else None
 
-        done = await eventually(lambda: has("completed"), 60)
+        done = await wait_until_async(lambda: has("completed"), 60)
         assert done is not None and "happily" in done["result"]["content"][0]["text"]
         task = await begin()
         await second.request("tasks/cancel", {"taskId": task})
-        assert await eventually(lambda: has("cancelled"), 60)
+        assert await wait_until_async(lambda: has("cancelled"), 60)
 
 
 async def test_a_session_that_was_ended_at_one_worker_is_at_once_not_found_at_the_other(hub: Hub) -> None:
     """Without waiting: a client that hears that its session is gone may ask at any worker the moment after."""
     async with AsyncExitStack() as stack:
         for _ in range(10):
-            first = await stack.enter_async_context(await at(hub, 0, single(hub, "2025-11-25")))
-            second = await at(hub, 1, first.same_session())
+            first = await stack.enter_async_context(await connect_at(hub, 0, single(hub, "2025-11-25")))
+            second = await connect_at(hub, 1, first.same_session())
             stack.push_async_callback(second.http.aclose)
             assert await second.tools()
             assert await first.close_session() in {200, 204}
@@ -203,7 +203,7 @@ async def test_the_hub_goes_on_while_a_killed_worker_is_replaced(hub: Hub) -> No
     """Calls at the worker that lives are all answered; then there are two again, and news flows between them."""
     pids = sorted(hub.worker_pids())
     async with AsyncExitStack() as stack:
-        living = await stack.enter_async_context(await at(hub, 1, single(hub, "2025-11-25")))
+        living = await stack.enter_async_context(await connect_at(hub, 1, single(hub, "2025-11-25")))
         done = 0
         enough = asyncio.Event()
 
@@ -214,22 +214,22 @@ async def test_the_hub_goes_on_while_a_killed_worker_is_replaced(hub: Hub) -> No
                 done += 1
 
         working = asyncio.ensure_future(work())
-        await eventually(lambda: done > 5 or working.done(), 60)
+        await wait_until_async(lambda: done > 5 or working.done(), 60)
         os.kill(pids[0], signal.SIGKILL)
-        await eventually(lambda: len(set(hub.worker_pids()) - {pids[0]}) == 2, 60, "another worker")
+        await wait_until_async(lambda: len(set(hub.worker_pids()) - {pids[0]}) == 2, 60, "another worker")
         enough.set()
         await working
         new = next(pid for pid in hub.worker_pids() if pid not in pids)
         place = sorted(hub.worker_pids()).index(new)
         client = single(hub, MODERN)
         client.http.timeout = 120  # it may still be starting
-        fresh = await stack.enter_async_context(await at(hub, place, client))
+        fresh = await stack.enter_async_context(await connect_at(hub, place, client))
         assert await fresh.text("which_worker") == str(new)
         await fresh.subscribe(toolsListChanged=True)
         admin = await stack.enter_async_context(Pages(hub, proofs.ROOT))
-        with hub.only(1 - place):
+        with hub.pin_to_worker(1 - place):
             assert (await admin.http.get("/healthz")).status_code == 200
         await admin.sign_in()
         tool = (await asyncio.to_thread(hub.call, tool_ids))["plus"]
         await admin.send(f"/admin/catalog/tool/{tool}/change/", description="Adds two numbers, still.")
-        await fresh.hears(CHANGED)
+        await fresh.wait_for_message(CHANGED)

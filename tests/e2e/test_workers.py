@@ -13,8 +13,8 @@ import pytest
 
 from tests.client import HttpClient, HttpRefusal, RpcError, WebSocketClient
 from tests.e2e import seed
-from tests.serving import Hub
-from tests.waiting import eventually
+from tests.real_servers import Hub
+from tests.polling import wait_until_async
 
 pytestmark = [pytest.mark.postgres, pytest.mark.redis]
 ROUNDS = int(os.environ.get("TOOLHUB_TEST_ROUNDS", "2"))
@@ -25,13 +25,13 @@ PAIRS = 200
 @pytest.fixture(scope="module")
 def hub() -> Iterator[Hub]:
     env = {"TOOLHUB_TOOL_MODULES": "tests.e2e.functions", "TOOLHUB_STOP_SECONDS": "5"}
-    with Hub(workers=2, postgres=True, redis=True, env=env, seed=seed.example) as running:
+    with Hub(workers=2, postgres=True, redis=True, env=env, seed=seed.seed_examples) as running:
         yield running
 
 
-async def at(hub: Hub, worker: int, client: HttpClient) -> HttpClient:
+async def connect_at(hub: Hub, worker: int, client: HttpClient) -> HttpClient:
     """The client with its one connection opened to this worker."""
-    with hub.only(worker):
+    with hub.pin_to_worker(worker):
         response = await client.http.get(f"{hub.url}/healthz")
         assert response.status_code == 200
     return client
@@ -43,15 +43,15 @@ def single(hub: Hub, revision: str = "2025-11-25", user: str = "alice", **option
 
 async def first_and_second(hub: Hub, **options: Any) -> tuple[HttpClient, HttpClient]:
     """Two clients of one session, at different workers."""
-    first = await at(hub, 0, single(hub, **options))
+    first = await connect_at(hub, 0, single(hub, **options))
     await first.initialize()
-    return first, await at(hub, 1, first.same_session())
+    return first, await connect_at(hub, 1, first.same_session())
 
 
 async def test_a_question_asked_by_one_worker_is_answered_at_the_other(hub: Hub) -> None:
     first, second = await first_and_second(hub, capabilities={"elicitation": {}})
     call = asyncio.ensure_future(first.text("ask_name"))
-    await eventually(lambda: first.heard("elicitation/create"))
+    await wait_until_async(lambda: first.received_params("elicitation/create"))
     question = next(message for message in first.messages if message.get("method") == "elicitation/create")
     await second._reply(
         {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept", "content": {"name": "Ann"}}}
@@ -66,9 +66,9 @@ async def test_a_call_at_one_worker_is_cancelled_at_the_other(hub: Hub, tmp_path
     started, ended = tmp_path / "started", tmp_path / "ended"
     arguments = {"seconds": 100, "started": str(started), "ended": str(ended)}
     call = asyncio.ensure_future(first.call("wait", arguments, request_id="cancel me"))
-    await eventually(started.exists)
+    await wait_until_async(started.exists)
     await second.notify("notifications/cancelled", {"requestId": "cancel me"})
-    await eventually(ended.exists)
+    await wait_until_async(ended.exists)
     with pytest.raises(AssertionError, match="without an answer"):
         await call
     for client in (first, second):
@@ -91,10 +91,10 @@ async def test_a_stream_of_one_worker_is_resumed_at_the_other(hub: Hub) -> None:
 
 async def test_a_session_ended_at_one_worker_is_gone_at_the_other(hub: Hub) -> None:
     first, second = await first_and_second(hub)
-    listening = await at(hub, 0, first.same_session())
+    listening = await connect_at(hub, 0, first.same_session())
     await listening.listen()
     assert await second.close_session() in {200, 204}
-    await eventually(lambda: not listening._background)
+    await wait_until_async(lambda: not listening._background)
 
     async def gone() -> bool:
         try:
@@ -105,49 +105,49 @@ async def test_a_session_ended_at_one_worker_is_gone_at_the_other(hub: Hub) -> N
             return error.status == 404
         return False
 
-    await eventually(gone, 30)
+    await wait_until_async(gone, 30)
     for client in (first, second, listening):
         await client.__aexit__(None)
 
 
-async def test_a_change_is_heard_at_both_workers_and_only_by_whom_it_concerns(hub: Hub) -> None:
-    bobs = [await at(hub, worker, single(hub, user="bob")) for worker in (0, 1)]
-    alice = await at(hub, 0, single(hub, user="alice"))
-    charlie = await at(hub, 1, single(hub, "2026-07-28", user="charlie"))
+async def test_a_change_is_heard_at_both_workers_and_only_by_affected_clients(hub: Hub) -> None:
+    bobs = [await connect_at(hub, worker, single(hub, user="bob")) for worker in (0, 1)]
+    alice = await connect_at(hub, 0, single(hub, user="alice"))
+    charlie = await connect_at(hub, 1, single(hub, "2026-07-28", user="charlie"))
     for client in (*bobs, alice):
         await client.initialize()
     listening = [
-        await at(hub, worker, client.same_session()) for worker, client in zip((0, 1, 0), (*bobs, alice), strict=True)
+        await connect_at(hub, worker, client.same_session()) for worker, client in zip((0, 1, 0), (*bobs, alice), strict=True)
     ]
     for client in listening:
         await client.listen()
     subscription = await charlie.subscribe(toolsListChanged=True)
-    await asyncio.to_thread(hub.call, seed.granted, name="late", function="add", users=["bob"])
+    await asyncio.to_thread(hub.call, seed.grant_tool, name="late", function="add", users=["bob"])
     for client in listening[:2]:
-        await client.hears("notifications/tools/list_changed")
+        await client.wait_for_message("notifications/tools/list_changed")
     assert await bobs[0].tools() == await bobs[1].tools() == ["echo", "late"]
     # Whoever was not concerned has heard nothing by the time that those who were have heard of a second change.
-    await asyncio.to_thread(hub.call, seed.granted, name="later", function="add", users=["bob"])
+    await asyncio.to_thread(hub.call, seed.grant_tool, name="later", function="add", users=["bob"])
     for client in listening[:2]:
-        await client.hears("notifications/tools/list_changed", 2)
-    assert listening[2].heard("notifications/tools/list_changed") == []
-    assert charlie.heard("notifications/tools/list_changed") == []
+        await client.wait_for_message("notifications/tools/list_changed", 2)
+    assert listening[2].received_params("notifications/tools/list_changed") == []
+    assert charlie.received_params("notifications/tools/list_changed") == []
     subscription.cancel()
     for client in (*bobs, alice, charlie, *listening):
         await client.__aexit__(None)
 
 
 async def test_a_worker_that_is_killed_is_replaced_and_its_call_becomes_unknown(hub: Hub, tmp_path: Any) -> None:
-    client = await at(hub, 0, single(hub, "2026-07-28"))
+    client = await connect_at(hub, 0, single(hub, "2026-07-28"))
     started = tmp_path / "started"
     call = asyncio.ensure_future(client.call("wait", {"seconds": 100, "started": str(started)}))
-    await eventually(started.exists)
+    await wait_until_async(started.exists)
     before = sorted(hub.worker_pids())
     os.kill(before[0], signal.SIGKILL)
     with pytest.raises(Exception):  # noqa: B017  (whatever the HTTP client makes of a connection that breaks)
         await call
-    await eventually(lambda: len(set(hub.worker_pids()) - set(before)) == 1)
-    await eventually(lambda: asyncio.to_thread(hub.call, seed.outcomes, name="wait", outcome="unknown"), 90)
+    await wait_until_async(lambda: len(set(hub.worker_pids()) - set(before)) == 1)
+    await wait_until_async(lambda: asyncio.to_thread(hub.call, seed.count_calls, name="wait", outcome="unknown"), 90)
     async with HttpClient(hub.mcp_url, hub.seeded["alice"], "2026-07-28") as other:
         assert await other.text("echo", {"text": "still here"}) == "still here"
     await client.http.aclose()

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.serving import Hub
-from tests.waiting import until
+from tests.real_servers import Hub
+from tests.polling import wait_until
 
-LARGEST = 1_000_000
-GROWTH = 40_000_000
+MAX_BODY_BYTES = 1_000_000
+MAX_GROWTH_BYTES = 40_000_000
 ROWS, ROW_BYTES = 1_500, 60_000
 SLOW_READS = 25
 HOST = "Host: 127.0.0.1\r\n"
@@ -48,12 +48,12 @@ def seed() -> str:
 
 @pytest.fixture(scope="module")
 def hub() -> Iterator[Hub]:
-    with Hub(env={"TOOLHUB_MAX_BODY_BYTES": str(LARGEST)}, seed=seed) as running:
+    with Hub(env={"TOOLHUB_MAX_BODY_BYTES": str(MAX_BODY_BYTES)}, seed=seed) as running:
         yield running
 
 
 @contextlib.contextmanager
-def connected(hub: Hub, *, window: int = 0) -> Iterator[socket.socket]:
+def open_connection(hub: Hub, *, window: int = 0) -> Iterator[socket.socket]:
     with socket.socket() as connection:
         connection.settimeout(60)
         if window:
@@ -62,7 +62,7 @@ def connected(hub: Hub, *, window: int = 0) -> Iterator[socket.socket]:
         yield connection
 
 
-def rest(connection: socket.socket) -> bytes:
+def read_rest(connection: socket.socket) -> bytes:
     """Everything until the server closes the connection."""
     received = b""
     with contextlib.suppress(ConnectionResetError, BrokenPipeError):
@@ -71,7 +71,7 @@ def rest(connection: socket.socket) -> bytes:
     return received
 
 
-def memory(hub: Hub) -> int:
+def read_memory_bytes(hub: Hub) -> int:
     (pid,) = hub.worker_pids()
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
 
@@ -79,7 +79,7 @@ def memory(hub: Hub) -> int:
 class Idle:
     """True when the server has used no processor time for a while: it has done all that it does without its reader."""
 
-    LOOKS = 5
+    MIN_IDLE_CHECKS = 5
 
     def __init__(self, hub: Hub) -> None:
         self.pid, self.used, self.still = hub.worker_pids()[0], -1, 0
@@ -89,23 +89,23 @@ class Idle:
         used = int(user) + int(system)
         self.still = self.still + 1 if used == self.used else 0
         self.used = used
-        return self.still >= self.LOOKS
+        return self.still >= self.MIN_IDLE_CHECKS
 
 
-@pytest.mark.parametrize("announced", [LARGEST + 1, 10_000_000_000, 10**30])
+@pytest.mark.parametrize("announced", [MAX_BODY_BYTES + 1, 10_000_000_000, 10**30])
 def test_a_body_that_is_announced_too_large_is_refused_before_it_is_sent(hub: Hub, announced: int) -> None:
-    with connected(hub) as connection:
+    with open_connection(hub) as connection:
         connection.sendall(f"{POST}Content-Length: {announced}\r\n\r\n".encode())
-        answer = rest(connection)
+        answer = read_rest(connection)
     assert answer.startswith(b"HTTP/1.1 413 "), answer[:200]
     assert b"too large" in answer
     assert hub.get("/healthz")[0] == 200
 
 
 def test_a_body_in_chunks_is_refused_when_it_has_become_too_large(hub: Hub) -> None:
-    before = memory(hub)
+    before = read_memory_bytes(hub)
     chunk = b"%x\r\n%s\r\n" % (65536, b"x" * 65536)
-    with connected(hub) as connection:
+    with open_connection(hub) as connection:
         connection.sendall(f"{POST}Transfer-Encoding: chunked\r\n\r\n".encode())
         sent = 0
         # The server may close while we still send: far more than its own and the system's buffers can take.
@@ -114,15 +114,15 @@ def test_a_body_in_chunks_is_refused_when_it_has_become_too_large(hub: Hub) -> N
                 connection.sendall(chunk)
                 sent += len(chunk)
             raise AssertionError(f"{sent} bytes were taken")
-        until(lambda: hub.get("/healthz")[0] == 200)
-    assert memory(hub) - before < GROWTH
+        wait_until(lambda: hub.get("/healthz")[0] == 200)
+    assert read_memory_bytes(hub) - before < MAX_GROWTH_BYTES
 
 
-def test_the_one_who_sends_chunks_hears_why_before_the_connection_is_closed(hub: Hub) -> None:
-    chunk = b"%x\r\n%s\r\n" % (LARGEST + 1, b"x" * (LARGEST + 1))
-    with connected(hub) as connection:
+def test_a_sender_of_chunks_gets_the_reason_before_the_connection_is_closed(hub: Hub) -> None:
+    chunk = b"%x\r\n%s\r\n" % (MAX_BODY_BYTES + 1, b"x" * (MAX_BODY_BYTES + 1))
+    with open_connection(hub) as connection:
         connection.sendall(f"{POST}Transfer-Encoding: chunked\r\n\r\n".encode() + chunk)
-        answer = rest(connection)
+        answer = read_rest(connection)
     assert answer.startswith(b"HTTP/1.1 413 "), answer[:200]
 
 
@@ -133,18 +133,18 @@ def test_a_slow_reader_of_an_export_does_not_make_the_server_hold_it(hub: Hub) -
 
     for _ in range(2):
         # A download of next to nothing brings what is loaded once.
-        with connected(hub) as connection:
+        with open_connection(hub) as connection:
             connection.sendall(ask("format=csv&outcome=timeout", "Connection: close"))
-            assert rest(connection).startswith(b"HTTP/1.1 200 ")
-    before = most = memory(hub)
-    with connected(hub, window=16_384) as connection:
+            assert read_rest(connection).startswith(b"HTTP/1.1 200 ")
+    before = most = read_memory_bytes(hub)
+    with open_connection(hub, window=16_384) as connection:
         connection.sendall(ask("format=csv"))
         received = tail = connection.recv(4096)
         assert received.startswith(b"HTTP/1.1 200 "), received
         size = len(received)
         for _ in range(SLOW_READS):
-            until(Idle(hub), what="a server that waits for its reader")
-            most = max(most, memory(hub))
+            wait_until(Idle(hub), what="a server that waits for its reader")
+            most = max(most, read_memory_bytes(hub))
             size += len(connection.recv(4096))
         slow = size
         while not tail.endswith(b"0\r\n\r\n"):
@@ -152,7 +152,7 @@ def test_a_slow_reader_of_an_export_does_not_make_the_server_hold_it(hub: Hub) -
             assert more, "the server closed the connection too early"
             tail = (tail + more)[-10:]
             size += len(more)
-            most = max(most, memory(hub))
+            most = max(most, read_memory_bytes(hub))
     assert slow < ROWS * ROW_BYTES / 10, "that was no slow reader"
     assert size > ROWS * ROW_BYTES
-    assert most - before < GROWTH, f"{(most - before) / 1e6:.0f} MB"
+    assert most - before < MAX_GROWTH_BYTES, f"{(most - before) / 1e6:.0f} MB"

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from tests.management.test_quickstart import manage
-from tests.serving import Hub
+from tests.real_servers import Hub
 
 COMMANDS = (("migrate",), ("serve", "--port", "0"), ("mcpstdio",), ("quickstart", "--no-serve"))
 OLDER = [("catalog", "0002_secrets"), ("catalog", "0007_try_tool_permissions"), ("audit", "0003_tallies")]

@@ -61,7 +61,7 @@ def test_the_first_run_makes_accounts_and_a_token_and_a_later_run_keeps_them(tmp
     assert "http://localhost:8123/mcp" in spoken.stdout and "thp_" not in spoken.stdout
 
 
-def test_a_port_in_use_is_said_before_anything_is_made(tmp_path):
+def test_a_port_in_use_is_reported_before_anything_is_created(tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

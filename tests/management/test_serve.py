@@ -21,7 +21,7 @@ def migrated(tmp_path_factory):
 
 
 @pytest.mark.parametrize("arguments", [("--workers", "0"), ("--port", "70000"), ("--host", "192.0.2.1")])
-def test_what_cannot_be_served_is_refused_with_a_sentence(migrated, arguments):
+def test_settings_that_cannot_be_served_are_rejected_with_a_sentence(migrated, arguments):
     done = manage("serve", *arguments, TOOLHUB_DATA_DIR=migrated)
     assert done.returncode != 0
     assert arguments[0] in done.stderr or arguments[1] in done.stderr

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from audit.models import Call
 from audit.queries import rollups, statistics
-from tests.audit.rows import call, save
+from tests.audit.rows import build_call, save
 from tests.factories import grant, make_tool
 from toolhub.access.models import AccessToken, ServingProcess
 
@@ -24,13 +24,13 @@ _numbers = itertools.count(1)
 HOSTILE = '"><script>alert(1)</script>'
 
 
-def made(number: int, **values):
-    return call(
+def build_recent_call(number: int, **values):
+    return build_call(
         next(_numbers), started_at=timezone.now() - timedelta(seconds=100 + number), **{"target_id": 1, **values}
     )
 
 
-def staff(client, *permissions: str) -> User:
+def sign_in_staff(client, *permissions: str) -> User:
     user = User.objects.create_user("sam", password="correct horse battery", is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
     client.force_login(user)
@@ -55,15 +55,15 @@ def test_a_stranger_is_sent_to_the_sign_in(client):
     assert response.status_code == 302 and "/login/" in response["Location"]
 
 
-def test_who_may_see_nothing_gets_no_number(client):
-    save(made(1))
-    staff(client)
+def test_users_without_permissions_get_no_numbers(client):
+    save(build_recent_call(1))
+    sign_in_staff(client)
     html = page(client)
     assert 'id="numbers"' not in html and "data-type=" not in html and 'id="chain-state"' not in html
 
 
-def test_an_auditor_sees_calls_and_chain_and_nothing_of_the_catalogue(client):
-    save(made(1))
+def test_an_auditor_sees_calls_and_verification_and_nothing_of_the_catalogue(client):
+    save(build_recent_call(1))
     user = User.objects.create_user("audrey", is_staff=True)
     user.groups.add(Group.objects.get(name="auditor"))
     client.force_login(user)
@@ -74,15 +74,15 @@ def test_an_auditor_sees_calls_and_chain_and_nothing_of_the_catalogue(client):
     assert 'id="chain-state"' in html and "Next steps" not in html
 
 
-def test_who_manages_the_catalogue_sees_no_call(client):
-    save(made(1, username="alice", name="secret_tool"))
-    staff(client, "view_tool", "view_connections")
+def test_catalogue_managers_see_no_calls(client):
+    save(build_recent_call(1, username="alice", name="secret_tool"))
+    sign_in_staff(client, "view_tool", "view_connections")
     html = page(client)
     assert set(numbers(html)) == {"Quarantined tools", "Connected clients"}
     assert "secret_tool" not in html and "alice" not in html and "data-type=" not in html
 
 
-def test_a_new_hub_says_what_to_do_next_until_it_is_done(client, root):
+def test_a_new_hub_shows_the_next_steps_until_they_are_done(client, root):
     client.force_login(root)
     assert "Next steps" in page(client)
     tool = make_tool()
@@ -98,10 +98,10 @@ def test_a_new_hub_says_what_to_do_next_until_it_is_done(client, root):
 def test_every_number_is_that_of_the_list_it_leads_to(client, root, alice, period):
     client.force_login(root)
     save(
-        *(made(number, user=alice, name="add") for number in range(4)),
-        made(5, user=alice, name="add", outcome="limited"),
-        made(6, user=root, name="weather", outcome="tool_error"),
-        made(7, outcome="refused", target_id=None),
+        *(build_recent_call(number, user=alice, name="add") for number in range(4)),
+        build_recent_call(5, user=alice, name="add", outcome="limited"),
+        build_recent_call(6, user=root, name="weather", outcome="tool_error"),
+        build_recent_call(7, outcome="refused", target_id=None),
     )
     rollups.catch_up()
     html = page(client, period=period)
@@ -117,7 +117,7 @@ def test_every_number_is_that_of_the_list_it_leads_to(client, root, alice, perio
 
 def test_the_chart_and_the_table_say_the_same(client, root):
     client.force_login(root)
-    save(made(1), made(2, outcome="timeout", duration_us=30_000_000), made(3, outcome="unknown_tool", target_id=None))
+    save(build_recent_call(1), build_recent_call(2, outcome="timeout", duration_us=30_000_000), build_recent_call(3, outcome="unknown_tool", target_id=None))
     html = page(client)
     charts = [json.loads(unescape(data)) for data in re.findall(r'<canvas[^>]*data-value="([^"]*)"', html)]
     assert len(charts) == 2 and len(charts[0]["labels"]) == 24
@@ -126,9 +126,9 @@ def test_the_chart_and_the_table_say_the_same(client, root):
     assert html.count('<th class="font-normal p-2 text-left whitespace-nowrap"') == 24
 
 
-def test_what_is_stored_is_text(client, root):
+def test_stored_values_are_text(client, root):
     client.force_login(root)
-    save(made(1, name=HOSTILE, username=HOSTILE), made(2, name=HOSTILE))
+    save(build_recent_call(1, name=HOSTILE, username=HOSTILE), build_recent_call(2, name=HOSTILE))
     rollups.catch_up()
     html = page(client)
     assert "<script>alert" not in html and "&lt;script&gt;alert(1)" in html
@@ -141,15 +141,15 @@ def test_an_unknown_period_is_the_first_one(client, root):
     assert re.search(r'aria-current="page" href="\?period=24h"', page(client, period=HOSTILE))
 
 
-def test_it_says_when_it_does_not_count_up_to_now(client, root, monkeypatch):
+def test_the_page_says_when_its_numbers_are_not_current(client, root, monkeypatch):
     client.force_login(root)
     monkeypatch.setattr(rollups, "start_update", lambda: None)
     monkeypatch.setattr(statistics, "MAX_TAIL_CALLS", 1)
-    save(*(made(10 + number) for number in range(5)))
+    save(*(build_recent_call(10 + number) for number in range(5)))
     html = page(client)
     assert "Reload the page in a minute." in html and "No calls in this period" not in html
     rollups.catch_up()
-    save(*(made(-90 - number) for number in range(3)))
+    save(*(build_recent_call(-90 - number) for number in range(3)))
     html = page(client)
     assert "Newer calls are still being counted." in html and numbers(html)["Calls"][0] == "5"
 
@@ -165,16 +165,16 @@ def test_clients_of_a_process_that_is_silent_do_not_count(client, root):
     assert numbers(page(client))["Connected clients"][0] == "1"
 
 
-def test_it_asks_a_bounded_number_of_questions(client, root, django_assert_max_num_queries):
+def test_the_page_makes_a_bounded_number_of_queries(client, root, django_assert_max_num_queries):
     client.force_login(root)
     for number in range(40):
         user = User.objects.create(username=f"user{number}")
         make_tool(f"tool_{number}")
-        save(made(number, user=user, name=f"tool_{number}"))
+        save(build_recent_call(number, user=user, name=f"tool_{number}"))
     with django_assert_max_num_queries(26):
         page(client)
     rollups.catch_up()
-    save(made(1000), made(1001))
+    save(build_recent_call(1000), build_recent_call(1001))
     with django_assert_max_num_queries(26):
         page(client)
     assert Call.objects.count() == 42

@@ -11,16 +11,16 @@ from django.contrib.auth.models import Permission, User
 from django.utils import timezone
 
 from tests.server.conftest import hub as hub
-from tests.server.conftest import in_database
-from tests.waiting import eventually
+from tests.server.conftest import run_in_database
+from tests.polling import wait_until_async
 from toolhub.access.models import ServingProcess
 from toolhub.hub import Hub, background_jobs
 from toolhub.jobs import Job, Scheduler
-from toolhub.pages.jobs import NAMES
+from toolhub.pages.jobs import TRANSLATED_NAMES
 from toolhub.server import presence
 
 
-def signed_in(client: Any, *permissions: str) -> None:
+def sign_in_staff(client: Any, *permissions: str) -> None:
     user = User.objects.create_user("sam", is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
     client.force_login(user)
@@ -34,7 +34,7 @@ def process(name: str, said: str, age: float = 1.0) -> None:
 
 @pytest.mark.django_db
 def test_staff_without_the_permission_are_refused(client):
-    signed_in(client, "disconnect_client")
+    sign_in_staff(client, "disconnect_client")
     assert client.get("/admin/jobs/").status_code == 403
 
 
@@ -45,7 +45,7 @@ def test_the_jobs_of_every_process_that_lives_are_shown_and_errors_are_text(clie
     process("second", json.dumps([{**row, "running": True, "error": ""}]))
     process("gone", json.dumps([{**row, "error": "long ago"}]), age=presence.LEASE_SECONDS + 5)
     process("older", "")
-    signed_in(client, "view_connections")
+    sign_in_staff(client, "view_connections")
     html = client.get("/admin/jobs/").content.decode()
     assert html.count("Apply retention") == 2 and "1 min" in html
     assert "Failed: OSError: &lt;b&gt;disk&lt;/b&gt;" in html and "running" in html
@@ -54,30 +54,30 @@ def test_the_jobs_of_every_process_that_lives_are_shown_and_errors_are_text(clie
 
 @pytest.mark.django_db
 def test_without_any_process_the_page_says_what_it_is_for(client):
-    signed_in(client, "view_connections")
+    sign_in_staff(client, "view_connections")
     assert "No server process has reported its background jobs yet." in client.get("/admin/jobs/").content.decode()
 
 
 @pytest.mark.django_db(transaction=True)
 async def test_a_process_reports_the_jobs_that_its_hub_runs(hub: Hub) -> None:
-    hub.server.bus.tell(presence.WANTED, {})
+    hub.server.bus.publish_soon(presence.REPORT_REQUESTED, {})
 
     def reported() -> list[presence.JobRow]:
         return [row for process in presence.processes() for row in presence.jobs(process)]
 
-    rows = await eventually(lambda: in_database(reported))
+    rows = await wait_until_async(lambda: run_in_database(reported))
     assert [row["name"] for row in rows] == [job.name for job in background_jobs()]
     assert all(row["due"] and row["started"] is None and not row["running"] for row in rows)
 
 
 def test_every_job_has_a_name_that_is_translated():
-    assert {job.name for job in background_jobs()} == NAMES
+    assert {job.name for job in background_jobs()} == TRANSLATED_NAMES
 
 
 @pytest.mark.django_db
-def test_what_a_scheduler_says_is_what_the_page_shows(client):
+def test_the_page_shows_the_status_of_the_scheduler(client):
     scheduler = Scheduler([Job("Update rollups", 60.0, lambda: None)])
     scheduler.run_now("Update rollups")
-    signed_in(client, "view_connections")
+    sign_in_staff(client, "view_connections")
     process("first", presence.as_json(scheduler.status()))
     assert "Succeeded in 0.0" in client.get("/admin/jobs/").content.decode()

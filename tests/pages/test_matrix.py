@@ -30,7 +30,7 @@ def analysts() -> Group:
     return factories.make_group("analysts")
 
 
-def state(browser: Client, toolset: Toolset, group: Group | None) -> tuple[str, int]:
+def read_cell(browser: Client, toolset: Toolset, group: Group | None) -> tuple[str, int]:
     """What the cell says, and how many grants are behind it."""
     context = browser.get(MATRIX).context
     column = [number for number, _name in context["columns"]].index(group.pk if group else 0)
@@ -48,12 +48,12 @@ def choose(browser: Client, **query: Any) -> Any:
     return browser.get(BULK, query)
 
 
-def put(browser: Client, toolset: Toolset, group: Group | None, wanted: str) -> None:
+def set_cell(browser: Client, toolset: Toolset, group: Group | None, wanted: str) -> None:
     answer = browser.post(f"{MATRIX}{toolset.pk}/{group.pk if group else 0}/set/", {"set": wanted})
     assert answer.status_code == 302
 
 
-def test_who_may_only_look_finds_no_buttons_and_can_set_nothing(analysts: Group) -> None:
+def test_users_who_may_only_view_find_no_buttons_and_can_set_nothing(analysts: Group) -> None:
     watcher = User.objects.create_user("watcher", is_staff=True)
     names = ("view_grant", "view_toolset", "view_group")
     watcher.user_permissions.set(Permission.objects.filter(codename__in=names))
@@ -78,41 +78,41 @@ def test_setting_a_cell_needs_a_post_with_its_csrf_token(root: User, analysts: G
     assert not Grant.objects.exists()
 
 
-def test_a_cell_says_what_holds_now_and_here(browser: Client, analysts: Group) -> None:
+def test_a_cell_shows_current_access_in_this_environment(browser: Client, analysts: Group) -> None:
     toolset = factories.make_toolset()
     now = timezone.now()
-    assert state(browser, toolset, analysts) == ("none", 0)
+    assert read_cell(browser, toolset, analysts) == ("none", 0)
     factories.grant(analysts, toolset, ends=now - timedelta(days=1))
-    assert state(browser, toolset, analysts) == ("none", 0)
+    assert read_cell(browser, toolset, analysts) == ("none", 0)
     factories.grant(analysts, toolset, starts=now + timedelta(days=1))
     factories.grant(analysts, toolset, environments=["production"])
-    assert state(browser, toolset, analysts) == ("later", 2)
+    assert read_cell(browser, toolset, analysts) == ("later", 2)
     factories.grant(analysts, toolset)
-    assert state(browser, toolset, analysts) == ("allow", 3)
+    assert read_cell(browser, toolset, analysts) == ("allow", 3)
     factories.deny(analysts, toolset)
-    assert state(browser, toolset, analysts) == ("deny", 4)
-    assert state(browser, toolset, None) == ("none", 0)
+    assert read_cell(browser, toolset, analysts) == ("deny", 4)
+    assert read_cell(browser, toolset, None) == ("none", 0)
     factories.grant(None, toolset)
-    assert state(browser, toolset, None) == ("allow", 1)
+    assert read_cell(browser, toolset, None) == ("allow", 1)
     page = browser.get(f"{MATRIX}{toolset.pk}/{analysts.pk}/").content.decode()
     assert all(word in page for word in ("expired", "scheduled", "in other environments", "in force"))
 
 
-def test_setting_a_cell_makes_and_ends_grants_on_record(browser: Client, analysts: Group) -> None:
+def test_setting_a_cell_creates_and_ends_grants_and_is_logged(browser: Client, analysts: Group) -> None:
     toolset = factories.make_toolset()
-    put(browser, toolset, analysts, "allow")
-    assert state(browser, toolset, analysts) == ("allow", 1)
+    set_cell(browser, toolset, analysts, "allow")
+    assert read_cell(browser, toolset, analysts) == ("allow", 1)
     made = Grant.objects.get()
-    put(browser, toolset, analysts, "allow")
+    set_cell(browser, toolset, analysts, "allow")
     assert Grant.objects.get() == made, "it was so already"
-    put(browser, toolset, analysts, "deny")
-    assert state(browser, toolset, analysts) == ("deny", 1)
+    set_cell(browser, toolset, analysts, "deny")
+    assert read_cell(browser, toolset, analysts) == ("deny", 1)
     made.refresh_from_db()
     assert made.ends is not None, "ended and not deleted"
-    put(browser, toolset, analysts, "end")
-    assert state(browser, toolset, analysts) == ("none", 0)
+    set_cell(browser, toolset, analysts, "end")
+    assert read_cell(browser, toolset, analysts) == ("none", 0)
     assert Grant.objects.count() == 2
-    put(browser, toolset, None, "allow")
+    set_cell(browser, toolset, None, "allow")
     assert Grant.objects.filter(everyone=True).count() == 1
     verbs = list(Action.objects.filter(kind="grant").order_by("pk").values_list("actor", "verb"))
     assert verbs == [("root", verb) for verb in ("created", "created", "changed", "changed", "created")]
@@ -124,7 +124,7 @@ def test_setting_a_cell_leaves_other_environments_as_they_are(browser: Client, a
     toolset = factories.make_toolset()
     elsewhere = factories.deny(analysts, toolset, environments=["production"])
     planned = factories.deny(analysts, toolset, starts=timezone.now() + timedelta(days=1))
-    put(browser, toolset, analysts, "allow")
+    set_cell(browser, toolset, analysts, "allow")
     elsewhere.refresh_from_db()
     assert elsewhere.ends is None
     assert not Grant.objects.filter(pk=planned.pk).exists(), "what has not begun is deleted"
@@ -192,7 +192,7 @@ def test_a_search_keeps_what_is_chosen(browser: Client, alice: User, bob: User) 
     assert browser.get("/admin/access/pick/?kind=user&q=ali").json() == {"results": [{"id": alice.pk, "name": "alice"}]}
 
 
-def test_what_is_missing_or_makes_no_sense_is_said_and_nothing_happens(browser: Client, alice: User) -> None:
+def test_missing_and_invalid_input_is_reported_and_nothing_happens(browser: Client, alice: User) -> None:
     tool = factories.make_tool()
     whole: dict[str, Any] = {"tool": tool.pk, "user": alice.pk, "look": "1"}
     for change, said in (
@@ -209,7 +209,7 @@ def test_what_is_missing_or_makes_no_sense_is_said_and_nothing_happens(browser: 
     assert not Grant.objects.exists()
 
 
-def confirmed(browser: Client, chosen: dict[str, Any]) -> Any:
+def confirm_change(browser: Client, chosen: dict[str, Any]) -> Any:
     page = choose(browser, **chosen, look="1")
     form = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', page.content.decode())
     kept: dict[str, list[str]] = {}
@@ -218,7 +218,7 @@ def confirmed(browser: Client, chosen: dict[str, Any]) -> Any:
     return browser.post(BULK, kept)
 
 
-def test_a_change_says_what_it_will_do_and_then_does_exactly_that(
+def test_a_change_does_exactly_what_its_preview_says(
     browser: Client, alice: User, analysts: Group
 ) -> None:
     files, mail = factories.make_toolset("Files"), factories.make_toolset("Mail")
@@ -235,27 +235,27 @@ def test_a_change_says_what_it_will_do_and_then_does_exactly_that(
     }
     looked = choose(browser, **chosen, look="1")
     plan = looked.context["plan"]
-    assert (len(plan.make), plan.there, plan.against) == (5, [there], [denial])
+    assert (len(plan.to_create), plan.existing, plan.overriding) == (5, [there], [denial])
     assert Grant.objects.count() == 2, "looking changes nothing"
-    assert confirmed(browser, chosen)["Location"] == MATRIX
+    assert confirm_change(browser, chosen)["Location"] == MATRIX
     made = Grant.objects.filter(note="the spring project")
     assert made.count() == 5
     assert {grant.ends.year for grant in made if grant.ends} == {2099}
     assert Action.objects.filter(kind="grant", verb="created", actor="root").count() == 5
     again = choose(browser, **chosen, look="1").context["plan"]
-    assert (again.changes, len(again.there)) == (0, 6), "the second time there is nothing to do"
+    assert (again.changes, len(again.existing)) == (0, 6), "the second time there is nothing to do"
 
 
-def test_ending_ends_what_is_open_and_leaves_the_rest(browser: Client, alice: User, bob: User) -> None:
+def test_ending_ends_open_grants_and_leaves_the_rest(browser: Client, alice: User, bob: User) -> None:
     toolset = factories.make_toolset()
     mine, others = factories.grant(alice, toolset), factories.grant(bob, toolset)
-    confirmed(browser, {"toolset": toolset.pk, "user": alice.pk, "effect": "end"})
+    confirm_change(browser, {"toolset": toolset.pk, "user": alice.pk, "effect": "end"})
     mine.refresh_from_db()
     others.refresh_from_db()
     assert mine.ends is not None and others.ends is None
 
 
-def test_what_changed_meanwhile_is_shown_again_and_not_done(browser: Client, alice: User) -> None:
+def test_concurrent_changes_are_shown_again_and_not_applied(browser: Client, alice: User) -> None:
     tool = factories.make_tool()
     stale = browser.post(BULK, {"tool": tool.pk, "user": alice.pk, "sure": "what it was before"})
     assert "Grants have changed since you opened this page" in stale.content.decode()
@@ -264,7 +264,7 @@ def test_what_changed_meanwhile_is_shown_again_and_not_done(browser: Client, ali
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("effect", ["allow", "end"])
-def test_of_two_who_confirm_the_same_change_at_once_one_makes_it_and_the_other_is_told(
+def test_of_two_confirmations_of_one_change_one_applies_and_the_other_gets_a_message(
     root: User, alice: User, effect: str
 ) -> None:
     """Both have looked before either writes: the barrier stands after the first look of each at the grants."""
@@ -304,12 +304,12 @@ def test_of_two_who_confirm_the_same_change_at_once_one_makes_it_and_the_other_i
     assert Grant.history.filter(history_type="~").count() == (effect == "end")
 
 
-def test_ending_a_grant_keeps_what_somebody_else_wrote_into_it_meanwhile(alice: User) -> None:
+def test_ending_a_grant_keeps_concurrent_edits_of_it(alice: User) -> None:
     grant = factories.grant(alice, factories.make_tool())
     looked_at = Grant.objects.get(pk=grant.pk)
     grant.note, grant.environments = "why", ["production"]
     grant.save()
-    grant_changes.end(looked_at)
+    grant_changes.end_grant(looked_at)
     grant.refresh_from_db()
     assert grant.ends is not None
     assert (grant.note, grant.environments) == ("why", ["production"])
@@ -317,19 +317,19 @@ def test_ending_a_grant_keeps_what_somebody_else_wrote_into_it_meanwhile(alice: 
 
 def test_a_target_that_is_gone_meanwhile_is_granted_to_nobody(alice: User) -> None:
     tool = factories.make_tool()
-    wish = grant_changes.Wish("allow", grant_changes.targets([tool.pk], []), grant_changes.subjects([alice.pk], []))
-    digest = grant_changes.Plan.of(wish).digest
+    wish = grant_changes.GrantChange("allow", grant_changes.targets([tool.pk], []), grant_changes.subjects([alice.pk], []))
+    digest = grant_changes.Plan.build(wish).digest
     tool.delete()
     assert grant_changes.carry_out(wish, digest)[1] is False
 
 
-def test_a_grant_counts_as_there_only_when_it_covers_all_that_is_wished(alice: User) -> None:
+def test_a_grant_counts_as_existing_only_when_it_covers_the_whole_request(alice: User) -> None:
     tool = factories.make_tool()
     now = timezone.now()
     targets, subjects = grant_changes.targets([tool.pk], []), grant_changes.subjects([alice.pk], [])
 
     def made(**wish: Any) -> int:
-        return len(grant_changes.Plan.of(grant_changes.Wish("allow", targets, subjects, **wish)).make)
+        return len(grant_changes.Plan.build(grant_changes.GrantChange("allow", targets, subjects, **wish)).to_create)
 
     factories.grant(alice, tool, environments=["production"], ends=now + timedelta(days=10))
     assert made() == 1
@@ -351,7 +351,7 @@ def test_more_than_a_page_can_confirm_is_refused(browser: Client) -> None:
 # --- the ways here -------------------------------------------------------------------------------------------------
 
 
-def test_what_is_ticked_in_a_list_is_chosen_on_the_page_that_changes_grants(browser: Client, alice: User) -> None:
+def test_rows_selected_in_a_list_are_selected_on_the_page_that_changes_grants(browser: Client, alice: User) -> None:
     tools = [factories.make_tool(f"tool{number}") for number in range(2)]
     for address, name, rows in (
         ("/admin/catalog/tool/", "tool", tools),
@@ -363,7 +363,7 @@ def test_what_is_ticked_in_a_list_is_chosen_on_the_page_that_changes_grants(brow
         assert browser.post(address, ticked)["Location"] == BULK + "?" + "&".join(f"{name}={row.pk}" for row in rows)
 
 
-def test_whoever_may_not_change_grants_is_not_offered_to(alice: User) -> None:
+def test_users_who_may_not_change_grants_get_no_link_to_it(alice: User) -> None:
     keeper = User.objects.create_user("keeper", is_staff=True)
     keeper.user_permissions.set(Permission.objects.filter(codename__in=("view_tool", "change_tool", "view_grant")))
     client = Client()

@@ -21,28 +21,28 @@ from tests.bench import estate, visits
 
 pytestmark = pytest.mark.django_db(transaction=True)  # inside a transaction the snapshot is read for every page
 
-MOST_BYTES = 300_000
-MOST_QUERIES = 40
-MAY_GROW = {"/history/": 30, "/change/": 12}
+MAX_PAGE_BYTES = 300_000
+MAX_QUERIES = 40
+MAX_EXTRA_QUERIES = {"/history/": 30, "/change/": 12}
 """For the few rows that these show at a time: two queries of a version, and one of whatever a grant or limit names."""
 SMALL, LARGE = (6, 4), (300, 100)
 """Tools and users: the small hub has a few rows on every list, the larger one more than a page of them."""
 
 
-def calls(first: int, count: int, owner: Any) -> None:
+def make_calls(first: int, count: int, owner: Any) -> None:
     """Calls of one user at one tool, a few of them failed: the busiest corner of a record."""
     from tests.audit import rows
 
     outcomes = ("ok", "ok", "tool_error", "refused")
     rows.save(
         *(
-            rows.call(number, user=owner, name=estate.tool_name(0), outcome=outcomes[number % 4])
+            rows.build_call(number, user=owner, name=estate.tool_name(0), outcome=outcomes[number % 4])
             for number in range(first, first + count)
         )
     )
 
 
-def look(things: dict[str, Any], people: dict[str, Any]) -> dict[str, tuple[int, list[str], int]]:
+def visit_addresses(address_values: dict[str, Any], people: dict[str, Any]) -> dict[str, tuple[int, list[str], int]]:
     """For each address: the status, its queries, and how many bytes came."""
     found = {}
     clients = {}
@@ -50,7 +50,7 @@ def look(things: dict[str, Any], people: dict[str, Any]) -> dict[str, tuple[int,
         clients[who] = Client(raise_request_exception=False)
         if user is not None:
             clients[who].force_login(user)
-    for visit in visits.visits(things, more=False):
+    for visit in visits.visits(address_values, more=False):
         client = clients[visit.who]
         with CaptureQueriesContext(connection) as captured:
             response: Any = client.get(visit.path)
@@ -61,34 +61,34 @@ def look(things: dict[str, Any], people: dict[str, Any]) -> dict[str, tuple[int,
 
 def test_more_tools_users_and_calls_cost_no_page_a_query_and_leave_it_bounded() -> None:
     estate.grow(*SMALL)
-    people = visits.people()
+    people = visits.load_accounts()
     owner = people[visits.OWNER]
-    calls(0, 6, owner)
-    things = visits.heaviest(owner, Call.objects.order_by("pk").first())
-    estate.beat(3)
+    make_calls(0, 6, owner)
+    address_values = visits.find_heaviest(owner, Call.objects.order_by("pk").first())
+    estate.report_process(3)
     snapshot.refresh()
-    small = look(things, people)
+    small = visit_addresses(address_values, people)
     estate.grow(*LARGE)
-    calls(6, 2_000, owner)
-    estate.beat(100)
+    make_calls(6, 2_000, owner)
+    estate.report_process(100)
     rollups.catch_up(30)
     snapshot.refresh()
     wrong = []
-    for name, (status, queries, size) in look(things, people).items():
+    for name, (status, queries, size) in visit_addresses(address_values, people).items():
         before = small[name]
         if status != before[0] or status >= 500:
             wrong.append(f"{name}: {before[0]} became {status}")
-        more = next((number for part, number in MAY_GROW.items() if part in name), 0)
+        more = next((number for part, number in MAX_EXTRA_QUERIES.items() if part in name), 0)
         if len(queries) > len(before[1]) + more:
-            wrong.append(f"{name}: {len(before[1])} queries became {len(queries)}, such as {new(before[1], queries)}")
-        if len(queries) > MOST_QUERIES:
-            wrong.append(f"{name}: {len(queries)} queries, more than {MOST_QUERIES}")
-        if size > MOST_BYTES:
-            wrong.append(f"{name}: {size:,} bytes, more than {MOST_BYTES:,}")
+            wrong.append(f"{name}: {len(before[1])} queries became {len(queries)}, such as {find_new_query(before[1], queries)}")
+        if len(queries) > MAX_QUERIES:
+            wrong.append(f"{name}: {len(queries)} queries, more than {MAX_QUERIES}")
+        if size > MAX_PAGE_BYTES:
+            wrong.append(f"{name}: {size:,} bytes, more than {MAX_PAGE_BYTES:,}")
     assert not wrong, "\n".join(wrong)
 
 
-def new(before: list[str], after: list[str]) -> str:
+def find_new_query(before: list[str], after: list[str]) -> str:
     """The last query that was not asked before."""
     known = set(before)
     return next((sql[:400] for sql in reversed(after) if sql not in known), "one asked again")

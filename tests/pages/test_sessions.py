@@ -21,14 +21,14 @@ from audit.models import Action
 from tests.client import HttpClient, HttpRefusal, WebSocketClient
 from tests.e2e import proofs
 from tests.e2e.pages import Pages
-from tests.serving import ROOT, Hub
-from tests.waiting import eventually
+from tests.real_servers import ROOT, Hub
+from tests.polling import wait_until_async
 from toolhub.access.models import AccessToken, ServingProcess
 from toolhub.server import clients
 
 MODERN = "2026-07-28"
 HOSTILE = '"><script>alert(1)</script>'
-PATIENCE = 180.0
+WAIT_SECONDS = 180.0
 """Seconds for what two workers and a program of their own tell each other, on a machine that is busy with more."""
 PERMISSIONS = ("view_connections", "disconnect_client", "change_accesstoken")
 
@@ -38,7 +38,7 @@ def alices_token(alice: User) -> AccessToken:
     return AccessToken.objects.issue(alice, "laptop")[0]
 
 
-def row(of: AccessToken, key: str = "k1", **values: Any) -> clients.Row:
+def make_row(of: AccessToken, key: str = "k1", **values: Any) -> clients.Row:
     now = time.time()
     return {
         "kind": clients.SESSION,
@@ -59,7 +59,7 @@ def row(of: AccessToken, key: str = "k1", **values: Any) -> clients.Row:
     }
 
 
-def process(*rows: clients.Row, name: str = "aa11", age: float = 1.0, left_out: int = 0) -> ServingProcess:
+def make_process(*rows: clients.Row, name: str = "aa11", age: float = 1.0, left_out: int = 0) -> ServingProcess:
     now = timezone.now()
     return ServingProcess.objects.create(
         pk=name,
@@ -72,18 +72,18 @@ def process(*rows: clients.Row, name: str = "aa11", age: float = 1.0, left_out: 
     )
 
 
-def staff(client: Any, *permissions: str) -> None:
+def sign_in_staff(client: Any, *permissions: str) -> None:
     user = User.objects.create_user("sam", is_staff=True)
     user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
     client.force_login(user)
 
 
-def orders(name: str = "aa11") -> list[dict[str, Any]]:
+def read_orders(name: str = "aa11") -> list[dict[str, Any]]:
     return json.loads(ServingProcess.objects.get(pk=name).orders or "[]")
 
 
 @pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toolhub.pages.sessions.WAIT_SECONDS", 0)
 
 
@@ -101,35 +101,35 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=["look", "disconnect", "revoke"],
 )
 def test_staff_without_the_permission_are_refused(client, alices_token, path, permissions):
-    process(row(alices_token))
-    staff(client, *permissions)
+    make_process(make_row(alices_token))
+    sign_in_staff(client, *permissions)
     answer = client.get(path) if path == "/admin/sessions/" else client.post(path, {"key": "k1"})
     assert answer.status_code == 403
     alices_token.refresh_from_db()
-    assert orders() == [] and alices_token.is_usable
+    assert read_orders() == [] and alices_token.is_usable
 
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("what", ["disconnect", "revoke"])
 def test_nothing_is_ended_by_an_address_alone(client, alices_token, what):
-    process(row(alices_token))
-    staff(client, *PERMISSIONS)
+    make_process(make_row(alices_token))
+    sign_in_staff(client, *PERMISSIONS)
     assert client.get(f"/admin/sessions/{what}/", {"key": "k1"}).status_code == 405
     client.handler.enforce_csrf_checks = True
     assert client.post(f"/admin/sessions/{what}/", {"key": "k1"}).status_code == 403
     alices_token.refresh_from_db()
-    assert orders() == [] and alices_token.is_usable
+    assert read_orders() == [] and alices_token.is_usable
 
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("key", ["", "of nobody", "k1\x00"])
 @pytest.mark.parametrize("what", ["disconnect", "revoke"])
 def test_a_connection_that_is_not_there_has_ended_already(client, alices_token, what, key):
-    process(row(alices_token))
-    staff(client, *PERMISSIONS)
+    make_process(make_row(alices_token))
+    sign_in_staff(client, *PERMISSIONS)
     answer = client.post(f"/admin/sessions/{what}/", {"key": key}, follow=True)
     assert "has already ended" in answer.content.decode()
-    assert orders() == [] and not Action.objects.filter(kind="connection").exists()
+    assert read_orders() == [] and not Action.objects.filter(kind="connection").exists()
 
 
 # --- the page ----------------------------------------------------------------------------------------------------
@@ -137,9 +137,9 @@ def test_a_connection_that_is_not_there_has_ended_already(client, alices_token, 
 
 @pytest.mark.django_db
 def test_the_same_session_on_two_processes_is_one_row(client, alices_token):
-    process(row(alices_token, streams=1, seen=time.time() - 30))
-    process(row(alices_token, seen=time.time() - 2), name="bb22")
-    staff(client, *PERMISSIONS)
+    make_process(make_row(alices_token, streams=1, seen=time.time() - 30))
+    make_process(make_row(alices_token, seen=time.time() - 2), name="bb22")
+    sign_in_staff(client, *PERMISSIONS)
     html = client.get("/admin/sessions/").content.decode()
     assert html.count("claude-code 2.1") == 1
     assert "2 s ago" in html or "3 s ago" in html or "s ago" in html
@@ -147,43 +147,43 @@ def test_the_same_session_on_two_processes_is_one_row(client, alices_token):
 
 
 @pytest.mark.django_db
-def test_silent_processes_and_revoked_tokens_are_nobodys_connection(client, alices_token, bob):
-    process(row(alices_token, client="of-a-dead-process"), age=300)
+def test_silent_processes_and_revoked_tokens_have_no_connections(client, alices_token, bob):
+    make_process(make_row(alices_token, client="of-a-dead-process"), age=300)
     gone, _ = AccessToken.objects.issue(bob, "phone")
     gone.revoke()
-    process(row(gone, client="of-a-revoked-token"), name="bb22")
-    staff(client, *PERMISSIONS)
+    make_process(make_row(gone, client="of-a-revoked-token"), name="bb22")
+    sign_in_staff(client, *PERMISSIONS)
     html = client.get("/admin/sessions/").content.decode()
     assert "of-a-" not in html and "No clients are connected." in html
 
 
 @pytest.mark.django_db
 def test_stateless_callers_cannot_be_disconnected_but_their_token_can_be_revoked(client, alices_token):
-    process(row(alices_token, kind=clients.STATELESS))
-    staff(client, *PERMISSIONS)
+    make_process(make_row(alices_token, kind=clients.STATELESS))
+    sign_in_staff(client, *PERMISSIONS)
     html = client.get("/admin/sessions/").content.decode()
     assert "HTTP, stateless" in html
     assert 'form="disconnect"' not in html and 'form="revoke"' in html
     client.post("/admin/sessions/disconnect/", {"key": "k1"})
-    assert orders() == []
+    assert read_orders() == []
     client.post("/admin/sessions/revoke/", {"key": "k1"})
     alices_token.refresh_from_db()
     assert not alices_token.is_usable
 
 
 @pytest.mark.django_db
-def test_what_clients_say_about_themselves_is_text(client, alices_token):
-    process(row(alices_token, client=HOSTILE, version=HOSTILE, token=HOSTILE))
-    staff(client, *PERMISSIONS)
+def test_self_reported_client_data_is_text(client, alices_token):
+    make_process(make_row(alices_token, client=HOSTILE, version=HOSTILE, token=HOSTILE))
+    sign_in_staff(client, *PERMISSIONS)
     html = client.get("/admin/sessions/", {"q": HOSTILE}).content.decode()
     assert "<script>alert" not in html and "&lt;script&gt;alert(1)" in html
 
 
 @pytest.mark.django_db
 def test_the_list_is_filtered_and_bounded(client, alices_token):
-    rows = [row(alices_token, f"k{number}", client=f"client-{number:03d}") for number in range(250)]
-    process(*rows, row(alices_token, "ws", kind=clients.WEBSOCKET, client="cursor"), left_out=7)
-    staff(client, *PERMISSIONS)
+    rows = [make_row(alices_token, f"k{number}", client=f"client-{number:03d}") for number in range(250)]
+    make_process(*rows, make_row(alices_token, "ws", kind=clients.WEBSOCKET, client="cursor"), left_out=7)
+    sign_in_staff(client, *PERMISSIONS)
     html = client.get("/admin/sessions/").content.decode()
     assert html.count('form="disconnect"') == 100
     assert "251 clients are connected" in html and "7 more are not listed" in html
@@ -195,9 +195,9 @@ def test_the_list_is_filtered_and_bounded(client, alices_token):
 
 
 @pytest.mark.django_db
-def test_it_asks_a_bounded_number_of_questions(client, alices_token, django_assert_max_num_queries):
-    process(*(row(alices_token, f"k{number}") for number in range(150)))
-    staff(client, *PERMISSIONS)
+def test_the_page_makes_a_bounded_number_of_queries(client, alices_token, django_assert_max_num_queries):
+    make_process(*(make_row(alices_token, f"k{number}") for number in range(150)))
+    sign_in_staff(client, *PERMISSIONS)
     with django_assert_max_num_queries(12):
         client.get("/admin/sessions/")
 
@@ -206,18 +206,18 @@ def test_it_asks_a_bounded_number_of_questions(client, alices_token, django_asse
 
 
 def seed() -> dict[str, str]:
-    tokens: dict[str, str] = proofs.everything()
+    tokens: dict[str, str] = proofs.seed_everything()
     return tokens
 
 
-def actions_of(kind: str) -> list[list[str]]:
+def list_actions(kind: str) -> list[list[str]]:
     found = Action.objects.filter(kind=kind).order_by("id")
     return [[action.actor, action.verb, action.target] for action in found]
 
 
 @pytest.mark.postgres
 @pytest.mark.redis
-async def test_connections_of_another_worker_are_listed_ended_and_on_record(tmp_path: Any) -> None:
+async def test_connections_of_another_worker_are_listed_ended_and_logged(tmp_path: Any) -> None:
     env = {"TOOLHUB_TOOL_MODULES": proofs.MODULES, "PROOF_LEDGER": str(tmp_path / "ledger")}
     with Hub(workers=2, postgres=True, redis=True, env=env, seed=seed) as hub:
         stdio = subprocess.Popen(
@@ -235,10 +235,10 @@ async def test_connections_of_another_worker_are_listed_ended_and_on_record(tmp_
         finally:
             stdio.kill()
             stdio.communicate()
-        acts = await asyncio.to_thread(hub.call, actions_of, kind="connection")
+        acts = await asyncio.to_thread(hub.call, list_actions, kind="connection")
         assert [act[:2] for act in acts] == [["root", "disconnected"]] * 4
         assert {act[2] for act in acts} == {f"alice: {name}" for name in NAMES}
-        assert ["root", "changed"] in [act[:2] for act in hub.call(actions_of, kind="access token")]
+        assert ["root", "changed"] in [act[:2] for act in hub.call(list_actions, kind="access token")]
 
 
 def is_closed(client: HttpClient) -> bool:
@@ -253,7 +253,7 @@ async def at_both_workers(hub: Hub, stack: AsyncExitStack, stdio: subprocess.Pop
         return HttpClient(hub.mcp_url, hub.seeded["alice"], revision, single=True, name=name)
 
     async def here(worker: int, client: HttpClient) -> HttpClient:
-        with hub.only(worker):
+        with hub.pin_to_worker(worker):
             assert (await client.http.get(f"{hub.url}/healthz")).status_code == 200
         return client
 
@@ -261,10 +261,10 @@ async def at_both_workers(hub: Hub, stack: AsyncExitStack, stdio: subprocess.Pop
     listening = await here(1, session.same_session())
     stack.push_async_callback(listening.http.aclose)
     await listening.listen()
-    stack.push_async_callback(listening._rest)
+    stack.push_async_callback(listening._cancel_background)
     stream = await stack.enter_async_context(await here(1, alice(MODERN, "stream-client")))
     await stream.subscribe(toolsListChanged=True)
-    with hub.only(1):
+    with hub.pin_to_worker(1):
         socket = await stack.enter_async_context(
             WebSocketClient(hub.ws_url, hub.seeded["alice"], "2025-06-18", name="socket-client")
         )
@@ -273,7 +273,7 @@ async def at_both_workers(hub: Hub, stack: AsyncExitStack, stdio: subprocess.Pop
     bobs = await stack.enter_async_context(HttpClient(hub.mcp_url, hub.seeded["bob"], "2025-11-25", name="bobs"))
 
     admin = await stack.enter_async_context(Pages(hub, proofs.ROOT))
-    with hub.only(0):
+    with hub.pin_to_worker(0):
         assert (await admin.http.get("/healthz")).status_code == 200
     await admin.sign_in()
 
@@ -285,7 +285,7 @@ async def at_both_workers(hub: Hub, stack: AsyncExitStack, stdio: subprocess.Pop
             html = await admin.get("/admin/sessions/")
             return all(f"Disconnect {name} of" in html or f"{name} 1" in html for name in names)
 
-        await eventually(there, PATIENCE, f"{names} on the page")
+        await wait_until_async(there, WAIT_SECONDS, f"{names} on the page")
         return html
 
     html = await listed(
@@ -308,9 +308,9 @@ async def at_both_workers(hub: Hub, stack: AsyncExitStack, stdio: subprocess.Pop
     for name in ("session-client", "stream-client", "socket-client", "unnamed client"):
         await post("disconnect", keys[name])
     for client in (listening, stream):
-        await eventually(partial(is_closed, client), PATIENCE, "the stream was closed")
-    assert await asyncio.wait_for(socket.closed(), PATIENCE) == 1008
-    assert await asyncio.to_thread(partial(stdio.wait, PATIENCE)) == 0
+        await wait_until_async(partial(is_closed, client), WAIT_SECONDS, "the stream was closed")
+    assert await asyncio.wait_for(socket.closed(), WAIT_SECONDS) == 1008
+    assert await asyncio.to_thread(partial(stdio.wait, WAIT_SECONDS)) == 0
     for worker in (0, 1):
         again = await here(worker, session.same_session())
         stack.push_async_callback(again.http.aclose)
@@ -319,14 +319,14 @@ async def at_both_workers(hub: Hub, stack: AsyncExitStack, stdio: subprocess.Pop
             answer = await client.post(json.dumps(client.message("ping")))
             return answer.status_code == 404
 
-        await eventually(not_found, PATIENCE, "404 for the id of the session")
+        await wait_until_async(not_found, WAIT_SECONDS, "404 for the id of the session")
     assert await stateless.tools() and await bobs.tools()
 
     async def gone() -> bool:
         html = await admin.get("/admin/sessions/")
         return not any(f"Disconnect {name} of" in html for name in keys) and "stateless-client" in html
 
-    await eventually(gone, PATIENCE, "only those who are left")
+    await wait_until_async(gone, WAIT_SECONDS, "only those who are left")
 
     html = await listed("stateless-client")
     key = re.search(r'form="revoke" name="key" value="([^"]*stateless-client[^"]*)"', html)
@@ -340,7 +340,7 @@ async def at_both_workers(hub: Hub, stack: AsyncExitStack, stdio: subprocess.Pop
             return refusal.status == 401
         return False
 
-    await eventually(refused, PATIENCE, "401 for the token")
+    await wait_until_async(refused, WAIT_SECONDS, "401 for the token")
     assert await bobs.tools()
     for one in (session, listening, stream, socket, stateless):
         one._failures.clear()

@@ -14,9 +14,9 @@ from catalog.schemas import validator
 from catalog.schemas.errors import SchemaProblem
 from tests.pages import try_seed
 from tests.pages.try_person import Person
-from tests.pages.try_tools import HOSTILE, LARGE, PICTURE
-from tests.serving import Hub
-from tests.waiting import until
+from tests.pages.try_tools import HOSTILE, LARGE_CHARACTERS, PICTURE
+from tests.real_servers import Hub
+from tests.polling import wait_until
 from toolhub.pages.try_it import form as try_form
 
 MODULES = {"TOOLHUB_TOOL_MODULES": "catalog.examples,tests.pages.try_tools"}
@@ -34,15 +34,15 @@ def root(hub: Hub) -> Iterator[Person]:
         yield person
 
 
-def record(hub: Hub, call: str) -> dict[str, Any]:
-    (found,) = [row for row in hub.call(try_seed.records) if row["id"] == call]
+def get_call(hub: Hub, call: str) -> dict[str, Any]:
+    (found,) = [row for row in hub.call(try_seed.list_calls) if row["id"] == call]
     return found
 
 
 # --- the form ------------------------------------------------------------------------------------------------------
 
 
-def filled(schema: dict[str, Any], **values: str) -> list[try_form.Field]:
+def fill_form(schema: dict[str, Any], **values: str) -> list[try_form.Field]:
     fields = try_form.fields_of(schema)
     try_form.fill_fields(fields, {f"argument.{name}": value for name, value in values.items()})
     return fields
@@ -70,9 +70,9 @@ def test_a_problem_inside_a_field_names_its_place_and_one_of_no_field_is_handed_
     )
 
 
-def test_what_a_field_cannot_hold_is_said_at_that_field() -> None:
+def test_invalid_values_are_reported_at_their_field() -> None:
     wrong = {"a": "many", "tags": "[1,", "sure": "perhaps", "mode": "fast"}
-    fields = filled(try_seed.FIELDS, **wrong)
+    fields = fill_form(try_seed.FIELDS, **wrong)
     assert try_form.read_arguments(fields) is None
     errors = {field.name: field.error for field in fields}
     assert "must be a number" in errors["a"]
@@ -80,14 +80,14 @@ def test_what_a_field_cannot_hold_is_said_at_that_field() -> None:
     assert "Choose one" in errors["sure"]
     assert "Choose one" in errors["mode"]  # values are JSON: "fast" comes as '"fast"'
     assert (errors["b"], errors["note"]) == ("", "")
-    (missing, *_) = filled(try_seed.FIELDS)
+    (missing, *_) = fill_form(try_seed.FIELDS)
     assert try_form.read_arguments([missing]) is None
     assert "required" in missing.error
 
 
 def test_typed_values_become_arguments_of_their_own_type_and_empty_fields_are_not_given() -> None:
     values = {"a": "1e3", "b": "90071992547409931", "note": "1", "mode": '"slow"', "sure": "false", "tags": '["x"]'}
-    assert try_form.read_arguments(filled(try_seed.FIELDS, **values)) == {
+    assert try_form.read_arguments(fill_form(try_seed.FIELDS, **values)) == {
         "a": 1000.0,
         "b": 90071992547409931,
         "note": "1",
@@ -95,7 +95,7 @@ def test_typed_values_become_arguments_of_their_own_type_and_empty_fields_are_no
         "sure": False,
         "tags": ["x"],
     }
-    assert try_form.read_arguments(filled(try_seed.FIELDS, a="2")) == {"a": 2}
+    assert try_form.read_arguments(fill_form(try_seed.FIELDS, a="2")) == {"a": 2}
     kinds = {field.name: (field.kind, field.value) for field in try_form.fields_of(try_seed.FIELDS)}
     assert kinds["b"] == ("number", "2")
     assert kinds["mode"] == ("choice", '"fast"')
@@ -103,8 +103,8 @@ def test_typed_values_become_arguments_of_their_own_type_and_empty_fields_are_no
 
 
 @pytest.mark.parametrize("number", ["1e999", "NaN", "Infinity", "1,5", "0x10", "١"])
-def test_what_is_no_number_of_json_is_refused(number: str) -> None:
-    (field, *_) = filled(try_seed.FIELDS, a=number)
+def test_numbers_that_json_does_not_have_are_rejected(number: str) -> None:
+    (field, *_) = fill_form(try_seed.FIELDS, a=number)
     assert try_form.read_arguments([field]) is None, field.value
 
 
@@ -112,15 +112,15 @@ def test_what_is_no_number_of_json_is_refused(number: str) -> None:
 
 
 def test_running_as_somebody_else_needs_a_permission_of_its_own(hub: Hub) -> None:
-    before = len(hub.call(try_seed.records))
+    before = len(hub.call(try_seed.list_calls))
     with Person(hub, "helper") as helper:
         address = f"/admin/catalog/tool/{hub.seeded['try_everything']}/try/"
         assert helper.post(address, user="alice").status_code == 403
-        assert len(hub.call(try_seed.records)) == before
+        assert len(hub.call(try_seed.list_calls)) == before
         page = helper.http.get(address).text
         assert 'name="user"' not in page
         done = helper.outcome(helper.try_tool(hub.seeded["try_everything"], "helper"))
-        assert record(hub, done["id"])["username"] == "helper"
+        assert get_call(hub, done["id"])["username"] == "helper"
         assert "/calls/" in done["outcome"], "a call of one's own can be read without the permission for the record"
 
 
@@ -139,58 +139,58 @@ def test_somebody_elses_try_is_absent(hub: Hub, root: Person) -> None:
     assert root.http.get(other).status_code == 404
 
 
-def test_what_the_user_may_not_use_is_turned_away_with_the_rule_and_on_record(hub: Hub, root: Person) -> None:
+def test_a_denied_try_names_the_rule_and_is_logged(hub: Hub, root: Person) -> None:
     refused = root.try_tool(hub.seeded["try_everything"], "charlie")
     assert refused["refused"]
     assert refused["message"].startswith("charlie does not have access to this tool. The attempt was logged.")
     assert refused["message"].endswith("Reason: No grant allows it.")
-    last = hub.call(try_seed.records)[-1]
+    last = hub.call(try_seed.list_calls)[-1]
     assert (last["username"], last["outcome"], last["transport"]) == ("charlie", "refused", "admin")
     assert last["credential"] == "tried in the admin by root"
     assert root.try_tool(hub.seeded["add"], "nobody-of-this-name", a=1)["errors"].keys() == {"user"}
 
 
-def test_a_superuser_is_granted_nothing_by_that(hub: Hub, root: Person) -> None:
+def test_a_superuser_has_no_access_without_a_grant(hub: Hub, root: Person) -> None:
     assert "root does not have access to this tool" in root.try_tool(hub.seeded["try_everything"], "root")["message"]
 
 
-def test_wrong_arguments_are_said_at_their_field_whether_the_page_or_the_door_finds_them(
+def test_wrong_arguments_appear_at_their_field_whether_the_page_or_the_call_pipeline_finds_them(
     hub: Hub, root: Person
 ) -> None:
-    before = len(hub.call(try_seed.records))
+    before = len(hub.call(try_seed.list_calls))
     assert "must be a number" in root.try_tool(hub.seeded["add"], a="x")["errors"]["argument-0"]
-    assert len(hub.call(try_seed.records)) == before, "what cannot be sent was not attempted"
+    assert len(hub.call(try_seed.list_calls)) == before, "what cannot be sent was not attempted"
     refused = root.try_tool(hub.seeded["add"], a=1, note="longer than twenty characters")
     assert "at most 20 characters" in refused["errors"]["argument-2"]
-    assert hub.call(try_seed.records)[-1]["outcome"] == "invalid_arguments"
-    assert f"/admin/audit/call/{hub.call(try_seed.records)[-1]['id']}/" in refused["record"]
+    assert hub.call(try_seed.list_calls)[-1]["outcome"] == "invalid_arguments"
+    assert f"/admin/audit/call/{hub.call(try_seed.list_calls)[-1]['id']}/" in refused["record"]
 
 
 def test_the_users_limits_count_and_the_page_says_which_one_was_reached(hub: Hub, root: Person) -> None:
     assert root.outcome(root.try_tool(hub.seeded["limited"], a=1))["ended"]
     refused = root.try_tool(hub.seeded["limited"], a=1)
     assert "1/d on tool try_limited" in refused["message"]
-    assert hub.call(try_seed.records)[-1]["outcome"] == "limited"
+    assert hub.call(try_seed.list_calls)[-1]["outcome"] == "limited"
 
 
 # --- what happens --------------------------------------------------------------------------------------------------
 
 
-def test_progress_shows_while_it_runs_and_the_record_names_the_user_and_who_tried(
+def test_progress_shows_while_it_runs_and_the_audit_log_names_the_user_and_the_administrator(
     hub: Hub, root: Person, tmp_path: Path
 ) -> None:
     state = root.try_tool(hub.seeded["try_steps"], go_on=tmp_path / "go")
     assert not state["ended"]
-    until(lambda: (root.look(state)["progress"] or {}).get("message") == "the first step", what="progress")
+    wait_until(lambda: (root.look(state)["progress"] or {}).get("message") == "the first step", what="progress")
     assert root.look(state)["progress"]["total"] == 3
-    until(lambda: "looked around" in root.look(state)["log"], what="the log line")
-    assert record(hub, state["id"])["outcome"] == "running"
+    wait_until(lambda: "looked around" in root.look(state)["log"], what="the log line")
+    assert get_call(hub, state["id"])["outcome"] == "running"
     (tmp_path / "go").touch()
     assert "alice went on" in root.outcome(state)["outcome"]
-    kept = record(hub, state["id"])
+    kept = get_call(hub, state["id"])
     assert (kept["username"], kept["outcome"], kept["transport"]) == ("alice", "ok", "admin")
     assert (kept["credential"], kept["client_name"]) == ("tried in the admin by root", "toolhub admin")
-    tried = hub.call(try_seed.actions, kind="tool", verb="tried")
+    tried = hub.call(try_seed.list_actions, kind="tool", verb="tried")
     assert any(each["actor"] == "root" and json.loads(each["after"]) == {"as": "alice"} for each in tried)
 
 
@@ -203,31 +203,31 @@ def test_the_call_survives_its_page_and_a_page_opened_later_shows_it(hub: Hub, r
     running = root.http.get(sent.headers["Location"]).text
     assert str(tmp_path / "go") in running, "the form keeps what was typed"
     (tmp_path / "go").touch()
-    until(lambda: "alice went on" in root.http.get(sent.headers["Location"]).text, what="the result")
+    wait_until(lambda: "alice went on" in root.http.get(sent.headers["Location"]).text, what="the result")
 
 
-def test_cancelling_ends_the_call_and_the_record_says_by_whom(hub: Hub, root: Person, tmp_path: Path) -> None:
+def test_cancelling_ends_the_call_and_the_audit_log_says_by_whom(hub: Hub, root: Person, tmp_path: Path) -> None:
     state = root.try_tool(hub.seeded["try_steps"], go_on=tmp_path / "never")
     assert root.post(state["addresses"]["cancel"]).status_code == 200
     assert "The call was cancelled" in root.outcome(state)["outcome"]
-    kept = record(hub, state["id"])
+    kept = get_call(hub, state["id"])
     assert (kept["outcome"], kept["detail"]) == ("cancelled", "cancelled in the admin by root")
 
 
-def test_an_account_that_is_switched_off_ends_what_runs_in_its_name(hub: Hub, root: Person, tmp_path: Path) -> None:
+def test_disabling_an_account_ends_its_running_calls(hub: Hub, root: Person, tmp_path: Path) -> None:
     state = root.try_tool(hub.seeded["try_steps"], go_on=tmp_path / "never")
     try:
         hub.call(try_seed.switch_off, username="alice")
         assert "Access was revoked" in root.outcome(state)["outcome"]
     finally:
         hub.call(try_seed.switch_on, username="alice")
-    assert record(hub, state["id"])["outcome"] == "cancelled"
-    until(lambda: "refused" not in root.try_tool(hub.seeded["try_everything"]), what="alice's account to be back")
+    assert get_call(hub, state["id"])["outcome"] == "cancelled"
+    wait_until(lambda: "refused" not in root.try_tool(hub.seeded["try_everything"]), what="alice's account to be back")
 
 
 def test_a_question_of_the_tool_is_answered_in_the_page(hub: Hub, root: Person) -> None:
     state = root.try_tool(hub.seeded["try_ask"])
-    until(lambda: "What is your &lt;b&gt;name" in root.look(state)["questions"], what="the question")
+    wait_until(lambda: "What is your &lt;b&gt;name" in root.look(state)["questions"], what="the question")
     wrong = {"key": "elicit_1", "action": "accept", "argument.name": "J"}
     still = root.post(state["addresses"]["answer"], **wrong).json()
     assert "at least 2 characters" in still["questions"]
@@ -239,18 +239,18 @@ def test_a_question_of_the_tool_is_answered_in_the_page(hub: Hub, root: Person) 
 
 def test_a_question_can_be_declined(hub: Hub, root: Person) -> None:
     state = root.try_tool(hub.seeded["try_ask"])
-    until(lambda: root.look(state)["questions"].strip(), what="the question")
+    wait_until(lambda: root.look(state)["questions"].strip(), what="the question")
     root.post(state["addresses"]["answer"], key="elicit_1", action="decline")
     assert "decline" in root.outcome(state)["outcome"]
 
 
-def test_what_a_page_cannot_do_is_refused_as_to_a_client_that_cannot(hub: Hub, root: Person) -> None:
+def test_unsupported_capabilities_are_refused_as_for_a_client_without_them(hub: Hub, root: Person) -> None:
     outcome = root.outcome(root.try_tool(hub.seeded["try_sample"]))["outcome"]
     assert "did not declare the capability &#x27;sampling&#x27;" in outcome
     assert "isError" in outcome
 
 
-def test_every_kind_of_content_is_shown_as_what_its_bytes_are(hub: Hub, root: Person) -> None:
+def test_every_kind_of_content_is_shown_by_the_type_of_its_bytes(hub: Hub, root: Person) -> None:
     done = root.outcome(root.try_tool(hub.seeded["try_everything"]))
     outcome = done["outcome"]
     assert HOSTILE not in outcome and "<script>alert" not in outcome and "<svg" not in outcome
@@ -280,7 +280,7 @@ def test_arguments_can_be_written_as_json_and_turned_into_fields_and_back(hub: H
 
 
 @pytest.mark.parametrize("lost", ["try_tool_as_other", "try_tool", "staff"])
-def test_who_may_not_try_any_more_has_it_cancelled_on_record_and_sees_nothing_of_it(
+def test_losing_the_permission_to_try_cancels_the_call_on_every_page_and_is_logged(
     hub: Hub, tmp_path: Path, lost: str
 ) -> None:
     with Person(hub, "deputy") as deputy:
@@ -291,20 +291,20 @@ def test_who_may_not_try_any_more_has_it_cancelled_on_record_and_sees_nothing_of
             refused = 302 if lost == "staff" else 403  # to the admin's sign-in
             for address in (running["addresses"]["state"], f"{done['addresses']['state']}part/2/"):
                 assert deputy.http.get(address).status_code == refused, address
-            until(lambda: record(hub, running["id"])["outcome"] != "running", what="the end of the call")
+            wait_until(lambda: get_call(hub, running["id"])["outcome"] != "running", what="the end of the call")
         finally:
             hub.call(try_seed.give_back, username="deputy")
-    kept = record(hub, running["id"])
+    kept = get_call(hub, running["id"])
     assert (kept["outcome"], kept["detail"]) == ("cancelled", "access was revoked")
 
 
-def test_who_may_try_as_themselves_goes_on_without_the_right_to_try_as_others(hub: Hub, tmp_path: Path) -> None:
+def test_trying_as_oneself_goes_on_without_the_permission_to_try_as_others(hub: Hub, tmp_path: Path) -> None:
     with Person(hub, "deputy") as deputy:
         running = deputy.try_tool(hub.seeded["try_steps"], "deputy", go_on=tmp_path / "go")
         other = deputy.try_tool(hub.seeded["try_steps"], "alice", go_on=tmp_path / "go")
         try:
             hub.call(try_seed.take_away, username="deputy", what="try_tool_as_other")
-            until(lambda: record(hub, other["id"])["outcome"] == "cancelled", what="a look at who may try")
+            wait_until(lambda: get_call(hub, other["id"])["outcome"] == "cancelled", what="a look at who may try")
             (tmp_path / "go").touch()
             assert "deputy went on" in deputy.outcome(running)["outcome"]
         finally:
@@ -324,9 +324,9 @@ def workers() -> Iterator[Hub]:
 @pytest.fixture
 def pair(workers: Hub) -> Iterator[tuple[Person, Person]]:
     """root at a page of one worker, and at a page of the other."""
-    with workers.only(0):
+    with workers.pin_to_worker(0):
         first = Person(workers, "root")
-    with workers.only(1):
+    with workers.pin_to_worker(1):
         second = Person(workers, "root")
     with first, second:
         yield first, second
@@ -334,7 +334,7 @@ def pair(workers: Hub) -> Iterator[tuple[Person, Person]]:
 
 @pytest.mark.postgres
 @pytest.mark.redis
-def test_a_result_goes_from_worker_to_worker_once_however_often_its_page_looks(
+def test_a_result_goes_from_worker_to_worker_once_however_often_its_page_polls(
     workers: Hub, pair: tuple[Person, Person]
 ) -> None:
     first, second = pair
@@ -350,7 +350,7 @@ def test_a_result_goes_from_worker_to_worker_once_however_often_its_page_looks(
             before = carried()
             assert "x" * 1_000 in second.look(state)["outcome"]
             looks.append(carried() - before)
-    assert looks[0] >= LARGE, "the other worker was told what came out"
+    assert looks[0] >= LARGE_CHARACTERS, "the other worker was told what came out"
     assert max(looks[1:]) < 20_000, "and not told again"
     answer = second.look(state)
     assert answer["outcome"] == first.look(state)["outcome"]
@@ -359,21 +359,21 @@ def test_a_result_goes_from_worker_to_worker_once_however_often_its_page_looks(
 
 @pytest.mark.postgres
 @pytest.mark.redis
-def test_another_worker_shows_cancels_and_answers_what_one_worker_runs_and_a_stop_ends_it(
+def test_another_worker_shows_cancels_and_answers_a_running_try_and_a_stop_ends_it(
     workers: Hub, pair: tuple[Person, Person], tmp_path: Path
 ) -> None:
     first, second = pair
     state = first.try_tool(workers.seeded["try_steps"], go_on=tmp_path / "never")
-    until(lambda: (second.look(state)["progress"] or {}).get("total") == 3, what="progress")
+    wait_until(lambda: (second.look(state)["progress"] or {}).get("total") == 3, what="progress")
     assert second.post(state["addresses"]["cancel"]).status_code == 200
     assert "The call was cancelled" in second.outcome(state)["outcome"]
     state = first.try_tool(workers.seeded["try_ask"])
-    until(lambda: second.look(state)["questions"].strip(), what="the question")
+    wait_until(lambda: second.look(state)["questions"].strip(), what="the question")
     answer = {"key": "elicit_1", "action": "accept", "argument.name": "Jo"}
     assert second.post(state["addresses"]["answer"], **answer).status_code == 200
     assert "Jo" in second.outcome(state)["outcome"]
     assert not second.look(state)["questions"].strip()
     state = first.try_tool(workers.seeded["try_steps"], go_on=tmp_path / "never")
     workers.stop()
-    kept = record(workers, state["id"])
+    kept = get_call(workers, state["id"])
     assert (kept["outcome"], kept["detail"]) == ("cancelled", "the server is stopping")

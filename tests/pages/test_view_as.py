@@ -17,31 +17,31 @@ from tests import factories
 from toolhub.access.models import AccessToken
 
 pytestmark = pytest.mark.django_db
-LOADING = 13
+LOADING_QUERIES = 13
 """Queries of reading the catalogue, which a test's open transaction makes every page do again."""
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
 
 
-def look(browser: Client, **query: Any) -> str:
+def open_view_as(browser: Client, **query: Any) -> str:
     page = browser.get("/admin/view-as/?" + urlencode(query))
     assert page.status_code == 200
     return page.content.decode()
 
 
-def rows(browser: Client, **query: Any) -> dict[str, tuple[bool, str]]:
+def read_rows(browser: Client, **query: Any) -> dict[str, tuple[bool, str]]:
     """Name -> (sees it, because), of the page."""
     page = browser.get("/admin/view-as/?" + urlencode(query))
     return {row.entry.name: (row.entry.seen, str(row.rule)) for row in page.context["rows"]}
 
 
-def exact(browser: Client, **query: Any) -> list[str]:
+def list_exact_tools(browser: Client, **query: Any) -> list[str]:
     answer = browser.get("/admin/view-as/?" + urlencode({**query, "format": "json"}))
     return [tool["name"] for tool in json.loads(answer.content)["tools"]]
 
 
-def test_nobody_and_somebody_unknown_are_explained(browser: Client) -> None:
-    assert "Choose a user" in look(browser)
-    assert "There is no user with this name" in look(browser, user="nobody-of-this-name")
+def test_no_user_and_an_unknown_user_are_explained(browser: Client) -> None:
+    assert "Choose a user" in open_view_as(browser)
+    assert "There is no user with this name" in open_view_as(browser, user="nobody-of-this-name")
 
 
 def test_every_hidden_tool_names_the_rule_that_hides_it(browser: Client, alice: User) -> None:
@@ -52,7 +52,7 @@ def test_every_hidden_tool_names_the_rule_that_hides_it(browser: Client, alice: 
     denied = factories.deny(None, tools["denied"])
     Tool.objects.filter(name="quarantined").update(quarantined_since=timezone.now())
     Tool.objects.filter(name="off").update(enabled=False)
-    found = rows(browser, user="alice")
+    found = read_rows(browser, user="alice")
     first = Grant.objects.get(tool=tools["seen"])
     assert allowed.pk > first.pk
     assert found == {
@@ -62,23 +62,23 @@ def test_every_hidden_tool_names_the_rule_that_hides_it(browser: Client, alice: 
         "quarantined": (False, "Quarantined: its definition changed at its source."),
         "off": (False, "It is switched off."),
     }
-    assert exact(browser, user="alice") == ["seen"]
-    assert rows(browser, user="alice", sees="yes").keys() == {"seen"}
-    assert "seen" not in rows(browser, user="alice", sees="no")
-    assert rows(browser, user="alice", q="quaran").keys() == {"quarantined"}
-    assert f"/admin/catalog/grant/{denied.pk}/change/" in look(browser, user="alice")
+    assert list_exact_tools(browser, user="alice") == ["seen"]
+    assert read_rows(browser, user="alice", sees="yes").keys() == {"seen"}
+    assert "seen" not in read_rows(browser, user="alice", sees="no")
+    assert read_rows(browser, user="alice", q="quaran").keys() == {"quarantined"}
+    assert f"/admin/catalog/grant/{denied.pk}/change/" in open_view_as(browser, user="alice")
 
 
-def test_rules_and_limits_are_told_in_the_language_of_the_page(browser: Client, alice: User) -> None:
+def test_rules_and_limits_are_in_the_language_of_the_page(browser: Client, alice: User) -> None:
     tool = factories.make_tool()
     allowed, limit = factories.grant(alice, tool), factories.limit("5/m", tool)
     chinese = Client(headers={"accept-language": "zh-hans"})
     chinese.force_login(User.objects.get(username="root"))
     said = f"授权 {allowed.pk}：允许用户 alice 使用工具 calculate_sum"
-    assert rows(chinese, user="alice") == {"calculate_sum": (True, said)}
-    assert rows(browser, user="alice") == {"calculate_sum": (True, str(allowed))}
-    assert "<td>工具 calculate_sum</td>" in look(chinese, user="alice", show="grants")
-    assert f"速率限制 {limit.pk}：工具 calculate_sum，每位用户，5/m" in look(chinese, user="alice", show="limits")
+    assert read_rows(chinese, user="alice") == {"calculate_sum": (True, said)}
+    assert read_rows(browser, user="alice") == {"calculate_sum": (True, str(allowed))}
+    assert "<td>工具 calculate_sum</td>" in open_view_as(chinese, user="alice", show="grants")
+    assert f"速率限制 {limit.pk}：工具 calculate_sum，每位用户，5/m" in open_view_as(chinese, user="alice", show="limits")
     page = chinese.get(f"/admin/access/tool/{tool.pk}/").content.decode()
     assert said in page and f"速率限制 {limit.pk}：" in page
     assert f'2 位用户里有 1 位可以访问 <a href="/admin/catalog/tool/{tool.pk}/change/">calculate_sum</a>。' in page
@@ -90,52 +90,52 @@ def test_a_restricted_token_hides_other_toolsets(browser: Client, alice: User) -
     factories.make_tool("outside", toolset=outside)
     factories.grant(alice, inside, outside)
     token, _ = AccessToken.objects.issue(alice, "laptop", toolsets=[inside])
-    found = rows(browser, user="alice", token=token.pk)
+    found = read_rows(browser, user="alice", token=token.pk)
     assert found["inside"][0]
     assert found["outside"] == (False, "The token is restricted to other toolsets.")
-    assert exact(browser, user="alice", token=token.pk) == ["inside"]
-    assert exact(browser, user="alice") == ["inside", "outside"]
+    assert list_exact_tools(browser, user="alice", token=token.pk) == ["inside"]
+    assert list_exact_tools(browser, user="alice") == ["inside", "outside"]
     late = (timezone.now() + timedelta(days=200)).strftime("%Y-%m-%dT%H:%M")
-    assert "This token is expired at that time." in look(browser, user="alice", token=token.pk, at=late)
+    assert "This token is expired at that time." in open_view_as(browser, user="alice", token=token.pk, at=late)
 
 
 def test_somebody_elses_token_is_not_taken(browser: Client, alice: User, bob: User) -> None:
     factories.grant(alice, factories.make_tool())
     token, _ = AccessToken.objects.issue(bob, "laptop", toolsets=[])
-    assert exact(browser, user="alice", token=token.pk) == ["calculate_sum"]
+    assert list_exact_tools(browser, user="alice", token=token.pk) == ["calculate_sum"]
 
 
-def test_another_moment_and_another_environment_are_decided_as_they_will_be(browser: Client, alice: User) -> None:
+def test_another_time_and_another_environment_are_decided_as_they_will_be(browser: Client, alice: User) -> None:
     now = timezone.now()
     factories.grant(alice, factories.make_tool("later"), starts=now + timedelta(days=1))
     factories.grant(alice, factories.make_tool("elsewhere"), environments=["production"])
-    assert exact(browser, user="alice") == []
+    assert list_exact_tools(browser, user="alice") == []
     moment = (now + timedelta(days=2)).strftime("%Y-%m-%dT%H:%M")
-    assert exact(browser, user="alice", at=moment) == ["later"]
-    assert exact(browser, user="alice", environment="production") == ["elsewhere"]
-    assert '<option value="production">' in look(browser, user="alice")
-    assert "No automatic changes before" in look(browser, user="alice")
-    assert "This date and time is not valid." in look(browser, user="alice", at="yesterday")
+    assert list_exact_tools(browser, user="alice", at=moment) == ["later"]
+    assert list_exact_tools(browser, user="alice", environment="production") == ["elsewhere"]
+    assert '<option value="production">' in open_view_as(browser, user="alice")
+    assert "No automatic changes before" in open_view_as(browser, user="alice")
+    assert "This date and time is not valid." in open_view_as(browser, user="alice", at="yesterday")
 
 
-def test_the_limits_say_what_is_left_and_counting_is_not_touched(browser: Client, alice: User, bob: User) -> None:
+def test_the_limits_show_the_remaining_calls_and_count_nothing(browser: Client, alice: User, bob: User) -> None:
     tool = factories.make_tool()
     factories.grant(alice, tool)
     factories.limit("5/m", tool)
     factories.limit("7/m", user=bob)
     for _ in range(3):
-        page = look(browser, user="alice", show="limits")
+        page = open_view_as(browser, user="alice", show="limits")
     assert "5 / 5" in page
     assert "7/m" not in page
 
 
-def test_the_grants_show_through_whom_and_whether_they_hold(browser: Client, alice: User) -> None:
+def test_the_grants_show_their_subject_and_whether_they_are_in_force(browser: Client, alice: User) -> None:
     group = factories.make_group("analysts", [alice])
     factories.make_group("others", [alice])
     factories.grant(group, factories.make_toolset("Files"))
     factories.grant(None, factories.make_tool(), ends=timezone.now() - timedelta(days=1))
     factories.grant(factories.make_group("strangers"), factories.make_toolset("Secret things"))
-    page = look(browser, user="alice", show="grants")
+    page = open_view_as(browser, user="alice", show="grants")
     assert "group analysts" in page and "toolset Files" in page
     assert page.count("/admin/catalog/grant/") - page.count('href="/admin/catalog/grant/"') >= 2
     assert "everyone" in page and "over" in page
@@ -145,8 +145,8 @@ def test_the_grants_show_through_whom_and_whether_they_hold(browser: Client, ali
 def test_resources_and_prompts_are_there_as_well(browser: Client, alice: User) -> None:
     factories.grant(alice, factories.make_resource())
     factories.make_prompt()
-    assert rows(browser, user="alice", show="resource")["docs://handbook"][0]
-    assert rows(browser, user="alice", show="prompt")["greeting"] == (False, "No grant allows it.")
+    assert read_rows(browser, user="alice", show="resource")["docs://handbook"][0]
+    assert read_rows(browser, user="alice", show="prompt")["greeting"] == (False, "No grant allows it.")
     answer = browser.get("/admin/view-as/?user=alice&show=resource&format=json").json()
     assert [each["uri"] for each in answer["resources"]] == ["docs://handbook"]
 
@@ -159,7 +159,7 @@ def test_stored_texts_are_text(browser: Client, alice: User) -> None:
     User.objects.filter(pk=alice.pk).update(username=HOSTILE)
     factories.grant(alice, factories.make_tool(title=HOSTILE), note=HOSTILE)
     for show in ("tool", "grants", "limits"):
-        assert "<script>alert" not in look(browser, user=HOSTILE, show=show)
+        assert "<script>alert" not in open_view_as(browser, user=HOSTILE, show=show)
 
 
 def test_ten_thousand_tools_make_a_small_page_with_few_queries(
@@ -176,9 +176,9 @@ def test_ten_thousand_tools_make_a_small_page_with_few_queries(
         [Tool.toolsets.through(tool=tool, toolset=toolset) for tool in made if tool.pk % 2]
     )
     factories.grant(alice, toolset)
-    look(browser, user="alice")
-    with django_assert_max_num_queries(LOADING + 8):
-        page = look(browser, user="alice", page=3)
+    open_view_as(browser, user="alice")
+    with django_assert_max_num_queries(LOADING_QUERIES + 8):
+        page = open_view_as(browser, user="alice", page=3)
     assert len(page) < 120_000
     assert "Next page" in page and "Previous page" in page
     assert browser.get(f"/admin/access/tool/{made[1].pk}/").status_code == 200
@@ -187,7 +187,7 @@ def test_ten_thousand_tools_make_a_small_page_with_few_queries(
 # --- who sees a tool -----------------------------------------------------------------------------------------------
 
 
-def test_the_page_of_a_tool_says_who_sees_it_by_which_rule_and_who_does_not(
+def test_the_page_of_a_tool_lists_users_with_and_without_access_and_the_rules(
     browser: Client, alice: User, bob: User, charlie: User
 ) -> None:
     tool = factories.make_tool()
@@ -211,7 +211,7 @@ def test_a_thousand_users_come_in_pages(browser: Client, django_assert_max_num_q
     User.objects.bulk_create([User(username=f"user{number:04}") for number in range(1000)])
     factories.grant(None, tool)
     browser.get(f"/admin/access/tool/{tool.pk}/")
-    with django_assert_max_num_queries(LOADING + 5):
+    with django_assert_max_num_queries(LOADING_QUERIES + 5):
         page = browser.get(f"/admin/access/tool/{tool.pk}/?page=2")
     assert len(page.content) < 120_000
     assert len(page.context["rows"]) == 50

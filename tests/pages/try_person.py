@@ -8,8 +8,8 @@ from typing import Any, Self
 import httpx2
 
 from tests.pages.try_seed import PASSWORD
-from tests.serving import Hub
-from tests.waiting import until
+from tests.real_servers import Hub
+from tests.polling import wait_until
 
 TOKEN = re.compile(r'name="csrfmiddlewaretoken" value="([^"]+)"')
 JSON = {"Accept": "application/json"}
@@ -55,5 +55,5 @@ class Person:
             seen.append(self.look(state))
             return bool(seen[-1]["ended"])
 
-        until(ended, what="the end of a try")
+        wait_until(ended, what="the end of a try")
         return seen[-1]

@@ -28,9 +28,9 @@ def seed() -> dict[str, int]:
     """alice may use every tool of `try_tools`; root; `helper`, who may try tools but only as themselves; `deputy`."""
     from django.contrib.auth.models import Permission, User
 
-    from catalog.functions.registry import registered
+    from catalog.functions.registry import list_functions
     from tests import factories
-    from tests.e2e.seed import granted
+    from tests.e2e.seed import grant_tool
 
     alice = User.objects.create_user("alice", password=PASSWORD)
     User.objects.create_user("charlie", password=PASSWORD)
@@ -40,8 +40,8 @@ def seed() -> dict[str, int]:
     deputy = User.objects.create_user("deputy", password=PASSWORD, is_staff=True)
     deputy.user_permissions.set(Permission.objects.filter(codename__in=DEPUTY))
     tools = {
-        name: granted(name, ["alice", "helper", "deputy"])
-        for name in sorted(registered("tool"))
+        name: grant_tool(name, ["alice", "helper", "deputy"])
+        for name in sorted(list_functions("tool"))
         if name.startswith("try_")
     }
     limited = factories.make_tool("try_limited", function="calculate_sum", input_schema=FIELDS)
@@ -54,7 +54,7 @@ def seed() -> dict[str, int]:
     return {**tools, "limited": limited.pk, "add": add.pk, "nobodys": nobodys.pk, "alice": alice.pk}
 
 
-def records() -> list[dict[str, Any]]:
+def list_calls() -> list[dict[str, Any]]:
     """Every call on record, the oldest first."""
     from audit.models import Call
 
@@ -62,7 +62,7 @@ def records() -> list[dict[str, Any]]:
     return [{**row, "id": str(row["id"])} for row in Call.objects.order_by("pk").values("id", *fields)]
 
 
-def actions(kind: str, verb: str) -> list[dict[str, Any]]:
+def list_actions(kind: str, verb: str) -> list[dict[str, Any]]:
     from audit.models import Action
 
     rows = Action.objects.filter(kind=kind, verb=verb).order_by("pk").values("actor", "target", "before", "after")

@@ -16,7 +16,7 @@ HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
 PICTURE = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAIAAAD91JpzAAAAFUlEQVR4nGP4//8/AxAzMDAwMDAAACT+Av5+Vv5tAAAAAElFTkSuQmCC"
 )
-LARGE = 200_000
+LARGE_CHARACTERS = 200_000
 NAME = {
     "type": "object",
     "properties": {"name": {"type": "string", "minLength": 2}, "age": {"type": "integer", "minimum": 1}},
@@ -79,4 +79,4 @@ async def everything() -> Result:
 async def large(ctx: Context) -> str:
     """Returns much."""
     await ctx.log("a long line: " + "l" * 1_900)
-    return "x" * LARGE
+    return "x" * LARGE_CHARACTERS

@@ -8,17 +8,18 @@ import sys
 
 
 async def main(program: str) -> None:
-    from tests.runners import payloads, running
+    from tests.runners import payloads
+    from tests.runners import harness
 
     names = [f"a{number}" for number in range(len(payloads.LITERAL))]
     settings = {"program": program, "arguments": [f"{{{name}}}" for name in names]}
-    result = await running.produced("command", settings, dict(zip(names, payloads.LITERAL, strict=True)))
+    result = await harness.produce_result("command", settings, dict(zip(names, payloads.LITERAL, strict=True)))
     assert not result.is_error, result
     for payload in ("$(touch PWNED)", "; touch PWNED", "`touch PWNED`"):
-        await running.produced("command", {"program": program, "stdin": "t"}, {"t": payload})
+        await harness.produce_result("command", {"program": program, "stdin": "t"}, {"t": payload})
         options = {"program": program, "arguments": [{"option": "--name", "value": "t"}]}
-        await running.produced("command", options, {"t": payload})
-    await running.nothing_left()
+        await harness.produce_result("command", options, {"t": payload})
+    await harness.wait_until_nothing_left()
 
 
 if __name__ == "__main__":

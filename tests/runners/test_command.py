@@ -17,15 +17,16 @@ import pytest
 from django.core.exceptions import PermissionDenied, ValidationError
 
 from audit import outcomes
-from catalog.checks import commands_are_harmless_programs, tools_have_a_runner_that_is_on
+from catalog.checks import check_commands, check_tool_runners
 from catalog.errors import ToolError
 from catalog.functions.results import failure
-from catalog.runners import loading, registry
+from catalog.runners import registry
+from catalog.runners import factory
 from tests import factories
-from tests.catalog.pipeline import call, in_database, text, the_record
+from tests.catalog.pipeline import call, run_in_database, text, only_logged_call
 from tests.conftest import missing
 from tests.runners.payloads import DASHED, IMPOSSIBLE, LITERAL
-from tests.runners.running import MARK, cancelled, marked, nothing_left, produced, run, script, texts
+from tests.runners.harness import MARK, cancel_run, find_marked, wait_until_nothing_left, produce_result, run, make_script, texts
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SAY = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ), os.getcwd(), sys.stdin.read()]))"
@@ -34,7 +35,7 @@ ARGV = "import json, sys; print(json.dumps(sys.argv[1:]))"
 
 @pytest.fixture
 def say(tmp_path: Path, settings: Any) -> str:
-    program = script(tmp_path, "say", SAY)
+    program = make_script(tmp_path, "say", SAY)
     settings.COMMANDS = [program]
     return program
 
@@ -79,25 +80,25 @@ def test_settings_that_could_not_be_meant_are_refused_with_the_reason(settings: 
 def test_nothing_runs_while_no_program_is_listed(settings: Any) -> None:
     settings.COMMANDS = []
     with pytest.raises(LookupError, match="turned off"):
-        loading.prepare("command", {"program": "date"})
+        factory.prepare("command", {"program": "date"})
 
 
 @pytest.mark.parametrize("program", ["sh", "/bin/date", "../bin/date", "date ", "DATE", "date;sh", "./date"])
 def test_a_program_that_is_not_listed_exactly_so_is_refused(settings: Any, program: str) -> None:
     settings.COMMANDS = ["date", "wc"]
     with pytest.raises(LookupError, match="not listed"):
-        loading.prepare("command", {"program": program})
+        factory.prepare("command", {"program": program})
 
 
 def test_a_name_is_looked_up_on_a_fixed_path_alone(
     settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script(tmp_path, "only-on-my-path", "print(1)")
+    make_script(tmp_path, "only-on-my-path", "print(1)")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     settings.COMMANDS = ["only-on-my-path"]
     with pytest.raises(LookupError, match="not found in"):
-        loading.prepare("command", {"program": "only-on-my-path"})
+        factory.prepare("command", {"program": "only-on-my-path"})
 
 
 @pytest.mark.parametrize("payload", [*DASHED, *IMPOSSIBLE])
@@ -117,7 +118,7 @@ async def test_a_list_or_an_object_is_no_argument(say: str, value: Any) -> None:
 
 
 async def test_fifty_payloads_arrive_as_the_text_that_they_are(tmp_path: Path, settings: Any) -> None:
-    program = script(tmp_path, "argv", ARGV)
+    program = make_script(tmp_path, "argv", ARGV)
     settings.COMMANDS = [program]
     names = [f"a{number}" for number in range(len(LITERAL))]
     given = dict(zip(names, LITERAL, strict=True))
@@ -191,11 +192,11 @@ def test_no_shell_is_ever_started(tmp_path: Path) -> None:
     """Seen from outside: strace notes every program that any process of the run becomes."""
     if shutil.which("strace") is None:
         missing("strace", "it is not installed")
-    program, ledger = script(tmp_path, "argv", ARGV), tmp_path / "ledger"
+    program, ledger = make_script(tmp_path, "argv", ARGV), tmp_path / "ledger"
     traces = tmp_path / "traces"
     traces.mkdir()
     for name in ("sh", "bash"):
-        script(tmp_path, name, f"open({str(ledger)!r}, 'a').write('x')")
+        make_script(tmp_path, name, f"open({str(ledger)!r}, 'a').write('x')")
     done = subprocess.run(
         [
             # A file for each process: in one for all, a line is torn apart where another process has news meanwhile.
@@ -224,13 +225,13 @@ def test_no_shell_is_ever_started(tmp_path: Path) -> None:
 # --- how it ends -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_status_that_is_not_accepted_is_an_error_with_what_the_program_said(python: str) -> None:
+async def test_a_status_that_is_not_accepted_is_an_error_with_the_output_of_the_program(python: str) -> None:
     source = "import sys; print('half'); print('\\x1b[31mno such\\x07 thing', file=sys.stderr); sys.exit(3)"
-    result = await produced("command", {"program": python, "arguments": ["-c", source]}, {})
+    result = await produce_result("command", {"program": python, "arguments": ["-c", source]}, {})
     assert result.is_error
     assert texts(result) == ["The program exited with status 3. Its output: no such\\x07 thing", "half\n"]
     options = {"program": python, "arguments": ["-c", source], "accept_status": [0, 3]}
-    result = await produced("command", options, {})
+    result = await produce_result("command", options, {})
     assert not result.is_error and texts(result) == ["half\n"]
 
 
@@ -239,16 +240,16 @@ async def test_a_program_that_cannot_be_started_is_an_error(tmp_path: Path, sett
     broken.write_text("#!/no/such/interpreter\n")
     broken.chmod(0o755)
     settings.COMMANDS = [str(broken)]
-    result = await produced("command", {"program": str(broken)}, {})
+    result = await produce_result("command", {"program": str(broken)}, {})
     assert result.is_error and "status 127" in texts(result)[0]
 
 
 async def test_endless_output_is_cut_off_visibly_and_the_program_stopped(settings: Any) -> None:
     settings.COMMANDS = ["yes"]
-    result = await produced("command", {"program": "yes", "max_output_bytes": 5000}, {})
+    result = await produce_result("command", {"program": "yes", "max_output_bytes": 5000}, {})
     assert result.is_error and len(texts(result)[0]) == 5000
     assert texts(result)[1] == "[The output was truncated after 5000 bytes and the program was stopped.]"
-    await nothing_left()
+    await wait_until_nothing_left()
 
 
 @pytest.mark.parametrize(
@@ -270,14 +271,14 @@ async def test_a_program_that_takes_too_much_is_stopped_and_the_answer_says_why(
     mark = uuid4().hex
     options = {"program": python, "arguments": ["-c", source], "environment": {MARK: mark}, **limits}
     try:
-        result = await produced("command", options, {})
+        result = await produce_result("command", options, {})
     except ToolError as error:
         result = failure(str(error))
     assert result.is_error and says in texts(result)[0]
-    await nothing_left(mark)
+    await wait_until_nothing_left(mark)
 
 
-async def test_a_cancelled_call_ends_everything_also_what_ignores_it_and_what_went_away(
+async def test_a_cancelled_call_ends_every_process_even_deaf_and_detached_ones(
     python: str, tmp_path: Path
 ) -> None:
     mark, started = uuid4().hex, tmp_path / "started"
@@ -292,23 +293,23 @@ async def test_a_cancelled_call_ends_everything_also_what_ignores_it_and_what_we
         "while True: time.sleep(1)"
     )
     options = {"program": python, "arguments": ["-c", source, str(started)], "environment": {MARK: mark}}
-    await cancelled("command", options, {}, started)
-    await nothing_left(mark)
+    await cancel_run("command", options, {}, started)
+    await wait_until_nothing_left(mark)
 
 
-async def test_what_a_program_leaves_behind_ends_with_it(python: str) -> None:
+async def test_background_processes_of_a_program_end_with_it(python: str) -> None:
     mark = uuid4().hex
     source = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(1000)\nprint('done')"
     options = {"program": python, "arguments": ["-c", source], "environment": {MARK: mark}}
     assert (await run("command", options, {})).text == "done\n"
-    assert not marked(mark)
+    assert not find_marked(mark)
 
 
 async def test_more_programs_than_may_run_at_once_are_refused(say: str, settings: Any) -> None:
     settings.TOOL_PROCESSES = 0
     with pytest.raises(ToolError, match="Too many programs"):
         await run("command", {"program": say}, {})
-    await nothing_left()
+    await wait_until_nothing_left()
 
 
 # --- who may make such a tool ----------------------------------------------------------------------------------------
@@ -329,15 +330,15 @@ def test_a_tool_cannot_be_switched_on_while_the_runner_is_off(settings: Any) -> 
 @pytest.mark.django_db
 def test_the_checks_name_what_is_off_or_dangerous(settings: Any) -> None:
     settings.COMMANDS = ["date", "python3.11", "bash", "no-such-program"]
-    assert sorted(str(problem.id) for problem in commands_are_harmless_programs(None)) == [
+    assert sorted(str(problem.id) for problem in check_commands(None)) == [
         "catalog.W002",
         "catalog.W002",
         "catalog.W003",
     ]
     factories.make_tool("now", **ROW)
-    assert not tools_have_a_runner_that_is_on(None, databases=["default"])
+    assert not check_tool_runners(None, databases=["default"])
     settings.COMMANDS = []
-    (warning,) = tools_have_a_runner_that_is_on(None, databases=["default"])
+    (warning,) = check_tool_runners(None, databases=["default"])
     assert "now" in str(warning.msg)
 
 
@@ -389,7 +390,7 @@ def _inlines(page: Any) -> dict[str, Any]:
     return found
 
 
-def test_the_model_refuses_whoever_the_form_let_through(settings: Any, db: None, alice: Any, rf: Any) -> None:
+def test_the_model_rejects_users_that_the_form_let_through(settings: Any, db: None, alice: Any, rf: Any) -> None:
     from audit.actions.actor import ActorMiddleware
     from catalog.models import Tool
 
@@ -406,7 +407,7 @@ def test_the_model_refuses_whoever_the_form_let_through(settings: Any, db: None,
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_a_deadline_ends_the_program_and_is_on_record(alice: Any, settings: Any) -> None:
+async def test_a_deadline_ends_the_program_and_is_logged(alice: Any, settings: Any) -> None:
     settings.COMMANDS = ["sleep"]
 
     def publish() -> None:
@@ -415,8 +416,8 @@ async def test_a_deadline_ends_the_program_and_is_on_record(alice: Any, settings
         tool = factories.make_tool("nap", runner="command", settings=options, input_schema=schema, timeout=0.5)
         factories.grant(alice, tool)
 
-    await in_database(publish)
+    await run_in_database(publish)
     result = await call(alice, "nap", {"n": 1000})
     assert result.is_error and "did not finish within 0.5 s" in text(result)
-    assert (await the_record()).outcome == outcomes.TIMEOUT
-    await nothing_left()
+    assert (await only_logged_call()).outcome == outcomes.TIMEOUT
+    await wait_until_nothing_left()

@@ -12,7 +12,7 @@ import pytest
 
 from catalog.errors import ToolError
 from catalog.processes import launch
-from tests.runners.running import MARK, Recording, cancelled, nothing_left, produced, run
+from tests.runners.harness import MARK, RecordingChannel, cancel_run, wait_until_nothing_left, produce_result, run
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def modules(settings: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     return mark
 
 
-def isolated(function: str, **more: Any) -> dict[str, Any]:
+def make_settings(function: str, **more: Any) -> dict[str, Any]:
     return {"function": function, "isolated": True, **more}
 
 
@@ -48,50 +48,50 @@ async def test_a_bad_end_is_a_sentence_and_nothing_is_left(
     how: str, limits: dict[str, Any], says: str, modules: str
 ) -> None:
     with pytest.raises(ToolError) as caught:
-        await run("python_function", isolated("bad_end", **limits), {"how": how})
+        await run("python_function", make_settings("bad_end", **limits), {"how": how})
     assert says in str(caught.value) and "hunter2" not in str(caught.value)
-    await nothing_left()
+    await wait_until_nothing_left()
 
 
 async def test_processor_time_is_bounded() -> None:
     with pytest.raises(ToolError, match="more than 1 s of processor time"):
-        await run("python_function", isolated("bad_loop", cpu_seconds=1), {})
+        await run("python_function", make_settings("bad_loop", cpu_seconds=1), {})
 
 
 @pytest.mark.parametrize("function", ["bad_loop", "bad_deaf"])
-async def test_a_cancelled_call_kills_what_cannot_be_told_to_stop(function: str, tmp_path: Path, modules: str) -> None:
+async def test_a_cancelled_call_kills_functions_that_cannot_be_stopped(function: str, tmp_path: Path, modules: str) -> None:
     started = tmp_path / "started"
-    await cancelled("python_function", isolated(function), {"started": str(started)}, started)
-    await nothing_left()
+    await cancel_run("python_function", make_settings(function), {"started": str(started)}, started)
+    await wait_until_nothing_left()
 
 
 async def test_questions_to_the_client_are_refused_with_the_reason() -> None:
     with pytest.raises(ToolError, match="cannot ask the client"):
-        await run("python_function", isolated("good_ask"), {}, channel=Recording())
+        await run("python_function", make_settings("good_ask"), {}, channel=RecordingChannel())
 
 
 async def test_progress_and_log_lines_pass_and_arguments_arrive() -> None:
-    channel = Recording()
+    channel = RecordingChannel()
     arguments = {"n": 5, "words": ["a", "ä\u2028", "$(id)"]}
-    value = await run("python_function", isolated("good_steps"), arguments, channel=channel)
+    value = await run("python_function", make_settings("good_steps"), arguments, channel=channel)
     assert value == "alice 5 ['a', 'ä\\u2028', '$(id)']"
     assert channel.reports == [(1, 2, "half")] and channel.lines == [("warning", {"n": 5}, "steps")]
 
 
-async def test_results_of_every_kind_come_back_and_what_is_printed_is_not_one() -> None:
-    found = await run("python_function", isolated("bad_end"), {"how": "fine"})
+async def test_results_of_every_kind_come_back_and_printed_output_is_not_one() -> None:
+    found = await run("python_function", make_settings("bad_end"), {"how": "fine"})
     assert found["how"] == "fine" and found["pid"] != os.getpid()
-    assert await run("python_function", isolated("bad_end"), {"how": "noise"}) == "noisy"
-    blocks = (await produced("python_function", isolated("good_image"), {})).content
+    assert await run("python_function", make_settings("bad_end"), {"how": "noise"}) == "noisy"
+    blocks = (await produce_result("python_function", make_settings("good_image"), {})).content
     assert [block["type"] for block in blocks] == ["text", "image"]
-    assert await run("python_function", isolated("calculate_sum"), {"a": 1.5, "b": 2}) == 3.5
+    assert await run("python_function", make_settings("calculate_sum"), {"a": 1.5, "b": 2}) == 3.5
 
 
-async def test_what_a_function_leaves_behind_ends_with_it() -> None:
-    assert await run("python_function", isolated("bad_end"), {"how": "orphan"}) == "left one"
-    assert not launch.running()
+async def test_background_processes_of_a_function_end_with_it() -> None:
+    assert await run("python_function", make_settings("bad_end"), {"how": "orphan"}) == "left one"
+    assert not launch.count_running()
 
 
 async def test_several_run_beside_each_other() -> None:
-    values = await asyncio.gather(*(run("python_function", isolated("quick"), {"n": n}) for n in range(3)))
+    values = await asyncio.gather(*(run("python_function", make_settings("quick"), {"n": n}) for n in range(3)))
     assert values == [1, 2, 3]

@@ -12,13 +12,13 @@ import time
 from typing import Any
 
 from tests.client import HttpClient
-from tests.runners.running import MARK, marked
-from tests.serving import Hub
-from tests.waiting import eventually
+from tests.runners.harness import MARK, find_marked
+from tests.real_servers import Hub
+from tests.polling import wait_until_async
 
 log = logging.getLogger(__name__)
-DEADLINE = 3.0
-LONGER = 60.0
+DEADLINE_SECONDS = 3.0
+LONG_DEADLINE_SECONDS = 60.0
 """For what ends by itself or by another bound than its deadline."""
 GIGABYTE = "import sys; b = b'x' * 65536\nfor _ in range(16384): sys.stdout.buffer.write(b)"
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True: time.sleep(1)"
@@ -26,29 +26,29 @@ MARKED = "toolhub-misbehaving"
 
 BAD: list[tuple[str, dict[str, Any], dict[str, Any], float, str, str]] = [
     # name, settings, arguments, deadline, outcome on record, what the caller reads
-    ("loops", {"function": "bad_loop"}, {}, DEADLINE, "timeout", "did not finish within 3 s"),
-    ("ignores SIGTERM", {"function": "bad_deaf"}, {}, DEADLINE, "timeout", "did not finish within 3 s"),
-    ("exits", {"function": "bad_end"}, {"how": "exit"}, LONGER, "tool_error", "ended its process (status 3)"),
-    ("leaves at once", {"function": "bad_end"}, {"how": "at once"}, LONGER, "tool_error", "exited with status"),
-    ("crashes", {"function": "bad_end"}, {"how": "crash"}, LONGER, "tool_error", "crashed (SIGSEGV)"),
-    ("takes 10 GB", {"function": "bad_end"}, {"how": "memory"}, LONGER, "tool_error", "exceeded its memory limit"),
-    ("forks", {"function": "bad_end"}, {"how": "fork bomb"}, LONGER, "tool_error", "more than 16 processes"),
-    ("returns NaN", {"function": "bad_end"}, {"how": "nan"}, LONGER, "tool_error", "cannot be written as JSON"),
-    ("returns a cycle", {"function": "bad_end"}, {"how": "cycle"}, LONGER, "tool_error", "cannot be written as JSON"),
-    ("returns too much", {"function": "bad_end"}, {"how": "huge"}, LONGER, "tool_error", "more than the 1000000 bytes"),
-    ("prints a gigabyte", {"program": GIGABYTE}, {}, LONGER, "tool_error", "truncated after 100000 bytes"),
-    ("is a deaf program", {"program": DEAF}, {}, DEADLINE, "timeout", "did not finish within 3 s"),
+    ("loops", {"function": "bad_loop"}, {}, DEADLINE_SECONDS, "timeout", "did not finish within 3 s"),
+    ("ignores SIGTERM", {"function": "bad_deaf"}, {}, DEADLINE_SECONDS, "timeout", "did not finish within 3 s"),
+    ("exits", {"function": "bad_end"}, {"how": "exit"}, LONG_DEADLINE_SECONDS, "tool_error", "ended its process (status 3)"),
+    ("leaves at once", {"function": "bad_end"}, {"how": "at once"}, LONG_DEADLINE_SECONDS, "tool_error", "exited with status"),
+    ("crashes", {"function": "bad_end"}, {"how": "crash"}, LONG_DEADLINE_SECONDS, "tool_error", "crashed (SIGSEGV)"),
+    ("takes 10 GB", {"function": "bad_end"}, {"how": "memory"}, LONG_DEADLINE_SECONDS, "tool_error", "exceeded its memory limit"),
+    ("forks", {"function": "bad_end"}, {"how": "fork bomb"}, LONG_DEADLINE_SECONDS, "tool_error", "more than 16 processes"),
+    ("returns NaN", {"function": "bad_end"}, {"how": "nan"}, LONG_DEADLINE_SECONDS, "tool_error", "cannot be written as JSON"),
+    ("returns a cycle", {"function": "bad_end"}, {"how": "cycle"}, LONG_DEADLINE_SECONDS, "tool_error", "cannot be written as JSON"),
+    ("returns too much", {"function": "bad_end"}, {"how": "huge"}, LONG_DEADLINE_SECONDS, "tool_error", "more than the 1000000 bytes"),
+    ("prints a gigabyte", {"program": GIGABYTE}, {}, LONG_DEADLINE_SECONDS, "tool_error", "truncated after 100000 bytes"),
+    ("is a deaf program", {"program": DEAF}, {}, DEADLINE_SECONDS, "timeout", "did not finish within 3 s"),
 ]
 
 
 def seed() -> dict[str, str]:
     from django.contrib.auth.models import User
 
-    from tests.e2e.seed import cast, granted
+    from tests.e2e.seed import create_cast, grant_tool
     from tests.factories import grant, make_tool
 
-    tokens = cast()
-    granted("add", ["bob"])
+    tokens = create_cast()
+    grant_tool("add", ["bob"])
     anything = {"type": "object", "properties": {"how": {"type": "string"}}}
     for number, (_, settings, _, deadline, _, _) in enumerate(BAD):
         if "function" in settings:
@@ -62,7 +62,7 @@ def seed() -> dict[str, str]:
     return tokens
 
 
-def recorded() -> dict[str, list[str | None]]:
+def list_outcomes() -> dict[str, list[str | None]]:
     from audit.models import Call
 
     found: dict[str, list[str | None]] = {}
@@ -71,7 +71,7 @@ def recorded() -> dict[str, list[str | None]]:
     return found
 
 
-class Other(threading.Thread):
+class OtherUser(threading.Thread):
     """Another person, who calls all the time from a loop and a connection of their own."""
 
     def __init__(self, url: str, token: str) -> None:
@@ -102,7 +102,7 @@ class Other(threading.Thread):
         return sorted(self.waited)
 
 
-async def test_each_ends_as_it_should_and_is_on_record_while_anothers_calls_go_on() -> None:
+async def test_each_ends_as_it_should_and_is_logged_while_another_users_calls_go_on() -> None:
     env = {
         "TOOLHUB_TOOL_MODULES": "tests.e2e.functions,tests.runners.functions",
         "TOOLHUB_COMMANDS": sys.executable,
@@ -110,7 +110,7 @@ async def test_each_ends_as_it_should_and_is_on_record_while_anothers_calls_go_o
     }
     with Hub(env=env, seed=seed) as hub:
         hub.may_log_tracebacks = True  # of the functions that fail, in the log alone
-        other = Other(hub.mcp_url, hub.seeded["bob"])
+        other = OtherUser(hub.mcp_url, hub.seeded["bob"])
         other.start()
         try:
             async with HttpClient(hub.mcp_url, hub.seeded["alice"], "2025-11-25") as alice:
@@ -132,10 +132,10 @@ async def test_each_ends_as_it_should_and_is_on_record_while_anothers_calls_go_o
             assert answer.get("isError") and says in said, (name, said[-300:])
             assert seconds < deadline + 30, name
             assert "Traceback" not in said
-        on_record = await asyncio.to_thread(hub.call, recorded)
+        on_record = await asyncio.to_thread(hub.call, list_outcomes)
         assert on_record == {f"bad_{number}": [outcome] for number, (*_, outcome, _) in enumerate(BAD)}
         server = {hub.process.pid} if hub.process is not None else set()
-        await eventually(lambda: not set(_of_tools()) - server, 60, "nothing of the tools is left")
+        await wait_until_async(lambda: not set(_find_tool_processes()) - server, 60, "nothing of the tools is left")
     assert other.wrong == []
     p95 = waited[int(len(waited) * 0.95)]
     log.info("another's %d calls: p95 %.0f ms, longest %.0f ms", len(waited), p95 * 1000, waited[-1] * 1000)
@@ -143,10 +143,10 @@ async def test_each_ends_as_it_should_and_is_on_record_while_anothers_calls_go_o
     assert len(waited) > 50 and p95 < 5.0, (len(waited), p95)
 
 
-def _of_tools() -> list[int]:
+def _find_tool_processes() -> list[int]:
     """Processes of the tools: those that the hub's own environment marked and that are not the hub's helpers."""
     found = []
-    for pid in marked(MARKED):
+    for pid in find_marked(MARKED):
         try:
             with open(f"/proc/{pid}/cmdline", "rb") as file:
                 line = file.read()

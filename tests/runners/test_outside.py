@@ -15,7 +15,7 @@ from catalog.runners import registry
 from tests.client import HttpClient
 from tests.e2e import proofs
 from tests.e2e.pages import Pages
-from tests.serving import Hub
+from tests.real_servers import Hub
 
 CONTRIBUTING = Path(__file__).resolve().parents[2] / ".github" / "CONTRIBUTING.md"
 SHOUT = CONTRIBUTING.read_text(encoding="utf-8").split("## Add a runner")[1].split("```python\n")[1].split("```")[0]
@@ -28,24 +28,24 @@ SCHEMA = {
 }
 
 
-def people() -> None:
+def seed_users() -> None:
     """Alice, and an administrator who can sign in."""
     from django.contrib.auth.models import User
 
-    proofs.root()
+    proofs.create_root()
     User.objects.create_user("alice")
 
 
-def logged() -> list[list[Any]]:
+def list_calls() -> list[list[Any]]:
     from audit.models import Call
 
     return [[call.name, call.outcome, call.arguments] for call in Call.objects.filter(method="tools/call")]
 
 
-async def test_a_runner_in_a_setting_is_offered_saved_called_and_logged(tmp_path: Path) -> None:
+async def test_a_runner_in_a_setting_is_listed_saved_called_and_logged(tmp_path: Path) -> None:
     (tmp_path / "shout.py").write_text(SHOUT)
     env = {"TOOLHUB_RUNNERS": "shout", "PYTHONPATH": str(tmp_path)}
-    with Hub(env=env, seed=people) as hub:
+    with Hub(env=env, seed=seed_users) as hub:
         async with Pages(hub, proofs.ROOT) as pages:
             await pages.sign_in()
             page = await pages.get("/admin/catalog/tool/add/")
@@ -70,7 +70,7 @@ async def test_a_runner_in_a_setting_is_offered_saved_called_and_logged(tmp_path
         async with HttpClient(hub.mcp_url, hub.manage("createtoken", "alice"), "2025-11-25") as client:
             assert await client.tools() == ["shout_it"]
             assert await client.text("shout_it", {"text": "hello"}) == "HELLO?"
-        assert hub.call(logged) == [["shout_it", "ok", '{"text":"hello"}']]
+        assert hub.call(list_calls) == [["shout_it", "ok", '{"text":"hello"}']]
 
 
 @pytest.mark.parametrize(

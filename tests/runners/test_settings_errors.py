@@ -154,15 +154,15 @@ def test_every_sentence_is_one_of_pydantic_with_its_values() -> None:
     assert {entry["type"] for entry in found} >= set(settings_errors.SENTENCES) | {"string_too_short", "too_long"}
     assert len(found) == len(Everything.model_fields) + 1
     for entry in found:
-        assert settings_errors.words(entry) == entry["msg"]
+        assert settings_errors.translate_error(entry) == entry["msg"]
         if (sentence := settings_errors.SENTENCES.get(entry["type"])) is not None and entry["type"] != "literal_error":
             values = {name: f"{value:g}" if value == 600.0 else value for name, value in entry.get("ctx", {}).items()}
             assert sentence % values == entry["msg"]
 
 
-def test_every_one_of_them_is_said_in_chinese_with_its_values() -> None:
+def test_every_sentence_is_translated_into_chinese_with_its_values() -> None:
     with override("zh-hans"):
-        said = {str(entry["loc"][0]): settings_errors.words(entry) for entry in errors()}
+        said = {str(entry["loc"][0]): settings_errors.translate_error(entry) for entry in errors()}
     assert {name: text for name, text in said.items() if ENGLISH.search(text) or not CHINESE.search(text)} == {}
     for name, value in (
         ("above", "1.5"),
@@ -175,15 +175,15 @@ def test_every_one_of_them_is_said_in_chinese_with_its_values() -> None:
     assert said["choice"] == "必须是以下之一：'a', 'b', 'c'"
 
 
-def test_what_has_no_sentence_of_ours_stays_as_pydantic_says_it() -> None:
+def test_errors_without_a_sentence_of_ours_stay_in_the_words_of_pydantic() -> None:
     with override("zh-hans"):
-        assert settings_errors.words({"type": "url_scheme", "msg": "URL scheme should be odd", "loc": ()}) == (
+        assert settings_errors.translate_error({"type": "url_scheme", "msg": "URL scheme should be odd", "loc": ()}) == (
             "URL scheme should be odd"
         )
 
 
 @pytest.mark.parametrize(("kind", "data"), WRONG)
-def test_what_is_wrong_with_a_tool_is_said_in_the_language_at_hand(kind: str, data: dict[str, Any]) -> None:
+def test_errors_of_a_tool_are_in_the_active_language(kind: str, data: dict[str, Any]) -> None:
     said = {}
     for language in ("en", "zh-hans"):
         with override(language), pytest.raises(ValueError) as refused:
@@ -194,7 +194,7 @@ def test_what_is_wrong_with_a_tool_is_said_in_the_language_at_hand(kind: str, da
 
 
 @pytest.mark.parametrize("fields", UNREACHABLE)
-def test_what_is_wrong_with_an_upstream_is_said_in_the_language_at_hand(fields: dict[str, Any]) -> None:
+def test_errors_of_an_upstream_are_in_the_active_language(fields: dict[str, Any]) -> None:
     said = {}
     for language in ("en", "zh-hans"):
         with override(language), pytest.raises(ValueError) as refused:
@@ -205,7 +205,7 @@ def test_what_is_wrong_with_an_upstream_is_said_in_the_language_at_hand(fields: 
 
 
 @pytest.mark.parametrize("commands", [[], ["wc"], ["nothing-of-this-name"]])
-def test_why_a_tool_cannot_run_here_is_said_in_the_language_at_hand(settings: Any, commands: list[str]) -> None:
+def test_the_reason_why_a_tool_cannot_run_here_is_in_the_active_language(settings: Any, commands: list[str]) -> None:
     settings.COMMANDS, settings.SQL_DATABASES = commands, dict.fromkeys(commands, "sqlite:///nowhere")
     with override("zh-hans"):
         said = [
@@ -215,7 +215,7 @@ def test_why_a_tool_cannot_run_here_is_said_in_the_language_at_hand(settings: An
     assert [text for text in said if text is None or ENGLISH.search(text) or not CHINESE.search(text)] == []
 
 
-def test_around_what_re2_says_of_a_pattern_stands_a_sentence_in_the_language_at_hand() -> None:
+def test_errors_of_re2_stand_in_a_sentence_in_the_active_language() -> None:
     with override("zh-hans"):
         with pytest.raises(ValueError, match=r"^正则表达式 \(a 无法使用（.+）$"):
             patterns.searcher("(a")

@@ -15,12 +15,14 @@ import pytest
 
 from catalog.errors import ToolError
 from catalog.functions.results import Produced
-from catalog.runners import loading, registry
-from catalog.runners.sql_query import reading, statements
+from catalog.runners import registry
+from catalog.runners import factory
+from catalog.runners.sql_query import statements
+from catalog.runners.sql_query import read_query
 from tests.conftest import missing
 from tests.runners.payloads import LITERAL
-from tests.runners.running import produced
-from tests.waiting import eventually
+from tests.runners.harness import produce_result
+from tests.polling import wait_until_async
 
 SERVER = os.environ.get("TOOLHUB_TEST_POSTGRES", "postgresql://postgres@127.0.0.1:5432")
 ROWS = [(1, "north", "lamp", 12), (2, "south", "chair", 3), (3, "north", "desk", 1)]
@@ -30,7 +32,7 @@ TABLE = "CREATE TABLE sales (id INTEGER PRIMARY KEY, region TEXT, product TEXT, 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that is busy with other tests must not look like one that is away."""
-    monkeypatch.setattr(reading, "CONNECT_SECONDS", 60)
+    monkeypatch.setattr(read_query, "CONNECT_SECONDS", 60)
 
 
 @pytest.fixture
@@ -65,7 +67,7 @@ def postgres(settings: Any) -> Iterator[str]:
 
 async def query(statement: str, arguments: dict[str, Any] | None = None, **more: Any) -> Produced:
     settings = {"database": "sales", "statement": statement, "timeout": 120, **more}
-    return await produced("sql_query", settings, arguments or {})
+    return await produce_result("sql_query", settings, arguments or {})
 
 
 REFUSED = [
@@ -102,13 +104,13 @@ def test_words_and_signs_inside_of_texts_names_and_comments_mean_nothing() -> No
     )
     assert found == ["c", "f"]
     assert statements.names("SELECT $$ :a; delete $$, $q$ ' $q$, ARRAY['x', :b]") == ["b"]
-    assert statements.for_psycopg("SELECT '50%' WHERE a LIKE :p || '%';") == "SELECT '50%%' WHERE a LIKE %(p)s || '%%'"
+    assert statements.convert_for_psycopg("SELECT '50%' WHERE a LIKE :p || '%';") == "SELECT '50%%' WHERE a LIKE %(p)s || '%%'"
 
 
 def test_a_database_that_is_not_named_in_the_settings_is_refused(settings: Any) -> None:
     settings.SQL_DATABASES = {}
     with pytest.raises(LookupError, match="no database sales"):
-        loading.prepare("sql_query", {"database": "sales", "statement": "SELECT 1"})
+        factory.prepare("sql_query", {"database": "sales", "statement": "SELECT 1"})
 
 
 async def test_rows_come_as_data_and_as_a_table(sqlite: Path) -> None:
@@ -170,18 +172,18 @@ async def test_a_cancelled_query_is_interrupted(sqlite: Path) -> None:
 
     before = threads.tools().taken
     task = asyncio.ensure_future(query(ENDLESS, timeout=500))
-    await eventually(lambda: threads.tools().taken > before)
+    await wait_until_async(lambda: threads.tools().taken > before)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await eventually(lambda: threads.tools().taken == before, 60, "the thread is free again")
+    await wait_until_async(lambda: threads.tools().taken == before, 60, "the thread is free again")
 
 
 @pytest.mark.parametrize(
     "statement",
     ["SELECT load_extension('x')", "SELECT writefile('x', 'y')", "SELECT * FROM sales, pragma_table_list"],
 )
-async def test_sqlite_itself_refuses_what_the_check_cannot_see(sqlite: Path, statement: str) -> None:
+async def test_sqlite_itself_refuses_statements_that_the_check_misses(sqlite: Path, statement: str) -> None:
     with pytest.raises(ToolError):
         await query(statement)
 
@@ -241,7 +243,7 @@ async def test_postgresql_reads_bounds_interrupts_and_refuses_to_write(
         with psycopg.connect(postgres) as connection:
             return connection.execute(f"SELECT 1 FROM pg_stat_activity WHERE {active}".encode()).fetchone() is not None
 
-    await eventually(lambda: asyncio.to_thread(sleeping), 60)
+    await wait_until_async(lambda: asyncio.to_thread(sleeping), 60)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -249,6 +251,6 @@ async def test_postgresql_reads_bounds_interrupts_and_refuses_to_write(
     async def gone() -> bool:
         return not await asyncio.to_thread(sleeping)
 
-    await eventually(gone, 60, "the server stopped the query")
+    await wait_until_async(gone, 60, "the server stopped the query")
     with psycopg.connect(postgres) as connection:
         assert connection.execute("SELECT count(*) FROM sales").fetchone() == (3,)

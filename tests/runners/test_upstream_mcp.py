@@ -30,7 +30,7 @@ from tests import factories
 from tests.catalog import pipeline
 from tests.clients.installed import npm_packages
 from tests.runners.upstream import Upstream, tool
-from tests.waiting import eventually, until
+from tests.polling import wait_until_async, wait_until
 from toolhub.jobs import Scheduler
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -42,7 +42,7 @@ LISTENS = "0A"
 
 
 @pytest.fixture(autouse=True)
-async def _nothing_stays_open() -> AsyncIterator[None]:
+async def _close_connections() -> AsyncIterator[None]:
     yield
     await pool.close()
     await snapshot.stop()
@@ -74,13 +74,13 @@ def everything() -> tuple[str, str]:
 
 
 @contextmanager
-def _everything(everything: tuple[str, str], mode: str, folder: Path) -> Iterator[str]:
+def _run_everything_server(everything: tuple[str, str], mode: str, folder: Path) -> Iterator[str]:
     with (folder / "log").open("wb") as output:
         # The server takes any port that is free: one that was looked for beforehand may be somebody else's by then.
         environment = {"PATH": os.environ["PATH"], "PORT": "0"}
         process = subprocess.Popen([*everything, mode], env=environment, stdout=output, stderr=output)
         try:
-            port = until(lambda: _port_of(process.pid), 120, "the everything-server")
+            port = wait_until(lambda: _port_of(process.pid), 120, "the everything-server")
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
@@ -101,7 +101,7 @@ def _port_of(pid: int) -> int:
     return 0
 
 
-def row(url: str = "", **fields: Any) -> Row:
+def make_upstream(url: str = "", **fields: Any) -> Row:
     fields.setdefault("allowed_networks", LOCAL if url else [])
     made = Row(**{"name": "other", "url": url, "prefix": "other", "timeout": 120.0, **fields})
     made.full_clean()
@@ -109,9 +109,9 @@ def row(url: str = "", **fields: Any) -> Row:
     return made
 
 
-def imported(made: Row, *users: Any) -> list[str]:
+def import_all(made: Row, *users: Any) -> list[str]:
     """Import everything that can be, and grant it."""
-    found = discovery.look(made, None, "discovered")
+    found = discovery.discover(made, None, "discovered")
     outcome = discovery.import_tools(made, found, [one.value for one in discovery.candidates(made, found)])
     assert not outcome.refused, outcome.refused
     for offered in Tool.objects.filter(origin=made.origin):
@@ -123,26 +123,26 @@ def imported(made: Row, *users: Any) -> list[str]:
 
 
 async def publish(made: Any, *users: Any) -> list[str]:
-    return await pipeline.in_database(imported, made, *users)
+    return await pipeline.run_in_database(import_all, made, *users)
 
 
 # --- refusals --------------------------------------------------------------------------------------------------------
 
 
 async def test_a_private_address_is_refused_unless_the_upstream_lists_it(legacy: Upstream, alice: User) -> None:
-    made = await sync_to_async(row)(legacy.url)
+    made = await sync_to_async(make_upstream)(legacy.url)
     await publish(made, alice)
     made.allowed_networks = ["127.0.0.0/8:1"]
-    await pipeline.in_database(made.save)
+    await pipeline.run_in_database(made.save)
     before = len(legacy.ledger)
     result = await pipeline.call(alice, "other_whoami")
     sentence = "The upstream server other cannot be reached: toolhub blocks requests to this address."
     assert result.is_error and pipeline.text(result) == sentence
     assert len(legacy.ledger) == before
-    call = (await pipeline.on_record())[-1]
+    call = (await pipeline.logged_calls())[-1]
     assert call.outcome == "tool_error" and "not a public address" in call.detail
     made.allowed_networks = [f"127.0.0.1/32:{legacy.port}"]
-    await pipeline.in_database(made.save)
+    await pipeline.run_in_database(made.save)
     assert not (await pipeline.call(alice, "other_whoami")).is_error
 
 
@@ -150,7 +150,7 @@ async def test_an_upstream_that_is_gone_is_a_clear_error_and_is_connected_to_ane
     upstream = Upstream(legacy=True)
     upstream.start()
     try:
-        await publish(await sync_to_async(row)(upstream.url), alice)
+        await publish(await sync_to_async(make_upstream)(upstream.url), alice)
         assert not (await pipeline.call(alice, "other_whoami")).is_error
         await sync_to_async(upstream.stop)()
         for _ in range(2):
@@ -161,12 +161,12 @@ async def test_an_upstream_that_is_gone_is_a_clear_error_and_is_connected_to_ane
         async def back() -> bool:
             return not (await pipeline.call(alice, "other_whoami")).is_error
 
-        await eventually(back, 60)
+        await wait_until_async(back, 60)
     finally:
         upstream.stop()
 
 
-async def test_the_health_in_the_admin_follows_what_calls_find(alice: User) -> None:
+async def test_the_health_in_the_admin_follows_the_results_of_calls(alice: User) -> None:
     upstream = Upstream(legacy=True)
     upstream.start()
 
@@ -174,12 +174,12 @@ async def test_the_health_in_the_admin_follows_what_calls_find(alice: User) -> N
         return str((await Row.objects.aget(name="other")).last_error)
 
     def prepare() -> None:
-        imported(row(upstream.url, refresh_seconds=3600), alice)
+        import_all(make_upstream(upstream.url, refresh_seconds=3600), alice)
         Row.objects.update(next_refresh=timezone.now() + timedelta(hours=1))
 
     scheduler = Scheduler(schedule.jobs())
     try:
-        await pipeline.in_database(prepare)
+        await pipeline.run_in_database(prepare)
         schedule.start()
         scheduler.start()
         assert not (await pipeline.call(alice, "other_whoami")).is_error
@@ -189,13 +189,13 @@ async def test_the_health_in_the_admin_follows_what_calls_find(alice: User) -> N
             assert (await pipeline.call(alice, "other_whoami")).is_error
             return "upstream server other" in await health()
 
-        await eventually(in_trouble, 60)
+        await wait_until_async(in_trouble, 60)
         await sync_to_async(upstream.start)()
 
         async def well() -> bool:
             return not (await pipeline.call(alice, "other_whoami")).is_error and await health() == ""
 
-        await eventually(well, 60)
+        await wait_until_async(well, 60)
     finally:
         await sync_to_async(scheduler.stop)(60)
         await schedule.stop()
@@ -203,27 +203,27 @@ async def test_the_health_in_the_admin_follows_what_calls_find(alice: User) -> N
 
 
 async def test_errors_of_the_upstream_are_errors_of_the_tool_in_plain_text(either: Upstream, alice: User) -> None:
-    await publish(await sync_to_async(row)(either.url), alice)
+    await publish(await sync_to_async(make_upstream)(either.url), alice)
     failed = await pipeline.call(alice, "other_fail")
     assert failed.is_error
     assert "answered with an error: no such luck" in pipeline.text(failed)
     assert "\x1b" not in pipeline.text(failed)
     misfit = await pipeline.call(alice, "other_misfit")
     assert misfit.is_error and "output schema" in pipeline.text(misfit)
-    assert [call.outcome for call in await pipeline.on_record()] == ["tool_error", "tool_error"]
+    assert [call.outcome for call in await pipeline.logged_calls()] == ["tool_error", "tool_error"]
 
 
 async def test_a_cancelled_call_is_cancelled_upstream(either: Upstream, alice: User) -> None:
-    await publish(await sync_to_async(row)(either.url), alice)
+    await publish(await sync_to_async(make_upstream)(either.url), alice)
     either.waiting.clear()
     either.cancelled.clear()
     running = asyncio.create_task(pipeline.call(alice, "other_wait"))
-    await eventually(either.waiting.is_set, 60)
+    await wait_until_async(either.waiting.is_set, 60)
     running.cancel(CANCELLED_BY_CLIENT)
     with pytest.raises(asyncio.CancelledError):
         await running
-    await eventually(either.cancelled.is_set, 60)
-    assert (await pipeline.the_record()).outcome == "cancelled"
+    await wait_until_async(either.cancelled.is_set, 60)
+    assert (await pipeline.only_logged_call()).outcome == "cancelled"
 
 
 # --- whose connection, whose credentials -----------------------------------------------------------------------------
@@ -232,12 +232,12 @@ async def test_a_cancelled_call_is_cancelled_upstream(either: Upstream, alice: U
 async def test_connections_are_never_shared_between_users_or_credentials_and_are_used_again_by_their_own(
     legacy: Upstream, alice: User, bob: User
 ) -> None:
-    await publish(await sync_to_async(row)(legacy.url), alice, bob)
+    await publish(await sync_to_async(make_upstream)(legacy.url), alice, bob)
     start = len(legacy.ledger)
 
     async def session(user: User, **fields: Any) -> str:
         result = await call_tool.call_tool(
-            pipeline.caller(user, **fields), "other_whoami", {}, pipeline.Recording(capabilities={})
+            pipeline.caller(user, **fields), "other_whoami", {}, pipeline.RecordingChannel(capabilities={})
         )
         found: str = json.loads(pipeline.text(result))["session"]
         assert found
@@ -264,13 +264,13 @@ async def test_secrets_reach_the_upstream_in_the_headers_of_their_own_user_only(
             entered = PersonalSecret(secret=secret, user=user)
             entered.enter(f"key-of-{user.username}-{'x' * 12}")
             entered.save()
-        made = row(legacy.url)
-        imported(made, alice, bob)
+        made = make_upstream(legacy.url)
+        import_all(made, alice, bob)
         made.headers = {"X-Key-Id": {"secret": "other_key"}}
         made.full_clean()
         made.save()
 
-    await pipeline.in_database(prepare)
+    await pipeline.run_in_database(prepare)
     start = len(legacy.ledger)
     results = await asyncio.gather(*(pipeline.call(user, "other_whoami") for user in (alice, bob) * 10))
     assert not any(result.is_error for result in results)
@@ -287,15 +287,15 @@ async def test_secrets_reach_the_upstream_in_the_headers_of_their_own_user_only(
 # --- what passes through ---------------------------------------------------------------------------------------------
 
 
-async def test_the_question_of_an_upstream_reaches_the_client_in_both_eras_on_both_sides(
+async def test_the_question_of_an_upstream_reaches_the_client_at_handshake_and_modern_revisions_on_both_sides(
     either: Upstream, alice: User
 ) -> None:
-    await publish(await sync_to_async(row)(either.url), alice)
+    await publish(await sync_to_async(make_upstream)(either.url), alice)
     answer = {"action": "accept", "content": {"name": "Ada"}}
     key = "elicitation_1" if either.legacy else "name"
-    result = await pipeline.call(alice, "other_ask", channel=pipeline.Recording(answers={key: answer}))
+    result = await pipeline.call(alice, "other_ask", channel=pipeline.RecordingChannel(answers={key: answer}))
     assert pipeline.text(result).startswith("accept: Ada")
-    modern = pipeline.Recording(modern=True)
+    modern = pipeline.RecordingChannel(modern=True)
     with pytest.raises(NeedsInput) as needed:
         await pipeline.call(alice, "other_ask", channel=modern, revision=pipeline.MODERN)
     method, params = needed.value.requests[key]
@@ -310,7 +310,7 @@ async def _use_everything(user: User, prefix: str) -> None:
     roots: dict[str, Any] = {f"roots_{number}": {"roots": []} for number in range(1, 5)}
 
     async def call(name: str, arguments: Any = None, channel: Any = None) -> Any:
-        channel = channel or pipeline.Recording()
+        channel = channel or pipeline.RecordingChannel()
         channel.answers |= roots
         return await pipeline.call(user, f"{prefix}_{name}", arguments or {}, channel)
 
@@ -326,42 +326,42 @@ async def _use_everything(user: User, prefix: str) -> None:
     assert any(block["type"] == "resource" for block in resource.content)
     annotated = await call("get-annotated-message", {"messageType": "error"})
     assert annotated.content[0]["annotations"]["priority"] == 1
-    channel = pipeline.Recording()
+    channel = pipeline.RecordingChannel()
     await call("trigger-long-running-operation", {"duration": 0.3, "steps": 3}, channel)
     assert channel.reports and channel.reports[-1][0] == 3
-    asked = pipeline.Recording(answers={"elicitation_1": {"action": "decline"}})
+    asked = pipeline.RecordingChannel(answers={"elicitation_1": {"action": "decline"}})
     assert not (await call("trigger-elicitation-request", {}, asked)).is_error
     questions = {key: question for one in asked.asked for key, question in one.items()}
     assert questions["elicitation_1"][1]["requestedSchema"]["properties"]
     sample = {"role": "assistant", "content": {"type": "text", "text": "42 it is"}, "model": "test"}
     sampled = await call(
-        "trigger-sampling-request", {"prompt": "x", "maxTokens": 10}, pipeline.Recording(answers={"sampling_1": sample})
+        "trigger-sampling-request", {"prompt": "x", "maxTokens": 10}, pipeline.RecordingChannel(answers={"sampling_1": sample})
     )
     assert "42 it is" in json.dumps(sampled.content)
-    assert {call.outcome for call in await pipeline.on_record()} == {"ok"}
+    assert {call.outcome for call in await pipeline.logged_calls()} == {"ok"}
 
 
 async def test_the_everything_server_works_over_stdio(everything: tuple[str, str], alice: User, settings: Any) -> None:
     node, script = everything
     settings.COMMANDS = (node,)
-    made = await sync_to_async(row)(transport="stdio", command=node, args=[script, "stdio"], prefix="every")
+    made = await sync_to_async(make_upstream)(transport="stdio", command=node, args=[script, "stdio"], prefix="every")
     await publish(made, alice)
     await _use_everything(alice, "every")
     environment = pipeline.text(
-        await pipeline.call(alice, "every_get-env", channel=pipeline.Recording(capabilities={}))
+        await pipeline.call(alice, "every_get-env", channel=pipeline.RecordingChannel(capabilities={}))
     )
     assert "TOOLHUB" not in environment and "DJANGO" not in environment
     settings.COMMANDS = ()
     await pool.close()
-    refused = await pipeline.call(alice, "every_echo", {"message": "hello"}, pipeline.Recording(capabilities={}))
+    refused = await pipeline.call(alice, "every_echo", {"message": "hello"}, pipeline.RecordingChannel(capabilities={}))
     assert refused.is_error and "TOOLHUB_COMMANDS" in pipeline.text(refused)
 
 
 async def test_the_everything_server_works_over_streamable_http(
     everything: tuple[str, str], alice: User, tmp_path: Path
 ) -> None:
-    with _everything(everything, "streamableHttp", tmp_path) as url:
-        made = await sync_to_async(row)(f"{url}/mcp", prefix="every", separator="_")
+    with _run_everything_server(everything, "streamableHttp", tmp_path) as url:
+        made = await sync_to_async(make_upstream)(f"{url}/mcp", prefix="every", separator="_")
         names = await publish(made, alice)
         assert "every_echo" in names
         await _use_everything(alice, "every")
@@ -369,22 +369,22 @@ async def test_the_everything_server_works_over_streamable_http(
 
 
 async def test_the_everything_server_works_over_sse(everything: tuple[str, str], alice: User, tmp_path: Path) -> None:
-    with _everything(everything, "sse", tmp_path) as url:
-        made = await sync_to_async(row)(f"{url}/sse", prefix="every", transport="sse")
+    with _run_everything_server(everything, "sse", tmp_path) as url:
+        made = await sync_to_async(make_upstream)(f"{url}/sse", prefix="every", transport="sse")
         await publish(made, alice)
-        answer = await pipeline.call(alice, "every_echo", {"message": "hello"}, pipeline.Recording(capabilities={}))
+        answer = await pipeline.call(alice, "every_echo", {"message": "hello"}, pipeline.RecordingChannel(capabilities={}))
         assert "hello" in pipeline.text(answer)
         await pool.close()
 
 
 async def test_an_upstream_that_says_its_list_changed_is_compared_at_once(either: Upstream, alice: User) -> None:
     def prepare() -> Row:
-        made = row(either.url, refresh_seconds=3600)
-        imported(made, alice)
+        made = make_upstream(either.url, refresh_seconds=3600)
+        import_all(made, alice)
         Row.objects.update(next_refresh=timezone.now() + timedelta(hours=1))
         return made
 
-    await pipeline.in_database(prepare)
+    await pipeline.run_in_database(prepare)
     before = either.tools["whoami"]
     scheduler = Scheduler(schedule.jobs())
     schedule.start()
@@ -397,7 +397,7 @@ async def test_an_upstream_that_says_its_list_changed_is_compared_at_once(either
             assert not (await pipeline.call(alice, "other_announce")).is_error
             return await Tool.objects.filter(name="other_whoami", quarantined_since__isnull=False).aexists()
 
-        await eventually(quarantined, 60)
+        await wait_until_async(quarantined, 60)
     finally:
         either.tools["whoami"] = before
         await sync_to_async(scheduler.stop)(60)
@@ -407,7 +407,7 @@ async def test_an_upstream_that_says_its_list_changed_is_compared_at_once(either
 async def test_a_tool_that_was_imported_twice_is_pinned_once_and_nothing_is_in_quarantine(
     legacy: Upstream, alice: User
 ) -> None:
-    made = await sync_to_async(row)(legacy.url)
+    made = await sync_to_async(make_upstream)(legacy.url)
     await publish(made, alice)
     compared = await sync_to_async(discovery.refresh)(made)
     assert (compared.changed, compared.new, compared.problem) == ([], [], "")

@@ -17,8 +17,8 @@ from catalog.runners.upstream_mcp import pipes
 from catalog.runners.upstream_mcp.connection import parse
 from catalog.runners.upstream_mcp.failures import UpstreamError
 from catalog.runners.upstream_mcp.link import Link
-from tests.runners.running import script
-from tests.waiting import eventually
+from tests.runners.harness import make_script
+from tests.polling import wait_until_async
 
 SERVER = """
 import json, os, resource, signal, sys, time
@@ -62,7 +62,7 @@ time.sleep(1000)  # it does not end when its input does
 """
 
 
-def alive(program: str) -> list[int]:
+def find_processes(program: str) -> list[int]:
     """Processes that run it; a program that was forked is one more."""
     found = []
     for name in os.listdir("/proc"):
@@ -78,7 +78,7 @@ def alive(program: str) -> list[int]:
 
 @pytest.fixture
 def connect(tmp_path: Path, settings: Any) -> Callable[..., Any]:
-    program = script(tmp_path, "server", SERVER)
+    program = make_script(tmp_path, "server", SERVER)
     settings.COMMANDS = [program]
 
     @asynccontextmanager
@@ -86,12 +86,12 @@ def connect(tmp_path: Path, settings: Any) -> Callable[..., Any]:
         reached = {"upstream": 1, "name": "it", "transport": "stdio", "command": program}
         link = Link(parse({**reached, "timeout": 60}), {})
         await link.open()
-        assert len(alive(program)) == 1
+        assert len(find_processes(program)) == 1
         try:
             yield link
         finally:
-            await asyncio.wait_for(link.closed(), 60)
-            await eventually(lambda: not alive(program), 60, "nothing of the server is left")
+            await asyncio.wait_for(link.wait_closed(), 60)
+            await wait_until_async(lambda: not find_processes(program), 60, "nothing of the server is left")
 
     return connected
 
@@ -115,16 +115,16 @@ async def test_a_server_has_limits_and_a_clean_environment_and_takes_no_place_of
         answer = (await ask(link, "say")).content[0].text
         assert '"CORE": 0' in answer and f'"DATA": {pipes.LIMITS.memory_bytes}' in answer
         assert "DJANGO" not in answer and "TOOLHUB_DATABASE" not in answer
-        assert launch.running() == 0
+        assert launch.count_running() == 0
         assert "thub-upstream-" in answer
 
 
-async def test_what_a_server_says_aside_does_not_hold_it_up(connect: Any) -> None:
+async def test_output_to_stderr_does_not_block_a_server(connect: Any) -> None:
     async with connect() as link:
         assert (await ask(link, "flood aside")).content
 
 
-async def test_what_a_server_leaves_behind_ends_with_its_connection(connect: Any) -> None:
+async def test_background_processes_of_a_server_end_with_its_connection(connect: Any) -> None:
     async with connect() as link:
         assert (await ask(link, "leave one behind")).content
 

@@ -15,7 +15,7 @@ import uvicorn
 from mcp.server import Server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 
-from tests.waiting import until
+from tests.polling import wait_until
 
 ANSWERING = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 
@@ -100,7 +100,7 @@ class Upstream:
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=asyncio.run, args=(self._server.serve(),), daemon=True)
         self._thread.start()
-        until(lambda: self._server is not None and self._server.started, 60, "the upstream")
+        wait_until(lambda: self._server is not None and self._server.started, 60, "the upstream")
         self.port = self._server.servers[0].sockets[0].getsockname()[1]
 
     def stop(self) -> None:

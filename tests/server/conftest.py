@@ -16,7 +16,7 @@ from catalog.functions import registry
 from catalog.policy import snapshot
 from tests import factories
 from tests.server import functions as published
-from tests.waiting import eventually
+from tests.polling import wait_until_async
 from tests.wire.official import validate_server_message
 from toolhub.access.models import AccessToken
 from toolhub.hub import Hub
@@ -58,7 +58,7 @@ class Outlet:
         return [message for message in self.messages if message.get("method") == method]
 
     async def first(self, method: str, count: int = 1) -> dict[str, Any]:
-        await eventually(lambda: len(self.of(method)) >= count, what=f"{count} x {method}")
+        await wait_until_async(lambda: len(self.of(method)) >= count, what=f"{count} x {method}")
         return self.of(method)[count - 1]
 
 
@@ -118,10 +118,10 @@ class Client:
         return asyncio.get_running_loop().create_task(self.send(method, params, **options))
 
     async def reply(self, request_id: str, **answer: Any) -> None:
-        await dispatch.replied(jsonrpc.Response(request_id, **answer), self.peer, self.server)
+        await dispatch.handle_response(jsonrpc.Response(request_id, **answer), self.peer, self.server)
 
     async def tell(self, method: str, params: dict[str, Any] | None = None) -> None:
-        await dispatch.notified(jsonrpc.Notification(method, params or {}), self.peer, self.server)
+        await dispatch.handle_notification(jsonrpc.Notification(method, params or {}), self.peer, self.server)
 
 
 def text(message: dict[str, Any]) -> str:
@@ -211,11 +211,11 @@ async def token(user: User, name: str = "laptop") -> Credential:
     return found
 
 
-async def fresh() -> None:
+async def refresh_catalogue() -> None:
     """Let the running hub see what the test just changed in the catalogue."""
     await snapshot.reload()
     await asyncio.sleep(0)
 
 
-async def in_database(work: Callable[..., Any], *args: Any, **fields: Any) -> Any:
+async def run_in_database(work: Callable[..., Any], *args: Any, **fields: Any) -> Any:
     return await sync_to_async(work)(*args, **fields)

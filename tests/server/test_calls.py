@@ -10,44 +10,44 @@ from django.contrib.auth.models import User
 
 from audit.models import Call
 from tests import factories
-from tests.server.conftest import MODERN, Client, fresh, handshake, in_database, modern, text, token
+from tests.server.conftest import MODERN, Client, refresh_catalogue, handshake, run_in_database, modern, text, token
 from toolhub.wire.versions import HANDSHAKE
 
 REVISIONS = (*HANDSHAKE, MODERN)
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("hub")]
 
 
-async def client_of(user: User, revision: str, **options: Any) -> Client:
+async def open_client(user: User, revision: str, **options: Any) -> Client:
     credential = await token(user)
     return modern(credential, **options) if revision == MODERN else await handshake(credential, revision, **options)
 
 
 async def last_call() -> Call:
-    return await in_database(lambda: Call.objects.order_by("-started_at", "-id").first())
+    return await run_in_database(lambda: Call.objects.order_by("-started_at", "-id").first())
 
 
 async def test_a_call_of_somebody_elses_tool_reads_like_one_that_does_not_exist(
     alice: User, bob: User, publish: Any
 ) -> None:
-    await in_database(publish, alice, "server_add")
-    await fresh()
+    await run_in_database(publish, alice, "server_add")
+    await refresh_catalogue()
     for revision in REVISIONS:
-        client = await client_of(bob, revision)
+        client = await open_client(bob, revision)
         hidden = await client.send("tools/call", {"name": "server_add", "arguments": {"a": 1, "b": 2}}, id=7)
         absent = await client.send("tools/call", {"name": "server_abc", "arguments": {"a": 1, "b": 2}}, id=7)
         assert hidden["error"] == {"code": -32602, "message": "Unknown tool: server_add"}
         assert str(hidden).replace("server_add", "server_abc") == str(absent)
-    outcomes = await in_database(
+    outcomes = await run_in_database(
         lambda: list(Call.objects.order_by("started_at", "id").values_list("outcome", flat=True))
     )
     assert outcomes == ["refused", "unknown_tool"] * len(REVISIONS)
 
 
 async def test_wrong_arguments_name_the_field_in_the_way_of_the_revision(alice: User, publish: Any) -> None:
-    await in_database(publish, alice, "server_add")
-    await fresh()
+    await run_in_database(publish, alice, "server_add")
+    await refresh_catalogue()
     for revision in REVISIONS:
-        client = await client_of(alice, revision)
+        client = await open_client(alice, revision)
         message = await client.call("server_add", {"a": 1})
         if revision in ("2025-11-25", MODERN):
             assert message["result"]["isError"] is True
@@ -58,11 +58,11 @@ async def test_wrong_arguments_name_the_field_in_the_way_of_the_revision(alice: 
         assert (await last_call()).outcome == "invalid_arguments"
 
 
-async def test_a_call_answers_and_is_on_record(alice: User, publish: Any) -> None:
-    await in_database(publish, alice, "server_add")
-    await fresh()
+async def test_a_call_answers_and_is_logged(alice: User, publish: Any) -> None:
+    await run_in_database(publish, alice, "server_add")
+    await refresh_catalogue()
     for revision in REVISIONS:
-        client = await client_of(alice, revision)
+        client = await open_client(alice, revision)
         message = await client.call("server_add", {"a": 1, "b": 2})
         assert text(message) == "3" or text(message) == "3.0"
         assert message["result"]["isError"] is False
@@ -70,10 +70,10 @@ async def test_a_call_answers_and_is_on_record(alice: User, publish: Any) -> Non
         assert (call.outcome, call.name, call.revision) == ("ok", "server_add", revision)
 
 
-async def test_a_limit_says_how_long_to_wait_in_words_and_as_a_number(alice: User, publish: Any) -> None:
-    tool = await in_database(publish, alice, "server_add")
-    await in_database(lambda: factories.limit("1/h", tool))
-    await fresh()
+async def test_a_rate_limit_gives_the_waiting_time_as_text_and_as_a_number(alice: User, publish: Any) -> None:
+    tool = await run_in_database(publish, alice, "server_add")
+    await run_in_database(lambda: factories.limit("1/h", tool))
+    await refresh_catalogue()
     client = modern(await token(alice))
     passed, began = 0, time.time()
     while not (message := await client.call("server_add", {"a": 1, "b": 2}))["result"]["isError"]:
@@ -88,8 +88,8 @@ async def test_a_limit_says_how_long_to_wait_in_words_and_as_a_number(alice: Use
 
 
 async def test_a_failing_tool_answers_a_sentence_and_the_calls_id_and_no_internals(alice: User, publish: Any) -> None:
-    await in_database(publish, alice, "server_fail", "server_break")
-    await fresh()
+    await run_in_database(publish, alice, "server_fail", "server_break")
+    await refresh_catalogue()
     client = modern(await token(alice))
     said = await client.call("server_fail")
     assert text(said) == "The moon is not full." and said["result"]["isError"] is True
@@ -99,15 +99,15 @@ async def test_a_failing_tool_answers_a_sentence_and_the_calls_id_and_no_interna
 
 
 async def test_a_function_may_end_with_an_error_of_the_protocol(alice: User, publish: Any) -> None:
-    await in_database(publish, alice, "server_refuse")
-    await fresh()
+    await run_in_database(publish, alice, "server_refuse")
+    await refresh_catalogue()
     error = await modern(await token(alice)).error("tools/call", {"name": "server_refuse"})
     assert error == {"code": -31000, "message": "Not today", "data": {"why": "holiday"}}
 
 
-async def test_a_malformed_call_is_refused_and_on_record(alice: User, publish: Any) -> None:
-    await in_database(publish, alice, "server_add")
-    await fresh()
+async def test_a_malformed_call_is_rejected_and_logged(alice: User, publish: Any) -> None:
+    await run_in_database(publish, alice, "server_add")
+    await refresh_catalogue()
     client = modern(await token(alice))
     malformed: list[dict[str, Any]] = [
         {},
@@ -120,16 +120,16 @@ async def test_a_malformed_call_is_refused_and_on_record(alice: User, publish: A
     for count, params in enumerate(malformed, 1):
         assert (await client.error("tools/call", params))["code"] == -32602
         assert (await last_call()).outcome == "refused"
-        assert await in_database(Call.objects.count) == count
+        assert await run_in_database(Call.objects.count) == count
 
 
-async def test_a_method_of_another_era_does_not_exist_in_the_modern_one(alice: User) -> None:
+async def test_a_handshake_method_does_not_exist_at_the_modern_revision(alice: User) -> None:
     client = modern(await token(alice))
     for method in ("initialize", "ping", "logging/setLevel", "resources/subscribe", "tasks/list", "tasks/result", "x"):
         assert (await client.error(method))["code"] == -32601
 
 
-async def test_a_method_of_another_era_does_not_exist_in_the_handshake_era(alice: User) -> None:
+async def test_a_modern_method_does_not_exist_at_handshake_revisions(alice: User) -> None:
     client = await handshake(await token(alice))
     for method in ("server/discover", "subscriptions/listen", "tasks/get", "initialize", "x/y"):
         assert (await client.error(method))["code"] == -32601
@@ -138,22 +138,22 @@ async def test_a_method_of_another_era_does_not_exist_in_the_handshake_era(alice
 async def test_the_list_holds_exactly_the_tools_of_the_caller_in_a_stable_order(
     alice: User, bob: User, charlie: User, publish: Any
 ) -> None:
-    await in_database(publish, alice, "server_add", "server_fail")
-    await in_database(publish, bob, "server_steps")
-    await in_database(publish, alice, "server_thread", position=1)
-    await fresh()
+    await run_in_database(publish, alice, "server_add", "server_fail")
+    await run_in_database(publish, bob, "server_steps")
+    await run_in_database(publish, alice, "server_thread", position=1)
+    await refresh_catalogue()
     theirs = {alice: ["server_thread", "server_add", "server_fail"], bob: ["server_steps"], charlie: []}
     for revision in REVISIONS:
         for user, names in theirs.items():
-            found = await (await client_of(user, revision)).result("tools/list")
+            found = await (await open_client(user, revision)).result("tools/list")
             assert [tool["name"] for tool in found["tools"]] == names
             if revision == MODERN:
                 assert found["cacheScope"] == "private" and 0 <= found["ttlMs"] <= 5000
 
 
 async def test_a_tool_that_needs_a_capability_is_not_run_for_a_client_without_it(alice: User, publish: Any) -> None:
-    await in_database(publish, alice, "server_sampling_only", "server_must_be_task")
-    await fresh()
+    await run_in_database(publish, alice, "server_sampling_only", "server_must_be_task")
+    await refresh_catalogue()
     poor = modern(await token(alice), {})
     error = await poor.error("tools/call", {"name": "server_sampling_only"})
     assert (error["code"], error["data"]) == (-32021, {"requiredCapabilities": {"sampling": {}}})
@@ -166,10 +166,10 @@ async def test_a_tool_that_needs_a_capability_is_not_run_for_a_client_without_it
 
 
 async def test_progress_and_log_lines_travel_on_the_calls_own_stream(alice: User, publish: Any) -> None:
-    await in_database(publish, alice, "server_steps")
-    await fresh()
+    await run_in_database(publish, alice, "server_steps")
+    await refresh_catalogue()
     for revision in REVISIONS:
-        client = await client_of(alice, revision, **({"level": "info"} if revision == MODERN else {}))
+        client = await open_client(alice, revision, **({"level": "info"} if revision == MODERN else {}))
         outlet = client.outlet()
         await client.call("server_steps", {}, outlet=outlet, _meta={"progressToken": "t-1"})
         progress = [message["params"] for message in outlet.of("notifications/progress")]
@@ -180,8 +180,8 @@ async def test_progress_and_log_lines_travel_on_the_calls_own_stream(alice: User
 
 
 async def test_without_a_token_or_a_level_a_modern_client_hears_nothing(alice: User, publish: Any) -> None:
-    await in_database(publish, alice, "server_steps")
-    await fresh()
+    await run_in_database(publish, alice, "server_steps")
+    await refresh_catalogue()
     client = modern(await token(alice))
     outlet = client.outlet()
     await client.call("server_steps", {}, outlet=outlet)
@@ -189,8 +189,8 @@ async def test_without_a_token_or_a_level_a_modern_client_hears_nothing(alice: U
 
 
 async def test_a_session_hears_log_lines_from_the_level_it_set(alice: User, publish: Any) -> None:
-    await in_database(publish, alice, "server_steps")
-    await fresh()
+    await run_in_database(publish, alice, "server_steps")
+    await refresh_catalogue()
     client = await handshake(await token(alice))
     assert (await client.error("logging/setLevel", {"level": "loud"}))["code"] == -32602
     assert await client.result("logging/setLevel", {"level": "error"}) == {}

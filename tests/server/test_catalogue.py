@@ -8,7 +8,7 @@ from django.core import signing
 
 from catalog.functions import registry
 from tests import factories
-from tests.server.conftest import MODERN, Client, fresh, handshake, in_database, modern, token
+from tests.server.conftest import MODERN, Client, refresh_catalogue, handshake, run_in_database, modern, token
 from toolhub.server import pagination
 from toolhub.wire.versions import HANDSHAKE
 
@@ -32,8 +32,8 @@ async def alices(alice: User, bob: User, published_functions: None) -> User:
             ),
         )
 
-    await in_database(make)
-    await fresh()
+    await run_in_database(make)
+    await refresh_catalogue()
     return alice
 
 
@@ -42,7 +42,7 @@ async def clients(user: User) -> list[Client]:
     return [*[await handshake(credential, revision) for revision in HANDSHAKE], modern(credential)]
 
 
-async def test_what_is_not_granted_is_not_listed_and_not_found(alices: User, bob: User) -> None:
+async def test_items_without_a_grant_are_not_listed_and_not_found(alices: User, bob: User) -> None:
     for client in await clients(bob):
         assert (await client.result("resources/list"))["resources"] == []
         assert (await client.result("resources/templates/list"))["resourceTemplates"] == []
@@ -111,7 +111,7 @@ async def test_arguments_and_variables_are_completed(alices: User) -> None:
         assert (await client.error("completion/complete", wrong))["code"] == -32602
 
 
-async def test_a_session_subscribes_to_what_it_may_read(alices: User, bob: User) -> None:
+async def test_a_session_subscribes_to_resources_it_may_read(alices: User, bob: User) -> None:
     client = await handshake(await token(alices))
     assert await client.result("resources/subscribe", {"uri": "docs://handbook"}) == {}
     assert await client.result("resources/subscribe", {"uri": "test://item/7"}) == {}
@@ -126,14 +126,14 @@ async def test_a_session_subscribes_to_what_it_may_read(alices: User, bob: User)
 async def test_a_long_list_comes_in_pages_that_survive_a_change(
     alice: User, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pagination, "PAGE", 3)
+    monkeypatch.setattr(pagination, "MAX_PAGE_ENTRIES", 3)
 
     def make() -> None:
         for number in range(8):
             factories.grant(None, factories.make_tool(f"tool_{number}"))
 
-    await in_database(make)
-    await fresh()
+    await run_in_database(make)
+    await refresh_catalogue()
     for client in await clients(alice):
         names, cursors, cursor = [], [], None
         while True:
@@ -145,8 +145,8 @@ async def test_a_long_list_comes_in_pages_that_survive_a_change(
             cursors.append(cursor)
         assert names == [f"tool_{number}" for number in range(8)] and len(cursors) == 2
 
-    await in_database(_remove, "tool_2")
-    await fresh()
+    await run_in_database(_remove, "tool_2")
+    await refresh_catalogue()
     found = await client.result("tools/list", {"cursor": cursors[0]})
     assert [tool["name"] for tool in found["tools"]] == ["tool_3", "tool_4", "tool_5"]
 

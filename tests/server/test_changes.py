@@ -13,8 +13,8 @@ from django.contrib.auth.models import User
 from catalog.errors import ACCESS_REVOKED, SERVER_STOPPING
 from tests import factories
 from tests.server import functions
-from tests.server.conftest import Client, Outlet, fresh, handshake, in_database, modern, server, token
-from tests.waiting import eventually
+from tests.server.conftest import Client, Outlet, refresh_catalogue, handshake, run_in_database, modern, server, token
+from tests.polling import wait_until_async
 from toolhub.access.models import AccessToken
 from toolhub.server import dispatch, sessions, subscribers
 
@@ -29,7 +29,7 @@ class Stream:
         self.closed: list[str] = []
         self.listener = server().subscribers.attach(client.peer, self.outlet.notify, self.closed.append, kinds=kinds)
 
-    def heard(self) -> list[str]:
+    def list_methods(self) -> list[str]:
         return [str(message["method"]).removeprefix("notifications/") for message in self.outlet.messages]
 
 
@@ -42,35 +42,35 @@ async def listen(client: Client, **wanted: Any) -> tuple[asyncio.Task[dict[str, 
 
 async def test_only_those_whose_list_changed_hear_of_it(alice: User, bob: User, charlie: User) -> None:
     streams = {user.username: Stream(await handshake(await token(user))) for user in (alice, bob, charlie)}
-    tool = await in_database(factories.make_tool)
-    await in_database(factories.grant, alice, tool)
-    await fresh()
-    await eventually(lambda: streams["alice"].heard() == ["tools/list_changed"])
-    group = await in_database(factories.make_group, "readers", [bob])
-    await in_database(factories.grant, group, await in_database(factories.make_prompt))
-    await fresh()
-    await eventually(lambda: streams["bob"].heard() == ["prompts/list_changed"])
-    await in_database(factories.grant, alice, await in_database(factories.make_resource))
-    await fresh()
-    await eventually(lambda: streams["alice"].heard() == ["tools/list_changed", "resources/list_changed"])
-    await in_database(factories.deny, None, tool)
-    await fresh()
-    await eventually(lambda: streams["alice"].heard()[2:] == ["tools/list_changed"])
-    assert streams["bob"].heard() == ["prompts/list_changed"]
-    assert streams["charlie"].heard() == []
+    tool = await run_in_database(factories.make_tool)
+    await run_in_database(factories.grant, alice, tool)
+    await refresh_catalogue()
+    await wait_until_async(lambda: streams["alice"].list_methods() == ["tools/list_changed"])
+    group = await run_in_database(factories.make_group, "readers", [bob])
+    await run_in_database(factories.grant, group, await run_in_database(factories.make_prompt))
+    await refresh_catalogue()
+    await wait_until_async(lambda: streams["bob"].list_methods() == ["prompts/list_changed"])
+    await run_in_database(factories.grant, alice, await run_in_database(factories.make_resource))
+    await refresh_catalogue()
+    await wait_until_async(lambda: streams["alice"].list_methods() == ["tools/list_changed", "resources/list_changed"])
+    await run_in_database(factories.deny, None, tool)
+    await refresh_catalogue()
+    await wait_until_async(lambda: streams["alice"].list_methods()[2:] == ["tools/list_changed"])
+    assert streams["bob"].list_methods() == ["prompts/list_changed"]
+    assert streams["charlie"].list_methods() == []
 
 
-async def test_a_grant_that_ends_is_announced_at_that_moment_without_any_change(alice: User) -> None:
+async def test_the_end_of_a_grant_is_announced_at_that_time_without_any_change(alice: User) -> None:
     stream = Stream(await handshake(await token(alice)))
-    given = await in_database(factories.grant, alice, await in_database(factories.make_tool))
-    await fresh()
-    await eventually(lambda: len(stream.heard()) == 1)
+    given = await run_in_database(factories.grant, alice, await run_in_database(factories.make_tool))
+    await refresh_catalogue()
+    await wait_until_async(lambda: len(stream.list_methods()) == 1)
     # Only now: a machine that stands still for a moment must not let it end before it was ever seen.
     ends = time.time() + 1.5
     given.ends = datetime.fromtimestamp(ends, UTC)
-    await in_database(given.save)
-    await fresh()
-    await eventually(lambda: len(stream.heard()) == 2)
+    await run_in_database(given.save)
+    await refresh_catalogue()
+    await wait_until_async(lambda: len(stream.list_methods()) == 2)
     assert time.time() >= ends
     client = modern(await token(alice))
     assert (await client.result("tools/list"))["tools"] == []
@@ -82,11 +82,11 @@ async def test_a_subscription_hears_what_it_asked_for_and_every_message_carries_
     others, prompts = await listen(client, promptsListChanged=True, resourcesListChanged=False)
     acknowledged = outlet.messages[0]["params"]
     assert acknowledged["notifications"] == {"toolsListChanged": True}
-    await in_database(factories.grant, alice, await in_database(factories.make_tool))
-    await fresh()
+    await run_in_database(factories.grant, alice, await run_in_database(factories.make_tool))
+    await refresh_catalogue()
     await outlet.first("notifications/tools/list_changed")
-    await in_database(factories.grant, alice, await in_database(factories.make_prompt))
-    await fresh()
+    await run_in_database(factories.grant, alice, await run_in_database(factories.make_prompt))
+    await refresh_catalogue()
     await prompts.first("notifications/prompts/list_changed")
     assert len(outlet.messages) == len(prompts.messages) == 2
     ids = {message["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] for message in outlet.messages}
@@ -123,15 +123,15 @@ async def test_a_subscription_on_a_connection_is_cancelled_like_any_request(alic
         await running
 
 
-async def test_a_changed_resource_is_told_to_those_who_subscribed_to_it(alice: User, bob: User) -> None:
+async def test_a_changed_resource_is_announced_to_its_subscribers(alice: User, bob: User) -> None:
     def make() -> Any:
         first, second = factories.make_resource("docs://one"), factories.make_resource("docs://two")
         factories.grant(alice, first, second)
         factories.grant(bob, second)
         return first
 
-    first = await in_database(make)
-    await fresh()
+    first = await run_in_database(make)
+    await refresh_catalogue()
     session = await handshake(await token(alice))
     await session.result("resources/subscribe", {"uri": "docs://one"})
     stream, idle = Stream(session), Stream(await handshake(await token(alice)))
@@ -141,18 +141,18 @@ async def test_a_changed_resource_is_told_to_those_who_subscribed_to_it(alice: U
     assert bobs_outlet.messages[0]["params"]["notifications"] == {}
 
     first.text = "Something else."
-    await in_database(first.save)
-    await fresh()
+    await run_in_database(first.save)
+    await refresh_catalogue()
     await outlet.first("notifications/resources/updated")
-    await eventually(lambda: "resources/updated" in stream.heard())
-    server().subscribers.updated("docs://one")
+    await wait_until_async(lambda: "resources/updated" in stream.list_methods())
+    server().subscribers.publish_update("docs://one")
     await outlet.first("notifications/resources/updated", 2)
-    await eventually(lambda: stream.heard().count("resources/updated") == 2)
+    await wait_until_async(lambda: stream.list_methods().count("resources/updated") == 2)
     await session.result("resources/unsubscribe", {"uri": "docs://one"})
-    server().subscribers.updated("docs://one")
+    server().subscribers.publish_update("docs://one")
     await outlet.first("notifications/resources/updated", 3)
-    assert stream.heard().count("resources/updated") == 2
-    assert "resources/updated" not in idle.heard()
+    assert stream.list_methods().count("resources/updated") == 2
+    assert "resources/updated" not in idle.list_methods()
     assert len(bobs_outlet.messages) == 1
     for task in (running, bobs):
         task.cancel()
@@ -162,14 +162,14 @@ async def test_a_changed_resource_is_told_to_those_who_subscribed_to_it(alice: U
 async def test_of_several_streams_of_a_session_one_hears_each_message(alice: User) -> None:
     client = await handshake(await token(alice))
     first, second = Stream(client), Stream(client)
-    await in_database(factories.grant, alice, await in_database(factories.make_tool))
-    await fresh()
-    await eventually(lambda: first.heard() + second.heard() == ["tools/list_changed"])
+    await run_in_database(factories.grant, alice, await run_in_database(factories.make_tool))
+    await refresh_catalogue()
+    await wait_until_async(lambda: first.list_methods() + second.list_methods() == ["tools/list_changed"])
 
 
 async def test_revoking_a_token_closes_its_streams_and_ends_its_calls(alice: User, publish: Any) -> None:
-    await in_database(publish, alice, "server_wait")
-    await fresh()
+    await run_in_database(publish, alice, "server_wait")
+    await refresh_catalogue()
     lost, kept = await token(alice), await token(alice)
     client, other = modern(lost), modern(kept)
     running, outlet = await listen(client, toolsListChanged=True)
@@ -178,8 +178,8 @@ async def test_revoking_a_token_closes_its_streams_and_ends_its_calls(alice: Use
     call = client.start("tools/call", {"name": "server_wait", "arguments": {"label": "revoked"}})
     await functions.STARTED["revoked"].wait()
 
-    await in_database(_revoke, lost.id)
-    await eventually(lambda: stream.closed == [ACCESS_REVOKED])
+    await run_in_database(_revoke, lost.id)
+    await wait_until_async(lambda: stream.closed == [ACCESS_REVOKED])
     assert (await running)["result"]["_meta"]["io.modelcontextprotocol/subscriptionId"]
     assert outlet.of("notifications/cancelled")
     assert ACCESS_REVOKED in (await call)["error"]["message"]
@@ -188,15 +188,15 @@ async def test_revoking_a_token_closes_its_streams_and_ends_its_calls(alice: Use
     assert (await other.result("tools/list"))["tools"]
 
 
-async def test_switching_a_user_off_closes_streams_even_when_no_news_of_it_comes(alice: User) -> None:
+async def test_disabling_a_user_closes_streams_even_without_an_announcement(alice: User) -> None:
     stream = Stream(await handshake(await token(alice)))
-    await in_database(lambda: User.objects.filter(pk=alice.pk).update(is_active=False))
-    await eventually(lambda: stream.closed == [ACCESS_REVOKED])
+    await run_in_database(lambda: User.objects.filter(pk=alice.pk).update(is_active=False))
+    await wait_until_async(lambda: stream.closed == [ACCESS_REVOKED])
 
 
 async def test_closing_a_session_closes_its_streams_and_cancels_its_calls(alice: User, publish: Any) -> None:
-    await in_database(publish, alice, "server_wait")
-    await fresh()
+    await run_in_database(publish, alice, "server_wait")
+    await refresh_catalogue()
     client = await handshake(await token(alice))
     stream, other = Stream(client), Stream(await handshake(await token(alice)))
     functions.STARTED["closed"] = asyncio.Event()
@@ -211,7 +211,7 @@ async def test_closing_a_session_closes_its_streams_and_cancels_its_calls(alice:
 
 
 async def test_one_user_cannot_hold_every_stream(alice: User, bob: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscribers, "PER_USER", 2)
+    monkeypatch.setattr(subscribers, "MAX_LISTENERS_PER_USER", 2)
     client = modern(await token(alice))
     streams = [Stream(client, frozenset()), Stream(client, frozenset())]
     with pytest.raises(subscribers.TooManyListeners):
@@ -230,7 +230,7 @@ async def test_a_stop_ends_subscriptions_in_order(alice: User) -> None:
     assert (await running)["result"]["resultType"] == "complete"
     assert not outlet.of("notifications/cancelled")
     assert stream.closed == [SERVER_STOPPING]
-    assert server().requests.running() == 0
+    assert server().requests.count_running() == 0
 
 
 def _revoke(credential_id: str) -> None:

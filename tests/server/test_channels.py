@@ -10,8 +10,8 @@ from django.contrib.auth.models import User
 
 from audit.models import Call
 from tests import factories
-from tests.server.conftest import Client, fresh, handshake, in_database, modern, server, text, token
-from tests.waiting import eventually
+from tests.server.conftest import Client, refresh_catalogue, handshake, run_in_database, modern, server, text, token
+from tests.polling import wait_until_async
 from toolhub.server import channels
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("hub")]
@@ -21,7 +21,7 @@ ALICE = {"action": "accept", "content": {"name": "Alice"}}
 
 @pytest.fixture
 async def tools(alice: User, publish: Any) -> User:
-    await in_database(
+    await run_in_database(
         publish,
         alice,
         "server_ask_name",
@@ -30,16 +30,16 @@ async def tools(alice: User, publish: Any) -> User:
         "server_open_page",
         "server_add",
     )
-    await fresh()
+    await refresh_catalogue()
     return alice
 
 
-async def asked(
+async def start_asking(
     client: Client, name: str, **arguments: Any
 ) -> tuple[asyncio.Task[dict[str, Any]], Any, dict[str, Any]]:
     outlet = client.outlet()
     running = client.start("tools/call", {"name": name, "arguments": arguments}, outlet=outlet)
-    await eventually(lambda: any("id" in message for message in outlet.messages))
+    await wait_until_async(lambda: any("id" in message for message in outlet.messages))
     return running, outlet, next(message for message in outlet.messages if "id" in message)
 
 
@@ -48,7 +48,7 @@ async def asked(
 
 async def test_the_answer_of_another_session_or_user_is_ignored(tools: User, bob: User) -> None:
     client = await handshake(await token(tools))
-    running, _, request = await asked(client, "server_ask_name")
+    running, _, request = await start_asking(client, "server_ask_name")
     for stranger in (await handshake(await token(tools)), await handshake(await token(bob))):
         await stranger.reply(request["id"], result={"action": "accept", "content": {"name": "Mallory"}})
     await client.reply("not-an-id", result=ALICE)
@@ -56,13 +56,13 @@ async def test_the_answer_of_another_session_or_user_is_ignored(tools: User, bob
     assert not running.done()
     await client.reply(request["id"], result=ALICE)
     assert text(await running) == "Hello, Alice!"
-    assert server().channels.waiting() == 0
+    assert server().channels.count_open() == 0
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
 async def test_a_question_waits_for_the_answer_that_comes_by_another_message(tools: User, revision: str) -> None:
     client = await handshake(await token(tools), revision)
-    running, _, request = await asked(client, "server_ask_name", greeting="Hi")
+    running, _, request = await start_asking(client, "server_ask_name", greeting="Hi")
     assert request["method"] == "elicitation/create"
     assert request["params"]["requestedSchema"]["required"] == ["name"]
     await client.reply(request["id"], result=ALICE)
@@ -91,7 +91,7 @@ async def test_a_client_that_takes_no_stream_is_never_asked(tools: User) -> None
 
 async def test_an_error_for_an_answer_reaches_the_tool_as_a_sentence(tools: User) -> None:
     client = await handshake(await token(tools))
-    running, _, request = await asked(client, "server_ask_name")
+    running, _, request = await start_asking(client, "server_ask_name")
     await client.reply(request["id"], error={"code": -1, "message": "The person has gone home"})
     message = await running
     assert message["result"]["isError"] is True and "gone home" in text(message)
@@ -99,15 +99,15 @@ async def test_an_error_for_an_answer_reaches_the_tool_as_a_sentence(tools: User
 
 async def test_declining_is_an_answer(tools: User) -> None:
     client = await handshake(await token(tools))
-    running, _, request = await asked(client, "server_ask_name")
+    running, _, request = await start_asking(client, "server_ask_name")
     await client.reply(request["id"], result={"action": "decline"})
     assert text(await running) == "declined"
 
 
 async def test_all_three_kinds_are_asked_at_once(tools: User) -> None:
     client = await handshake(await token(tools))
-    running, outlet, _ = await asked(client, "server_ask_everything")
-    await eventually(lambda: len(outlet.messages) == 3)
+    running, outlet, _ = await start_asking(client, "server_ask_everything")
+    await wait_until_async(lambda: len(outlet.messages) == 3)
     answers = {
         "elicitation/create": ALICE,
         "sampling/createMessage": {"role": "assistant", "content": {"type": "text", "text": "deep"}, "model": "m"},
@@ -120,7 +120,7 @@ async def test_all_three_kinds_are_asked_at_once(tools: User) -> None:
 
 async def test_a_person_is_sent_to_an_address_with_an_id_for_its_completion(tools: User) -> None:
     client = await handshake(await token(tools))
-    running, _, request = await asked(client, "server_open_page")
+    running, _, request = await start_asking(client, "server_open_page")
     assert request["params"]["mode"] == "url" and request["params"]["elicitationId"]
     await client.reply(request["id"], result={"action": "accept"})
     assert text(await running) == "accept"
@@ -151,7 +151,7 @@ async def test_a_call_asks_in_its_result_and_goes_on_with_the_answer(tools: User
         "server_ask_name", {"greeting": "Hi"}, inputResponses={"user_name": ALICE}, requestState=state
     )
     assert text(done) == "Hi, Alice!"
-    outcomes = await in_database(
+    outcomes = await run_in_database(
         lambda: list(Call.objects.order_by("started_at", "id").values_list("outcome", flat=True))
     )
     assert outcomes == ["input_required", "ok"]
@@ -191,8 +191,8 @@ async def test_an_answer_that_does_not_fit_is_refused(tools: User) -> None:
 async def test_a_state_is_good_only_untouched_for_the_same_user_tool_and_arguments(
     tools: User, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await in_database(factories.grant, bob, *(await in_database(_tools)))
-    await fresh()
+    await run_in_database(factories.grant, bob, *(await run_in_database(_tools)))
+    await refresh_catalogue()
     client, other = modern(await token(tools)), modern(await token(bob))
     state = (await client.call("server_ask_name", {"greeting": "Hi"}))["result"]["requestState"]
     answered: dict[str, Any] = {"inputResponses": {"user_name": ALICE}}
@@ -203,7 +203,7 @@ async def test_a_state_is_good_only_untouched_for_the_same_user_tool_and_argumen
         await client.call("server_ask_twice", {"greeting": "Hi"}, requestState=state, **answered),
         await other.call("server_ask_name", {"greeting": "Hi"}, requestState=state, **answered),
     ]
-    monkeypatch.setattr(channels, "SECONDS", -1)
+    monkeypatch.setattr(channels, "STATE_TTL_SECONDS", -1)
     refused.append(await client.call("server_ask_name", {"greeting": "Hi"}, requestState=state, **answered))
     assert {message["error"]["code"] for message in refused} == {-32602}
     assert len({message["error"]["message"] for message in refused}) == 1
@@ -239,9 +239,9 @@ async def test_all_three_kinds_are_asked_in_one_result(tools: User) -> None:
 
 
 async def test_a_prompt_may_ask_and_a_list_never_does(alice: User, published_functions: None) -> None:
-    prompt = await in_database(factories.make_prompt, "server_ask_prompt", function="server_ask_prompt")
-    await in_database(factories.grant, alice, prompt)
-    await fresh()
+    prompt = await run_in_database(factories.make_prompt, "server_ask_prompt", function="server_ask_prompt")
+    await run_in_database(factories.grant, alice, prompt)
+    await refresh_catalogue()
     client = modern(await token(alice))
     first = await client.result("prompts/get", {"name": "server_ask_prompt"})
     assert first["resultType"] == "input_required"

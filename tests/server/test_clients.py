@@ -24,7 +24,7 @@ BOB = Credential(2, "bob", "token:2", "laptop", None, None)
 
 
 @pytest.fixture
-def known() -> Clients:
+def registry() -> Clients:
     bus = Bus()
     return Clients(bus, Subscribers(bus, Sessions(bus, SharedState())))
 
@@ -33,51 +33,51 @@ def client(credential: Credential, name: str = "client", version: str = "1", **c
     return peers.modern(Envelope("2026-07-28", name, version, capabilities, None, None), credential, "http", "::1")
 
 
-def test_a_token_whose_client_takes_ever_new_names_pushes_nobody_else_out(monkeypatch, known):
-    monkeypatch.setattr(clients, "PER_CREDENTIAL", 5)
+def test_a_token_whose_client_takes_ever_new_names_pushes_nobody_else_out(monkeypatch, registry):
+    monkeypatch.setattr(clients, "MAX_CLIENTS_PER_CREDENTIAL", 5)
     monkeypatch.setattr(clients, "MAX_CLIENTS", 10)
-    known.noted(client(BOB), True)
+    registry.register_message(client(BOB), True)
     for number in range(50):
-        known.noted(client(ALICE, f"name {number}"), True)
-    rows, left_out = known.rows(100)
+        registry.register_message(client(ALICE, f"name {number}"), True)
+    rows, left_out = registry.rows(100)
     assert left_out == 0
     assert {row["client"] for row in rows if row["user"] == "alice"} == {f"name {number}" for number in range(45, 50)}
     assert [row["client"] for row in rows if row["user"] == "bob"] == ["client"]
 
 
-def test_all_together_are_bounded(monkeypatch, known):
+def test_all_together_are_bounded(monkeypatch, registry):
     monkeypatch.setattr(clients, "MAX_CLIENTS", 10)
     for number in range(30):
-        known.noted(client(Credential(number, "x", f"token:{number}", "", None, None)), True)
-    rows, left_out = known.rows(4)
+        registry.register_message(client(Credential(number, "x", f"token:{number}", "", None, None)), True)
+    rows, left_out = registry.rows(4)
     assert len(rows) == 4 and left_out == 6
 
 
-def test_what_a_client_says_about_itself_is_kept_only_so_far(known):
+def test_self_reported_client_data_is_truncated(registry):
     for name in ("n" * 1_000_000, "n" * 1_000_000 + "other"):
-        known.noted(client(ALICE, name, "v" * 1_000_000), True)
-    (row,) = known.rows(100)[0]
-    assert row["client"] == "n" * clients.LONGEST and row["version"] == "v" * clients.LONGEST
+        registry.register_message(client(ALICE, name, "v" * 1_000_000), True)
+    (row,) = registry.rows(100)[0]
+    assert row["client"] == "n" * clients.MAX_NAME_CHARACTERS and row["version"] == "v" * clients.MAX_NAME_CHARACTERS
     assert len(row["key"]) < 1000
 
 
-def test_the_capabilities_of_a_request_are_not_kept(known):
+def test_the_capabilities_of_a_request_are_not_kept(registry):
     class Large(dict[str, Any]):
         """What can be watched."""
 
     large = Large()
     watched = weakref.ref(large)
-    known.noted(client(ALICE, experimental=large), True)
+    registry.register_message(client(ALICE, experimental=large), True)
     del large
     gc.collect()
-    assert watched() is None and len(known.rows(100)[0]) == 1
+    assert watched() is None and len(registry.rows(100)[0]) == 1
 
 
-def test_whoever_left_is_not_here_any_more(known):
-    known.noted(client(ALICE), True)
-    known.noted(client(BOB), False)
-    (bobs,) = [row["key"] for row in known.rows(100)[0] if row["user"] == "bob"]
-    known.noted(peers.modern(Envelope("2026-07-28", "s", "1", {}, None, None), ALICE, "websocket", "::1", "c1"), True)
-    known.forget("c1")
-    rows, _left_out = known.rows(100)
+def test_disconnected_clients_are_forgotten(registry):
+    registry.register_message(client(ALICE), True)
+    registry.register_message(client(BOB), False)
+    (bobs,) = [row["key"] for row in registry.rows(100)[0] if row["user"] == "bob"]
+    registry.register_message(peers.modern(Envelope("2026-07-28", "s", "1", {}, None, None), ALICE, "websocket", "::1", "c1"), True)
+    registry.forget("c1")
+    rows, _left_out = registry.rows(100)
     assert {row["user"] for row in rows} == {"alice", "bob"} and bobs in {row["key"] for row in rows}

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.waiting import eventually
+from tests.polling import wait_until_async
 from toolhub.server.bus import Bus
 from toolhub.server.live import subscriptions
 from toolhub.server.live.subscriptions import PageSubscriptions
@@ -33,26 +33,26 @@ async def pages(settings) -> AsyncIterator[Pages]:
 
 
 async def test_it_costs_nothing_again_after_the_last_page_was_closed(monkeypatch, pages):
-    monkeypatch.setattr(subscriptions, "SECONDS", 0.0)
+    monkeypatch.setattr(subscriptions, "TTL_SECONDS", 0.0)
     await pages.say("calls:1", "call:2")
-    await eventually(lambda: not pages.keys, what="nobody says that the last page was closed")
+    await wait_until_async(lambda: not pages.keys, what="nobody says that the last page was closed")
 
 
-async def test_what_is_looked_at_is_not_forgotten_with_the_rest(monkeypatch, pages):
+async def test_watched_topics_are_not_forgotten_with_the_rest(monkeypatch, pages):
     await pages.say("calls:1")
-    monkeypatch.setattr(subscriptions, "SECONDS", 0.0)
+    monkeypatch.setattr(subscriptions, "TTL_SECONDS", 0.0)
     await pages.say("calls:2")
-    await eventually(lambda: "calls:2" not in pages.keys)
-    assert pages.wanted("calls:1")
+    await wait_until_async(lambda: "calls:2" not in pages.keys)
+    assert pages.is_subscribed("calls:1")
 
 
 async def test_a_page_that_is_open_stays_known_when_there_is_no_room_for_more(monkeypatch, pages):
-    monkeypatch.setattr(subscriptions, "MOST", 2)
+    monkeypatch.setattr(subscriptions, "MAX_KEYS", 2)
     await pages.say("calls:1", "calls:2", "calls:3")
     assert set(pages.keys) == {"calls:1", "calls:2"}
     pages.keys["calls:1"] = time.monotonic() - 1
     await pages.say("calls:4", "calls:1")
-    assert pages.wanted("calls:1") and not pages.wanted("calls:4")
+    assert pages.is_subscribed("calls:1") and not pages.is_subscribed("calls:4")
 
 
 async def test_hearing_of_one_more_page_does_not_go_through_all_of_them(pages):

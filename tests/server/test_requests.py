@@ -11,8 +11,8 @@ from django.contrib.auth.models import User
 from audit.models import Call
 from catalog.errors import CLIENT_GONE, SERVER_STOPPING
 from tests.server import functions
-from tests.server.conftest import Client, fresh, handshake, in_database, modern, server, text, token
-from tests.waiting import eventually
+from tests.server.conftest import Client, refresh_catalogue, handshake, run_in_database, modern, server, text, token
+from tests.polling import wait_until_async
 from toolhub.hub import Hub
 from toolhub.parts import parts
 from toolhub.server import dispatch, requests
@@ -22,26 +22,26 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 @pytest.fixture
 async def tools(alice: User, publish: Any) -> User:
-    await in_database(publish, alice, "server_wait", "server_add")
-    await fresh()
+    await run_in_database(publish, alice, "server_wait", "server_add")
+    await refresh_catalogue()
     return alice
 
 
-async def waiting(client: Client, label: str, **options: Any) -> asyncio.Task[dict[str, Any]]:
+async def start_waiting(client: Client, label: str, **options: Any) -> asyncio.Task[dict[str, Any]]:
     functions.STARTED[label] = asyncio.Event()
     running = client.start("tools/call", {"name": "server_wait", "arguments": {"label": label}}, **options)
     await functions.STARTED[label].wait()
     return running
 
 
-async def outcome_of_the_last_call() -> tuple[str, str]:
-    call = await in_database(lambda: Call.objects.order_by("-started_at", "-id").first())
+async def get_last_outcome() -> tuple[str, str]:
+    call = await run_in_database(lambda: Call.objects.order_by("-started_at", "-id").first())
     return call.outcome, call.detail
 
 
 async def test_nobody_cancels_the_request_of_somebody_else(tools: User, bob: User) -> None:
     client = await handshake(await token(tools))
-    running = await waiting(client, "mine", id=5)
+    running = await start_waiting(client, "mine", id=5)
     other = await handshake(await token(tools))
     for stranger in (other, await handshake(await token(bob)), modern(await token(tools))):
         await stranger.tell("notifications/cancelled", {"requestId": 5})
@@ -52,21 +52,21 @@ async def test_nobody_cancels_the_request_of_somebody_else(tools: User, bob: Use
     with pytest.raises(dispatch.RequestCancelled):
         await running
     assert functions.ENDED["mine"] == "notifications/cancelled"
-    assert await outcome_of_the_last_call() == ("cancelled", "notifications/cancelled")
+    assert await get_last_outcome() == ("cancelled", "notifications/cancelled")
 
 
-async def test_a_client_that_leaves_cancels_and_the_record_says_so(tools: User) -> None:
-    running = await waiting(modern(await token(tools)), "left")
+async def test_a_client_that_disconnects_cancels_and_the_audit_log_says_so(tools: User) -> None:
+    running = await start_waiting(modern(await token(tools)), "left")
     running.cancel(CLIENT_GONE)
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert await outcome_of_the_last_call() == ("cancelled", CLIENT_GONE)
-    assert server().requests.running() == 0
+    assert await get_last_outcome() == ("cancelled", CLIENT_GONE)
+    assert server().requests.count_running() == 0
 
 
 async def test_an_id_in_flight_is_not_taken_twice_on_a_connection(tools: User) -> None:
     client = await handshake(await token(tools), connection="ws-1")
-    running = await waiting(client, "first", id=1)
+    running = await start_waiting(client, "first", id=1)
     error = await client.error("tools/list", id=1)
     assert error["code"] == -32600
     assert "tools" in await client.result("tools/list", id=2)
@@ -76,15 +76,15 @@ async def test_an_id_in_flight_is_not_taken_twice_on_a_connection(tools: User) -
     assert "tools" in await client.result("tools/list", id=1)
 
 
-async def test_too_many_calls_of_one_user_are_refused_on_record_and_others_go_on(
+async def test_too_many_calls_of_one_user_are_rejected_and_logged_and_others_go_on(
     tools: User, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(requests, "PER_USER", 1)
+    monkeypatch.setattr(requests, "MAX_CALLS_PER_USER", 1)
     client = modern(await token(tools))
-    running = await waiting(client, "one")
+    running = await start_waiting(client, "one")
     message = await client.call("server_add", {"a": 1, "b": 1})
     assert "Busy" in message["error"]["message"]
-    assert (await outcome_of_the_last_call())[0] == "refused"
+    assert (await get_last_outcome())[0] == "refused"
     assert "tools" in await client.result("tools/list")
     assert "error" in await modern(await token(bob)).call("server_add", {"a": 1, "b": 1})
     running.cancel()
@@ -93,9 +93,9 @@ async def test_too_many_calls_of_one_user_are_refused_on_record_and_others_go_on
 
 
 async def test_too_many_requests_on_one_connection_are_refused(tools: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "PER_SCOPE", 1)
+    monkeypatch.setattr(requests, "MAX_REQUESTS_PER_SCOPE", 1)
     client = await handshake(await token(tools))
-    running = await waiting(client, "scope", id=1)
+    running = await start_waiting(client, "scope", id=1)
     assert "Busy" in (await client.error("tools/list", id=2))["message"]
     assert "tools" in await (await handshake(await token(tools))).result("tools/list")
     running.cancel()
@@ -105,15 +105,15 @@ async def test_too_many_requests_on_one_connection_are_refused(tools: User, monk
 
 async def test_a_stop_lets_calls_finish_cancels_the_rest_and_takes_nothing_new(tools: User) -> None:
     client = modern(await token(tools))
-    running = await waiting(client, "stop")
+    running = await start_waiting(client, "stop")
     stop = asyncio.create_task(parts.get(Hub).stop(0.3))
-    await eventually(lambda: not server().requests._accepting)
+    await wait_until_async(lambda: not server().requests._accepting)
     assert "stopping" in (await client.error("tools/list"))["message"]
     answer = await running
     assert SERVER_STOPPING in answer["error"]["message"]
     await stop
     assert "stopping" in (await client.error("tools/list"))["message"]
-    assert await outcome_of_the_last_call() == ("cancelled", SERVER_STOPPING)
+    assert await get_last_outcome() == ("cancelled", SERVER_STOPPING)
 
 
 async def test_a_stop_waits_for_a_call_that_finishes(tools: User) -> None:

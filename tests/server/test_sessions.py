@@ -118,7 +118,7 @@ async def test_an_id_is_visible_ascii_and_short_whatever_the_client_says(worker:
         ("2025-11-25", {"sampling": {"tools": {}}, "elicitation": {"url": {}}}),
     ],
 )
-async def test_what_a_revision_does_not_know_cannot_be_asked_for(
+async def test_capabilities_unknown_to_a_revision_are_dropped(
     worker: Worker, revision: str, left: dict[str, Any]
 ) -> None:
     session = worker.create(ALICE, revision, {"sampling": {"tools": {}}, "elicitation": {"url": {}}}, "", "")

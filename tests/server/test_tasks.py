@@ -13,8 +13,8 @@ from audit.models import Call
 from catalog.calls import tasks as store
 from catalog.errors import CLIENT_GONE
 from tests.server import functions
-from tests.server.conftest import ASKABLE, TASKS, Client, fresh, in_database, modern, server, text, token
-from tests.waiting import eventually
+from tests.server.conftest import ASKABLE, TASKS, Client, refresh_catalogue, run_in_database, modern, server, text, token
+from tests.polling import wait_until_async
 from toolhub.server import requests, task_runner
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("hub")]
@@ -25,7 +25,7 @@ OPTED: dict[str, Any] = {**ASKABLE, **TASKS}
 
 @pytest.fixture
 async def client(alice: User, publish: Any) -> Client:
-    await in_database(
+    await run_in_database(
         publish,
         alice,
         "server_add",
@@ -36,33 +36,33 @@ async def client(alice: User, publish: Any) -> Client:
         "server_must_be_task",
         "server_ask_then_task",
     )
-    await fresh()
+    await refresh_catalogue()
     return modern(await token(alice), OPTED)
 
 
-async def created(client: Client, name: str, arguments: dict[str, Any] | None = None, **more: Any) -> str:
+async def create_task(client: Client, name: str, arguments: dict[str, Any] | None = None, **more: Any) -> str:
     result = (await client.call(name, arguments, **more))["result"]
     assert result["resultType"] == "task", result
     found: str = result["taskId"]
     return found
 
 
-async def ended(client: Client, task_id: str) -> dict[str, Any]:
-    return await reached(client, task_id, "completed", "failed", "cancelled")
+async def wait_until_ended(client: Client, task_id: str) -> dict[str, Any]:
+    return await wait_for_status(client, task_id, "completed", "failed", "cancelled")
 
 
-async def reached(client: Client, task_id: str, *statuses: str) -> dict[str, Any]:
+async def wait_for_status(client: Client, task_id: str, *statuses: str) -> dict[str, Any]:
     async def look() -> dict[str, Any] | None:
         found = await client.result("tasks/get", {"taskId": task_id})
         return found if found["status"] in statuses else None
 
-    found = await eventually(look, what=f"{statuses}")
+    found = await wait_until_async(look, what=f"{statuses}")
     assert found is not None
     return found
 
 
 async def test_another_users_task_reads_like_one_that_never_was(client: Client, bob: User) -> None:
-    task_id = await created(client, "server_confirm", {"filename": "a.txt"})
+    task_id = await create_task(client, "server_confirm", {"filename": "a.txt"})
     stranger = modern(await token(bob), OPTED)
     for unknown in (task_id, str(uuid4()), "x", task_id.upper()):
         for method in ("tasks/get", "tasks/update", "tasks/cancel"):
@@ -93,99 +93,99 @@ async def test_a_task_can_be_read_at_once_and_ends_with_the_result_of_its_call(c
     result = (await client.call("server_must_be_task"))["result"]
     first = await client.result("tasks/get", {"taskId": result["taskId"]})
     assert first["createdAt"] == result["createdAt"] and first["ttlMs"] == result["ttlMs"] > 0
-    done = await ended(client, result["taskId"])
+    done = await wait_until_ended(client, result["taskId"])
     assert done["status"] == "completed"
     assert done["result"]["isError"] is True and done["result"]["content"][0]["text"] == "It did not work out."
-    call = await in_database(lambda: Call.objects.get(pk=UUID(result["taskId"])))
+    call = await run_in_database(lambda: Call.objects.get(pk=UUID(result["taskId"])))
     assert call.outcome == "tool_error"
     assert await client.result("tasks/cancel", {"taskId": result["taskId"]}) is not None
 
 
 async def test_an_error_of_the_protocol_fails_the_task(client: Client) -> None:
-    done = await ended(client, await created(client, "server_refuse"))
+    done = await wait_until_ended(client, await create_task(client, "server_refuse"))
     assert done["status"] == "failed"
     assert done["error"] == {"code": -31000, "message": "Not today", "data": {"why": "holiday"}}
 
 
-async def test_what_is_refused_before_it_begins_makes_no_task(client: Client) -> None:
+async def test_a_call_refused_before_it_begins_creates_no_task(client: Client) -> None:
     assert (await client.call("server_confirm", {}))["result"]["isError"] is True
     assert (await client.call("server_wait", {"label": 5}))["result"]["isError"] is True
     assert (await client.call("server_absent"))["error"]["message"] == "Unknown tool: server_absent"
-    assert server().requests.running() == 0
+    assert server().requests.count_running() == 0
 
 
 async def test_a_running_task_is_cancelled_on_request(client: Client) -> None:
     functions.STARTED["task"] = asyncio.Event()
-    task_id = await created(client, "server_wait", {"label": "task"})
+    task_id = await create_task(client, "server_wait", {"label": "task"})
     await functions.STARTED["task"].wait()
     await client.result("tasks/cancel", {"taskId": task_id})
-    assert (await ended(client, task_id))["status"] == "cancelled"
+    assert (await wait_until_ended(client, task_id))["status"] == "cancelled"
     assert functions.ENDED["task"] == "tasks/cancel"
-    call = await in_database(lambda: Call.objects.get(pk=UUID(task_id)))
+    call = await run_in_database(lambda: Call.objects.get(pk=UUID(task_id)))
     assert call.outcome == "cancelled"
 
 
-async def test_a_wish_to_cancel_bites_even_when_no_news_of_it_comes(client: Client, alice: User) -> None:
+async def test_a_request_to_cancel_takes_effect_even_without_an_announcement(client: Client, alice: User) -> None:
     functions.STARTED["quiet"] = asyncio.Event()
-    task_id = await created(client, "server_wait", {"label": "quiet"})
+    task_id = await create_task(client, "server_wait", {"label": "quiet"})
     await functions.STARTED["quiet"].wait()
     await store.request_cancel(alice.pk, task_id)
-    assert (await ended(client, task_id))["status"] == "cancelled"
+    assert (await wait_until_ended(client, task_id))["status"] == "cancelled"
 
 
 async def test_a_task_asks_and_goes_on_with_the_answer(client: Client) -> None:
-    task_id = await created(client, "server_confirm", {"filename": "a.txt"})
-    waiting = await reached(client, task_id, "input_required")
+    task_id = await create_task(client, "server_confirm", {"filename": "a.txt"})
+    waiting = await wait_for_status(client, task_id, "input_required")
     assert waiting["inputRequests"]["confirm"]["method"] == "elicitation/create"
     await client.result("tasks/update", {"taskId": task_id, "inputResponses": {"nobody asked": NAME}})
     assert (await client.result("tasks/get", {"taskId": task_id}))["status"] == "input_required"
     await client.result("tasks/update", {"taskId": task_id, "inputResponses": {"confirm": NAME}})
-    done = await ended(client, task_id)
+    done = await wait_until_ended(client, task_id)
     assert done["result"]["content"][0]["text"] == "deleted a.txt"
 
 
-async def test_of_two_questions_one_may_be_answered_first_and_without_news(client: Client, alice: User) -> None:
-    task_id = await created(client, "server_two_questions")
-    assert set((await reached(client, task_id, "input_required"))["inputRequests"]) == {"one", "two"}
+async def test_of_two_questions_one_may_be_answered_first_and_without_an_announcement(client: Client, alice: User) -> None:
+    task_id = await create_task(client, "server_two_questions")
+    assert set((await wait_for_status(client, task_id, "input_required"))["inputRequests"]) == {"one", "two"}
     await client.result("tasks/update", {"taskId": task_id, "inputResponses": {"two": NAME}})
     left = await client.result("tasks/get", {"taskId": task_id})
     assert left["status"] == "input_required" and list(left["inputRequests"]) == ["one"]
     bob = {"action": "accept", "content": {"name": "Bob"}}
     await store.answer(alice.pk, task_id, {"one": bob, "two": bob})
-    assert (await ended(client, task_id))["result"]["content"][0]["text"] == "Bob Ada"
+    assert (await wait_until_ended(client, task_id))["result"]["content"][0]["text"] == "Bob Ada"
 
 
 async def test_a_tool_that_asks_before_it_is_a_task_asks_in_its_result(client: Client) -> None:
     first = (await client.call("server_ask_then_task"))["result"]
     assert first["resultType"] == "input_required" and "taskId" not in first
-    task_id = await created(
+    task_id = await create_task(
         client, "server_ask_then_task", requestState=first["requestState"], inputResponses={"user_name": NAME}
     )
-    assert (await ended(client, task_id))["result"]["content"][0]["text"] == "for Ada"
+    assert (await wait_until_ended(client, task_id))["result"]["content"][0]["text"] == "for Ada"
 
 
 async def test_a_task_outlives_its_connection_and_not_its_users_access(client: Client, alice: User) -> None:
     connected = modern(await token(alice), OPTED, connection="ws-9")
     functions.STARTED["outlives"] = asyncio.Event()
-    task_id = await created(connected, "server_wait", {"label": "outlives"})
+    task_id = await create_task(connected, "server_wait", {"label": "outlives"})
     await functions.STARTED["outlives"].wait()
     server().requests.cancel_scope("ws-9", CLIENT_GONE)
     assert (await client.result("tasks/get", {"taskId": task_id}))["status"] == "working"
-    await in_database(lambda: User.objects.filter(pk=alice.pk).update(is_active=False))
-    await eventually(lambda: server().requests.running() == 0)
+    await run_in_database(lambda: User.objects.filter(pk=alice.pk).update(is_active=False))
+    await wait_until_async(lambda: server().requests.count_running() == 0)
     state = await store.get(alice.pk, task_id)
     assert state is not None and state.status == "cancelled" and "revoked" in state.status_message
 
 
 async def test_a_subscriber_hears_every_state_of_its_task(client: Client) -> None:
-    task_id = await created(client, "server_confirm", {"filename": "b.txt"})
+    task_id = await create_task(client, "server_confirm", {"filename": "b.txt"})
     outlet = client.outlet()
     running = client.start("subscriptions/listen", {"notifications": {"taskIds": [task_id]}}, outlet=outlet)
     acknowledged = await outlet.first("notifications/subscriptions/acknowledged")
     assert acknowledged["params"]["notifications"] == {"taskIds": [task_id]}
-    await reached(client, task_id, "input_required")
+    await wait_for_status(client, task_id, "input_required")
     await client.result("tasks/update", {"taskId": task_id, "inputResponses": {"confirm": NAME}})
-    await eventually(lambda: any(one["params"]["status"] == "completed" for one in outlet.of("notifications/tasks")))
+    await wait_until_async(lambda: any(one["params"]["status"] == "completed" for one in outlet.of("notifications/tasks")))
     last = outlet.of("notifications/tasks")[-1]["params"]
     assert last["result"]["content"][0]["text"] == "deleted b.txt" and last["taskId"] == task_id
     assert last["_meta"]["io.modelcontextprotocol/subscriptionId"]
@@ -199,18 +199,18 @@ async def test_a_task_of_a_worker_that_died_ends_as_failed(
     number = uuid4()
     await store.create(number, alice.pk, "token:1", "server_wait", "gone")
     assert (await client.result("tasks/cancel", {"taskId": str(number)})) is not None
-    monkeypatch.setattr(store, "GRACE", store.GRACE * 0)
-    monkeypatch.setattr(task_runner, "CHORE_SECONDS", 0.0)
-    done = await ended(client, str(number))
+    monkeypatch.setattr(store, "GRACE_PERIOD", store.GRACE_PERIOD * 0)
+    monkeypatch.setattr(task_runner, "CLEANUP_INTERVAL_SECONDS", 0.0)
+    done = await wait_until_ended(client, str(number))
     assert done["status"] == "failed" and "unknown" in done["error"]["message"]
 
 
 async def test_one_user_cannot_start_tasks_without_end(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "PER_USER", 2)
-    first = await created(client, "server_confirm", {"filename": "1"})
+    monkeypatch.setattr(requests, "MAX_CALLS_PER_USER", 2)
+    first = await create_task(client, "server_confirm", {"filename": "1"})
     error = (await client.call("server_confirm", {"filename": "2"}))["error"]
     assert "Busy" in error["message"]
     await client.result("tasks/cancel", {"taskId": first})
-    await ended(client, first)
-    await eventually(lambda: server().requests.running() == 0)
-    await created(client, "server_confirm", {"filename": "3"})
+    await wait_until_ended(client, first)
+    await wait_until_async(lambda: server().requests.count_running() == 0)
+    await create_task(client, "server_confirm", {"filename": "3"})

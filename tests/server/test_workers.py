@@ -15,8 +15,8 @@ from audit.types import Credential
 from catalog import signals
 from catalog.errors import CLIENT_GONE
 from tests.server.conftest import Outlet
-from tests.serving import Redis
-from tests.waiting import eventually
+from tests.real_servers import Redis
+from tests.polling import wait_until_async
 from toolhub.server import bus, channels, list_changes, peer, requests, sessions, state
 from toolhub.server.process import ServerRole
 from toolhub.server.sessions import Sessions
@@ -66,28 +66,28 @@ async def other(redis: Redis, server: ServerRole, settings: Any) -> AsyncIterato
     await server.state.close()
 
 
-def news(kind: str, /, **payload: Any) -> dict[str, Any]:
+def make_message(kind: str, /, **payload: Any) -> dict[str, Any]:
     return {"type": "news", "kind": kind, "by": "00000000", "payload": payload}
 
 
-async def heard_from(server: ServerRole, layer: RedisChannelLayer, kind: str) -> list[dict[str, Any]]:
+async def wait_for_messages(server: ServerRole, layer: RedisChannelLayer, kind: str) -> list[dict[str, Any]]:
     """Publish from the other worker until it arrives here: joining the group takes a moment."""
     found: list[dict[str, Any]] = []
     server.bus.on(kind, found.append)
 
     async def try_again() -> bool:
-        await layer.group_send(bus.GROUP, news(kind, number=len(found)))
+        await layer.group_send(bus.GROUP, make_message(kind, number=len(found)))
         await asyncio.sleep(0.05)
         return bool(found)
 
-    await eventually(try_again)
+    await wait_until_async(try_again)
     return found
 
 
-async def test_news_reaches_every_worker_and_the_one_it_is_meant_for(
+async def test_messages_reach_every_worker_or_the_one_they_are_meant_for(
     server: ServerRole, other: RedisChannelLayer
 ) -> None:
-    await heard_from(server, other, "test.heard")
+    await wait_for_messages(server, other, "test.heard")
     mine: list[dict[str, Any]] = []
     server.bus.on("test.mine", mine.append)
     assert await server.bus.publish("test.mine", {"n": 1})
@@ -100,17 +100,17 @@ async def test_news_reaches_every_worker_and_the_one_it_is_meant_for(
     assert mine == [{"n": 1}]
 
 
-async def test_a_committed_change_of_the_catalogue_is_told_to_the_other_workers(
+async def test_a_committed_change_of_the_catalogue_is_announced_to_the_other_workers(
     server: ServerRole, other: RedisChannelLayer
 ) -> None:
-    await heard_from(server, other, "test.changes")
+    await wait_for_messages(server, other, "test.changes")
     server.list_changes.start()
     await asyncio.to_thread(signals.changed.send, sender=None)
     while (await other.receive("toolhub.worker.00000000"))["kind"] != list_changes.CHANGED:
         pass
 
 
-def peer_of(server: ServerRole, credential: Credential) -> peer.Peer:
+def make_peer(server: ServerRole, credential: Credential) -> peer.Peer:
     session = server.sessions.create(credential, "2025-11-25", {"roots": {}}, "client", "1")
     return peer.handshake(session, credential, "http", "192.0.2.1")
 
@@ -118,29 +118,29 @@ def peer_of(server: ServerRole, credential: Credential) -> peer.Peer:
 async def test_an_answer_posted_to_another_worker_reaches_the_call_that_asked(
     server: ServerRole, other: RedisChannelLayer
 ) -> None:
-    await heard_from(server, other, "test.answer")
-    asking = peer_of(server, ALICE)
+    await wait_for_messages(server, other, "test.answer")
+    asking = make_peer(server, ALICE)
     outlet = Outlet("2025-11-25", {"roots": {}})
     waiting = asyncio.create_task(server.channels.ask(asking, outlet, QUESTION))
     request = await outlet.first("roots/list")
     body = jsonrpc.encode({"id": request["id"], "result": {"roots": []}}).decode()
     for session, user in (("another", 1), (asking.scope, 2)):
-        stolen = news(channels.ANSWER, session=session, user=user, body=body.replace("[]", "[1]"))
+        stolen = make_message(channels.ANSWER, session=session, user=user, body=body.replace("[]", "[1]"))
         await other.send(f"toolhub.worker.{server.bus.worker}", stolen)
-    good = news(channels.ANSWER, session=asking.scope, user=1, body=body)
+    good = make_message(channels.ANSWER, session=asking.scope, user=1, body=body)
     await other.send(f"toolhub.worker.{server.bus.worker}", good)
     assert await waiting == {"roots": {"roots": []}}
 
     # And the other way round: what is answered here is handed to the worker that the id names.
-    await server.channels.replied(jsonrpc.Response("00000000.7.abc", result={"roots": []}), asking)
+    await server.channels.handle_reply(jsonrpc.Response("00000000.7.abc", result={"roots": []}), asking)
     while (message := await other.receive("toolhub.worker.00000000"))["kind"] != channels.ANSWER:
         pass
     assert message["payload"]["session"] == asking.scope and message["payload"]["user"] == 1
 
 
 async def test_a_request_is_cancelled_on_the_worker_that_has_it(server: ServerRole, other: RedisChannelLayer) -> None:
-    await heard_from(server, other, "test.cancel")
-    asking = peer_of(server, ALICE)
+    await wait_for_messages(server, other, "test.cancel")
+    asking = make_peer(server, ALICE)
     for request_id, kind in ((7, "number"), ("7", "text"), (2**70, "number")):
 
         async def work(request_id: Any = request_id) -> None:
@@ -151,8 +151,8 @@ async def test_a_request_is_cancelled_on_the_worker_that_has_it(server: ServerRo
                 server.requests.leave(entry)
 
         running = asyncio.create_task(work())
-        await eventually(server.requests.running)
-        message = news(
+        await wait_until_async(server.requests.count_running)
+        message = make_message(
             requests.CANCEL, scope=asking.scope, id=str(request_id), kind=kind, reason=CLIENT_GONE.reason.encode()
         )
         await other.group_send(bus.GROUP, message)
@@ -160,7 +160,7 @@ async def test_a_request_is_cancelled_on_the_worker_that_has_it(server: ServerRo
             await running
     # A number of any size goes out as text.
     await server.requests.cancel(asking, 2**70)
-    assert not server.bus.degraded()
+    assert not server.bus.is_degraded()
 
 
 async def test_a_session_closed_by_another_worker_is_unknown_here_at_once(
@@ -177,7 +177,7 @@ async def test_a_session_closed_by_another_worker_is_unknown_here_at_once(
 async def test_while_redis_is_away_everything_goes_on_and_afterwards_it_catches_up(
     server: ServerRole, other: RedisChannelLayer, redis: Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await heard_from(server, other, "test.before")
+    await wait_for_messages(server, other, "test.before")
     kept, closed = (server.sessions.create(ALICE, "2025-11-25", {}, "client", "1") for _ in range(2))
     await server.sessions.set_level(kept, "error")
     redis.stop()
@@ -196,13 +196,13 @@ async def test_while_redis_is_away_everything_goes_on_and_afterwards_it_catches_
     assert sum("sessions go on" in record.message for record in caplog.records) == 1
 
     redis.start()  # empty: it forgot every group and every session
-    await heard_from(server, other, "test.after")
+    await wait_for_messages(server, other, "test.after")
 
     async def handed_over() -> bool:
         await server.sessions.require(kept.id, ALICE)
         return bool(await server.state.client().hget(state.PREFIX + closed.key, "closed"))
 
-    await eventually(handed_over)
+    await wait_until_async(handed_over)
     state_of_another = SharedState()
     later = Sessions(server.bus, state_of_another)
     assert (await later.require(kept.id, ALICE)).key == kept.key

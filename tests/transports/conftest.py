@@ -12,7 +12,7 @@ from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
 
 from tests import factories
-from tests.server.conftest import fresh
+from tests.server.conftest import refresh_catalogue
 from tests.server.conftest import hub as hub
 from tests.transports import functions
 from tests.transports.windows import Window, sign_in
@@ -21,7 +21,7 @@ from toolhub.access.models import AccessToken
 from toolhub.hub import Hub
 from toolhub.parts import parts
 from toolhub.transports.live import Socket
-from toolhub.wire.envelope import NAMED_BY
+from toolhub.wire.envelope import NAME_MEMBERS
 from toolhub.wire.headers import encode_value
 
 MODERN = "2026-07-28"
@@ -82,7 +82,7 @@ class Person:
         }
         filled = {"_meta": {**envelope, **(meta or {})}, **(params or {})}
         expected: dict[str, str | None] = {"mcp_protocol_version": MODERN, "mcp_method": method}
-        name = filled.get(NAMED_BY.get(method, ""))
+        name = filled.get(NAME_MEMBERS.get(method, ""))
         if isinstance(name, str):
             expected["mcp_name"] = encode_value(name)
         return self.wire.begin("POST", self.plain(**{**expected, **headers}), self.message(method, filled, id))
@@ -162,7 +162,7 @@ def publish(settings: Any, transactional_db: None) -> Callable[..., Any]:
     return make
 
 
-async def in_database(work: Callable[..., Any], *args: Any, **named: Any) -> Any:
+async def run_in_database(work: Callable[..., Any], *args: Any, **named: Any) -> Any:
     return await sync_to_async(work)(*args, **named)
 
 
@@ -176,8 +176,8 @@ async def with_tools(alice: User, person: Any, publish: Any) -> AsyncIterator[An
             made: Person = person(alice)
             return made
 
-        made = await in_database(fill)
-        await fresh()
+        made = await run_in_database(fill)
+        await refresh_catalogue()
         return made
 
     yield make
@@ -191,7 +191,7 @@ async def windows(wire: Wire) -> AsyncIterator[Any]:
     made: list[Window] = []
 
     async def make(user: User | None = None, key: str | None = None, **headers: str | None) -> Window:
-        found = await in_database(sign_in, user) if user is not None else key or ""
+        found = await run_in_database(sign_in, user) if user is not None else key or ""
         made.append(Window(wire, found, **headers))
         return made[-1]
 

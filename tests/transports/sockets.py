@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-WAIT = 60.0
+WAIT_SECONDS = 60.0
 
 
 class AsgiSocket:
@@ -34,12 +34,12 @@ class AsgiSocket:
         self.outgoing.put_nowait(event)
 
     async def next(self) -> dict[str, Any]:
-        event: dict[str, Any] = await asyncio.wait_for(self.outgoing.get(), WAIT)
+        event: dict[str, Any] = await asyncio.wait_for(self.outgoing.get(), WAIT_SECONDS)
         return event
 
     async def refused(self) -> bool:
         event = await self.next()
-        await asyncio.wait_for(asyncio.shield(self.task), WAIT)
+        await asyncio.wait_for(asyncio.shield(self.task), WAIT_SECONDS)
         return event == {"type": "websocket.close"}
 
     def text(self, text: str) -> None:
@@ -53,4 +53,4 @@ class AsgiSocket:
 
     async def leave(self) -> None:
         self.incoming.put_nowait({"type": "websocket.disconnect", "code": 1005})
-        await asyncio.wait_for(asyncio.shield(self.task), WAIT)
+        await asyncio.wait_for(asyncio.shield(self.task), WAIT_SECONDS)

@@ -13,12 +13,12 @@ from django.test import AsyncClient
 from django.utils import timezone
 
 from audit.models import Action, Call
-from tests.server.conftest import fresh, server
+from tests.server.conftest import refresh_catalogue, server
 from tests.transports import functions
-from tests.transports.conftest import META, Person, in_database, sockets
-from tests.transports.sockets import WAIT
+from tests.transports.conftest import META, Person, run_in_database, sockets
+from tests.transports.sockets import WAIT_SECONDS
 from tests.transports.windows import Window, sign_in
-from tests.waiting import eventually
+from tests.polling import wait_until_async
 from toolhub.access.models import AccessToken
 from toolhub.server.live import subscriptions
 from toolhub.transports import live
@@ -32,27 +32,27 @@ async def alices(with_tools: Any) -> Person:
     return made
 
 
-async def started(person: Person, tool: str, label: str) -> tuple[Any, str]:
+async def start_call(person: Person, tool: str, label: str) -> tuple[Any, str]:
     """A call that runs, and its id."""
     request = person.begin_modern("tools/call", {"name": tool, "arguments": {"label": label}})
-    await asyncio.wait_for(functions.STARTED[label].wait(), WAIT)
+    await asyncio.wait_for(functions.STARTED[label].wait(), WAIT_SECONDS)
 
     def find() -> str:
         return str(Call.objects.filter(name=tool, outcome="running").latest("id").pk)
 
-    return request, await in_database(find)
+    return request, await run_in_database(find)
 
 
-async def ended(call_id: str) -> str:
+async def wait_for_outcome(call_id: str) -> str:
     def outcome() -> str:
         found: str = Call.objects.get(pk=call_id).outcome
         return "" if found == "running" else found
 
     async def look() -> str:
-        found: str = await in_database(outcome)
+        found: str = await run_in_database(outcome)
         return found
 
-    found: str = await eventually(look)
+    found: str = await wait_until_async(look)
     return found
 
 
@@ -81,15 +81,15 @@ async def test_a_token_is_no_session(alices, windows):
     assert await window.refused()
 
 
-async def test_somebody_who_was_deactivated_is_refused(alice, windows):
-    key = await in_database(sign_in, alice)
+async def test_a_deactivated_user_is_rejected(alice, windows):
+    key = await run_in_database(sign_in, alice)
     await User.objects.filter(pk=alice.pk).aupdate(is_active=False)
     window = await windows(key=key)
     assert await window.refused()
 
 
-async def test_one_person_may_have_so_many_sockets_and_no_more(alice, bob, windows, monkeypatch):
-    monkeypatch.setattr(live, "PER_USER", 2)
+async def test_the_number_of_sockets_per_user_is_bounded(alice, bob, windows, monkeypatch):
+    monkeypatch.setattr(live, "MAX_SOCKETS_PER_USER", 2)
     first, second = await windows(alice), await windows(alice)
     await first.opened()
     await second.opened()
@@ -113,7 +113,7 @@ async def test_one_person_may_have_so_many_sockets_and_no_more(alice, bob, windo
         pytest.param("[" * 500, 1008, id="deep nesting"),
     ],
 )
-async def test_what_makes_no_sense_closes_the_socket(alice, windows, text, code):
+async def test_an_invalid_message_closes_the_socket(alice, windows, text, code):
     window = await (await windows(alice)).opened()
     window.send(text)
     assert await window.closed() == code
@@ -125,9 +125,9 @@ async def test_a_binary_frame_closes_the_socket(alice, windows):
     assert await window.closed() == 1003
 
 
-async def test_a_socket_looks_at_a_bounded_number_of_calls(alice, windows):
+async def test_a_socket_watches_a_bounded_number_of_calls(alice, windows):
     window = await (await windows(alice)).opened()
-    for _ in range(live.WATCHES + 1):
+    for _ in range(live.MAX_WATCHED_CALLS + 1):
         window.send({"watch": "call", "id": str(uuid.uuid4())})
     assert await window.closed() == 1008
 
@@ -135,8 +135,8 @@ async def test_a_socket_looks_at_a_bounded_number_of_calls(alice, windows):
 async def test_a_call_of_somebody_else_and_one_that_never_was_are_answered_alike(
     alices, bob, windows, label, monkeypatch
 ):
-    monkeypatch.setattr("toolhub.server.live.calls.ABSENT_SECONDS", 0.2)
-    _, call_id = await started(alices, "t_wait", label)
+    monkeypatch.setattr("toolhub.server.live.calls.UNKNOWN_AFTER_SECONDS", 0.2)
+    _, call_id = await start_call(alices, "t_wait", label)
     window = await (await windows(bob)).opened()
     nowhere = str(uuid.uuid4())
     for number in (call_id, nowhere):
@@ -152,7 +152,7 @@ async def test_nobody_hears_of_the_calls_of_others(alices, bob, windows, label):
     for each in (window, hers):
         each.send({"watch": "calls"})
         await each.message(topic="calls", id=None)
-    request, call_id = await started(alices, "t_wait", label)
+    request, call_id = await start_call(alices, "t_wait", label)
     functions.GO[label].set()
     await request.answer()
     await hers.message(topic="calls", id=call_id, outcome="ok")
@@ -162,7 +162,7 @@ async def test_nobody_hears_of_the_calls_of_others(alices, bob, windows, label):
 # --- what ends it ----------------------------------------------------------------------------------------------------
 
 
-async def test_signing_out_closes_the_socket_and_it_is_told_not_to_come_back(alice, windows, monkeypatch):
+async def test_signing_out_closes_the_socket_for_good(alice, windows, monkeypatch):
     monkeypatch.setattr(live, "CHECK_SECONDS", 0.1)
     browser = AsyncClient()
     await browser.aforce_login(alice)
@@ -171,7 +171,7 @@ async def test_signing_out_closes_the_socket_and_it_is_told_not_to_come_back(ali
     assert await window.closed() == live.SIGNED_OUT
 
 
-async def test_deactivating_somebody_closes_their_sockets(alice, bob, windows, monkeypatch):
+async def test_deactivating_a_user_closes_their_sockets(alice, bob, windows, monkeypatch):
     monkeypatch.setattr(live, "CHECK_SECONDS", 0.1)
     window = await (await windows(alice)).opened()
     other = await (await windows(bob)).opened()
@@ -181,7 +181,7 @@ async def test_deactivating_somebody_closes_their_sockets(alice, bob, windows, m
 
 
 async def test_a_page_that_does_not_read_is_closed_instead_of_filling_memory(alice, windows, monkeypatch):
-    monkeypatch.setattr(live, "MAX_WAITING", 5)
+    monkeypatch.setattr(live, "MAX_WAITING_MESSAGES", 5)
     window = await (await windows(alice)).opened()
     (socket,) = sockets()
     for _ in range(50):
@@ -189,8 +189,8 @@ async def test_a_page_that_does_not_read_is_closed_instead_of_filling_memory(ali
     assert await window.closed() == 1013
 
 
-async def test_windows_that_close_while_they_are_told_keep_nothing_from_the_others(alice, windows, monkeypatch):
-    monkeypatch.setattr(live, "MAX_WAITING", 0)
+async def test_windows_that_close_during_an_update_keep_nothing_from_the_others(alice, windows, monkeypatch):
+    monkeypatch.setattr(live, "MAX_WAITING_MESSAGES", 0)
     opened = [await (await windows(alice)).opened() for _ in range(3)]
     for window in opened:
         window.send({"watch": "calls"})
@@ -204,7 +204,7 @@ async def test_a_call_appears_by_itself_with_its_progress_and_its_end(alices, wi
     window = await (await windows(alices.user)).opened()
     window.send({"watch": "calls"})
     await window.message(topic="calls", id=None)
-    request, call_id = await started(alices, "t_silent", label)
+    request, call_id = await start_call(alices, "t_silent", label)
     began = await window.message(topic="calls", id=call_id)
     assert began == {
         "topic": "calls",
@@ -220,7 +220,7 @@ async def test_a_call_appears_by_itself_with_its_progress_and_its_end(alices, wi
 
 
 async def test_progress_of_a_watched_call_arrives_and_then_its_outcome(alices, windows, label):
-    request, call_id = await started(alices, "t_wait", label)
+    request, call_id = await start_call(alices, "t_wait", label)
     window = await (await windows(alices.user)).opened()
     window.send({"watch": "call", "id": call_id})
     first = await window.message(id=call_id)
@@ -232,7 +232,7 @@ async def test_progress_of_a_watched_call_arrives_and_then_its_outcome(alices, w
     assert (await window.message(id=call_id, outcome="ok"))["topic"] == "call"
 
 
-async def test_a_call_that_has_ended_is_told_at_once_and_no_more(alices, windows):
+async def test_a_call_that_has_ended_is_reported_at_once_and_no_more(alices, windows):
     await alices.modern("tools/call", {"name": "t_add", "arguments": {"a": 1, "b": 2}})
     call_id = str((await Call.objects.alatest("id")).pk)
     window = await (await windows(alices.user)).opened()
@@ -240,13 +240,13 @@ async def test_a_call_that_has_ended_is_told_at_once_and_no_more(alices, windows
     assert (await window.message(id=call_id))["outcome"] == "ok"
 
 
-async def test_an_auditor_may_look_at_one_call_of_somebody_else(alices, bob, windows, label):
+async def test_an_auditor_may_watch_one_call_of_another_user(alices, bob, windows, label):
     def promote() -> None:
         User.objects.filter(pk=bob.pk).update(is_staff=True)
         bob.user_permissions.add(Permission.objects.get(codename="view_call"))
 
-    await in_database(promote)
-    request, call_id = await started(alices, "t_wait", label)
+    await run_in_database(promote)
+    request, call_id = await start_call(alices, "t_wait", label)
     window = await (await windows(await User.objects.aget(pk=bob.pk))).opened()
     window.send({"watch": "call", "id": call_id})
     assert (await window.message(id=call_id))["outcome"] is None
@@ -259,8 +259,8 @@ async def test_not_granted_reads_as_not_there_for_the_one_who_asked(alices, wind
     def hide() -> None:
         publish(None, "t_ask")
 
-    await in_database(hide)
-    await fresh()
+    await run_in_database(hide)
+    await refresh_catalogue()
     window = await (await windows(alices.user)).opened()
     window.send({"watch": "calls"})
     await window.message(topic="calls", id=None)
@@ -291,7 +291,7 @@ async def press_cancel(browser: AsyncClient, call_id: str, **options: Any) -> An
 
 
 async def test_cancelling_asks_for_a_post_and_for_a_person(alices, browser, label):
-    _, call_id = await started(alices, "t_wait", label)
+    _, call_id = await start_call(alices, "t_wait", label)
     mine = await browser(alices.user)
     assert (await mine.get(f"/calls/{call_id}/cancel/")).status_code == 405
     assert (await press_cancel(AsyncClient(), call_id)).status_code == 302
@@ -302,7 +302,7 @@ async def test_cancelling_asks_for_a_post_and_for_a_person(alices, browser, labe
 
 
 async def test_a_call_of_somebody_else_cannot_be_cancelled_and_reads_like_none(alices, bob, root, browser, label):
-    _, call_id = await started(alices, "t_wait", label)
+    _, call_id = await start_call(alices, "t_wait", label)
     his = await browser(bob)
     theirs, nowhere = await press_cancel(his, call_id), await press_cancel(his, str(uuid.uuid4()))
     assert (theirs.status_code, nowhere.status_code) == (404, 404)
@@ -321,11 +321,11 @@ async def test_a_call_that_has_ended_says_so_and_stays_as_it_was(alices, browser
     assert (await Call.objects.aget(pk=call.pk)).outcome == "ok"
 
 
-async def test_cancelling_ends_the_call_and_the_record_says_who_did_it(alices, browser, windows, label):
+async def test_cancelling_ends_the_call_and_the_audit_log_says_who_did_it(alices, browser, windows, label):
     window = await (await windows(alices.user)).opened()
     window.send({"watch": "calls"})
     await window.message(topic="calls", id=None)
-    request, call_id = await started(alices, "t_silent", label)
+    request, call_id = await start_call(alices, "t_silent", label)
     answer = await press_cancel(await browser(alices.user), call_id)
     assert answer.json()["state"] == "cancelled"
     assert "cancelled by alice" in (await request.answer()).error["message"]
@@ -342,23 +342,23 @@ async def test_staff_with_the_permission_may_cancel_the_call_of_another(alices, 
         User.objects.filter(pk=bob.pk).update(is_staff=True)
         bob.user_permissions.add(Permission.objects.get(codename="cancel_call"))
 
-    await in_database(promote)
-    request, call_id = await started(alices, "t_wait", label)
+    await run_in_database(promote)
+    request, call_id = await start_call(alices, "t_wait", label)
     answer = await press_cancel(await browser(bob), call_id)
     assert answer.json()["state"] == "cancelled"
     await request.answer()
-    assert await ended(call_id) == "cancelled"
+    assert await wait_for_outcome(call_id) == "cancelled"
     assert (await Action.objects.aget(verb="cancelled")).actor == "bob"
 
 
 async def test_a_call_of_a_session_is_cancelled_too(alices, browser, label):
     await alices.begin_session()
     request = alices.begin("tools/call", {"name": "t_silent", "arguments": {"label": label}})
-    await asyncio.wait_for(functions.STARTED[label].wait(), WAIT)
+    await asyncio.wait_for(functions.STARTED[label].wait(), WAIT_SECONDS)
     call_id = str((await Call.objects.alatest("id")).pk)
     assert (await press_cancel(await browser(alices.user), call_id)).json()["state"] == "cancelled"
     await request.answer()
-    assert await ended(call_id) == "cancelled"
+    assert await wait_for_outcome(call_id) == "cancelled"
 
 
 # --- the connection check --------------------------------------------------------------------------------------------
@@ -369,13 +369,13 @@ async def connecting(alices, windows) -> Window:
     """The page on which alice connects a client, at the address that the clients of these tests have."""
     window = await (await windows(alices.user)).opened()
     window.send({"watch": "connect"})
-    await eventually(lambda: server().pages.wanted(subscriptions.connecting(alices.user.pk)))
+    await wait_until_async(lambda: server().pages.is_subscribed(subscriptions.connect_key(alices.user.pk)))
     for socket in sockets():
         server().connect_check.watch(socket.watcher, "192.0.2.7")
     return window
 
 
-async def test_a_token_that_is_no_good_is_told_with_what_is_wrong_with_it(alices, connecting):
+async def test_a_bad_token_is_reported_with_the_reason(alices, connecting):
     def spoil(**fields: Any) -> str:
         token, text = AccessToken.objects.issue(alices.user, "spoiled")
         AccessToken.objects.filter(pk=token.pk).update(**fields)
@@ -383,7 +383,7 @@ async def test_a_token_that_is_no_good_is_told_with_what_is_wrong_with_it(alices
 
     now = timezone.now()
     for reason, fields in (("revoked", {"revoked": now}), ("expired", {"expires": now})):
-        alices.token = await in_database(spoil, **fields)
+        alices.token = await run_in_database(spoil, **fields)
         assert (await alices.modern("tools/list")).status == 401
         told = await connecting.message(topic="connect")
         assert (told["step"], told["reason"]) == ("failed", reason) and told["credential"].startswith("token:")
@@ -402,7 +402,7 @@ async def test_a_token_that_is_no_good_is_told_with_what_is_wrong_with_it(alices
         pytest.param({"content_type": "text/plain"}, "content_type", id="another content type"),
     ],
 )
-async def test_whoever_is_turned_away_before_they_are_known_is_told_at_the_same_address(
+async def test_a_rejected_unknown_client_is_reported_at_the_same_address(
     alices, connecting, headers, reason
 ):
     await alices.modern("tools/list", **headers)
@@ -410,23 +410,23 @@ async def test_whoever_is_turned_away_before_they_are_known_is_told_at_the_same_
     assert (told["step"], told["reason"], told["credential"]) == ("failed", reason, None)
 
 
-async def test_failures_at_another_address_are_not_told(alices, connecting):
+async def test_failures_at_another_address_are_not_reported(alices, connecting):
     await alices.wire.send("POST", alices.plain(authorization=None), b"{}", address="198.51.100.1")
     await alices.modern("tools/list", authorization=None)
     assert (await connecting.message(topic="connect"))["reason"] == "missing"
     assert connecting.outgoing.empty()
 
 
-async def test_nobody_is_told_what_the_clients_of_others_do(alices, bob, connecting, windows):
+async def test_clients_of_other_users_are_not_reported(alices, bob, connecting, windows):
     his = await (await windows(bob)).opened()
     his.send({"watch": "connect"})
-    await eventually(lambda: server().pages.wanted(subscriptions.connecting(bob.pk)))
+    await wait_until_async(lambda: server().pages.is_subscribed(subscriptions.connect_key(bob.pk)))
     await alices.modern("tools/list")
     await connecting.message(step="tools")
     assert his.outgoing.empty()
 
 
-async def test_an_unsupported_revision_is_told(alices, connecting):
+async def test_an_unsupported_revision_is_reported(alices, connecting):
     await alices.modern("tools/list", meta={f"{META}protocolVersion": "2027-01-01"}, mcp_protocol_version="2027-01-01")
     told = await connecting.message(topic="connect")
     assert (told["step"], told["reason"]) == ("failed", "revision")
@@ -445,8 +445,8 @@ async def test_a_client_that_connects_is_followed_to_its_first_call(alices, conn
     assert (await connecting.message(step="call"))["failed"] is False
 
 
-async def test_nothing_is_noted_while_nobody_connects_a_client(alices, monkeypatch):
+async def test_nothing_is_tracked_while_nobody_connects_a_client(alices, monkeypatch):
     server().pages.keys.clear()
-    monkeypatch.setattr(server().connect_check, "_note", lambda *_: pytest.fail("noted"))
+    monkeypatch.setattr(server().connect_check, "_send_step", lambda *_: pytest.fail("noted"))
     assert (await alices.modern("tools/list")).status == 200
     assert (await alices.modern("tools/list", authorization=None)).status == 401

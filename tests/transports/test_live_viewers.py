@@ -18,9 +18,9 @@ from django.http import HttpRequest
 from django.test import Client
 from django.utils import timezone
 
-from tests.transports.conftest import in_database, sockets
+from tests.transports.conftest import run_in_database, sockets
 from tests.transports.windows import sign_in
-from tests.waiting import eventually
+from tests.polling import wait_until_async
 from toolhub.transports import live, live_viewers
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("hub")]
@@ -100,58 +100,58 @@ def delete(user: User, key: str, settings: Any) -> None:
     user.delete()
 
 
-def new_password(user: User, key: str, settings: Any) -> None:
+def set_new_password(user: User, key: str, settings: Any) -> None:
     user.set_password("another horse battery")
     user.save()
 
 
-def new_secret(user: User, key: str, settings: Any) -> None:
+def rotate_secret(user: User, key: str, settings: Any) -> None:
     settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
     settings.SECRET_KEY = "n" * 50
 
 
-def lost_secret(user: User, key: str, settings: Any) -> None:
+def replace_secret(user: User, key: str, settings: Any) -> None:
     settings.SECRET_KEY = "n" * 50
 
 
-def other_backend(user: User, key: str, settings: Any) -> None:
+def set_other_backend(user: User, key: str, settings: Any) -> None:
     change(key, **{auth.BACKEND_SESSION_KEY: "somewhere.else.Backend"})
 
 
-def no_proof(user: User, key: str, settings: Any) -> None:
+def remove_proof(user: User, key: str, settings: Any) -> None:
     change(key, **{auth.HASH_SESSION_KEY: ""})
 
 
-def staff(user: User, key: str, settings: Any) -> None:
+def make_staff(user: User, key: str, settings: Any) -> None:
     User.objects.filter(pk=user.pk).update(is_staff=True)
 
 
-def audits(user: User, key: str, settings: Any) -> None:
-    staff(user, key, settings)
+def make_auditor(user: User, key: str, settings: Any) -> None:
+    make_staff(user, key, settings)
     user.user_permissions.add(Permission.objects.get(codename="view_call"))
 
 
-def audits_by_group(user: User, key: str, settings: Any) -> None:
-    staff(user, key, settings)
+def make_auditor_by_group(user: User, key: str, settings: Any) -> None:
+    make_staff(user, key, settings)
     group = Group.objects.create(name="auditors")
     group.permissions.add(Permission.objects.get(codename="view_call"))
     user.groups.add(group)
 
 
-def audits_without_being_staff(user: User, key: str, settings: Any) -> None:
+def make_auditor_without_staff(user: User, key: str, settings: Any) -> None:
     user.user_permissions.add(Permission.objects.get(codename="view_call"))
 
 
-def superuser(user: User, key: str, settings: Any) -> None:
+def make_superuser(user: User, key: str, settings: Any) -> None:
     User.objects.filter(pk=user.pk).update(is_superuser=True, is_staff=True)
 
 
-def nothing(user: User, key: str, settings: Any) -> None:
+def change_nothing(user: User, key: str, settings: Any) -> None:
     """As she signed in."""
 
 
-SIGNED_IN = (nothing, new_secret, staff, audits, audits_by_group, audits_without_being_staff, superuser)
-SIGNED_OUT = (expire, deactivate, delete, new_password, lost_secret, other_backend, no_proof)
+SIGNED_IN = (change_nothing, rotate_secret, make_staff, make_auditor, make_auditor_by_group, make_auditor_without_staff, make_superuser)
+SIGNED_OUT = (expire, deactivate, delete, set_new_password, replace_secret, set_other_backend, remove_proof)
 
 
 @pytest.mark.parametrize("happened", [*SIGNED_IN, *SIGNED_OUT])
@@ -168,7 +168,7 @@ def test_many_sessions_at_once_are_read_as_django_reads_each(
     assert (key in found) == user.is_authenticated
     if key in found:
         assert found[key] == live_viewers.Viewer(alice.pk, user.is_staff and user.has_perm("audit.view_call"))
-    if happened is not lost_secret:
+    if happened is not replace_secret:
         assert found[others].user_id == bob.pk
 
 
@@ -185,24 +185,24 @@ async def test_the_sessions_of_all_open_pages_are_looked_up_together(windows, mo
         return [User.objects.create_user(f"person{number}") for number in range(7)]
 
     keys: set[str] = set()
-    opened = [await (await windows(user)).opened() for user in await in_database(people)]
+    opened = [await (await windows(user)).opened() for user in await run_in_database(people)]
     keys |= {socket.key for socket in sockets()}
     assert len(opened) == len(keys) == 7
-    monkeypatch.setattr(live_viewers, "CHUNK", 5)
+    monkeypatch.setattr(live_viewers, "MAX_QUERY_SESSIONS", 5)
     monkeypatch.setattr(CursorWrapper, "execute", execute)
     monkeypatch.setattr(live, "CHECK_SECONDS", 0.05)
-    await eventually(lambda: len(asked) >= 4, what="two looks")
+    await wait_until_async(lambda: len(asked) >= 4, what="two looks")
     assert sorted(number for _, number in asked[:4]) == [2, 2, 5, 5], asked
 
 
-async def test_an_auditor_who_loses_the_right_comes_back_with_what_is_left(bob, alice, windows, monkeypatch):
+async def test_an_auditor_who_loses_the_permission_reconnects_with_the_remaining_rights(bob, alice, windows, monkeypatch):
     monkeypatch.setattr(live, "CHECK_SECONDS", 0.1)
-    await in_database(audits_by_group, bob, "", None)
+    await run_in_database(make_auditor_by_group, bob, "", None)
     window = await (await windows(bob)).opened()
     other = await (await windows(alice)).opened()
     (socket,) = [socket for socket in sockets() if socket.viewer.user_id == bob.pk]
     assert socket.viewer.auditor
-    await in_database(lambda: Group.objects.get(name="auditors").permissions.clear())
+    await run_in_database(lambda: Group.objects.get(name="auditors").permissions.clear())
     assert await window.closed() == 1013, "not 4401: he is still signed in"
     again = await (await windows(bob)).opened()
     (socket,) = [socket for socket in sockets() if socket.viewer.user_id == bob.pk]
@@ -211,13 +211,13 @@ async def test_an_auditor_who_loses_the_right_comes_back_with_what_is_left(bob, 
         assert not each.task.done() and each.outgoing.empty()
 
 
-async def test_a_page_is_closed_after_its_person_signed_out_however_many_others_are_open(alice, windows, monkeypatch):
+async def test_a_page_is_closed_after_its_user_signed_out_however_many_others_are_open(alice, windows, monkeypatch):
     monkeypatch.setattr(live, "CHECK_SECONDS", 0.1)
-    monkeypatch.setattr(live_viewers, "CHUNK", 2)
+    monkeypatch.setattr(live_viewers, "MAX_QUERY_SESSIONS", 2)
     others = [await (await windows(alice)).opened() for _ in range(5)]
     browser = Client()
-    await in_database(browser.force_login, alice)
+    await run_in_database(browser.force_login, alice)
     window = await (await windows(key=browser.cookies[configured.SESSION_COOKIE_NAME].value)).opened()
-    await in_database(browser.logout)
+    await run_in_database(browser.logout)
     assert await window.closed() == live.SIGNED_OUT
     assert all(not each.task.done() and each.outgoing.empty() for each in others)

@@ -14,8 +14,8 @@ import pytest
 from websockets.sync.client import ClientConnection, connect
 
 from tests.browser import seed
-from tests.serving import Hub
-from tests.waiting import until
+from tests.real_servers import Hub
+from tests.polling import wait_until
 from toolhub.access.call_pages import CANCEL_SECONDS
 
 pytestmark = [pytest.mark.postgres, pytest.mark.redis]
@@ -32,7 +32,7 @@ def callers() -> dict[str, str]:
     from django.contrib.auth.models import User
     from django.test import Client
 
-    seed.callers()
+    seed.seed_callers()
     browser = Client()
     browser.force_login(User.objects.get(username="alice"))
     return {"token": seed.token("alice"), "session": browser.cookies[settings.SESSION_COOKIE_NAME].value}
@@ -80,11 +80,11 @@ def test_a_page_of_one_worker_follows_and_cancels_a_call_of_the_other(hub: Hub) 
         cookies = {"toolhub_session": hub.seeded["session"]}
         browser = stack.enter_context(httpx2.Client(base_url=hub.url, cookies=cookies, timeout=60))
         http = stack.enter_context(httpx2.Client(timeout=120))
-        with hub.only(1):
+        with hub.pin_to_worker(1):
             socket = page(hub, stack, {"watch": "calls"})
             next_message(socket, topic="calls", id=None)
             browser.get("/connect/")
-        with hub.only(0):
+        with hub.pin_to_worker(0):
             http.get(f"{hub.url}/healthz")
         arguments = {"seconds": 300, "steps": 300}
         caller = threading.Thread(
@@ -109,10 +109,10 @@ def test_a_page_of_one_worker_follows_and_cancels_a_call_of_the_other(hub: Hub) 
 def test_a_page_of_one_worker_sees_a_client_connect_to_the_other(hub: Hub) -> None:
     with ExitStack() as stack:
         http = stack.enter_context(httpx2.Client(timeout=60))
-        with hub.only(1):
+        with hub.pin_to_worker(1):
             socket = page(hub, stack, {"watch": "calls"}, {"watch": "connect"})
             next_message(socket, topic="calls", id=None)
-        with hub.only(0):
+        with hub.pin_to_worker(0):
             http.get(f"{hub.url}/healthz")
 
         def listed() -> bool:
@@ -124,4 +124,4 @@ def test_a_page_of_one_worker_sees_a_client_connect_to_the_other(hub: Hub) -> No
                 return False
             return bool(message["topic"] == "connect" and message["step"] in {"revision", "tools"})
 
-        assert until(listed, what="news of the client")
+        assert wait_until(listed, what="news of the client")

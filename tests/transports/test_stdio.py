@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.e2e import seed
-from tests.serving import ROOT, Hub
-from tests.waiting import until
+from tests.real_servers import ROOT, Hub
+from tests.polling import wait_until
 from tests.wire.official import validate_server_message
 from toolhub.wire.versions import HANDSHAKE
 
@@ -28,7 +28,7 @@ def hub() -> Iterator[Hub]:
     made = Hub(env={"TOOLHUB_TOOL_MODULES": "tests.e2e.functions"})
     try:
         made.prepare()
-        made.seeded = made.call(seed.example)
+        made.seeded = made.call(seed.seed_examples)
         yield made
     finally:
         made.remove()
@@ -94,7 +94,7 @@ def outcomes() -> list[list[str]]:
     return [[call.name, call.transport, call.outcome] for call in Call.objects.order_by("started_at", "id")]
 
 
-def test_every_revision_is_served_and_recorded_over_stdio(hub: Hub) -> None:
+def test_every_revision_is_served_and_logged_over_stdio(hub: Hub) -> None:
     before = len(hub.call(outcomes))
     for revision in HANDSHAKE:
         with Stdio(hub) as client:
@@ -107,7 +107,7 @@ def test_every_revision_is_served_and_recorded_over_stdio(hub: Hub) -> None:
     assert hub.call(outcomes)[before:] == [["add", "stdio", "ok"]] * 5
 
 
-def test_what_runs_answers_after_the_end_of_the_input(hub: Hub) -> None:
+def test_running_calls_answer_after_the_end_of_the_input(hub: Hub) -> None:
     with Stdio(hub) as client:
         client.initialize("2025-11-25")
         wanted = client.start("tools/call", {"name": "steps", "arguments": {"count": 5}})
@@ -139,12 +139,12 @@ def test_printing_tools_and_broken_lines_do_not_disturb_the_protocol(hub: Hub) -
         assert client.request("ping") == {}
 
 
-def test_a_signal_ends_the_command_and_its_calls_are_on_record(hub: Hub, tmp_path: Path) -> None:
+def test_a_signal_ends_the_command_and_its_calls_are_logged(hub: Hub, tmp_path: Path) -> None:
     started = tmp_path / "started"
     with Stdio(hub, TOOLHUB_STOP_SECONDS="1") as client:
         client.initialize("2025-11-25")
         client.start("tools/call", {"name": "wait", "arguments": {"seconds": 100, "started": str(started)}})
-        until(started.exists)
+        wait_until(started.exists)
         client.process.terminate()
         client.process.communicate(timeout=120)
     assert hub.call(outcomes)[-1] == ["wait", "stdio", "cancelled"]

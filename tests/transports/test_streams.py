@@ -12,11 +12,11 @@ from django.contrib.auth.models import User
 
 from audit.models import Call
 from catalog.errors import CLIENT_GONE
-from tests.server.conftest import fresh
+from tests.server.conftest import refresh_catalogue
 from tests.transports import functions
-from tests.transports.conftest import MODERN, Person, in_database
+from tests.transports.conftest import MODERN, Person, run_in_database
 from tests.transports.wire import Request
-from tests.waiting import eventually
+from tests.polling import wait_until_async
 from tests.wire.official import validate_server_message
 from toolhub.access.models import AccessToken
 from toolhub.transports import exchange, resume, stream
@@ -42,23 +42,23 @@ async def alices(with_tools: Any) -> Person:
     return made
 
 
-def waiting(tool: str, label: str, **more: Any) -> dict[str, Any]:
+def make_waiting(tool: str, label: str, **more: Any) -> dict[str, Any]:
     return {"name": tool, "arguments": {"label": label}, **more}
 
 
-async def started(label: str) -> None:
+async def wait_until_started(label: str) -> None:
     await asyncio.wait_for(functions.STARTED[label].wait(), 60)
 
 
-async def outcome() -> tuple[str, str]:
+async def get_last_outcome() -> tuple[str, str]:
     def last() -> Call | None:
         return Call.objects.order_by("-started_at", "-id").first()
 
     async def ended() -> Call | None:
-        found: Call | None = await in_database(last)
+        found: Call | None = await run_in_database(last)
         return found if found is not None and found.outcome != "running" else None
 
-    found: Call | None = await eventually(ended)
+    found: Call | None = await wait_until_async(ended)
     assert found is not None
     return found.outcome, found.detail
 
@@ -78,8 +78,8 @@ async def test_a_client_that_accepts_only_streams_gets_one(alices: Person) -> No
 
 
 async def test_progress_is_streamed_before_the_answer(alices: Person, label: str) -> None:
-    request = alices.begin_modern("tools/call", waiting("t_wait", label), meta={"progressToken": "p"})
-    await request.until(b"began")
+    request = alices.begin_modern("tools/call", make_waiting("t_wait", label), meta={"progressToken": "p"})
+    await request.wait_for_text(b"began")
     assert request.header("content-type") == "text/event-stream"
     assert request.header("x-accel-buffering") == "no"
     functions.GO[label].set()
@@ -91,50 +91,50 @@ async def test_progress_is_streamed_before_the_answer(alices: Person, label: str
 async def test_a_client_that_accepts_no_stream_gets_the_answer_alone(alices: Person, label: str) -> None:
     functions.GO[label].set()
     answer = await alices.modern(
-        "tools/call", waiting("t_wait", label), meta={"progressToken": "p"}, accept="application/json"
+        "tools/call", make_waiting("t_wait", label), meta={"progressToken": "p"}, accept="application/json"
     )
     assert answer.header("content-type") == "application/json"
     assert f"{label} done" in answer.body.decode()
 
 
 async def test_leaving_cancels_a_call_of_the_stateless_revision(alices: Person, label: str) -> None:
-    request = alices.begin_modern("tools/call", waiting("t_silent", label))
-    await started(label)
+    request = alices.begin_modern("tools/call", make_waiting("t_silent", label))
+    await wait_until_started(label)
     request.leave()
     await request.answer()
-    assert await outcome() == ("cancelled", CLIENT_GONE)
+    assert await get_last_outcome() == ("cancelled", CLIENT_GONE)
     assert functions.ENDED[label] == CLIENT_GONE
     assert request.body == b"", "nothing is sent for a cancelled request"
 
 
 async def test_leaving_a_session_cancels_nothing_and_the_answer_is_kept(alices: Person, label: str) -> None:
     await alices.begin_session()
-    request = alices.begin("tools/call", waiting("t_wait", label, _meta={"progressToken": 1}))
-    await request.until(b"began")
+    request = alices.begin("tools/call", make_waiting("t_wait", label, _meta={"progressToken": 1}))
+    await request.wait_for_text(b"began")
     request.leave()
     functions.GO[label].set()
     await request.answer()
-    assert (await outcome())[0] == "ok"
+    assert (await get_last_outcome())[0] == "ok"
     back = await alices.listen(last_event_id=ids(request)[-1]).answer()
     assert f"{label} done" in json.dumps(messages(back, "2025-11-25")[-1])
 
 
 async def test_leaving_before_anything_was_streamed_lets_the_call_go_on(alices: Person, label: str) -> None:
     await alices.begin_session("2025-06-18")
-    request = alices.begin("tools/call", waiting("t_silent", label))
-    await started(label)
+    request = alices.begin("tools/call", make_waiting("t_silent", label))
+    await wait_until_started(label)
     await asyncio.wait_for(request.watched.wait(), 60)
     request.leave()
     functions.GO[label].set()
     await request.answer()
-    assert (await outcome())[0] == "ok"
+    assert (await get_last_outcome())[0] == "ok"
 
 
 async def test_a_stream_begins_with_an_id_from_2025_11_25_on_and_with_none_before(alices: Person, label: str) -> None:
     functions.GO[label].set()
     for revision, primed in (("2025-06-18", False), ("2025-11-25", True)):
         await alices.begin_session(revision)
-        answer = await alices.request("tools/call", waiting("t_wait", label, _meta={"progressToken": 1}))
+        answer = await alices.request("tools/call", make_waiting("t_wait", label, _meta={"progressToken": 1}))
         first = answer.body.split(b"\n\n")[0].decode()
         assert (first.endswith("data: ") and "retry:" in first) is primed
         assert len(ids(answer)) == len(messages(answer, revision)) + primed
@@ -142,7 +142,7 @@ async def test_a_stream_begins_with_an_id_from_2025_11_25_on_and_with_none_befor
 
 async def test_a_client_that_is_sent_away_gets_the_rest_when_it_returns(alices: Person, label: str) -> None:
     await alices.begin_session()
-    request = alices.begin("tools/call", waiting("t_leave", label, _meta={"progressToken": 1}))
+    request = alices.begin("tools/call", make_waiting("t_leave", label, _meta={"progressToken": 1}))
     await asyncio.wait_for(request.ended.wait(), 60)
     assert not any("result" in message for message in messages(request, "2025-11-25"))
     back = alices.listen(last_event_id=ids(request)[-1])
@@ -160,8 +160,8 @@ async def test_a_client_that_is_sent_away_gets_the_rest_when_it_returns(alices: 
 
 async def test_an_older_revision_is_never_sent_away(alices: Person, label: str) -> None:
     await alices.begin_session("2025-06-18")
-    request = alices.begin("tools/call", waiting("t_leave", label, _meta={"progressToken": 1}))
-    await started(label)
+    request = alices.begin("tools/call", make_waiting("t_leave", label, _meta={"progressToken": 1}))
+    await wait_until_started(label)
     assert not request.ended.is_set()
     functions.GO[label].set()
     await request.answer()
@@ -171,7 +171,7 @@ async def test_an_older_revision_is_never_sent_away(alices: Person, label: str) 
 async def test_events_of_another_session_are_unknown_even_to_the_same_person(alices: Person, label: str) -> None:
     functions.GO[label].set()
     await alices.begin_session()
-    request = await alices.request("tools/call", waiting("t_wait", label, _meta={"progressToken": 1}))
+    request = await alices.request("tools/call", make_waiting("t_wait", label, _meta={"progressToken": 1}))
     await alices.begin_session()
     answer = await alices.listen(last_event_id=ids(request)[0]).answer()
     nobodys = await alices.listen(last_event_id="x" * 22 + ".0").answer()
@@ -184,8 +184,8 @@ async def test_a_log_forgets_its_oldest_streams_and_the_largest_ones(
 ) -> None:
     functions.GO[label].set()
     await alices.begin_session()
-    monkeypatch.setattr(resume, "MOST_BYTES", 200)
-    request = await alices.request("tools/call", waiting("t_wait", label, _meta={"progressToken": 1}))
+    monkeypatch.setattr(resume, "MAX_LOG_BYTES", 200)
+    request = await alices.request("tools/call", make_waiting("t_wait", label, _meta={"progressToken": 1}))
     assert f"{label} done" in request.body.decode(), "the stream itself goes on"
     assert (await alices.listen(last_event_id=ids(request)[0]).answer()).status == 400
 
@@ -195,8 +195,8 @@ async def test_a_quiet_stream_is_kept_open_with_comments(
 ) -> None:
     monkeypatch.setattr(stream, "HEARTBEAT_SECONDS", 0.05)
     monkeypatch.setattr(exchange, "STREAM_AFTER_SECONDS", 0.05)
-    request = alices.begin_modern("tools/call", waiting("t_silent", label))
-    await request.until(b":\n\n:\n\n")
+    request = alices.begin_modern("tools/call", make_waiting("t_silent", label))
+    await request.wait_for_text(b":\n\n:\n\n")
     functions.GO[label].set()
     await request.answer()
     assert f"{label} done" in json.dumps(messages(request, MODERN)[-1])
@@ -210,24 +210,24 @@ async def test_a_reader_that_is_too_slow_is_disconnected_and_its_call_ended(alic
     out = stream.EventStream(full.send, [])
     ended: list[bool] = []
     out.on_slow = lambda: ended.append(True)
-    for number in range(stream.MAX_MESSAGES + 3):
+    for number in range(stream.MAX_QUEUED_MESSAGES + 3):
         out.notify({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": number}})
     assert ended and not out.connected
     taken.set()
     out.end()
-    await out.ended()
+    await out.wait_written()
 
 
 async def test_progress_for_a_slow_reader_is_dropped_before_anything_else() -> None:
     taken = asyncio.Event()
     reader = EndlessReader(taken)
     out = stream.EventStream(reader.send, [])
-    for number in range(stream.MANY * 3):
+    for number in range(stream.PROGRESS_DROP_MESSAGES * 3):
         out.notify({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progress": number}})
     out.notify({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "kept"}})
     taken.set()
     await out.finish({"jsonrpc": "2.0", "id": 1, "result": {}})
-    assert reader.sent.count(b"notifications/progress") == stream.MANY
+    assert reader.sent.count(b"notifications/progress") == stream.PROGRESS_DROP_MESSAGES
     assert b"kept" in reader.sent and reader.sent.rstrip().endswith(b'"result":{}}')
 
 
@@ -256,54 +256,54 @@ async def test_a_batch_is_answered_in_one_body(alices: Person) -> None:
 
 async def test_a_cancelled_request_gets_no_answer(alices: Person, label: str) -> None:
     await alices.begin_session()
-    request = alices.begin("tools/call", waiting("t_silent", label), id="cancel me")
-    await started(label)
+    request = alices.begin("tools/call", make_waiting("t_silent", label), id="cancel me")
+    await wait_until_started(label)
     cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "cancel me"}}
     assert (await alices.post(cancel)).status == 202
     await request.answer()
     assert messages(request, "2025-11-25") == []
-    assert (await outcome())[0] == "cancelled"
+    assert (await get_last_outcome())[0] == "cancelled"
 
 
 async def test_a_session_ended_by_its_client_ends_its_calls_and_streams(alices: Person, label: str) -> None:
     await alices.begin_session()
-    call = alices.begin("tools/call", waiting("t_silent", label))
+    call = alices.begin("tools/call", make_waiting("t_silent", label))
     stream_of_news = alices.listen()
-    await started(label)
+    await wait_until_started(label)
     await asyncio.wait_for(stream_of_news.started.wait(), 60)
     gone = await alices.wire.send("DELETE", alices.plain(mcp_session_id=alices.session))
     assert 200 <= gone.status < 300
     await call.answer()
     await stream_of_news.answer()
-    assert (await outcome())[0] == "cancelled"
+    assert (await get_last_outcome())[0] == "cancelled"
 
 
 async def test_a_revoked_token_ends_streams_and_calls(alices: Person, alice: User, label: str) -> None:
     await alices.begin_session()
     news = alices.listen()
     subscription = alices.begin_modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
-    call = alices.begin_modern("tools/call", waiting("t_silent", label))
-    await subscription.until(b"acknowledged")
-    await started(label)
+    call = alices.begin_modern("tools/call", make_waiting("t_silent", label))
+    await subscription.wait_for_text(b"acknowledged")
+    await wait_until_started(label)
     await asyncio.wait_for(news.started.wait(), 60)
-    await in_database(lambda: [token.revoke() for token in AccessToken.objects.filter(user=alice)])
+    await run_in_database(lambda: [token.revoke() for token in AccessToken.objects.filter(user=alice)])
     await asyncio.gather(news.answer(), subscription.answer(), call.answer())
-    assert (await outcome())[0] == "cancelled"
+    assert (await get_last_outcome())[0] == "cancelled"
     assert (await alices.modern("tools/list")).status == 401
 
 
-async def test_news_reaches_the_stream_of_a_session_and_a_subscription(
+async def test_changes_reach_the_stream_of_a_session_and_a_subscription(
     alices: Person, alice: User, publish: Any
 ) -> None:
     await alices.begin_session()
     news = alices.listen()
     subscription = alices.begin_modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id=77)
-    await news.until(b":\n\n")  # at once: Daphne sends no headers before the first byte of a body
-    await subscription.until(b"acknowledged")
-    await in_database(lambda: alice_loses(alice))
-    await fresh()
-    await news.until(b"notifications/tools/list_changed")
-    await subscription.until(b"notifications/tools/list_changed")
+    await news.wait_for_text(b":\n\n")  # at once: Daphne sends no headers before the first byte of a body
+    await subscription.wait_for_text(b"acknowledged")
+    await run_in_database(lambda: withdraw_grant(alice))
+    await refresh_catalogue()
+    await news.wait_for_text(b"notifications/tools/list_changed")
+    await subscription.wait_for_text(b"notifications/tools/list_changed")
     for message in messages(subscription, MODERN, "subscriptions/listen"):
         assert message["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == 77
     news.leave()
@@ -311,7 +311,7 @@ async def test_news_reaches_the_stream_of_a_session_and_a_subscription(
     await asyncio.gather(news.answer(), subscription.answer())
 
 
-def alice_loses(alice: User) -> None:
+def withdraw_grant(alice: User) -> None:
     from catalog.models import Grant
 
     found = Grant.objects.filter(user=alice).first()
@@ -322,7 +322,7 @@ def alice_loses(alice: User) -> None:
 async def test_a_question_travels_on_the_calls_own_stream_and_its_answer_in_another_post(alices: Person) -> None:
     await alices.begin_session(capabilities={"elicitation": {}})
     call = alices.begin("tools/call", {"name": "t_ask", "arguments": {}})
-    await call.until(b"elicitation/create")
+    await call.wait_for_text(b"elicitation/create")
     question = messages(call, "2025-11-25")[-1]
     reply = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept", "content": {"name": "Ann"}}}
     assert (await alices.post(reply)).status == 202
@@ -348,7 +348,7 @@ async def test_a_browser_gets_a_page_and_a_preflight_its_headers(alices: Person)
     assert foreign.status == 403 and foreign.header("access-control-allow-origin") is None
 
 
-async def test_what_is_not_ours_goes_to_django_without_the_clients_root_path(alices: Person) -> None:
+async def test_other_paths_go_to_django_without_the_clients_root_path(alices: Person) -> None:
     other = await alices.wire.send("GET", {"host": "localhost"}, path="/tools/")
     assert (other.status, other.body) == (418, b"django")
     assert other.scope["root_path"] == ""

@@ -12,11 +12,11 @@ import pytest
 from django.contrib.auth.models import User
 
 from audit.models import Call
-from tests.server.conftest import fresh
+from tests.server.conftest import refresh_catalogue
 from tests.transports import functions
-from tests.transports.conftest import META, MODERN, Person, in_database
-from tests.transports.sockets import WAIT, AsgiSocket
-from tests.waiting import eventually
+from tests.transports.conftest import META, MODERN, Person, run_in_database
+from tests.transports.sockets import WAIT_SECONDS, AsgiSocket
+from tests.polling import wait_until_async
 from tests.wire.official import validate_server_message
 from toolhub.access.models import AccessToken
 from toolhub.transports import connection
@@ -75,7 +75,7 @@ class Socket(AsgiSocket):
         return answer
 
 
-def enveloped(params: dict[str, Any] | None = None, **meta: Any) -> dict[str, Any]:
+def add_envelope(params: dict[str, Any] | None = None, **meta: Any) -> dict[str, Any]:
     return {
         **(params or {}),
         "_meta": {f"{META}protocolVersion": MODERN, f"{META}clientCapabilities": {}, **meta},
@@ -160,23 +160,23 @@ async def test_a_session_lives_as_long_as_its_socket(sockets: Any, revision: str
     assert answer["result"]["content"][0]["text"] == "3"
     again = await socket.request("initialize", {}, revision=revision)
     assert again["error"]["code"] == -32600
-    call = await in_database(lambda: Call.objects.get())
+    call = await run_in_database(lambda: Call.objects.get())
     assert (call.transport, call.revision, call.outcome) == ("websocket", revision, "ok")
 
 
-async def test_both_eras_speak_on_one_socket(sockets: Any) -> None:
+async def test_handshake_and_modern_revisions_share_one_socket(sockets: Any) -> None:
     socket = await sockets().opened()
-    params = enveloped({"name": "t_add", "arguments": {"a": 1, "b": 2}})
+    params = add_envelope({"name": "t_add", "arguments": {"a": 1, "b": 2}})
     before = await socket.request("tools/call", params, revision=MODERN)
     assert before["result"]["resultType"] == "complete"
     await socket.initialize()
     session = await socket.request("tools/call", {"name": "t_add", "arguments": {"a": 1, "b": 2}})
     assert "resultType" not in session["result"]
-    after = await socket.request("server/discover", enveloped(), revision=MODERN)
+    after = await socket.request("server/discover", add_envelope(), revision=MODERN)
     assert MODERN in after["result"]["supportedVersions"]
 
 
-async def test_what_comes_before_initialize_is_refused_but_a_ping(sockets: Any) -> None:
+async def test_requests_before_initialize_are_refused_except_a_ping(sockets: Any) -> None:
     socket = await sockets().opened()
     refused = await socket.request("tools/list")
     assert refused["error"]["code"] == -32600
@@ -209,7 +209,7 @@ async def test_a_slow_call_does_not_hold_up_the_others(sockets: Any, label: str)
     socket = await sockets().opened()
     await socket.initialize()
     socket.send(socket.person.message("tools/call", {"name": "t_silent", "arguments": {"label": label}}, id="slow"))
-    await asyncio.wait_for(functions.STARTED[label].wait(), WAIT)
+    await asyncio.wait_for(functions.STARTED[label].wait(), WAIT_SECONDS)
     assert "result" in await socket.request("tools/list", id="quick")
     functions.GO[label].set()
     assert (await socket.message())["id"] == "slow"
@@ -219,7 +219,7 @@ async def test_a_cancelled_call_gets_no_answer(sockets: Any, label: str) -> None
     socket = await sockets().opened()
     await socket.initialize()
     socket.send(socket.person.message("tools/call", {"name": "t_silent", "arguments": {"label": label}}, id="slow"))
-    await asyncio.wait_for(functions.STARTED[label].wait(), WAIT)
+    await asyncio.wait_for(functions.STARTED[label].wait(), WAIT_SECONDS)
     socket.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "slow"}})
     for _ in range(3):
         assert "result" in await socket.request("ping")
@@ -228,11 +228,11 @@ async def test_a_cancelled_call_gets_no_answer(sockets: Any, label: str) -> None
 
 async def test_a_modern_request_on_a_socket_is_cancelled_by_its_notification(sockets: Any, label: str) -> None:
     socket = await sockets().opened()
-    params = enveloped({"name": "t_silent", "arguments": {"label": label}})
+    params = add_envelope({"name": "t_silent", "arguments": {"label": label}})
     socket.send(socket.person.message("tools/call", params, id="slow"))
-    await asyncio.wait_for(functions.STARTED[label].wait(), WAIT)
+    await asyncio.wait_for(functions.STARTED[label].wait(), WAIT_SECONDS)
     socket.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "slow"}})
-    assert "result" in await socket.request("tools/list", enveloped(), revision=MODERN)
+    assert "result" in await socket.request("tools/list", add_envelope(), revision=MODERN)
     assert functions.ENDED[label] == "notifications/cancelled"
 
 
@@ -257,9 +257,9 @@ async def test_leaving_cancels_what_was_running(sockets: Any, label: str) -> Non
     socket = await sockets().opened()
     await socket.initialize()
     socket.send(socket.person.message("tools/call", {"name": "t_silent", "arguments": {"label": label}}))
-    await asyncio.wait_for(functions.STARTED[label].wait(), WAIT)
+    await asyncio.wait_for(functions.STARTED[label].wait(), WAIT_SECONDS)
     await socket.leave()
-    call = await in_database(lambda: Call.objects.get())
+    call = await run_in_database(lambda: Call.objects.get())
     assert call.outcome == "cancelled"
 
 
@@ -270,7 +270,7 @@ async def test_leaving_cancels_what_was_running(sockets: Any, label: str) -> Non
         ({"text": " " * 5_000_000}, connection.TOO_BIG),
     ],
 )
-async def test_what_is_no_message_closes_the_socket(sockets: Any, event: dict[str, Any], code: int) -> None:
+async def test_an_unreadable_message_closes_the_socket(sockets: Any, event: dict[str, Any], code: int) -> None:
     socket = await sockets().opened()
     socket.incoming.put_nowait({"type": "websocket.receive", **event})
     assert await socket.closed() == code
@@ -279,20 +279,20 @@ async def test_what_is_no_message_closes_the_socket(sockets: Any, event: dict[st
 async def test_too_many_messages_at_once_close_the_socket(sockets: Any, label: str) -> None:
     socket = await sockets().opened()
     await socket.initialize()
-    for number in range(connection.MAX_AT_ONCE * 2):
+    for number in range(connection.MAX_CONCURRENT_MESSAGES * 2):
         socket.send(socket.person.message("tools/call", {"name": "t_silent", "arguments": {"label": label}}, id=number))
     assert await socket.closed() == connection.TRY_LATER
 
 
 async def test_a_reader_that_takes_nothing_is_disconnected(sockets: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "MAX_BYTES_OUT", 50_000)
+    monkeypatch.setattr(connection, "MAX_OUTGOING_BYTES", 50_000)
     socket = await sockets().opened()
     await socket.initialize()
     socket.taking.clear()
-    params = enveloped({"name": "t_flood", "arguments": {"messages": 20}}, **{f"{META}logLevel": "debug"})
+    params = add_envelope({"name": "t_flood", "arguments": {"messages": 20}}, **{f"{META}logLevel": "debug"})
     call = socket.person.message("tools/call", params)
     socket.send(call)
-    await eventually(lambda: in_database(lambda: Call.objects.exclude(outcome="running").exists()))
+    await wait_until_async(lambda: run_in_database(lambda: Call.objects.exclude(outcome="running").exists()))
     socket.taking.set()
     assert await socket.closed() == connection.POLICY
 
@@ -301,24 +301,24 @@ async def test_a_revoked_token_closes_the_socket(sockets: Any, alice: User, labe
     socket = await sockets().opened()
     await socket.initialize()
     socket.send(socket.person.message("tools/call", {"name": "t_silent", "arguments": {"label": label}}))
-    await asyncio.wait_for(functions.STARTED[label].wait(), WAIT)
-    await in_database(lambda: [token.revoke() for token in AccessToken.objects.filter(user=alice)])
+    await asyncio.wait_for(functions.STARTED[label].wait(), WAIT_SECONDS)
+    await run_in_database(lambda: [token.revoke() for token in AccessToken.objects.filter(user=alice)])
     assert await socket.closed() == connection.POLICY
     await socket.leave()
-    assert (await in_database(lambda: Call.objects.get())).outcome == "cancelled"
+    assert (await run_in_database(lambda: Call.objects.get())).outcome == "cancelled"
 
 
-async def test_news_reaches_a_session_and_a_subscription_on_one_socket(sockets: Any, alice: User) -> None:
+async def test_changes_reach_a_session_and_a_subscription_on_one_socket(sockets: Any, alice: User) -> None:
     from catalog.models import Grant
 
     socket = await sockets().opened()
     await socket.initialize()
     socket.send(
-        socket.person.message("subscriptions/listen", enveloped({"notifications": {"toolsListChanged": True}}), id="s")
+        socket.person.message("subscriptions/listen", add_envelope({"notifications": {"toolsListChanged": True}}), id="s")
     )
     assert (await socket.message())["method"] == "notifications/subscriptions/acknowledged"
-    await in_database(lambda: Grant.objects.filter(user=alice).order_by("pk")[0].delete())
-    await fresh()
+    await run_in_database(lambda: Grant.objects.filter(user=alice).order_by("pk")[0].delete())
+    await refresh_catalogue()
     news = [await socket.message(), await socket.message()]
     assert {message["method"] for message in news} == {"notifications/tools/list_changed"}
     tags = [message.get("params", {}).get("_meta", {}).get(f"{META}subscriptionId") for message in news]

@@ -11,7 +11,7 @@ from typing import Any
 from toolhub.hub import Hub
 from toolhub.routing import Router
 
-WAIT = 60.0
+WAIT_SECONDS = 60.0
 Pairs = Iterable[tuple[str, str]] | Mapping[str, str]
 
 
@@ -82,13 +82,13 @@ class Request:
 
     async def answer(self) -> Request:
         """Wait for the whole answer."""
-        await asyncio.wait_for(asyncio.shield(self.task), WAIT)
+        await asyncio.wait_for(asyncio.shield(self.task), WAIT_SECONDS)
         return self
 
-    async def until(self, text: bytes) -> None:
+    async def wait_for_text(self, text: bytes) -> None:
         """Wait until this was sent."""
         while text not in self.body:
-            assert await asyncio.wait_for(self.chunks.get(), WAIT) is not None, f"ended without {text!r}: {self.body!r}"
+            assert await asyncio.wait_for(self.chunks.get(), WAIT_SECONDS) is not None, f"ended without {text!r}: {self.body!r}"
 
     def header(self, name: str) -> str | None:
         found = [value for key, value in self.headers if key == name]

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.client import HttpClient, RpcError
-from tests.serving import DATABASE_FILE, Hub
+from tests.real_servers import DATABASE_FILE, Hub
 from tests.upgrade import snapshots
 
 MODERN = "2026-07-28"
 
 
-def people_and_tools() -> dict[str, Any]:
+def seed_users_and_tools() -> dict[str, Any]:
     """Every kind of row of the catalogue, people with tokens, an administrator, personal and shared secrets."""
     from datetime import timedelta
 
@@ -71,7 +71,7 @@ def people_and_tools() -> dict[str, Any]:
     return {"token": token}
 
 
-async def call(hub: Hub, token: str) -> None:
+async def make_calls(hub: Hub, token: str) -> None:
     """A success, wrong arguments, an unknown tool, a resource and a prompt."""
     async with HttpClient(hub.mcp_url, token, MODERN) as client:
         await client.call("calculate_sum", {"a": 1, "b": 2})
@@ -83,11 +83,11 @@ async def call(hub: Hub, token: str) -> None:
 
 
 def main() -> None:
-    with Hub(env=snapshots.KEYS, seed=people_and_tools) as hub:
-        asyncio.run(call(hub, hub.seeded["token"]))
+    with Hub(env=snapshots.KEYS, seed=seed_users_and_tools) as hub:
+        asyncio.run(make_calls(hub, hub.seeded["token"]))
         hub.stop()
         exported = hub.manage("exporttools")
-        found = snapshots.take(Path(hub.environment()["TOOLHUB_DATA_DIR"]) / DATABASE_FILE)
+        found = snapshots.read_tables(Path(hub.environment()["TOOLHUB_DATA_DIR"]) / DATABASE_FILE)
     kept = {"token": hub.seeded["token"], "exported": exported, **found}
     snapshots.FILE.write_text(json.dumps(kept, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 

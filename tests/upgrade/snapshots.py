@@ -28,7 +28,7 @@ def read() -> dict[str, Any]:
     return found
 
 
-def take(file: Path) -> dict[str, Any]:
+def read_tables(file: Path) -> dict[str, Any]:
     """Return every table of an SQLite database with its rows, and the migrations that made them."""
     with sqlite3.connect(file) as database:
         names = [

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.client import HttpClient
-from tests.serving import DATABASE_FILE, Hub
+from tests.real_servers import DATABASE_FILE, Hub
 from tests.upgrade import snapshots
 
 MODERN = "2026-07-28"

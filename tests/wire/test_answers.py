@@ -128,7 +128,7 @@ def test_discover_and_listen_are_valid() -> None:
     assert listen["_meta"].keys() == {"io.modelcontextprotocol/subscriptionId", SERVER_INFO}
 
 
-def test_modern_results_say_what_they_are_and_who_sent_them() -> None:
+def test_modern_results_name_their_type_and_their_server() -> None:
     shaped = shape("tools/call", MODERN, {"content": [], "_meta": {"example.com/a": 1}}, INFO)
     assert shaped == {
         "content": [],
@@ -138,7 +138,7 @@ def test_modern_results_say_what_they_are_and_who_sent_them() -> None:
     assert "_meta" not in shape("tools/call", MODERN, {"content": []})
 
 
-def test_cache_hints_are_private_and_short_unless_said_otherwise() -> None:
+def test_cache_hints_are_private_and_short_by_default() -> None:
     shaped = shape("tools/list", MODERN, {"tools": []})
     assert (shaped["ttlMs"], shaped["cacheScope"]) == (0, "private")
     assert shape("tools/list", MODERN, {"tools": [], **HINTS})["ttlMs"] == 60_000
@@ -217,14 +217,14 @@ def test_progress_has_no_message_in_the_first_revision() -> None:
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
-def test_a_form_is_asked_for_in_the_words_of_the_revision(revision: str) -> None:
+def test_a_form_is_requested_with_the_members_of_the_revision(revision: str) -> None:
     params = {"mode": "form", "message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}
     sent = outgoing("elicitation/create", revision, params)
     validate_server_message(revision, jsonrpc.request("1", "elicitation/create", sent))
 
 
 @pytest.mark.parametrize("revision", HANDSHAKE)
-def test_a_sample_is_asked_for_without_what_the_revision_lacks(revision: str) -> None:
+def test_a_sample_is_requested_without_members_that_the_revision_lacks(revision: str) -> None:
     params = {
         "messages": [{"role": "user", "content": AUDIO}],
         "maxTokens": 5,

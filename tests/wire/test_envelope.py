@@ -35,7 +35,7 @@ def headers(method: str = "tools/call", name: str | None = None, version: str | 
     return {key: value for key, value in lines.items() if value is not None}
 
 
-def refused(head: Any, asked: Request) -> McpError:
+def get_error(head: Any, asked: Request) -> McpError:
     with pytest.raises(McpError) as caught:
         envelope.check(head, asked, MODERN)
     assert http_status(caught.value.code) == 400
@@ -44,7 +44,7 @@ def refused(head: Any, asked: Request) -> McpError:
 
 @pytest.mark.parametrize("params", [{}, {"_meta": None}, {"_meta": []}, {"_meta": "x"}, {"_meta": {}}])
 def test_a_request_without_an_envelope_is_refused_before_its_headers_are_read(params: dict[str, Any]) -> None:
-    assert refused({}, Request(1, "tools/list", params)).code == INVALID_PARAMS
+    assert get_error({}, Request(1, "tools/list", params)).code == INVALID_PARAMS
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,8 @@ def test_a_request_without_an_envelope_is_refused_before_its_headers_are_read(pa
     ids=str,
 )
 def test_a_malformed_envelope_is_invalid_params(meta: dict[str, Any]) -> None:
-    assert refused(headers("tools/list"), request("tools/list", meta)).code == INVALID_PARAMS
-    assert refused(None, request("tools/list", meta)).code == INVALID_PARAMS
+    assert get_error(headers("tools/list"), request("tools/list", meta)).code == INVALID_PARAMS
+    assert get_error(None, request("tools/list", meta)).code == INVALID_PARAMS
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,8 @@ def test_a_malformed_envelope_is_invalid_params(meta: dict[str, Any]) -> None:
         (headers(name="a\x01"), request(name="a\x01")),
     ],
 )
-def test_a_header_that_says_something_else_than_the_body_is_a_mismatch(head: dict[str, str], asked: Request) -> None:
-    assert refused(head, asked).code == HEADER_MISMATCH
+def test_a_header_that_does_not_match_the_body_is_a_mismatch(head: dict[str, str], asked: Request) -> None:
+    assert get_error(head, asked).code == HEADER_MISMATCH
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_a_name_that_the_body_lacks_is_left_to_the_method() -> None:
 
 
 def test_an_unknown_version_is_refused_with_those_that_are_spoken() -> None:
-    error = refused(
+    error = get_error(
         headers("server/discover", version="v999.0.0"), request("server/discover", {PROTOCOL_VERSION: "v999.0.0"})
     )
     assert error.code == UNSUPPORTED_VERSION
@@ -147,7 +147,7 @@ def test_an_unknown_version_is_refused_with_those_that_are_spoken() -> None:
 
 def test_a_handshake_revision_is_not_served_statelessly() -> None:
     asked = request("tools/list", {PROTOCOL_VERSION: "2025-11-25"})
-    assert refused(headers("tools/list", version="2025-11-25"), asked).code == UNSUPPORTED_VERSION
+    assert get_error(headers("tools/list", version="2025-11-25"), asked).code == UNSUPPORTED_VERSION
 
 
 def test_an_unknown_method_is_left_to_the_dispatcher() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.bounded import bounded
 from toolhub.wire.envelope import check_param_headers
 from toolhub.wire.errors import HEADER_MISMATCH, McpError
-from toolhub.wire.headers import decode_value, encode_value, mirrored
+from toolhub.wire.headers import decode_value, encode_value, mirrored_parameters
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -123,7 +123,7 @@ def test_a_tool_without_annotations_has_no_headers_to_check() -> None:
 )
 def test_an_annotation_that_clients_would_refuse_is_named_at_save(schema: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="x-mcp-header"):
-        mirrored(schema)
+        mirrored_parameters(schema)
     check_param_headers({}, schema, {"a": "x"})
 
 
@@ -133,7 +133,7 @@ def test_data_that_looks_like_an_annotation_is_none() -> None:
         "examples": [{"x-mcp-header": "A"}],
         "properties": {"x-mcp-header": {"type": "string"}, "e": {"enum": [{"x-mcp-header": "A"}]}},
     }
-    assert mirrored(schema) == ()
+    assert mirrored_parameters(schema) == ()
 
 
 def test_another_schema_at_the_same_place_in_memory_is_not_mistaken_for_the_first() -> None:

@@ -13,7 +13,7 @@ from toolhub.wire.errors import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, Mc
 from toolhub.wire.jsonrpc import Notification, Request, Response, encode, parse
 
 
-def refused(body: bytes, **options: Any) -> McpError:
+def get_error(body: bytes, **options: Any) -> McpError:
     with pytest.raises(McpError) as caught:
         parse(body, **options)
     return caught.value
@@ -57,8 +57,8 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("body", UNREADABLE.values(), ids=UNREADABLE.keys())
-def test_what_two_readers_could_read_differently_is_a_parse_error(body: bytes) -> None:
-    error = refused(body)
+def test_ambiguous_json_is_a_parse_error(body: bytes) -> None:
+    error = get_error(body)
     assert (error.code, error.request_id) == (PARSE_ERROR, None)
     assert error.message.startswith("Parse error")
     assert http_status(error.code) == 400
@@ -96,16 +96,16 @@ INVALID = {
 
 
 @pytest.mark.parametrize(("body", "request_id"), INVALID.values(), ids=INVALID.keys())
-def test_what_is_no_message_is_an_invalid_request_that_echoes_a_readable_id(body: bytes, request_id: Any) -> None:
-    error = refused(body)
+def test_a_malformed_message_is_an_invalid_request_that_echoes_a_readable_id(body: bytes, request_id: Any) -> None:
+    error = get_error(body)
     assert (error.code, error.request_id) == (INVALID_REQUEST, request_id)
 
 
 @pytest.mark.parametrize("params", [b"[]", b"[1]", b"null", b'"x"', b"1"])
 def test_params_that_are_no_object_are_invalid_params(params: bytes) -> None:
-    error = refused(b'{"jsonrpc":"2.0","id":7,"method":"x","params":' + params + b"}")
+    error = get_error(b'{"jsonrpc":"2.0","id":7,"method":"x","params":' + params + b"}")
     assert (error.code, error.request_id) == (INVALID_PARAMS, 7)
-    assert refused(b'{"jsonrpc":"2.0","method":"x","params":' + params + b"}").request_id is None
+    assert get_error(b'{"jsonrpc":"2.0","method":"x","params":' + params + b"}").request_id is None
 
 
 def test_a_request_is_read() -> None:
@@ -146,9 +146,9 @@ def test_sixty_four_levels_are_read_and_brackets_in_texts_do_not_count() -> None
 
 
 def test_brackets_hidden_behind_a_text_that_never_ends_are_still_refused() -> None:
-    assert refused(b'{"a":"' + b'\\"' * 50_000 + b"[" * 50_000).code == PARSE_ERROR
-    assert refused(b'{"a":"\\').code == PARSE_ERROR
-    assert refused(b'"' * 50_001 + b"[" * 100).code == PARSE_ERROR
+    assert get_error(b'{"a":"' + b'\\"' * 50_000 + b"[" * 50_000).code == PARSE_ERROR
+    assert get_error(b'{"a":"\\').code == PARSE_ERROR
+    assert get_error(b'"' * 50_001 + b"[" * 100).code == PARSE_ERROR
 
 
 def test_a_batch_is_read_where_batches_are_allowed() -> None:
@@ -173,7 +173,7 @@ def test_a_batch_is_read_where_batches_are_allowed() -> None:
     ids=["empty", "a number", "nested", "initialize", "an id twice", "one bad message", "51 messages"],
 )
 def test_a_bad_batch_is_refused_whole(messages: list[Any]) -> None:
-    assert refused(encode(messages), batches=True).code == INVALID_REQUEST
+    assert get_error(encode(messages), batches=True).code == INVALID_REQUEST
 
 
 def test_a_message_goes_out_on_one_line_without_blanks() -> None:
@@ -189,14 +189,14 @@ def test_half_a_surrogate_pair_of_a_tool_goes_out_escaped() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_what_is_not_json_is_never_sent(value: float) -> None:
+def test_values_that_are_not_json_are_never_sent(value: float) -> None:
     with pytest.raises(ValueError):
         encode({"a": value})
     with pytest.raises(TypeError):
         encode({"a": object()})
 
 
-def test_builders_leave_out_what_is_not_there() -> None:
+def test_builders_leave_out_missing_members() -> None:
     assert jsonrpc.notification("n") == {"jsonrpc": "2.0", "method": "n"}
     assert jsonrpc.notification("n", {"a": 1})["params"] == {"a": 1}
     assert jsonrpc.request("r1", "m") == {"jsonrpc": "2.0", "id": "r1", "method": "m"}
@@ -218,7 +218,7 @@ values = st.recursive(
 ids = st.integers() | texts
 
 
-def outcome(body: bytes, batches: bool = True) -> int | None:
+def get_error_code(body: bytes, batches: bool = True) -> int | None:
     """The code of the refusal, or None; any other exception fails the test."""
     try:
         parse(body, batches=batches)
@@ -230,7 +230,7 @@ def outcome(body: bytes, batches: bool = True) -> int | None:
 @bounded
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused_politely(body: bytes) -> None:
-    assert outcome(body) in (None, PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS)
+    assert get_error_code(body) in (None, PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS)
 
 
 @bounded
@@ -250,12 +250,12 @@ def test_any_bytes_are_read_or_refused_politely(body: bytes) -> None:
 )
 def test_any_json_is_read_or_refused_politely(value: Any) -> None:
     for batches in (False, True):
-        assert outcome(json.dumps(value).encode(), batches) in (None, INVALID_REQUEST, INVALID_PARAMS)
+        assert get_error_code(json.dumps(value).encode(), batches) in (None, INVALID_REQUEST, INVALID_PARAMS)
 
 
 @bounded
 @given(ids, texts.filter(bool), st.dictionaries(texts, values, max_size=4))
-def test_what_was_written_is_read_back(id_: Any, method: str, params: dict[str, Any]) -> None:
+def test_written_messages_are_read_back(id_: Any, method: str, params: dict[str, Any]) -> None:
     sent = jsonrpc.request(id_, method, params)
     assert parse(encode(sent)) == Request(id_, method, params)
     assert encode(json.loads(encode(sent))) == encode(sent)

@@ -87,7 +87,7 @@ WRONG: list[tuple[str, Any, str | None]] = [
 
 
 @pytest.mark.parametrize(("revision", "message", "method"), WRONG)
-def test_what_no_server_may_send_is_caught(revision: str, message: Any, method: str | None) -> None:
+def test_messages_that_no_server_may_send_are_caught(revision: str, message: Any, method: str | None) -> None:
     with pytest.raises(AssertionError, match=r"\w"):
         validate_server_message(revision, message, method)
 
@@ -114,7 +114,7 @@ def test_ordinary_messages_pass(revision: str) -> None:
     )
 
 
-def test_news_of_a_task_passes() -> None:
+def test_notifications_of_a_task_pass() -> None:
     validate_server_message(MODERN, {"jsonrpc": "2.0", "method": "notifications/tasks", "params": TASK})
     done = {**TASK, "status": "completed", "result": {"content": []}, "pollIntervalMs": 500}
     validate_server_message(MODERN, {"jsonrpc": "2.0", "method": "notifications/tasks", "params": done})

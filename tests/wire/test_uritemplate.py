@@ -74,7 +74,7 @@ def test_variables_are_listed_and_values_decoded() -> None:
     assert template.match("test://template/data/data") == {"id": "data"}
 
 
-def test_several_variables_are_told_apart_by_what_stands_between() -> None:
+def test_several_variables_are_separated_by_the_text_between_them() -> None:
     template = parse("db://{host}.{zone}/{table}-{row}.json")
     assert template.variables == ("host", "zone", "table", "row")
     assert template.match("db://a.b/users-7-8.json") == {"host": "a", "zone": "b", "table": "users", "row": "7-8"}
@@ -101,7 +101,7 @@ names = st.from_regex(r"[A-Za-z0-9_]{1,8}", fullmatch=True)
     st.lists(names, min_size=1, max_size=4, unique=True),
     st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20),
 )
-def test_what_was_expanded_is_matched(variables: list[str], value: str) -> None:
+def test_expanded_uris_match_their_template(variables: list[str], value: str) -> None:
     template = parse("a://x/" + "/".join(f"{{{name}}}" for name in variables) + "/end")
     values = dict.fromkeys(variables, value)
     assert template.match(template.expand(values)) == values

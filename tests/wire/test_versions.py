@@ -16,6 +16,6 @@ def test_anything_else_is_answered_with_the_newest_handshake_revision(requested:
 
 
 def test_revisions_are_compared_by_age() -> None:
-    assert versions.at_least("2026-07-28", "2025-06-18")
-    assert versions.at_least("2025-06-18", "2025-06-18")
-    assert not versions.at_least("2025-03-26", "2025-06-18")
+    assert versions.is_at_least("2026-07-28", "2025-06-18")
+    assert versions.is_at_least("2025-06-18", "2025-06-18")
+    assert not versions.is_at_least("2025-03-26", "2025-06-18")

@@ -29,7 +29,7 @@ from audit.admin_base import ModelAdmin
 from toolhub.access import hooks, i18n
 from toolhub.access.models import DEFAULT_DAYS, MAX_DAYS, AccessToken
 
-DJANGOS = (
+DJANGO_TEXTS = (
     gettext_noop("groups"),
     gettext_noop("The groups this user belongs to. A user will get all permissions granted to each of their groups."),
 )
@@ -41,10 +41,10 @@ admin.site.unregister(Group)
 
 class PermissionsField(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]
     def label_from_instance(self, obj: Any) -> str:
-        return i18n.said(obj)
+        return i18n.permission_label(obj)
 
 
-class PermissionsInWords(admin.ModelAdmin):  # type: ignore[type-arg]
+class PermissionLabelsAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """A ModelAdmin whose form has a select box for permissions."""
 
     def formfield_for_manytomany(self, db_field: Any, request: Any = None, **kwargs: Any) -> Any:
@@ -54,7 +54,7 @@ class PermissionsInWords(admin.ModelAdmin):  # type: ignore[type-arg]
 
 
 @admin.register(User)
-class UserAdmin(PermissionsInWords, BoundedDeletion, DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]
+class UserAdmin(PermissionLabelsAdmin, BoundedDeletion, DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]
     form = UserChangeForm
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
@@ -66,7 +66,7 @@ class UserAdmin(PermissionsInWords, BoundedDeletion, DjangoUserAdmin, ModelAdmin
     change_form_outer_before_template = "admin/access/user_links.html"
 
     def get_inlines(self, request: HttpRequest, obj: Any) -> Any:
-        return hooks.neighbours().user_inlines
+        return hooks.installed().user_inlines
 
     def get_inline_instances(self, request: HttpRequest, obj: Any = None) -> Any:
         # A new account needs a name and a password first. Its grants are edited on the page that follows.
@@ -78,13 +78,13 @@ class UserAdmin(PermissionsInWords, BoundedDeletion, DjangoUserAdmin, ModelAdmin
 
 
 @admin.register(Group)
-class GroupAdmin(PermissionsInWords, BoundedDeletion, DjangoGroupAdmin, ModelAdmin):
+class GroupAdmin(PermissionLabelsAdmin, BoundedDeletion, DjangoGroupAdmin, ModelAdmin):
     list_per_page = 25
     autocomplete_fields = ("permissions",)
     filter_horizontal = ()
 
     def get_inlines(self, request: HttpRequest, obj: Any) -> Any:
-        return hooks.neighbours().group_inlines
+        return hooks.installed().group_inlines
 
 
 @admin.register(Permission)
@@ -96,13 +96,13 @@ class PermissionAdmin(ModelAdmin):
 
     search_fields = ("name", "codename", "content_type__app_label")
     list_select_related = ("content_type",)
-    list_display = ("in_words",)
-    readonly_fields = ("in_words",)
-    fields = ("in_words", "codename")
+    list_display = ("autocomplete_label",)
+    readonly_fields = ("autocomplete_label",)
+    fields = ("autocomplete_label", "codename")
 
     @admin.display(description=_("permission"))
-    def in_words(self, row: Permission) -> str:
-        return i18n.said(row)
+    def autocomplete_label(self, row: Permission) -> str:
+        return i18n.permission_label(row)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         user = cast(User, request.user)
@@ -173,7 +173,7 @@ class UsableFilter(admin.SimpleListFilter):
 
 @admin.register(AccessToken)
 class AccessTokenAdmin(ModelAdmin):
-    list_display = ("name", "user", "begins", "state", "created", "expires", "last_used")
+    list_display = ("name", "user", "visible_prefix", "state", "created", "expires", "last_used")
     list_filter = (UsableFilter,)
     list_select_related = ("user",)
     list_per_page = 25
@@ -187,14 +187,14 @@ class AccessTokenAdmin(ModelAdmin):
         (_("Access"), {"fields": ("restricted", "toolsets")}),
     )
     fieldsets = (
-        (None, {"fields": ("user", "name", "begins", "state_now", "expires")}),
+        (None, {"fields": ("user", "name", "visible_prefix", "state_now", "expires")}),
         (_("Access"), {"fields": ("restricted", "toolsets")}),
         (_("History"), {"fields": ("created", "last_used", "revoked")}),
     )
-    readonly_fields = ("begins", "state_now", "created", "last_used", "revoked")
+    readonly_fields = ("visible_prefix", "state_now", "created", "last_used", "revoked")
 
     @display(description=_("starts with"))  # type: ignore[untyped-decorator]
-    def begins(self, token: AccessToken) -> str:
+    def visible_prefix(self, token: AccessToken) -> str:
         return f"{token.prefix}…"
 
     @display(  # type: ignore[untyped-decorator]

@@ -10,9 +10,10 @@ class AccessConfig(AppConfig):
     verbose_name = _("Access")
 
     def ready(self) -> None:
-        from toolhub.access import news, preferences
+        from toolhub.access import preferences
+        from toolhub.access import credential_changes
 
-        news.connect()
+        credential_changes.connect()
         preferences.connect()
         _watch()
 

@@ -4,7 +4,7 @@ Known tokens are answered from memory for 5 s; everything else is looked up in t
 
     BadToken                 401  unknown, malformed, expired, revoked, of an inactive user: one answer for all of them
     ├── TooManyBadTokens     429  this address sent too many of them
-    └── CannotCheck          503  the database does not answer and the token was not checked recently
+    └── CheckUnavailable          503  the database does not answer and the token was not checked recently
 
 `cached` is for the hot path: no lock, no await, no database. `forget` is thread-safe. While the database is away, a
 token that was valid stays valid for 10 minutes; its own expiry, and a revocation that reached this process, still
@@ -43,12 +43,12 @@ THREADS = 3
 CLOSE_SECONDS = 3.0
 ANSWER_SECONDS = settings.RECORD_SECONDS
 """Seconds without an answer after which the database counts as away."""
-WAITING = 2_000
+MAX_WAITING_TOKENS = 2_000
 """Maximum number of different tokens waiting for a look-up; beyond it, only cached answers are given."""
-REMEMBERED = 50_000
+MAX_CACHED_TOKENS = 50_000
 """Maximum number of tokens kept in memory; the least recently used one is dropped first."""
-SHAPE = re.compile(r"thp_[A-Za-z0-9_-]{43}")
-AWAY = (OperationalError, InterfaceError)
+TOKEN_PATTERN = re.compile(r"thp_[A-Za-z0-9_-]{43}")
+UNAVAILABLE_ERRORS = (OperationalError, InterfaceError)
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ class TooManyBadTokens(BadToken):
         return {"Retry-After": str(self.seconds)}
 
 
-class CannotCheck(BadToken):
+class CheckUnavailable(BadToken):
     status = 503
 
     def __init__(self) -> None:
@@ -95,11 +95,11 @@ class CannotCheck(BadToken):
 
 
 @dataclass(slots=True)
-class _Known:
+class _CachedCredential:
     credential: Credential
     fresh_until: float  # monotonic
     stale_until: float  # monotonic
-    marked: float  # monotonic: when `last_used` was last written from here
+    marked_at: float  # monotonic: when `last_used` was last written from here
 
 
 def challenge(*, sent: bool) -> str:
@@ -120,9 +120,9 @@ def from_header(value: str | None) -> str:
     return token
 
 
-def still_valid_now(credential_ids: Iterable[str]) -> set[str]:
+def filter_valid_now(credential_ids: Iterable[str]) -> set[str]:
     """Return those of the ids that are valid now, asked in this thread. Raises the errors of the database."""
-    from toolhub.access import trying
+    from toolhub.access import try_permissions
 
     tokens: dict[int, set[str]] = {}
     tries: set[str] = set()
@@ -136,7 +136,7 @@ def still_valid_now(credential_ids: Iterable[str]) -> set[str]:
     for chunk in _chunks(tokens):
         for found in AccessToken.objects.usable().filter(pk__in=chunk).values_list("pk", flat=True):
             good |= tokens[found]
-    return good | trying.still_good(tries)
+    return good | try_permissions.filter_permitted(tries)
 
 
 def _end_connections(barrier: threading.Barrier, timeout: float) -> None:
@@ -147,7 +147,7 @@ def _end_connections(barrier: threading.Barrier, timeout: float) -> None:
 # --- in the threads ------------------------------------------------------------------------------------------------
 
 
-def _within_connections(work: Callable[..., T], *args: object) -> T:
+def _run_with_fresh_connections(work: Callable[..., T], *args: object) -> T:
     close_old_connections()
     try:
         return work(*args)
@@ -157,9 +157,9 @@ def _within_connections(work: Callable[..., T], *args: object) -> T:
 
 def _mark_used(token_id: int) -> None:
     now = timezone.now()
-    due = AccessToken.objects.filter(pk=token_id).exclude(last_used__gt=now - timedelta(seconds=LAST_USED_SECONDS))
+    outdated = AccessToken.objects.filter(pk=token_id).exclude(last_used__gt=now - timedelta(seconds=LAST_USED_SECONDS))
     try:
-        due.update(last_used=now)
+        outdated.update(last_used=now)
     except DatabaseError as error:
         log.warning("cannot note the last use of token %s: %s", token_id, type(error).__name__)
 
@@ -173,8 +173,8 @@ class Authenticator:
     """The tokens that this process knows, and the threads that look up the others."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, _Known] = OrderedDict()
-        self._asking: dict[str, Future[Credential]] = {}
+        self._known: OrderedDict[str, _CachedCredential] = OrderedDict()
+        self._lookups: dict[str, Future[Credential]] = {}
         self._lock = threading.Lock()
         self._changes = 0
         """Incremented by every `forget`: an answer that was read before one is not cached after it."""
@@ -201,30 +201,30 @@ class Authenticator:
         digest = digest_of(token)
         key = f"{digest} {address}"
         with self._lock:
-            asking = self._asking.get(key)
-            if asking is None and len(self._asking) < WAITING:
-                asking = self._asking[key] = self._threads.submit(
-                    _within_connections, self._check, token, digest, address, self._changes
+            lookup = self._lookups.get(key)
+            if lookup is None and len(self._lookups) < MAX_WAITING_TOKENS:
+                lookup = self._lookups[key] = self._threads.submit(
+                    _run_with_fresh_connections, self._check, token, digest, address, self._changes
                 )
-                asking.add_done_callback(lambda _: self._asking.pop(key, None))
-        if asking is None:
-            return self._from_before(self._known.get(digest), "too many tokens are waiting to be looked up")
+                lookup.add_done_callback(lambda _: self._lookups.pop(key, None))
+        if lookup is None:
+            return self._reuse_stale(self._known.get(digest), "too many tokens are waiting to be looked up")
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 # Shielded: one cancelled caller must not cancel the look-up for the others.
-                return await asyncio.shield(asyncio.wrap_future(asking))
+                return await asyncio.shield(asyncio.wrap_future(lookup))
         except TimeoutError:
-            return self._from_before(self._known.get(digest), f"the database did not answer for {ANSWER_SECONDS:.0f} s")
+            return self._reuse_stale(self._known.get(digest), f"the database did not answer for {ANSWER_SECONDS:.0f} s")
 
     def authenticate_now(self, token: str, address: str = "") -> Credential:
         """Run `authenticate` in code without an event loop (the stdio command, tests)."""
         if (credential := self.cached(token)) is not None:
             return credential
         return self._threads.submit(
-            _within_connections, self._check, token, digest_of(token), address, self._changes
+            _run_with_fresh_connections, self._check, token, digest_of(token), address, self._changes
         ).result()
 
-    async def still_valid(self, credential_ids: Iterable[str]) -> set[str]:
+    async def filter_valid(self, credential_ids: Iterable[str]) -> set[str]:
         """Return those of the ids ("token:12", "stdio:12", "admin:3", "admin:3:17") that are valid now.
 
         Asks the database, in one thread. While it does not answer, all of them count as valid for the same 10 minutes.
@@ -232,36 +232,36 @@ class Authenticator:
         wanted = frozenset(credential_ids)
         if not wanted:
             return set()
-        asking = self._threads.submit(_within_connections, self._still_valid, wanted)
+        lookup = self._threads.submit(_run_with_fresh_connections, self._filter_valid, wanted)
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                return await asyncio.shield(asyncio.wrap_future(asking))
+                return await asyncio.shield(asyncio.wrap_future(lookup))
         except TimeoutError:
-            return self._on_trust(wanted)
+            return self._assume_valid(wanted)
 
-    def _still_valid(self, credential_ids: frozenset[str]) -> set[str]:
+    def _filter_valid(self, credential_ids: frozenset[str]) -> set[str]:
         try:
-            good = still_valid_now(credential_ids)
-        except AWAY:
-            return self._on_trust(credential_ids)
+            good = filter_valid_now(credential_ids)
+        except UNAVAILABLE_ERRORS:
+            return self._assume_valid(credential_ids)
         self._reached = time.monotonic()
         return good
 
-    def _on_trust(self, credential_ids: Iterable[str]) -> set[str]:
+    def _assume_valid(self, credential_ids: Iterable[str]) -> set[str]:
         return set(credential_ids) if time.monotonic() - self._reached < STALE_SECONDS else set()
 
-    def forget(self, what: str | int | None = None) -> None:
+    def forget(self, key: str | int | None = None) -> None:
         """Drop what is cached about a token (its SHA-256), a credential ("token:12"), a user (its key), or all."""
         with self._lock:
             self._changes += 1
-            if what is None:
+            if key is None:
                 self._known.clear()
-            elif isinstance(what, int):
-                self._drop(lambda credential: credential.user_id == what)
-            elif ":" in what:
-                self._drop(lambda credential: credential.id == what)
+            elif isinstance(key, int):
+                self._drop(lambda credential: credential.user_id == key)
+            elif ":" in key:
+                self._drop(lambda credential: credential.id == key)
             else:
-                self._known.pop(what, None)
+                self._known.pop(key, None)
 
     def _drop(self, matches: Callable[[Credential], bool]) -> None:
         for digest in [digest for digest, known in self._known.items() if matches(known.credential)]:
@@ -286,27 +286,27 @@ class Authenticator:
         # same.
         known = self._known.get(digest)
         rate = settings.BAD_TOKENS_RATE
-        if known is None and address and (seconds := throttle.wait("bad-token", address, rate, count=False)):
+        if known is None and address and (seconds := throttle.wait_seconds("bad-token", address, rate, count=False)):
             raise TooManyBadTokens(seconds)
         try:
-            return self._ask(token, digest, known, changes)
-        except CannotCheck:
+            return self._look_up(token, digest, known, changes)
+        except CheckUnavailable:
             raise
         except BadToken as bad:
             self.forget(digest)
             if address:
-                throttle.wait("bad-token", address, rate, count=True)
+                throttle.wait_seconds("bad-token", address, rate, count=True)
             log.info("a bearer token was rejected: %s (from %s)", bad.reason, address or "an unknown address")
             raise
 
-    def _ask(self, token: str, digest: str, known: _Known | None, changes: int) -> Credential:
-        if not SHAPE.fullmatch(token):
+    def _look_up(self, token: str, digest: str, known: _CachedCredential | None, changes: int) -> Credential:
+        if not TOKEN_PATTERN.fullmatch(token):
             raise BadToken("the token has the wrong format", code="malformed")
         try:
             row = AccessToken.objects.select_related("user").filter(digest=digest).first()
             toolsets = frozenset(row.toolsets.values_list("pk", flat=True)) if row and row.restricted else None
-        except AWAY as error:
-            return self._from_before(known, f"the database does not answer ({type(error).__name__})")
+        except UNAVAILABLE_ERRORS as error:
+            return self._reuse_stale(known, f"the database does not answer ({type(error).__name__})")
         now, clock = timezone.now(), time.monotonic()
         self._reached = clock
         if row is None:
@@ -326,30 +326,30 @@ class Authenticator:
             toolset_ids=toolsets,
             expires_at=row.expires.timestamp(),
         )
-        marked = known.marked if known is not None else 0.0
-        if clock - marked >= LAST_USED_SECONDS:
-            marked = clock
-            self._threads.submit(_within_connections, _mark_used, row.pk)
-        self._remember(digest, _Known(credential, clock + FRESH_SECONDS, clock + STALE_SECONDS, marked), changes)
+        marked_at = known.marked_at if known is not None else 0.0
+        if clock - marked_at >= LAST_USED_SECONDS:
+            marked_at = clock
+            self._threads.submit(_run_with_fresh_connections, _mark_used, row.pk)
+        self._remember(digest, _CachedCredential(credential, clock + FRESH_SECONDS, clock + STALE_SECONDS, marked_at), changes)
         return credential
 
-    def _from_before(self, known: _Known | None, why: str) -> Credential:
+    def _reuse_stale(self, known: _CachedCredential | None, reason: str) -> Credential:
         now = time.monotonic()
         expires = known.credential.expires_at if known is not None else None
         if known is None or now >= known.stale_until:
-            self._warning.warn("tokens cannot be checked: %s", why)
-            raise CannotCheck
+            self._warning.warn("tokens cannot be checked: %s", reason)
+            raise CheckUnavailable
         if expires is not None and time.time() >= expires:
             owner = (known.credential.user_id, known.credential.id)
             raise BadToken(f"{owner[1]} of {known.credential.username} has expired", code="expired", owner=owner)
         known.fresh_until = now + FRESH_SECONDS
         return known.credential
 
-    def _remember(self, digest: str, known: _Known, changes: int) -> None:
+    def _remember(self, digest: str, known: _CachedCredential, changes: int) -> None:
         with self._lock:
             if changes != self._changes:
                 return
             self._known[digest] = known
             self._known.move_to_end(digest)
-            while len(self._known) > REMEMBERED:
+            while len(self._known) > MAX_CACHED_TOKENS:
                 self._known.popitem(last=False)

@@ -41,10 +41,10 @@ TONES = {
     outcomes.UNKNOWN: "warn",
 }
 """The tone of each outcome; outcomes that are missing here are failures."""
-WORDS = dict(outcomes.CHOICES)
+STATUS_LABELS = dict(outcomes.CHOICES)
 # For its owner "not granted" reads as "no such tool": the difference would reveal which tools exist.
-SHOWN_AS = {outcomes.REFUSED: outcomes.UNKNOWN_TOOL}
-SAID = {
+OWNER_OUTCOMES = {outcomes.REFUSED: outcomes.UNKNOWN_TOOL}
+CANCEL_MESSAGES = {
     "cancelled": _("The call was cancelled."),
     "ended": _("The call had already ended."),
     "asked": _("Cancellation requested"),
@@ -53,15 +53,15 @@ SAID = {
 CANCEL_SECONDS = settings.RECORD_SECONDS
 """How long a page waits for the end of a call, in seconds: as long as the audit log may take to store it."""
 FILTERS = ("q", "tool", "outcome", "client", "since", "until")
-CHOICES = [(value, label) for value, label in outcomes.CHOICES if value not in SHOWN_AS]
+OUTCOME_CHOICES = [(value, label) for value, label in outcomes.CHOICES if value not in OWNER_OUTCOMES]
 
 
-def _shown(call: Call) -> dict[str, Any]:
+def _present_call(call: Call) -> dict[str, Any]:
     """Return a call as its owner reads it.
 
     Values from clients and tools are plain text, with invisible characters made visible.
     """
-    outcome = SHOWN_AS.get(call.outcome, call.outcome)
+    outcome = OWNER_OUTCOMES.get(call.outcome, call.outcome)
     hidden = outcome == outcomes.UNKNOWN_TOOL
     return {
         "row": call,
@@ -71,7 +71,7 @@ def _shown(call: Call) -> dict[str, Any]:
         "transport": invisible.show(call.transport),
         "revision": invisible.show(call.revision),
         "address": invisible.show(str(call.address or "")),
-        "word": WORDS.get(outcome, outcome),
+        "word": STATUS_LABELS.get(outcome, outcome),
         "tone": TONES.get(outcome, "bad"),
         "took": display.format_duration(call.duration_us),
         "detail": "" if hidden else invisible.show(audit_hooks.sentence(call.detail_reason, call.detail)),
@@ -88,38 +88,38 @@ def calls(request: HttpRequest) -> HttpResponse:
     """
     user = cast(User, request.user)
     filters = {name: request.GET.get(name, "").strip()[:200] for name in FILTERS}
-    if (call_id := _as_id(filters["q"])) and search.one_for_user(user.pk, call_id) is not None:
+    if (call_id := _parse_id(filters["q"])) and search.one_for_user(user.pk, call_id) is not None:
         return redirect("access:call", pk=call_id)
-    asked = {**filters, "since": _moment(filters["since"]), "until": _moment(filters["until"], end=True)}
+    criteria = {**filters, "since": _parse_time(filters["since"]), "until": _parse_time(filters["until"], end=True)}
     cursor = request.GET.get("cursor", "")
     try:
-        page = search.page_for_user(user.pk, asked, cursor)
+        page = search.page_for_user(user.pk, criteria, cursor)
     except ValueError:
         raise Http404 from None
-    kept = {name: value for name, value in filters.items() if value}
+    active = {name: value for name, value in filters.items() if value}
     context = {
         "section": "calls",
         "filters": filters,
-        "filtered": bool(kept),
+        "filtered": bool(active),
         "newest": not cursor,
-        "choices": CHOICES,
-        "calls": [_shown(call) for call in page.rows],
+        "choices": OUTCOME_CHOICES,
+        "calls": [_present_call(call) for call in page.rows],
         "looked_through": page.stopped_at,
-        "older": urlencode({**kept, "cursor": page.older}) if page.older else "",
-        "newer": urlencode({**kept, "cursor": page.newer}) if page.newer else "",
+        "older": urlencode({**active, "cursor": page.older}) if page.older else "",
+        "newer": urlencode({**active, "cursor": page.newer}) if page.newer else "",
     }
     part = request.headers.get("X-Part") == "calls"
     return render(request, "access/calls_list.html" if part else "access/calls.html", context)
 
 
-def _as_id(text: str) -> UUID | None:
+def _parse_id(text: str) -> UUID | None:
     try:
         return UUID(text)
     except ValueError:
         return None
 
 
-def _moment(text: str, *, end: bool = False) -> str:
+def _parse_time(text: str, *, end: bool = False) -> str:
     """Convert an entered local time to the format of the audit log's filters; return "" for an invalid time.
 
     With `end`, a bare date includes the whole day.
@@ -142,7 +142,7 @@ def call(request: HttpRequest, pk: UUID) -> HttpResponse:
         raise Http404
     context = {
         "section": "calls",
-        "call": _shown(found),
+        "call": _present_call(found),
         "arguments": display.format_body(found.arguments),
         "result": display.format_body(found.result),
     }
@@ -162,18 +162,18 @@ def cancel(request: HttpRequest, pk: UUID) -> HttpResponse:
     found = Call.objects.only("id", "user_id", "username", "name", "outcome").filter(pk=pk).first()
     if found is None or not (found.user_id == user.pk or (user.is_staff and user.has_perm("audit.cancel_call"))):
         raise Http404
-    state = "ended" if found.outcome != outcomes.RUNNING else _end(found, user)
+    state = "ended" if found.outcome != outcomes.RUNNING else _cancel_call(found, user)
     if request.accepts("text/html"):
         level = messages.SUCCESS if state == "cancelled" else messages.WARNING
-        messages.add_message(request, level, SAID[state])
+        messages.add_message(request, level, CANCEL_MESSAGES[state])
         back = request.POST.get("next", "")
         if not url_has_allowed_host_and_scheme(back, {request.get_host()}, require_https=request.is_secure()):
             back = reverse("access:call", args=[pk]) if found.user_id == user.pk else reverse("access:calls")
         return redirect(back)
-    return JsonResponse({"state": state, "text": str(SAID[state])})
+    return JsonResponse({"state": state, "text": str(CANCEL_MESSAGES[state])})
 
 
-def _end(call: Call, user: User) -> str:
+def _cancel_call(call: Call, user: User) -> str:
     """Ask the workers to cancel the call, and wait up to CANCEL_SECONDS for its logged outcome."""
     log.record("cancelled", "call", f"{call.name} ({call.pk})", None, {"user": call.username})
     again = 0.0
@@ -181,7 +181,7 @@ def _end(call: Call, user: User) -> str:
     while (now := time.monotonic()) < give_up:
         if now >= again:
             # Repeated every second: a message between workers can get lost, and a duplicate has no effect.
-            hooks.neighbours().cancel_call(call.pk, user.get_username())
+            hooks.installed().cancel_call(call.pk, user.get_username())
             again = now + 1.0
         time.sleep(0.05)
         outcome = Call.objects.filter(pk=call.pk).values_list("outcome", flat=True).first()

@@ -27,7 +27,7 @@ class Snippet:
     label: Text
     """The instruction above the text."""
     text: str
-    where: Text = ""
+    file: Text = ""
     """The file that the text belongs in, if there is one."""
 
 
@@ -37,17 +37,17 @@ class Client:
     title: str
     about: Text
     snippets: tuple[Snippet, ...]
-    then: Text
+    verification: Text
     """How to verify that it works."""
     deeplink: str = ""
     """The scheme, cursor or vscode, of a link that is shown once a token is known."""
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class FilledSnippet:
     label: Text
     text: str
-    where: Text
+    file: Text
 
 
 def _json(value: object) -> str:
@@ -84,7 +84,7 @@ CLIENTS: tuple[Client, ...] = (
                 ".mcp.json",
             ),
         ),
-        then=_("Type /mcp in Claude Code. The list shows the server as connected, with your tools."),
+        verification=_("Type /mcp in Claude Code. The list shows the server as connected, with your tools."),
     ),
     Client(
         key="claude-desktop",
@@ -107,7 +107,7 @@ CLIENTS: tuple[Client, ...] = (
                 "claude_desktop_config.json",
             ),
         ),
-        then=_("The tools icon below the text box lists your tools."),
+        verification=_("The tools icon below the text box lists your tools."),
     ),
     Client(
         key="cursor",
@@ -122,7 +122,7 @@ CLIENTS: tuple[Client, ...] = (
                 "~/.cursor/mcp.json",
             ),
         ),
-        then=_("Cursor Settings → MCP shows the server with a green dot and your tools."),
+        verification=_("Cursor Settings → MCP shows the server with a green dot and your tools."),
         deeplink="cursor",
     ),
     Client(
@@ -158,7 +158,7 @@ CLIENTS: tuple[Client, ...] = (
                 ".vscode/mcp.json",
             ),
         ),
-        then=_("Run “MCP: List Servers” from the command palette. The tools button of the chat lists your tools."),
+        verification=_("Run “MCP: List Servers” from the command palette. The tools button of the chat lists your tools."),
         deeplink="vscode",
     ),
     Client(
@@ -187,7 +187,7 @@ asyncio.run(main())""",
                 "list_tools.py",
             ),
         ),
-        then=_("It prints the names of your tools."),
+        verification=_("It prints the names of your tools."),
     ),
     Client(
         key="typescript",
@@ -212,7 +212,7 @@ await client.close();""",
                 "list-tools.mjs",
             ),
         ),
-        then=_("It prints the names of your tools."),
+        verification=_("It prints the names of your tools."),
     ),
     Client(
         key="inspector",
@@ -229,7 +229,7 @@ await client.close();""",
                 "Authorization: Bearer @TOKEN@",
             ),
         ),
-        then=_("The list shows exactly the tools on your Tools page."),
+        verification=_("The list shows exactly the tools on your Tools page."),
     ),
     Client(
         key="mcp-remote",
@@ -241,7 +241,7 @@ await client.close();""",
                 'npx -y mcp-remote @URL@ @HTTP@ --header "Authorization: Bearer @TOKEN@"',
             ),
         ),
-        then=_("It writes “Proxy established successfully” to stderr and waits for the client."),
+        verification=_("It writes “Proxy established successfully” to stderr and waits for the client."),
     ),
     Client(
         key="curl",
@@ -262,18 +262,18 @@ await client.close();""",
         "io.modelcontextprotocol/clientCapabilities": {}}}}'""",
             ),
         ),
-        then=_("The response is one JSON object with your tools in result.tools."),
+        verification=_("The response is one JSON object with your tools in result.tools."),
     ),
 )
-BY_KEY = {client.key: client for client in CLIENTS}
+CLIENTS_BY_KEY = {client.key: client for client in CLIENTS}
 
 
-def fill(client: Client, public_url: str, token: str = "", name: str = "toolhub") -> list[Filled]:
+def fill(client: Client, public_url: str, token: str = "", name: str = "toolhub") -> list[FilledSnippet]:
     """Return the snippets with this server's address and, when there is one, the token."""
-    return [Filled(part.label, _put(part.text, public_url, token, name), part.where) for part in client.snippets]
+    return [FilledSnippet(part.label, _replace_placeholders(part.text, public_url, token, name), part.file) for part in client.snippets]
 
 
-def _put(text: str, public_url: str, token: str, name: str) -> str:
+def _replace_placeholders(text: str, public_url: str, token: str, name: str) -> str:
     # mcp-remote rejects an address without TLS unless allowed by an option; localhost needs no option.
     host = public_url.split("://", 1)[-1]
     plain = public_url.startswith("http://") and not host.startswith(("localhost", "127.0.0.1", "[::1]"))
@@ -298,7 +298,7 @@ def deeplink(client: Client, public_url: str, token: str, name: str = "toolhub")
 @dataclass(frozen=True, slots=True)
 class Trouble:
     key: str
-    happened: Text
+    problem: Text
     advice: Text
 
 

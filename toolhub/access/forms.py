@@ -34,7 +34,7 @@ def throttled(request: HttpRequest | None, name: str) -> Iterator[None]:
     """
     address = str(request.META.get("REMOTE_ADDR", "")) if request is not None else ""
     keys = [("sign-in", f"{name.casefold()}\n{address}", NAME_RATE), ("sign-in-address", address, ADDRESS_RATE)]
-    if seconds := max(throttle.wait(*key, count=False) for key in keys):
+    if seconds := max(throttle.wait_seconds(*key, count=False) for key in keys):
         minutes = -(-seconds // 60)
         raise ValidationError(
             ngettext(
@@ -49,7 +49,7 @@ def throttled(request: HttpRequest | None, name: str) -> Iterator[None]:
         yield
     except ValidationError:
         for key in keys:
-            throttle.wait(*key, count=True)
+            throttle.wait_seconds(*key, count=True)
         raise
 
 
@@ -100,7 +100,7 @@ class AccountForm(forms.ModelForm):  # type: ignore[type-arg]
         super().__init__(*args, **kwargs)
         self.preference = preference
         language, zone = self.fields["language"], self.fields["time_zone"]
-        language.choices = [("", _("Use the browser setting")), *own_names()]  # type: ignore[attr-defined]
+        language.choices = [("", _("Use the browser setting")), *native_language_names()]  # type: ignore[attr-defined]
         named = ((name, name.replace("_", " ")) for name in sorted(zones()))
         zone.choices = [("", _("Use the browser setting")), *named]  # type: ignore[attr-defined]
         language.initial, zone.initial = preference.language, preference.time_zone
@@ -114,7 +114,7 @@ class AccountForm(forms.ModelForm):  # type: ignore[type-arg]
         return user
 
 
-def own_names() -> list[tuple[str, str]]:
+def native_language_names() -> list[tuple[str, str]]:
     """Return the languages, each by its own name, so that everyone can find theirs."""
     return [(code, get_language_info(code)["name_local"]) for code, _name in settings.LANGUAGES]
 

@@ -10,27 +10,27 @@ from uuid import UUID
 from toolhub.parts import parts
 
 
-def _none(user_id: int) -> frozenset[int]:
+def _no_toolsets(user_id: int) -> frozenset[int]:
     return frozenset()
 
 
-def _nothing_granted(user_id: int) -> bool:
+def _no_access(user_id: int) -> bool:
     return False
 
 
-def _nothing_runs(call_id: UUID, username: str) -> None:
+def _no_cancellation(call_id: UUID, username: str) -> None:
     return
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbours:
+class Hooks:
     """The functions that the catalogue and the server provide for accounts and tokens."""
 
-    cancel_call: Callable[[UUID, str], None] = _nothing_runs
+    cancel_call: Callable[[UUID, str], None] = _no_cancellation
     """Cancel a running call in any worker; the log says that this user did it. Success is not guaranteed."""
-    reaches_anything: Callable[[int], bool] = _nothing_granted
+    has_any_access: Callable[[int], bool] = _no_access
     """Whether a client of this user would find any tool, resource or prompt."""
-    toolsets_for: Callable[[int], frozenset[int]] = _none
+    toolsets_for: Callable[[int], frozenset[int]] = _no_toolsets
     """The toolsets (primary keys) in which this user may use something: the choices for restricting their tokens."""
     user_inlines: tuple[Any, ...] = ()
     """The inlines of other applications on the page of an account."""
@@ -38,9 +38,9 @@ class Neighbours:
     """The inlines of other applications on the page of a group."""
 
 
-_NOBODY = Neighbours()
+_NO_HOOKS = Hooks()
 
 
-def neighbours() -> Neighbours:
+def installed() -> Hooks:
     """Return the functions that `toolhub.composition` installed; without it, there is no catalogue and nothing runs."""
-    return parts.find(Neighbours) or _NOBODY
+    return parts.find(Hooks) or _NO_HOOKS

@@ -16,7 +16,7 @@ from django.utils.translation import gettext_noop
 
 SCHEME = "thp_"
 DEFAULT_DAYS, MAX_DAYS = 90, 3650
-SHOWN = len(SCHEME) + 4
+VISIBLE_PREFIX_CHARACTERS = len(SCHEME) + 4
 """Number of readable characters of a token, so that its owner can tell which one a client holds."""
 
 
@@ -42,7 +42,7 @@ class AccessTokenQuerySet(models.QuerySet["AccessToken"]):
                 user=user,
                 name=name,
                 digest=digest_of(text),
-                prefix=text[:SHOWN],
+                prefix=text[:VISIBLE_PREFIX_CHARACTERS],
                 created=now,
                 expires=now + timedelta(days=days),
                 restricted=toolsets is not None,

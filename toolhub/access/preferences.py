@@ -33,17 +33,17 @@ def zones() -> frozenset[str]:
     return frozenset(name for name in available_timezones() if "/" in name or name == "UTC")
 
 
-def zone_of(name: str) -> ZoneInfo | None:
+def find_zone(name: str) -> ZoneInfo | None:
     """Return the time zone of this name, or None if there is none: a cookie may hold anything."""
     return ZoneInfo(name) if name in zones() else None
 
 
-def of(user: User) -> Preference:
+def find_preference(user: User) -> Preference:
     """Return the stored preference of a user, or an unsaved empty one."""
     return Preference.objects.filter(user=user).first() or Preference(user=user)
 
 
-def keep(request: HttpRequest, preference: Preference) -> None:
+def apply_to_session(request: HttpRequest, preference: Preference) -> None:
     """Apply the preference to the pages of this session."""
     request.session[LANGUAGE], request.session[ZONE] = preference.language, preference.time_zone
 
@@ -59,15 +59,15 @@ class Preferences:
         if language in dict(settings.LANGUAGES):
             translation.activate(language)
             request.LANGUAGE_CODE = translation.get_language()
-        zone = zone_of(request.session.get(ZONE) or request.COOKIES.get(ZONE_COOKIE, ""))
+        zone = find_zone(request.session.get(ZONE) or request.COOKIES.get(ZONE_COOKIE, ""))
         with timezone.override(zone):
             return self.get_response(request)
 
 
-def _signed_in(*, user: Any, request: HttpRequest | None = None, **_: Any) -> None:
+def _on_signed_in(*, user: Any, request: HttpRequest | None = None, **_: Any) -> None:
     if request is not None and hasattr(request, "session"):
-        keep(request, of(user))
+        apply_to_session(request, find_preference(user))
 
 
 def connect() -> None:
-    user_logged_in.connect(_signed_in, dispatch_uid="access.preferences")
+    user_logged_in.connect(_on_signed_in, dispatch_uid="access.preferences")

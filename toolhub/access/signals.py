@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.dispatch import Signal
 
 revoked = Signal()
-"""Some credentials may no longer be valid: drop cached answers about them and ask `bearer.still_valid` again.
+"""Some credentials may no longer be valid: drop cached answers about them and ask `bearer.filter_valid` again.
 
 Sent with `credentials` (ids such as "token:12") and `users` (their primary keys), both tuples, either may be empty,
 after the commit of the transaction that changed them, in the thread that changed them.

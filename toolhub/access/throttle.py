@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from django_ratelimit.core import get_usage
 
 
-def wait(group: str, key: str, rate: str, *, count: bool) -> int:
+def wait_seconds(group: str, key: str, rate: str, *, count: bool) -> int:
     """Return the seconds until `key` may try again, 0 when it may now; `count` adds one failure first."""
     usage = get_usage(
         HttpRequest(), group=f"access:{group}", key=lambda group, request: key, rate=rate, increment=count

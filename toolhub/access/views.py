@@ -22,7 +22,7 @@ from django.views.i18n import set_language
 
 from toolhub.access import connect as connect_page
 from toolhub.access import hooks, preferences
-from toolhub.access.forms import AccountForm, NewPasswordForm, SignInForm, TokenForm, own_names
+from toolhub.access.forms import AccountForm, NewPasswordForm, SignInForm, TokenForm, native_language_names
 from toolhub.access.models import AccessToken, AccessTokenQuerySet
 
 MAX_TOKENS = 100
@@ -35,7 +35,7 @@ class SignIn(auth_views.LoginView):
     redirect_authenticated_user = True
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        return super().get_context_data(**kwargs, languages=own_names())
+        return super().get_context_data(**kwargs, languages=native_language_names())
 
     def get_default_redirect_url(self) -> str:
         """Return the page after a sign-in that did not ask for a certain page.
@@ -44,7 +44,7 @@ class SignIn(auth_views.LoginView):
         page follows instead: the tools page explains what to do then.
         """
         key = self.request.user.pk
-        if key is not None and hooks.neighbours().reaches_anything(key) and not _own(self.request).usable().exists():
+        if key is not None and hooks.installed().has_any_access(key) and not _own_tokens(self.request).usable().exists():
             return reverse("access:connect")
         return super().get_default_redirect_url()
 
@@ -74,11 +74,11 @@ def language(request: HttpRequest) -> HttpResponseBase:
 def account(request: HttpRequest) -> HttpResponse:
     """Show and save the user's name, language and time zone."""
     user = cast(User, request.user)
-    preference = preferences.of(user)
+    preference = preferences.find_preference(user)
     form = AccountForm(request.POST or None, instance=User.objects.get(pk=user.pk), preference=preference)
     if request.method == "POST" and form.is_valid():
         form.save()
-        preferences.keep(request, preference)
+        preferences.apply_to_session(request, preference)
         with translation.override(preference.language or translation.get_language()):
             messages.success(request, _("Your account was saved."))
         return redirect("access:account")
@@ -94,12 +94,12 @@ def home(request: HttpRequest) -> HttpResponseRedirect:
     return redirect("catalog:tools" if request.user.is_authenticated else "access:login")
 
 
-def _own(request: HttpRequest) -> AccessTokenQuerySet:
+def _own_tokens(request: HttpRequest) -> AccessTokenQuerySet:
     return AccessToken.objects.filter(user=cast(User, request.user))
 
 
-def _too_many(request: HttpRequest) -> bool:
-    return _own(request).usable().count() >= MAX_TOKENS
+def _has_too_many_tokens(request: HttpRequest) -> bool:
+    return _own_tokens(request).usable().count() >= MAX_TOKENS
 
 
 @login_required
@@ -109,11 +109,11 @@ def _too_many(request: HttpRequest) -> bool:
 def tokens(request: HttpRequest) -> HttpResponse:
     """Show the list of tokens, and a form whose answer shows the new token in that one answer only."""
     user = cast(User, request.user)
-    toolset_ids = hooks.neighbours().toolsets_for(user.pk)
+    toolset_ids = hooks.installed().toolsets_for(user.pk)
     form = TokenForm(request.POST or None, toolset_ids=toolset_ids)
     text = ""
     if request.method == "POST" and form.is_valid():
-        if _too_many(request):
+        if _has_too_many_tokens(request):
             form.add_error(
                 None,
                 _("You have reached the maximum of %d active tokens. Revoke one that you no longer use.") % MAX_TOKENS,
@@ -124,7 +124,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
                 user, form.cleaned_data["name"], days=form.cleaned_data["days"], toolsets=chosen or None
             )
             form = TokenForm(toolset_ids=toolset_ids)
-    rows = list(_own(request).prefetch_related("toolsets")[:300])
+    rows = list(_own_tokens(request).prefetch_related("toolsets")[:300])
     context = {
         "section": "tokens",
         "form": form,
@@ -138,7 +138,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_POST
 def revoke(request: HttpRequest, pk: int) -> HttpResponse:
-    token = get_object_or_404(_own(request), pk=pk)
+    token = get_object_or_404(_own_tokens(request), pk=pk)
     if token.revoke():
         messages.success(request, _("“%s” was revoked. Clients that use it are now rejected.") % token.name)
     return redirect("access:tokens")
@@ -150,12 +150,12 @@ def revoke(request: HttpRequest, pk: int) -> HttpResponse:
 @sensitive_variables("text", "context")
 def connect(request: HttpRequest, key: str = connect_page.CLIENTS[0].key) -> HttpResponse:
     """Show the settings of one client to copy; a POST creates a token and shows the settings that contain it."""
-    client = connect_page.BY_KEY.get(key)
+    client = connect_page.CLIENTS_BY_KEY.get(key)
     if client is None:
         raise Http404
     text = credential = ""
     if request.method == "POST":
-        if _too_many(request):
+        if _has_too_many_tokens(request):
             messages.error(
                 request,
                 _("You have reached the maximum of %d active tokens. Revoke one that you no longer use.") % MAX_TOKENS,
@@ -172,7 +172,7 @@ def connect(request: HttpRequest, key: str = connect_page.CLIENTS[0].key) -> Htt
         "text": text,
         "credential": credential,
         "troubles": connect_page.TROUBLES,
-        "nothing": not hooks.neighbours().reaches_anything(cast(User, request.user).pk),
+        "nothing": not hooks.installed().has_any_access(cast(User, request.user).pk),
         "mcp_url": f"{settings.PUBLIC_URL}/mcp",
         "websocket_url": "ws" + settings.PUBLIC_URL.removeprefix("http") + "/ws/mcp",
     }

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from .addresses import Allowed, AllowedNetwork, check_address, parse_allowed
+from .addresses import AllowList, AllowedNetwork, check_address, parse_allowed
 from .client import Reply, fetch
 from .connections import ConnectionPools
 from .errors import DeadlineExceeded, Denied, DeniedAddress, EgressError, TooLarge, Unreachable
-from .transport import EgressRefused, checked_client
+from .transport import EgressTransportError, checked_client
 from .urls import ensure_below, parse_url, safe_path_value
 
 __all__ = [
-    "Allowed",
+    "AllowList",
     "AllowedNetwork",
     "ConnectionPools",
     "DeadlineExceeded",
     "Denied",
     "DeniedAddress",
     "EgressError",
-    "EgressRefused",
+    "EgressTransportError",
     "Reply",
     "TooLarge",
     "Unreachable",

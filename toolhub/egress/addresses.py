@@ -25,10 +25,10 @@ class AllowedNetwork:
         return (self.port is None or self.port == port) and address in ip_network(self.network)
 
 
-Allowed: TypeAlias = tuple[AllowedNetwork, ...]
+AllowList: TypeAlias = tuple[AllowedNetwork, ...]
 
 # Addresses that `is_global` accepts although they lead into a private network, or nowhere.
-_DENIED: Final = tuple(
+_DENIED_NETWORKS: Final = tuple(
     ip_network(text)
     for text in (
         *("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24", "198.18.0.0/15", "224.0.0.0/3"),
@@ -38,7 +38,7 @@ _DENIED: Final = tuple(
 )
 
 
-def parse_allowed(entries: Iterable[str]) -> Allowed:
+def parse_allowed(entries: Iterable[str]) -> AllowList:
     """Parse networks such as `10.0.0.0/8`, `10.1.2.3:8080`, `127.0.0.0/8:8000`, `fd00::/8` or `[fd00::/8]:443`."""
     allowed: list[AllowedNetwork] = []
     for entry in entries:
@@ -61,7 +61,7 @@ def parse_allowed(entries: Iterable[str]) -> Allowed:
     return tuple(allowed)
 
 
-def check_address(ip: str, port: int, allowed: Allowed = ()) -> None:
+def check_address(ip: str, port: int, allowed: AllowList = ()) -> None:
     """Raise DeniedAddress for an address that is neither public nor in a listed network."""
     try:
         address = ip_address(ip)
@@ -78,7 +78,7 @@ def check_address(ip: str, port: int, allowed: Allowed = ()) -> None:
         or address.is_multicast
         or address.is_reserved
         or address.is_unspecified
-        or any(address.version == network.version and address in network for network in _DENIED)
+        or any(address.version == network.version and address in network for network in _DENIED_NETWORKS)
     ):
         outside = _(
             "%(address)s is not a public address. Add its network to TOOLHUB_ALLOW_PRIVATE_NETWORKS (for "

@@ -17,7 +17,7 @@ from django.utils.translation import gettext_noop as _
 
 from toolhub import __version__
 
-from .addresses import Allowed
+from .addresses import AllowList
 from .connections import ConnectionPools, Resolver, resolve
 from .errors import DeadlineExceeded, Denied, EgressError, TooLarge, Unreachable
 from .urls import parse_url
@@ -68,7 +68,7 @@ async def fetch(
     content: bytes | None = None,
     timeout: float,
     max_bytes: int,
-    allowed: Allowed = (),
+    allowed: AllowList = (),
     resolver: Resolver = resolve,
     ssl_context: ssl.SSLContext | None = None,
     pools: ConnectionPools | None = None,
@@ -78,13 +78,13 @@ async def fetch(
     Connections are kept in `pools` for the next request; without pools of this event loop, the connection is closed
     after the request.
     """
-    kept = pools if pools is not None and pools.belong_here() else None
-    used = ConnectionPools() if kept is None else kept
-    used.belong_here()
+    shared = pools if pools is not None and pools.belong_to_running_loop() else None
+    used = ConnectionPools() if shared is None else shared
+    used.belong_to_running_loop()
     try:
         return await _fetch(used, method, url, headers, content, timeout, max_bytes, allowed, resolver, ssl_context)
     finally:
-        if kept is None:
+        if shared is None:
             await used.close()
 
 
@@ -96,7 +96,7 @@ async def _fetch(
     content: bytes | None,
     timeout: float,
     max_bytes: int,
-    allowed: Allowed,
+    allowed: AllowList,
     resolver: Resolver,
     ssl_context: ssl.SSLContext | None,
 ) -> Reply:
@@ -123,13 +123,13 @@ async def _fetch(
         raise DeadlineExceeded(_("%(host)s did not answer in time"), host=target.host) from None
     except httpcore2.ConnectError as error:
         untrusted = _("%(host)s has no valid certificate")
-        why = untrusted if _is_about_tls(error) else _("%(host)s cannot be reached")
-        raise Unreachable(why, host=target.host) from error
+        reason = untrusted if _is_tls_error(error) else _("%(host)s cannot be reached")
+        raise Unreachable(reason, host=target.host) from error
     except (httpcore2.NetworkError, httpcore2.ProtocolError) as error:
         raise Unreachable(_("%(host)s closed the connection, or did not answer with HTTP"), host=target.host) from error
 
 
-def _is_about_tls(error: BaseException | None) -> bool:
+def _is_tls_error(error: BaseException | None) -> bool:
     while error is not None:
         if isinstance(error, ssl.SSLError):
             return True

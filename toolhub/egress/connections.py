@@ -19,7 +19,7 @@ import httpcore2
 import httpx2
 from django.utils.translation import gettext_noop as _
 
-from .addresses import Allowed, check_address, is_address
+from .addresses import AllowList, check_address, is_address
 from .errors import DeniedAddress, Unreachable
 
 MAX_POOLS: Final = 128
@@ -41,7 +41,7 @@ async def resolve(host: str, port: int) -> Sequence[str]:
 class CheckedBackend(httpcore2.AnyIOBackend):
     """A network backend that connects to addresses only, and to none before all addresses of the name are checked."""
 
-    def __init__(self, allowed: Allowed, resolver: Resolver) -> None:
+    def __init__(self, allowed: AllowList, resolver: Resolver) -> None:
         self._allowed = allowed
         self._resolve = resolver
 
@@ -89,7 +89,7 @@ class CheckedBackend(httpcore2.AnyIOBackend):
         return addresses
 
 
-_Key: TypeAlias = tuple[Allowed, Resolver, ssl.SSLContext | None, bytes, bytes, int | None]
+_Key: TypeAlias = tuple[AllowList, Resolver, ssl.SSLContext | None, bytes, bytes, int | None]
 
 
 @cache
@@ -98,7 +98,7 @@ def default_ssl_context() -> ssl.SSLContext:
 
 
 def new_pool(
-    allowed: Allowed,
+    allowed: AllowList,
     resolver: Resolver,
     ssl_context: ssl.SSLContext | None,
     max_connections: int = MAX_CONNECTIONS,
@@ -127,7 +127,7 @@ class ConnectionPools:
     def __len__(self) -> int:
         return len(self._pools)
 
-    def belong_here(self) -> bool:
+    def belong_to_running_loop(self) -> bool:
         """Return whether the running loop may use these pools."""
         loop = asyncio.get_running_loop()
         if self._loop is None:
@@ -135,7 +135,7 @@ class ConnectionPools:
         return self._loop is loop
 
     async def pool_for(
-        self, target: httpx2.URL, allowed: Allowed, resolver: Resolver, ssl_context: ssl.SSLContext | None
+        self, target: httpx2.URL, allowed: AllowList, resolver: Resolver, ssl_context: ssl.SSLContext | None
     ) -> httpcore2.AsyncConnectionPool:
         """Return the pool of this host, created on demand; an idle pool is closed when there are too many."""
         key = (allowed, resolver, ssl_context, target.raw_scheme, target.raw_host, target.port)

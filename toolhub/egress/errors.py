@@ -1,6 +1,6 @@
 """Reasons for a request without a usable answer.
 
-The message of an error is in English, for callers, the audit log and the log; `in_words` is in the language of a page.
+The message of an error is in English, for callers and all logs; `localized_message` is in the language of a page.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from django.utils.translation import gettext_noop as _
 class EgressError(Exception):
     """A request that got no usable answer; the message may be shown to the caller.
 
-    `sentence` is a text of the translation catalogues, `said` fills its placeholders.
+    `sentence` is a text of the translation catalogues, `params` fills its placeholders.
     """
 
-    def __init__(self, sentence: str, **said: object) -> None:
-        super().__init__(_filled(sentence, said))
-        self._sentence, self._said = sentence, said
+    def __init__(self, sentence: str, **params: object) -> None:
+        super().__init__(_fill(sentence, params))
+        self._sentence, self._params = sentence, params
 
     @property
-    def in_words(self) -> str:
+    def localized_message(self) -> str:
         """Return the reason in the language of the page, for the person who configures the address."""
-        return _filled(gettext(self._sentence), self._said)
+        return _fill(gettext(self._sentence), self._params)
 
 
 class Denied(EgressError):
@@ -40,19 +40,19 @@ class DeniedAddress(Denied):
 
     SENTENCE: Final = _("toolhub blocks requests to this address")
 
-    def __init__(self, reason: str, **said: object) -> None:
+    def __init__(self, reason: str, **params: object) -> None:
         super().__init__(self.SENTENCE)
-        self.reason = _filled(reason, said)
-        self._reason, self._why = reason, said
+        self.reason = _fill(reason, params)
+        self._reason, self._reason_params = reason, params
 
     @property
-    def explained(self) -> str:
+    def explanation(self) -> str:
         return f"{self.SENTENCE}: {self.reason}"
 
     @property
-    def in_words(self) -> str:
-        said = {"what": gettext(self.SENTENCE), "why": _filled(gettext(self._reason), self._why)}
-        return gettext("%(what)s: %(why)s") % said
+    def localized_message(self) -> str:
+        params = {"what": gettext(self.SENTENCE), "why": _fill(gettext(self._reason), self._reason_params)}
+        return gettext("%(what)s: %(why)s") % params
 
 
 class TooLarge(EgressError):
@@ -67,5 +67,5 @@ class Unreachable(EgressError):
     """A name that does not resolve, a failed or broken connection, or an invalid certificate."""
 
 
-def _filled(sentence: str, said: Mapping[str, object]) -> str:
-    return sentence % said if said else sentence
+def _fill(sentence: str, params: Mapping[str, object]) -> str:
+    return sentence % params if params else sentence

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 import httpx2
 from django.utils.translation import gettext_noop as _
 
-from .addresses import Allowed
+from .addresses import AllowList
 from .connections import Resolver, default_ssl_context, new_pool, resolve
 from .errors import DeniedAddress, EgressError, TooLarge
 from .urls import parse_url
@@ -21,7 +21,7 @@ MAX_CONNECTIONS = 16
 KEEP_ALIVE_SECONDS = 15.0
 
 
-class EgressRefused(httpx2.TransportError):
+class EgressTransportError(httpx2.TransportError):
     """An EgressError inside a client that knows its own errors only; `reason` is not for the caller."""
 
     def __init__(self, error: EgressError, request: httpx2.Request | None = None) -> None:
@@ -30,19 +30,19 @@ class EgressRefused(httpx2.TransportError):
         self.error = error
 
     @property
-    def in_words(self) -> str:
-        return self.error.in_words
+    def localized_message(self) -> str:
+        return self.error.localized_message
 
 
-class _Capped(httpx2.AsyncByteStream):
-    def __init__(self, stream: httpx2.AsyncByteStream, most: int) -> None:
-        self._stream, self._left, self._most = stream, most, most
+class _CappedStream(httpx2.AsyncByteStream):
+    def __init__(self, stream: httpx2.AsyncByteStream, max_bytes: int) -> None:
+        self._stream, self._remaining_bytes, self._max_bytes = stream, max_bytes, max_bytes
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for chunk in self._stream:
-            self._left -= len(chunk)
-            if self._left < 0:
-                raise EgressRefused(TooLarge(_("the response is larger than %(most)d bytes"), most=self._most))
+            self._remaining_bytes -= len(chunk)
+            if self._remaining_bytes < 0:
+                raise EgressTransportError(TooLarge(_("the response is larger than %(most)d bytes"), most=self._max_bytes))
             yield chunk
 
     async def aclose(self) -> None:
@@ -50,7 +50,7 @@ class _Capped(httpx2.AsyncByteStream):
 
 
 class CheckedTransport(httpx2.AsyncHTTPTransport):
-    def __init__(self, allowed: Allowed, resolver: Resolver, context: ssl.SSLContext, max_bytes: int) -> None:
+    def __init__(self, allowed: AllowList, resolver: Resolver, context: ssl.SSLContext, max_bytes: int) -> None:
         super().__init__(verify=context, trust_env=False)
         # A pool of its own, not that of `fetch`: it ends with this client, which belongs to one user and one token.
         self._pool = new_pool(allowed, resolver, context, MAX_CONNECTIONS, KEEP_ALIVE_SECONDS)
@@ -62,19 +62,19 @@ class CheckedTransport(httpx2.AsyncHTTPTransport):
             request.headers["accept-encoding"] = "identity"
             response = await super().handle_async_request(request)
         except EgressError as error:
-            raise EgressRefused(error, request) from None
+            raise EgressTransportError(error, request) from None
         if response.has_redirect_location:
             await response.aclose()
             led_on = _("%(host)s sent a redirect (HTTP status %(status)d), which is not followed")
-            raise EgressRefused(DeniedAddress(led_on, host=request.url.host, status=response.status_code), request)
+            raise EgressTransportError(DeniedAddress(led_on, host=request.url.host, status=response.status_code), request)
         if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
             await response.aclose()
-            raise EgressRefused(
+            raise EgressTransportError(
                 EgressError(_("the response is compressed, but compression was not requested")), request
             )
         streaming = response.headers.get("content-type", "").strip().lower().startswith("text/event-stream")
         if not streaming and isinstance(response.stream, httpx2.AsyncByteStream):
-            response.stream = _Capped(response.stream, self._max_bytes)
+            response.stream = _CappedStream(response.stream, self._max_bytes)
         return response
 
 
@@ -84,7 +84,7 @@ def checked_client(
     timeout: float,
     read_timeout: float | None = None,
     max_bytes: int,
-    allowed: Allowed = (),
+    allowed: AllowList = (),
     resolver: Resolver = resolve,
     ssl_context: ssl.SSLContext | None = None,
 ) -> httpx2.AsyncClient:

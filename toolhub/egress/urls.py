@@ -12,7 +12,7 @@ from django.utils.translation import gettext_noop as _
 from .addresses import is_address
 from .errors import Denied, DeniedAddress
 
-MAX_URL: Final = 8192
+MAX_URL_CHARACTERS: Final = 8192
 
 _FORBIDDEN_IN_URL: Final = re.compile(r"[\x00-\x20\x7f\\]")
 _NUMERIC_LABEL: Final = re.compile(r"(?:[0-9]+|0[xX][0-9a-fA-F]*)\Z")
@@ -20,8 +20,8 @@ _NUMERIC_LABEL: Final = re.compile(r"(?:[0-9]+|0[xX][0-9a-fA-F]*)\Z")
 
 def parse_url(url: str) -> httpx2.URL:
     """Return `url` if it is a plain http or https URL. Raises DeniedAddress otherwise."""
-    if len(url) > MAX_URL:
-        raise DeniedAddress(_("the URL is longer than %(most)d characters"), most=MAX_URL)
+    if len(url) > MAX_URL_CHARACTERS:
+        raise DeniedAddress(_("the URL is longer than %(most)d characters"), most=MAX_URL_CHARACTERS)
     if _FORBIDDEN_IN_URL.search(url):
         raise DeniedAddress(_("the URL contains a space, a backslash or a control character"))
     try:

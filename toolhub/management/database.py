@@ -10,23 +10,23 @@ from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 
-OURS = frozenset({"access", "audit", "catalog"})
-LISTED = 3
+OWN_APPS = frozenset({"access", "audit", "catalog"})
+MAX_LISTED_MIGRATIONS = 3
 """Maximum number of migrations that the error names."""
 
 
-def refuse_unapplied() -> None:
+def require_applied_migrations() -> None:
     """Require all migrations of this version.
 
     Raises CommandError with the command to run when the database has unapplied migrations.
     """
-    refuse_unknown()
+    require_known_migrations()
     executor = MigrationExecutor(connection)
     if executor.migration_plan(executor.loader.graph.leaf_nodes()):
         raise CommandError("The database is not up to date. Run `python manage.py migrate` first.")
 
 
-def refuse_unknown(using: str = DEFAULT_DB_ALIAS) -> None:
+def require_known_migrations(using: str = DEFAULT_DB_ALIAS) -> None:
     """Reject a database that another version of toolhub created. Raises CommandError with the next step.
 
     The first release starts from one initial migration for each application. An older database has an "initial"
@@ -35,12 +35,12 @@ def refuse_unknown(using: str = DEFAULT_DB_ALIAS) -> None:
     database = connections[using]
     known = MigrationLoader(None, ignore_no_migrations=True).disk_migrations
     applied = MigrationRecorder(database).applied_migrations()
-    unknown = sorted(f"{app}.{name}" for app, name in applied if app in OURS and (app, name) not in known)
+    unknown = sorted(f"{app}.{name}" for app, name in applied if app in OWN_APPS and (app, name) not in known)
     if not unknown:
         return
-    more = f" and {len(unknown) - LISTED} more" if len(unknown) > LISTED else ""
+    more = f" and {len(unknown) - MAX_LISTED_MIGRATIONS} more" if len(unknown) > MAX_LISTED_MIGRATIONS else ""
     raise CommandError(
-        f"This database was made by another version of toolhub: it has {', '.join(unknown[:LISTED])}{more}, which this "
+        f"This database was made by another version of toolhub: it has {', '.join(unknown[:MAX_LISTED_MIGRATIONS])}{more}, which this "
         "version does not know. Nothing was changed. Start the version that made it; or, to move to this version, run "
         "its `python manage.py exporttools catalogue.yaml`, point TOOLHUB_DATABASE_URL (or TOOLHUB_DATA_DIR) to a new "
         "database, and run `python manage.py migrate` and `python manage.py importtools catalogue.yaml` here. Keep the "
@@ -50,4 +50,4 @@ def refuse_unknown(using: str = DEFAULT_DB_ALIAS) -> None:
 
 def before_migrate(*, using: str = DEFAULT_DB_ALIAS, **_: Any) -> None:
     """Reject an unknown database before `migrate` changes anything (a receiver of `pre_migrate`)."""
-    refuse_unknown(using)
+    require_known_migrations(using)

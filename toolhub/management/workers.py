@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 log = logging.getLogger("toolhub.workers")
 
-SHORTEST_LIFE = 5.0
+MIN_LIFE_SECONDS = 5.0
 """Seconds below which a worker's life counts as short: it is replaced with growing delay, up to every 30 s."""
 
 
@@ -31,10 +31,10 @@ def listen(host: str, port: int) -> socket.socket:
 class Supervisor:
     """Runs `command` `count` times with the listener's descriptor, until a signal; `run` returns the exit status."""
 
-    def __init__(self, listener: socket.socket, command: Sequence[str], count: int, patience: float) -> None:
-        self.listener, self.command, self.count, self.patience = listener, list(command), count, patience
+    def __init__(self, listener: socket.socket, command: Sequence[str], count: int, stop_seconds: float) -> None:
+        self.listener, self.command, self.count, self.stop_seconds = listener, list(command), count, stop_seconds
         self.running: dict[int, subprocess.Popen[bytes]] = {}
-        self.born: dict[int, float] = {}
+        self.started_at: dict[int, float] = {}
         self.quick_deaths = 0
         self.stopping = False
 
@@ -44,7 +44,7 @@ class Supervisor:
         os.set_blocking(writer, False)
         signal.set_wakeup_fd(writer)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
-            signal.signal(number, self.note)
+            signal.signal(number, self.on_signal)
         for _ in range(self.count):
             self.start()
         while not self.stopping:
@@ -55,7 +55,7 @@ class Supervisor:
                 self.replace_dead()
         return self.stop()
 
-    def note(self, number: int, frame: object) -> None:
+    def on_signal(self, number: int, frame: object) -> None:
         if number != signal.SIGCHLD:
             self.stopping = True
 
@@ -65,7 +65,7 @@ class Supervisor:
         arguments = ["--descriptor", str(descriptor), "--supervisor", str(os.getpid())]
         worker = subprocess.Popen([*self.command, *arguments], pass_fds=[descriptor])
         self.running[worker.pid] = worker
-        self.born[worker.pid] = time.monotonic()
+        self.started_at[worker.pid] = time.monotonic()
         log.info("Worker %d started", worker.pid)
 
     def replace_dead(self) -> None:
@@ -74,8 +74,8 @@ class Supervisor:
             if status is None:
                 continue
             del self.running[pid]
-            lived = time.monotonic() - self.born.pop(pid)
-            self.quick_deaths = self.quick_deaths + 1 if lived < SHORTEST_LIFE else 0
+            lived = time.monotonic() - self.started_at.pop(pid)
+            self.quick_deaths = self.quick_deaths + 1 if lived < MIN_LIFE_SECONDS else 0
             log.error("Worker %d ended with status %s after %.0f s; another takes its place", pid, status, lived)
             pause = min(30.0, 2.0 ** (self.quick_deaths - 1)) if self.quick_deaths else 0.0
             deadline = time.monotonic() + pause
@@ -88,7 +88,7 @@ class Supervisor:
         self.listener.close()
         for worker in self.running.values():
             worker.send_signal(signal.SIGTERM)
-        deadline = time.monotonic() + self.patience
+        deadline = time.monotonic() + self.stop_seconds
         status = 0
         for worker in self.running.values():
             try:

@@ -52,14 +52,14 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     may = request.user.has_perm
     context["title"] = _("Overview")
     context["steps"] = steps(request)
-    context["numbers"] = list(_others(request))
+    context["numbers"] = list(_other_numbers(request))
     if may("audit.view_call"):
         report = statistics.report(period)
         context |= {
             "periods": [(key, words, key == period) for key, words in PERIODS.items()],
             "report": report,
             "counting": report.counted_until <= report.start,
-            "numbers": [*_of_calls(report, may("catalog.view_tool")), *context["numbers"]],
+            "numbers": [*_call_numbers(report, may("catalog.view_tool")), *context["numbers"]],
             "outcomes": _outcomes(report),
             "chart": home_charts.bars(report, period),
             "chart_options": home_charts.options(stacked=True),
@@ -74,7 +74,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     return context
 
 
-def calls(start: datetime, end: datetime | None = None, **filters: str) -> str:
+def calls_link(start: datetime, end: datetime | None = None, **filters: str) -> str:
     """Return the address of the list of calls that began in that period."""
     values = {**filters, "since": local_time.format_for_url(start)}
     if end is not None:
@@ -82,18 +82,18 @@ def calls(start: datetime, end: datetime | None = None, **filters: str) -> str:
     return calls_url(**values)
 
 
-def _of_calls(report: Report, may_see_tools: bool) -> Iterable[Number]:
+def _call_numbers(report: Report, may_see_tools: bool) -> Iterable[Number]:
     found = report.outcomes
-    yield Number(_("Calls"), f"{report.calls:,}", calls(report.start))
+    yield Number(_("Calls"), f"{report.calls:,}", calls_link(report.start))
     slow = display.format_duration(None if report.p95 is None else int(report.p95))
-    health = reverse("pages:health") if may_see_tools else calls(report.start)
+    health = reverse("pages:health") if may_see_tools else calls_link(report.start)
     yield Number(_("p95 latency"), slow or "–", health)
     for label, outcome in ((_("Rate limited"), outcomes.LIMITED), (_("Denied"), outcomes.REFUSED)):
         number = found[outcome]
-        yield Number(label, f"{number:,}", calls(report.start, outcome=outcome), tone="warning" if number else "")
+        yield Number(label, f"{number:,}", calls_link(report.start, outcome=outcome), tone="warning" if number else "")
 
 
-def _others(request: HttpRequest) -> Iterable[Number]:
+def _other_numbers(request: HttpRequest) -> Iterable[Number]:
     may = request.user.has_perm
     if may("catalog.view_tool"):
         waiting = Tool.objects.filter(quarantined_since__isnull=False).exclude(proposed="").count()
@@ -115,7 +115,7 @@ def _outcomes(report: Report) -> list[tuple[str, str, str]]:
     """Return (outcome, count, list address) of those that occurred, the most frequent first."""
     words = dict(outcomes.CHOICES)
     return [
-        (str(words.get(outcome, outcome)), f"{number:,}", calls(report.start, outcome=outcome))
+        (str(words.get(outcome, outcome)), f"{number:,}", calls_link(report.start, outcome=outcome))
         for outcome, number in report.outcomes.most_common()
     ]
 
@@ -124,16 +124,16 @@ def _table_row(slot: Slot, period: str) -> dict[str, Any]:
     """Return the chart's numbers as a table row, for screen readers."""
     return {
         "label": local_time.format_time(slot.start, "minutes"),
-        "href": calls(slot.start, slot.end),
-        "numbers": home_charts.grouped(slot.outcomes),
+        "href": calls_link(slot.start, slot.end),
+        "numbers": home_charts.group_outcomes(slot.outcomes),
         "p95": display.format_duration(None if slot.p95 is None else int(slot.p95)) or "–",
     }
 
 
 def _tools(report: Report) -> dict[str, Any]:
     rows = [
-        (invisible.show(name[:80]), f"{number:,}", calls(report.start, tool=name), f"{bad:,}" if bad else "",
-         calls(report.start, tool=name, outcome="not_ok"))
+        (invisible.show(name[:80]), f"{number:,}", calls_link(report.start, tool=name), f"{bad:,}" if bad else "",
+         calls_link(report.start, tool=name, outcome="not_ok"))
         for name, number, bad in report.tools
     ]  # fmt: skip
     return {"title": _("Most called tools"), "column": _("tool"), "rows": rows, "empty": _("No tool was called.")}
@@ -150,9 +150,9 @@ def _users(report: Report) -> dict[str, Any]:
             (
                 invisible.show(name) or _("deleted account %(key)s") % {"key": key},
                 f"{number:,}",
-                calls(report.start, user=name) if name else "",
+                calls_link(report.start, user=name) if name else "",
                 f"{bad:,}" if bad else "",
-                calls(report.start, user=name, outcome="not_ok") if name else "",
+                calls_link(report.start, user=name, outcome="not_ok") if name else "",
             )
         )
     return {"title": _("Busiest users"), "column": _("user"), "rows": rows, "empty": _("No user made a call.")}

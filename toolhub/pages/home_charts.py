@@ -26,7 +26,7 @@ SERIES: tuple[tuple[Any, frozenset[str], str], ...] = (
 """The series of the chart with their colours; the last one takes every outcome that no other includes."""
 
 
-def grouped(found: Counter[str]) -> list[int]:
+def group_outcomes(found: Counter[str]) -> list[int]:
     """Return the numbers of a slot, one for each of SERIES."""
     numbers = [sum(found[outcome] for outcome in members) for _label, members, _colour in SERIES]
     numbers[-1] = found.total() - sum(numbers)
@@ -44,7 +44,7 @@ def _label(slot: Slot, period: str) -> str:
 
 def bars(report: Report, period: str) -> str:
     """Return the data of the chart, for its attribute."""
-    columns = list(zip(*(grouped(slot.outcomes) for slot in report.slots), strict=True))
+    columns = list(zip(*(group_outcomes(slot.outcomes) for slot in report.slots), strict=True))
     datasets = [
         {"label": str(label), "data": list(numbers), "backgroundColor": colour, "borderColor": colour}
         for (label, _members, colour), numbers in zip(SERIES, columns, strict=True)

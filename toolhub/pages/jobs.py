@@ -15,7 +15,7 @@ from toolhub.access.models import ServingProcess
 from toolhub.pages.staff import page, staff_page
 from toolhub.server import presence
 
-NAMES = frozenset(
+TRANSLATED_NAMES = frozenset(
     {
         gettext_noop("Verify audit log"),
         gettext_noop("Apply retention"),
@@ -33,14 +33,14 @@ NAMES = frozenset(
 def jobs(request: HttpRequest) -> HttpResponse:
     """Show a read-only table. Each process reports its jobs at least every 15 seconds."""
     processes = presence.processes()
-    rows = [_shown(process, row) for process in processes for row in presence.jobs(process)]
+    rows = [_present_job(process, row) for process in processes for row in presence.jobs(process)]
     return page(request, "admin/pages/jobs.html", _("Background jobs"), rows=rows)
 
 
-def _shown(process: ServingProcess, row: presence.JobRow) -> dict[str, Any]:
+def _present_job(process: ServingProcess, row: presence.JobRow) -> dict[str, Any]:
     name = str(row["name"])
     return {
-        "name": _(name) if name in NAMES else invisible.show(name),
+        "name": _(name) if name in TRANSLATED_NAMES else invisible.show(name),
         "process": _("process %(pid)s") % {"pid": process.pid},
         "host": process.host,
         "every": _duration(row["every"]),

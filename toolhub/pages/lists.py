@@ -8,13 +8,13 @@ from typing import Any
 from django.core.paginator import Page
 from django.db.models import Q, QuerySet
 
-WORDS = 5
+MAX_SEARCH_WORDS = 5
 """Maximum number of words of a search that count."""
 
 
-def matching(rows: QuerySet[Any], fields: Iterable[str], text: str) -> QuerySet[Any]:
+def filter_rows(rows: QuerySet[Any], fields: Iterable[str], text: str) -> QuerySet[Any]:
     """Return the rows in which every word occurs in at least one of the fields; all rows for an empty search."""
-    for word in text.split()[:WORDS]:
+    for word in text.split()[:MAX_SEARCH_WORDS]:
         anywhere = Q()
         for name in fields:
             anywhere |= Q(**{f"{name}__icontains": word})
@@ -22,7 +22,7 @@ def matching(rows: QuerySet[Any], fields: Iterable[str], text: str) -> QuerySet[
     return rows
 
 
-def around(page: Page[Any], address: Callable[[int], str]) -> tuple[str, str]:
+def adjacent_pages(page: Page[Any], address: Callable[[int], str]) -> tuple[str, str]:
     """Return the addresses of the previous and the next page, by page number; "" when there is none."""
     before = address(page.previous_page_number()) if page.has_previous() else ""
     return before, address(page.next_page_number()) if page.has_next() else ""

@@ -16,17 +16,17 @@ from django.views.decorators.http import require_POST, require_safe
 
 from audit.actions import log
 from toolhub import invisible
-from toolhub.access.bearer import still_valid_now
+from toolhub.access.bearer import filter_valid_now
 from toolhub.access.models import AccessToken, ServingProcess
 from toolhub.pages.staff import page, staff_page
 from toolhub.server import clients, presence
 
-SHOWN = 100
+MAX_LISTED_ROWS = 100
 WAIT_SECONDS = 0.2
 """Seconds that the first request waits for reports of the processes; later requests show reports that came since."""
-DISCONNECT = "access.disconnect_client"
-REVOKE = "access.change_accesstoken"
-KINDS = {
+DISCONNECT_PERMISSION = "access.disconnect_client"
+REVOKE_PERMISSION = "access.change_accesstoken"
+KIND_LABELS = {
     clients.SESSION: gettext_lazy("HTTP session"),
     clients.STREAM: gettext_lazy("listen stream"),
     clients.WEBSOCKET: gettext_lazy("WebSocket"),
@@ -38,35 +38,35 @@ KINDS = {
 @staff_page("access.view_connections")
 @require_safe
 def sessions(request: HttpRequest) -> HttpResponse:
-    presence.ask()
+    presence.request_reports()
     if not request.GET.get("again"):
         time.sleep(WAIT_SECONDS)
     processes = presence.processes()
-    rows, total = _wanted(presence.connected(processes), request)
+    rows, total = _filter_rows(presence.connected(processes), request)
     names = {process.pk: _name(process) for process in processes}
     kind = request.GET.get("kind", "")
     return page(
         request,
         "admin/pages/sessions.html",
         _("Sessions"),
-        rows=[_shown(row, names) for row in rows],
+        rows=[_present_row(row, names) for row in rows],
         total=total,
         left_out=sum(process.left_out for process in processes),
-        processes=[(_name(process), process.host, _moment(process.started.timestamp())) for process in processes],
-        kinds=[(key, words, key == kind) for key, words in KINDS.items()],
+        processes=[(_name(process), process.host, _to_datetime(process.started.timestamp())) for process in processes],
+        kinds=[(key, words, key == kind) for key, words in KIND_LABELS.items()],
         q=request.GET.get("q", "")[:100],
         filtered=bool(kind or request.GET.get("q")),
         idle_minutes=int(clients.STATELESS_SECONDS // 60),
-        can_disconnect=request.user.has_perm(DISCONNECT),
-        can_revoke=request.user.has_perm(REVOKE),
+        can_disconnect=request.user.has_perm(DISCONNECT_PERMISSION),
+        can_revoke=request.user.has_perm(REVOKE_PERMISSION),
     )
 
 
-@staff_page("access.view_connections", DISCONNECT)
+@staff_page("access.view_connections", DISCONNECT_PERMISSION)
 @require_POST
 def disconnect(request: HttpRequest) -> HttpResponse:
     """Disconnect the client whose key is in the body; report one that is gone already as gone."""
-    row = _row(request)
+    row = _find_row(request)
     if row is None or row["kind"] == clients.STATELESS:
         messages.warning(request, _("This connection has already ended."))
         return _back(request)
@@ -79,13 +79,13 @@ def disconnect(request: HttpRequest) -> HttpResponse:
     return _back(request)
 
 
-@staff_page("access.view_connections", REVOKE)
+@staff_page("access.view_connections", REVOKE_PERMISSION)
 @require_POST
 def revoke(request: HttpRequest) -> HttpResponse:
     """Revoke the token of the connection in the body: every connection with it is closed, every request rejected."""
-    row = _row(request)
+    row = _find_row(request)
     kind, _colon, number = row["credential"].partition(":") if row is not None else ("", "", "")
-    token = AccessToken.objects.filter(pk=int(number)).first() if kind in _OF_TOKENS and number.isdecimal() else None
+    token = AccessToken.objects.filter(pk=int(number)).first() if kind in _TOKEN_KINDS and number.isdecimal() else None
     if token is None:
         messages.warning(request, _("This connection has already ended."))
     elif token.revoke():
@@ -95,32 +95,32 @@ def revoke(request: HttpRequest) -> HttpResponse:
     return _back(request)
 
 
-_OF_TOKENS = frozenset({"token", "stdio"})
+_TOKEN_KINDS = frozenset({"token", "stdio"})
 
 
-def _wanted(rows: list[clients.Row], request: HttpRequest) -> tuple[list[clients.Row], int]:
-    """Return the rows that the address filters for, at most `SHOWN`, and their total."""
+def _filter_rows(rows: list[clients.Row], request: HttpRequest) -> tuple[list[clients.Row], int]:
+    """Return the rows that the address filters for, at most `MAX_LISTED_ROWS`, and their total."""
     kind, wanted = request.GET.get("kind", ""), request.GET.get("q", "").casefold().strip()[:100]
-    good = still_valid_now({row["credential"] for row in rows})
+    good = filter_valid_now({row["credential"] for row in rows})
     found = [
         row
         for row in rows
         if row["credential"] in good
         and (not kind or row["kind"] == kind)
-        and (not wanted or any(wanted in str(row[name]).casefold() for name in _SEARCHED))
+        and (not wanted or any(wanted in str(row[name]).casefold() for name in _SEARCHED_FIELDS))
     ]
-    return found[:SHOWN], len(found)
+    return found[:MAX_LISTED_ROWS], len(found)
 
 
-_SEARCHED = ("user", "client", "version", "revision", "address", "token")
+_SEARCHED_FIELDS = ("user", "client", "version", "revision", "address", "token")
 
 
-def _row(request: HttpRequest) -> clients.Row | None:
+def _find_row(request: HttpRequest) -> clients.Row | None:
     key = request.POST.get("key", "")
     return next((row for row in presence.connected(presence.processes()) if row["key"] == key), None)
 
 
-def _shown(row: clients.Row, names: dict[str, str]) -> dict[str, Any]:
+def _present_row(row: clients.Row, names: dict[str, str]) -> dict[str, Any]:
     return {
         "key": row["key"],
         "user": invisible.show(row["user"]),
@@ -129,16 +129,16 @@ def _shown(row: clients.Row, names: dict[str, str]) -> dict[str, Any]:
         "client": invisible.show(row["client"][:80]) or _("unnamed client"),
         "version": invisible.show(row["version"][:40]),
         "token": invisible.show(row["token"]),
-        "has_token": row["credential"].partition(":")[0] in _OF_TOKENS,
-        "kind": KINDS.get(row["kind"], row["kind"]),
+        "has_token": row["credential"].partition(":")[0] in _TOKEN_KINDS,
+        "kind": KIND_LABELS.get(row["kind"], row["kind"]),
         "open": row["kind"] in {clients.STREAM, clients.WEBSOCKET, clients.STDIO} or bool(row["streams"]),
         "stateless": row["kind"] == clients.STATELESS,
         "revision": row["revision"],
         "address": row["address"],
         "workers": ", ".join(names.get(worker, worker) for worker in row["workers"]),
-        "since": _moment(row["since"]),
-        "seen": _ago(row["seen"]),
-        "called": _ago(row["called"]),
+        "since": _to_datetime(row["since"]),
+        "seen": _time_ago(row["seen"]),
+        "called": _time_ago(row["called"]),
     }
 
 
@@ -146,21 +146,21 @@ def _name(process: ServingProcess) -> str:
     return _("process %(pid)s") % {"pid": process.pid}
 
 
-def _moment(seconds: float) -> datetime | None:
+def _to_datetime(seconds: float) -> datetime | None:
     return datetime.fromtimestamp(seconds, UTC) if seconds else None
 
 
-def _ago(seconds: float) -> tuple[datetime, str] | None:
+def _time_ago(seconds: float) -> tuple[datetime, str] | None:
     """Return the time and the elapsed time as text; None for never."""
-    moment = _moment(seconds)
-    if moment is None:
+    at = _to_datetime(seconds)
+    if at is None:
         return None
-    past = max(0, int(time.time() - seconds))
-    if past < 60:
-        return moment, _("%(n)s s ago") % {"n": past}
-    if past < 3600:
-        return moment, _("%(n)s min ago") % {"n": past // 60}
-    return moment, _("%(n)s h ago") % {"n": past // 3600}
+    elapsed = max(0, int(time.time() - seconds))
+    if elapsed < 60:
+        return at, _("%(n)s s ago") % {"n": elapsed}
+    if elapsed < 3600:
+        return at, _("%(n)s min ago") % {"n": elapsed // 60}
+    return at, _("%(n)s h ago") % {"n": elapsed // 3600}
 
 
 def _client(row: clients.Row) -> str:

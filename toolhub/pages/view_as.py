@@ -28,19 +28,19 @@ from audit.types import Credential
 from catalog.models import Grant
 from catalog.policy import limits, messages, rules, snapshot, visibility
 from catalog.policy.definitions import LimitRule, Snapshot
-from catalog.policy.rules import Visible, Who
+from catalog.policy.rules import Visible, Requester
 from toolhub.access.models import AccessToken
 from toolhub.pages import view_as_rows
-from toolhub.pages.lists import around, matching
+from toolhub.pages.lists import adjacent_pages, filter_rows
 from toolhub.pages.staff import page, staff_page
 
-PAGE = 50
+ROWS_PER_PAGE = 50
 TABS = ("tool", "resource", "prompt", "grants", "limits")
-NEEDED = ("auth.view_user", "catalog.view_tool", "catalog.view_grant", "catalog.view_limit")
+REQUIRED_PERMISSIONS = ("auth.view_user", "catalog.view_tool", "catalog.view_grant", "catalog.view_limit")
 
 
 @dataclass(slots=True)
-class Asked:
+class ViewAsParams:
     """The page's parameters, from its query."""
 
     username: str
@@ -57,10 +57,10 @@ class Asked:
     problem: str = ""
 
     @classmethod
-    def of(cls, request: HttpRequest) -> Asked:
+    def from_request(cls, request: HttpRequest) -> ViewAsParams:
         data = request.GET
         tab, token, at_text = data.get("show", ""), data.get("token", ""), data.get("at", "").strip()[:40]
-        asked = cls(
+        params = cls(
             username=data.get("user", "").strip()[:150],
             tab=tab if tab in TABS else "tool",
             which=data.get("sees", "") if data.get("sees") in {"yes", "no"} else "",
@@ -70,16 +70,16 @@ class Asked:
             environment=data.get("environment", "").strip()[:100] or settings.ENVIRONMENT,
             token_id=int(token) if token.isdecimal() and len(token) < 18 else 0,
         )
-        asked._look_up()
-        return asked
+        params._look_up()
+        return params
 
     def _look_up(self) -> None:
         if self.at_text:
-            moment = local_time.parse_time(self.at_text)
-            if moment is None:
+            parsed = local_time.parse_time(self.at_text)
+            if parsed is None:
                 self.problem = _("This date and time is not valid. The page shows the current state.")
             else:
-                self.at = moment
+                self.at = parsed
         if not self.username:
             return
         found = get_user_model().objects.filter(username=self.username).first()
@@ -116,52 +116,52 @@ class Asked:
         return "?" + urlencode({name: value for name, value in {**parts, **changes}.items() if value})
 
 
-@staff_page(*NEEDED)
+@staff_page(*REQUIRED_PERMISSIONS)
 @never_cache
 @require_safe
 def view_as(request: HttpRequest) -> HttpResponse:
-    asked = Asked.of(request)
+    params = ViewAsParams.from_request(request)
     catalogue = snapshot.latest()
     context: dict[str, Any] = {
-        "asked": asked,
+        "params": params,
         "environments": view_as_rows.environments(catalogue, settings.ENVIRONMENT),
         "own_environment": settings.ENVIRONMENT,
     }
-    if asked.user is not None:
-        who = Who(asked.user.pk, asked.toolset_ids)
-        seen = rules.decide_all(catalogue, who, asked.at.timestamp(), asked.environment)
+    if params.user is not None:
+        who = Requester(params.user.pk, params.toolset_ids)
+        seen = rules.decide_all(catalogue, who, params.at.timestamp(), params.environment)
         if request.GET.get("format") == "json":
-            return _exact(asked, seen)
-        context |= _shown(request, asked, catalogue, who, seen)
-    title = _("View as %(user)s") % {"user": asked.username} if asked.user else _("View as")
+            return _protocol_response(params, seen)
+        context |= _page_context(request, params, catalogue, who, seen)
+    title = _("View as %(user)s") % {"user": params.username} if params.user else _("View as")
     return page(request, "admin/pages/view_as.html", title, **context)
 
 
 @staff_page("auth.view_user")
 @require_safe
-def of_user(request: HttpRequest, pk: int) -> HttpResponse:
+def redirect_to_view_as(request: HttpRequest, pk: int) -> HttpResponse:
     """Redirect from the page of a user to this page."""
     user = get_object_or_404(get_user_model(), pk=pk)
     return HttpResponseRedirect(f"{reverse('pages:view-as')}?{urlencode({'user': user.get_username()})}")
 
 
-def _exact(asked: Asked, seen: Visible) -> JsonResponse:
+def _protocol_response(params: ViewAsParams, seen: Visible) -> JsonResponse:
     """Return the answer of tools/list (or its siblings), all pages in one."""
-    if asked.tab == "resource":
+    if params.tab == "resource":
         answer = {
             "resources": [item.wire for item, _rule in seen.resources.values()],
             "resourceTemplates": [item.wire for item, _rule in seen.templates.values()],
         }
-    elif asked.tab == "prompt":
+    elif params.tab == "prompt":
         answer = {"prompts": [item.wire for item, _rule in seen.prompts.values()]}
-    elif asked.tab == "tool":
+    elif params.tab == "tool":
         answer = {"tools": [item.wire for item, _rule in seen.tools.values()]}
     else:
         raise Http404
     return JsonResponse(answer, json_dumps_params={"ensure_ascii": False, "indent": 1})
 
 
-def _shown(request: HttpRequest, asked: Asked, catalogue: Snapshot, who: Who, seen: Visible) -> dict[str, Any]:
+def _page_context(request: HttpRequest, params: ViewAsParams, catalogue: Snapshot, who: Requester, seen: Visible) -> dict[str, Any]:
     counts = {
         "tool": len(seen.tools),
         "resource": len(seen.resources) + len(seen.templates),
@@ -176,41 +176,41 @@ def _shown(request: HttpRequest, asked: Asked, catalogue: Snapshot, who: Who, se
     }
     shown: dict[str, Any] = {
         "counts": counts,
-        "tabs": [(tab, names[tab], counts.get(tab), asked.address(show=tab, sees="", q="")) for tab in TABS],
-        "choices": [(asked.address(sees=value), value, words) for value, words in _choices()],
-        "exact": asked.address(format="json", sees="", q=""),
+        "tabs": [(tab, names[tab], counts.get(tab), params.address(show=tab, sees="", q="")) for tab in TABS],
+        "choices": [(params.address(sees=value), value, words) for value, words in _choices()],
+        "exact": params.address(format="json", sees="", q=""),
         "changes_at": datetime.fromtimestamp(seen.changes_at, UTC) if seen.changes_at else None,
     }
-    words = asked.query.lower().split()
+    words = params.query.lower().split()
     number = request.GET.get("page")
     pages: Page[Any]
-    if asked.tab in view_as_rows.KINDS:
-        found = view_as_rows.entries(catalogue, seen, asked.tab, which=asked.which, words=words)
-        pages = Paginator(found, PAGE).get_page(number)
-        shown["rows"] = view_as_rows.rows(catalogue, who, pages, asked.at.timestamp(), asked.environment)
-    elif asked.tab == "grants":
-        pages = Paginator(_grants(asked), PAGE).get_page(number)
+    if params.tab in view_as_rows.ITEM_KINDS:
+        found = view_as_rows.entries(catalogue, seen, params.tab, which=params.which, words=words)
+        pages = Paginator(found, ROWS_PER_PAGE).get_page(number)
+        shown["rows"] = view_as_rows.rows(catalogue, who, pages, params.at.timestamp(), params.environment)
+    elif params.tab == "grants":
+        pages = Paginator(_grants(params), ROWS_PER_PAGE).get_page(number)
         shown["rows"] = [
             (
                 grant,
-                messages.what(grant),
-                messages.whom(grant),
-                grant.standing(asked.at, asked.environment),
-                _reach(catalogue, grant),
+                messages.name_target(grant),
+                messages.name_subject(grant),
+                grant.state_at(params.at, params.environment),
+                _count_items(catalogue, grant),
             )
             for grant in pages
         ]
     else:
-        credential = asked.credential()
-        said = [(rule, messages.translate(rule.rule)) for rule in limits.applying_to(credential)]
-        fitting = [rule for rule, text in said if all(word in f"{text} {rule.rule}".lower() for word in words)]
-        pages = Paginator(fitting, PAGE).get_page(number)
+        credential = params.credential()
+        labelled = [(rule, messages.translate(rule.rule)) for rule in limits.list_rules_for(credential)]
+        fitting = [rule for rule, text in labelled if all(word in f"{text} {rule.rule}".lower() for word in words)]
+        pages = Paginator(fitting, ROWS_PER_PAGE).get_page(number)
         shown["rows"] = [
             (messages.translate(rule.rule), rule.rate, remaining, _limit_link(rule))
             for rule, remaining in limits.remaining_of_rules(credential, list(pages))
         ]
     shown["page"] = pages
-    shown["older"], shown["newer"] = around(pages, lambda number: asked.address(page=number))
+    shown["older"], shown["newer"] = adjacent_pages(pages, lambda number: params.address(page=number))
     return shown
 
 
@@ -218,15 +218,15 @@ def _choices() -> tuple[tuple[str, str], ...]:
     return ("", _("all")), ("yes", _("visible")), ("no", _("hidden"))
 
 
-def _grants(asked: Asked) -> Any:
-    assert asked.user is not None  # noqa: S101 - asked only when there is one
+def _grants(params: ViewAsParams) -> Any:
+    assert params.user is not None  # noqa: S101 - asked only when there is one
     # By primary key, not by a join: a user in two groups would find a grant to everyone twice.
-    numbers = Grant.objects.filter(view_as_rows.grants_about(asked.user.pk)).order_by().values("pk")
-    found = matching(Grant.objects.filter(pk__in=numbers), view_as_rows.NAMES, asked.query)
+    numbers = Grant.objects.filter(view_as_rows.grants_filter(params.user.pk)).order_by().values("pk")
+    found = filter_rows(Grant.objects.filter(pk__in=numbers), view_as_rows.SEARCH_FIELDS, params.query)
     return found.select_related("tool", "toolset", "resource", "prompt", "user", "group").order_by("pk")
 
 
-def _reach(catalogue: Snapshot, grant: Grant) -> int | None:
+def _count_items(catalogue: Snapshot, grant: Grant) -> int | None:
     """Count the items that a grant of a toolset covers; None for a grant of a single item."""
     return len(catalogue.by_toolset.get(grant.toolset_id, ())) if grant.toolset_id is not None else None
 

@@ -12,11 +12,11 @@ from django.urls import reverse
 from catalog.models import Prompt, Resource, Tool
 from catalog.policy import messages, rules
 from catalog.policy.definitions import GRANT, Item, ResourceDefinition, Rule, Snapshot
-from catalog.policy.rules import Visible, Who
+from catalog.policy.rules import Visible, Requester
 
-NAMES = ("tool__name", "toolset__name", "resource__uri", "prompt__name", "user__username", "group__name", "note")
+SEARCH_FIELDS = ("tool__name", "toolset__name", "resource__uri", "prompt__name", "user__username", "group__name", "note")
 """Fields that a search for grants covers."""
-KINDS = ("tool", "resource", "prompt")
+ITEM_KINDS = ("tool", "resource", "prompt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +55,18 @@ def entries(catalogue: Snapshot, seen: Visible, kind: str, *, which: str, words:
     for item in _items(catalogue, kind):
         name = item.uri if isinstance(item, ResourceDefinition) else item.name
         visible = (kind, item.id) in shown
-        if (not which or visible == (which == "yes")) and _fits(words, name, item.title):
+        if (not which or visible == (which == "yes")) and _matches(words, name, item.title):
             found.append(Entry(kind, item.id, name, item.title, visible, item))
     if which != "yes":
         found += [
             Entry(kind, pk, name, title, False, None)
-            for pk, name, title in _switched_off(kind)
-            if _fits(words, name, title)
+            for pk, name, title in _disabled_items(kind)
+            if _matches(words, name, title)
         ]
     return found
 
 
-def rows(catalogue: Snapshot, who: Who, found: Iterable[Entry], at: float, environment: str) -> list[Row]:
+def rows(catalogue: Snapshot, who: Requester, found: Iterable[Entry], at: float, environment: str) -> list[Row]:
     """Return the rows of one page's entries, each with its rule."""
     made = []
     for entry in found:
@@ -75,8 +75,8 @@ def rows(catalogue: Snapshot, who: Who, found: Iterable[Entry], at: float, envir
             decision = rules.decide(catalogue, who, entry.item, at, environment)
             rule, changes = decision.rule, decision.changes_at
         link = reverse(f"admin:catalog_{entry.kind}_change", args=[entry.id])
-        moment = datetime.fromtimestamp(changes, UTC) if changes is not None else None
-        made.append(Row(entry, link, messages.translate(rule), grant_link(rule), moment))
+        change_time = datetime.fromtimestamp(changes, UTC) if changes is not None else None
+        made.append(Row(entry, link, messages.translate(rule), grant_link(rule), change_time))
     return made
 
 
@@ -84,7 +84,7 @@ def grant_link(rule: Rule) -> str:
     return reverse("admin:catalog_grant_change", args=[rule.params["number"]]) if rule.code == GRANT else ""
 
 
-def grants_about(user_id: int) -> Q:
+def grants_filter(user_id: int) -> Q:
     """Return a filter for the grants that concern a user: their own, their groups', everyone's."""
     return Q(user_id=user_id) | Q(group__user=user_id) | Q(everyone=True)
 
@@ -102,7 +102,7 @@ def _items(catalogue: Snapshot, kind: str) -> Iterable[Item]:
     return (*catalogue.resources.values(), *catalogue.templates)
 
 
-def _switched_off(kind: str) -> Iterable[tuple[int, str, str]]:
+def _disabled_items(kind: str) -> Iterable[tuple[int, str, str]]:
     off = {"tool": Tool, "resource": Resource, "prompt": Prompt}[kind].objects.filter(enabled=False)
     if kind != "resource":
         return off.order_by("position", "name").values_list("pk", "name", "title")
@@ -112,7 +112,7 @@ def _switched_off(kind: str) -> Iterable[tuple[int, str, str]]:
     )
 
 
-def _fits(words: Sequence[str], name: str, title: str) -> bool:
+def _matches(words: Sequence[str], name: str, title: str) -> bool:
     if not words:
         return True
     text = f"{name} {title}".lower()

@@ -76,20 +76,20 @@ class Bus:
             return worker is None
         return await self._send({"type": "news", "kind": kind, "by": self.worker, "payload": payload}, worker)
 
-    def tell(self, kind: str, payload: dict[str, Any], worker: str | None = None) -> None:
+    def publish_soon(self, kind: str, payload: dict[str, Any], worker: str | None = None) -> None:
         """Publish without waiting. Call on the event loop's thread."""
         task = asyncio.get_running_loop().create_task(self._publish_quietly(kind, payload, worker))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
 
-    def tell_from_thread(self, kind: str, payload: dict[str, Any]) -> None:
+    def publish_from_thread(self, kind: str, payload: dict[str, Any]) -> None:
         """Publish from any thread; while this process does not listen, nothing is sent and others rely on polling."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             with contextlib.suppress(RuntimeError):  # the loop closed in between
-                loop.call_soon_threadsafe(self.tell, kind, payload)
+                loop.call_soon_threadsafe(self.publish_soon, kind, payload)
 
-    def degraded(self) -> bool:
+    def is_degraded(self) -> bool:
         """Return whether the other workers could not be reached recently."""
         return time.monotonic() < self._closed_until
 
@@ -105,7 +105,7 @@ class Bus:
                 log.exception("A listener for %r failed", kind)
 
     async def _send(self, message: dict[str, Any], worker: str | None) -> bool:
-        if self.degraded():
+        if self.is_degraded():
             return False
         layer = get_channel_layer()
         try:
@@ -114,8 +114,8 @@ class Bus:
                     await layer.group_send(GROUP, message)
                 else:
                     await layer.send(_channel(worker), message)
-        except Exception as error:  # noqa: BLE001 - whatever the store does, a request goes on without it; _away logs
-            self._away(error)
+        except Exception as error:  # noqa: BLE001 - whatever the store does, a request goes on without it; _open_breaker logs
+            self._open_breaker(error)
             return False
         return True
 
@@ -139,9 +139,9 @@ class Bus:
                     message = await layer.receive(channel)
             except TimeoutError:
                 continue
-            except Exception as error:  # noqa: BLE001 - whatever the store does, this goes on listening; _away logs
+            except Exception as error:  # noqa: BLE001 - whatever the store does, this goes on listening; _open_breaker logs
                 if "Timeout" not in type(error).__name__:
-                    self._away(error)
+                    self._open_breaker(error)
                 joined = -REJOIN_SECONDS
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, BREAK_SECONDS)
@@ -150,17 +150,17 @@ class Bus:
             if message.get("by") != self.worker and isinstance(message.get("payload"), dict):
                 self._deliver(str(message.get("kind")), message["payload"])
 
-    def _away(self, error: Exception) -> None:
+    def _open_breaker(self, error: Exception) -> None:
         self._closed_until = time.monotonic() + BREAK_SECONDS
         self._warning.warn(
             "Redis does not answer (%s): change notifications between workers are delayed", type(error).__name__
         )
 
 
-def tell_from_thread(kind: str, payload: dict[str, Any]) -> None:
+def publish_from_thread(kind: str, payload: dict[str, Any]) -> None:
     """Send to every worker, from an admin view or a signal; a process that does not serve sends nothing."""
     if (bus := parts.find(Bus)) is not None:
-        bus.tell_from_thread(kind, payload)
+        bus.publish_from_thread(kind, payload)
 
 
 def _channel(worker: str) -> str:

@@ -37,7 +37,7 @@ from toolhub.wire.versions import LOG_SEVERITY
 ANSWER = "client.answer"
 ANSWER_SECONDS = 600.0
 """Maximum seconds for a person's answer; after that the client is notified that no call waits for it."""
-PER_SCOPE = 50
+MAX_OPEN_REQUESTS_PER_SCOPE = 50
 
 
 class _Pending:
@@ -52,8 +52,8 @@ def _owner(peer: Peer) -> tuple[str, int]:
 
 
 SALT = "toolhub.server.requestState"
-SECONDS = 3600
-MAX_LENGTH = 1_500_000
+STATE_TTL_SECONDS = 3600
+MAX_STATE_CHARACTERS = 1_500_000
 
 _dump = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
@@ -65,10 +65,10 @@ def seal(user_id: int, method: str, name: str, arguments: dict[str, Any], answer
 
 def unseal(state: object, user_id: int, method: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the answers of earlier rounds. Raises McpError unless the state was made for this call and user."""
-    if not isinstance(state, str) or len(state) > MAX_LENGTH:
+    if not isinstance(state, str) or len(state) > MAX_STATE_CHARACTERS:
         raise _invalid()
     try:
-        content = signing.loads(state, salt=SALT, max_age=SECONDS)
+        content = signing.loads(state, salt=SALT, max_age=STATE_TTL_SECONDS)
     except signing.BadSignature:
         raise _invalid() from None
     bound, answers = content[:4], content[5]
@@ -199,11 +199,11 @@ class ModernChannel(CallChannel):
 
     def answers(self) -> dict[str, Any]:
         if self._answers is None:
-            self._answers = given_answers(self.request, self.peer)
+            self._answers = read_answers(self.request, self.peer)
         return self._answers
 
 
-def given_answers(request: jsonrpc.Request, peer: Peer) -> dict[str, Any]:
+def read_answers(request: jsonrpc.Request, peer: Peer) -> dict[str, Any]:
     """Return the client's answers so far. Raises McpError when `requestState` or `inputResponses` are invalid."""
     params = request.params
     earlier: dict[str, Any] = {}
@@ -254,7 +254,7 @@ class Channels:
         self._bus = bus
         self._numbers = itertools.count(1)
         self._open: dict[str, _Pending] = {}
-        bus.on(ANSWER, self._answered_elsewhere)
+        bus.on(ANSWER, self._on_answer)
 
     def open(self, request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> CallChannel:
         """Make the channel of one request. Raises McpError when its `requestState` or `inputResponses` are invalid."""
@@ -273,7 +273,7 @@ class Channels:
         if not outlet.streaming:
             raise ClientLacks("text/event-stream")
         owner = _owner(peer)
-        if sum(pending.owner == owner for pending in self._open.values()) + len(requests) > PER_SCOPE:
+        if sum(pending.owner == owner for pending in self._open.values()) + len(requests) > MAX_OPEN_REQUESTS_PER_SCOPE:
             raise ClientRefused("too many requests to this client are open")
         loop = asyncio.get_running_loop()
         ids: dict[str, str] = {}
@@ -308,7 +308,7 @@ class Channels:
                         )
                     )
 
-    async def replied(self, response: jsonrpc.Response, peer: Peer) -> None:
+    async def handle_reply(self, response: jsonrpc.Response, peer: Peer) -> None:
         """Handle an answer; pass it on if another worker asked."""
         request_id = response.id
         if not isinstance(request_id, str) or not peer.scope:
@@ -325,7 +325,7 @@ class Channels:
             session, user_id = _owner(peer)
             await self._bus.publish(ANSWER, {"session": session, "user": user_id, "body": body.decode()}, worker)
 
-    def waiting(self) -> int:
+    def count_open(self) -> int:
         return len(self._open)
 
     def _resolve(self, response: jsonrpc.Response, owner: tuple[str, int]) -> None:
@@ -333,7 +333,7 @@ class Channels:
         if pending is not None and pending.owner == owner and not pending.answer.done():
             pending.answer.set_result(response)
 
-    def _answered_elsewhere(self, payload: dict[str, Any]) -> None:
+    def _on_answer(self, payload: dict[str, Any]) -> None:
         answered = jsonrpc.decode(str(payload["body"]).encode())
         response = jsonrpc.Response(answered["id"], answered.get("result"), answered.get("error"))
         self._resolve(response, (str(payload["session"]), int(payload["user"])))

@@ -22,11 +22,11 @@ from toolhub.server.sessions import CLOSED
 from toolhub.server.subscribers import Listener, Subscribers, close_quietly
 
 MAX_CLIENTS = 20_000
-PER_CREDENTIAL = 1_000
+MAX_CLIENTS_PER_CREDENTIAL = 1_000
 """Maximum clients of one credential. Above it the first ones of that credential are dropped, and no others: a client
 may claim any name.
 """
-LONGEST = 200
+MAX_NAME_CHARACTERS = 200
 """Maximum stored characters of a client's name, and of its version."""
 STATELESS_SECONDS = 300.0
 """Seconds for which a caller without connection and session counts as connected."""
@@ -67,8 +67,8 @@ def _row(kind: str, key: str, caller: Caller, since: float) -> Row:
         "user": credential.username,
         "credential": credential.id,
         "token": credential.label,
-        "client": caller.client_name[:LONGEST],
-        "version": caller.client_version[:LONGEST],
+        "client": caller.client_name[:MAX_NAME_CHARACTERS],
+        "version": caller.client_version[:MAX_NAME_CHARACTERS],
         "revision": caller.revision,
         "address": caller.address,
         "streams": 0,
@@ -96,14 +96,14 @@ class Clients:
         self._clients: dict[str, dict[str | tuple[str, ...], Client]] = {}
         """Clients by credential."""
         self._count = 0
-        bus.on(CLOSED, self._session_closed)
+        bus.on(CLOSED, self._on_session_closed)
 
-    def noted(self, peer: Peer, called: bool) -> None:
+    def register_message(self, peer: Peer, called: bool) -> None:
         """Register a message from this client; `called` when it is a request for work. On the path of every call."""
         caller = peer.caller
         name, version = caller.client_name, caller.client_version
-        if len(name) > LONGEST or len(version) > LONGEST:
-            name, version = name[:LONGEST], version[:LONGEST]
+        if len(name) > MAX_NAME_CHARACTERS or len(version) > MAX_NAME_CHARACTERS:
+            name, version = name[:MAX_NAME_CHARACTERS], version[:MAX_NAME_CHARACTERS]
             caller = replace(caller, client_name=name, client_version=version)
         key = peer.scope or (caller.credential.id, name, version, caller.address, caller.revision)
         now = time.time()
@@ -121,11 +121,11 @@ class Clients:
         for credential in [credential for credential, known in self._clients.items() if key in known]:
             self._drop(credential, key)
 
-    def rows(self, most: int) -> tuple[list[Row], int]:
-        """Return the connected clients, the most recently seen first, and the number beyond `most`."""
+    def rows(self, max_rows: int) -> tuple[list[Row], int]:
+        """Return the connected clients, the most recently seen first, and the number beyond `max_rows`."""
         now = time.time()
         found: dict[str, Row] = {}
-        for listener in self._subscribers.every():
+        for listener in self._subscribers.all_listeners():
             self._add_listener(found, listener)
         every = [(own, key, client) for own, known in self._clients.items() for key, client in known.items()]
         for own, key, client in every:
@@ -144,19 +144,19 @@ class Clients:
                 name = key if isinstance(key, str) else "/".join(key)
                 row = found[name] = _row(kind, name, client.caller, client.issued or client.since)
                 _merge(row, client)
-        shown = heapq.nlargest(most, found.values(), key=lambda row: float(row["seen"]))
+        shown = heapq.nlargest(max_rows, found.values(), key=lambda row: float(row["seen"]))
         return shown, len(found) - len(shown)
 
     def close(self, key: str, reason: Cancellation) -> None:
         """Close every stream and connection of this client that is open in this process."""
-        for listener in self._subscribers.every():
+        for listener in self._subscribers.all_listeners():
             if self._key(listener) == key:
                 close_quietly(listener, reason)
         self.forget(key)
 
     def _add(self, key: str | tuple[str, ...], peer: Peer, caller: Caller, now: float) -> Client:
         own = caller.credential.id
-        if len(self._clients.get(own, ())) >= PER_CREDENTIAL:
+        if len(self._clients.get(own, ())) >= MAX_CLIENTS_PER_CREDENTIAL:
             self._drop(own, next(iter(self._clients[own])))
         while self._count >= MAX_CLIENTS:
             first = next(iter(self._clients))
@@ -194,5 +194,5 @@ class Clients:
             row = found[key] = _row(kind, key, listener.peer.caller, since)
         row["streams"] += 1
 
-    def _session_closed(self, payload: dict[str, Any]) -> None:
+    def _on_session_closed(self, payload: dict[str, Any]) -> None:
         self.forget(str(payload.get("key")))

@@ -22,23 +22,23 @@ log = logging.getLogger(__name__)
 
 Handler = Callable[[jsonrpc.Request, Peer, Outlet, ServerRole], Awaitable[dict[str, Any]]]
 
-_BOTH: dict[str, Handler] = {
+_COMMON_METHODS: dict[str, Handler] = {
     "tools/call": tools.call,
-    "tools/list": tools.listed,
-    "prompts/list": prompts.listed,
+    "tools/list": tools.list_tools,
+    "prompts/list": prompts.list_prompts,
     "prompts/get": prompts.get,
-    "resources/list": resources.listed,
-    "resources/templates/list": resources.templates,
+    "resources/list": resources.list_resources,
+    "resources/templates/list": resources.list_templates,
     "resources/read": resources.read,
     "completion/complete": completion.complete,
 }
-_HANDSHAKE: dict[str, Handler] = {
+_HANDSHAKE_METHODS: dict[str, Handler] = {
     "ping": lifecycle.ping,
     "logging/setLevel": lifecycle.set_level,
     "resources/subscribe": resources.subscribe,
     "resources/unsubscribe": resources.unsubscribe,
 }
-_MODERN: dict[str, Handler] = {
+_MODERN_METHODS: dict[str, Handler] = {
     "server/discover": lifecycle.discover,
     "subscriptions/listen": subscriptions.listen,
     "tasks/get": tasks.get,
@@ -46,13 +46,13 @@ _MODERN: dict[str, Handler] = {
     "tasks/cancel": tasks.cancel,
 }
 METHODS: dict[str, dict[str, Handler]] = {
-    **{revision: {**_BOTH, **_HANDSHAKE} for revision in HANDSHAKE},
-    **{revision: {**_BOTH, **_MODERN} for revision in MODERN},
+    **{revision: {**_COMMON_METHODS, **_HANDSHAKE_METHODS} for revision in HANDSHAKE},
+    **{revision: {**_COMMON_METHODS, **_MODERN_METHODS} for revision in MODERN},
 }
 """Revision -> method -> handler: a method that is absent does not exist in that revision."""
 
-_COUNTED = frozenset(server_errors.ATTEMPTS)
-_BY_CLIENT = frozenset({CANCELLED_BY_CLIENT, SESSION_ENDED})
+_CALL_METHODS = frozenset(server_errors.LOGGED_METHODS)
+_CLIENT_CANCELLATIONS = frozenset({CANCELLED_BY_CLIENT, SESSION_ENDED})
 """Cancellations after which the client expects no answer."""
 
 
@@ -75,23 +75,23 @@ async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
         raise McpError(METHOD_NOT_FOUND, f"Method not found: {method[:100]}", request_id=request.id)
     entry: requests.Entry | None = None
     try:
-        entry = server.requests.enter(peer, request.id, method in _COUNTED)
+        entry = server.requests.enter(peer, request.id, method in _CALL_METHODS)
         entry.listens = handler is subscriptions.listen
-        server.clients.noted(peer, method in _COUNTED)
+        server.clients.register_message(peer, method in _CALL_METHODS)
         result = await handler(request, peer, outlet, server)
         if server.pages.keys:
-            server.connect_check.answered(peer, method, result)
+            server.connect_check.report_result(peer, method, result)
         return shapes.shape(method, peer.revision, result, lifecycle.SERVER_INFO_SHORT)
     except McpError as error:
-        if method in _COUNTED:  # denials of the call pipeline are CatalogErrors and logged already
-            await _on_record(request, peer, error)
-        server.connect_check.refused(peer, method, error)
+        if method in _CALL_METHODS:  # denials of the call pipeline are CatalogErrors and logged already
+            await _log_rejected(request, peer, error)
+        server.connect_check.report_error(peer, method, error)
         raise
     except CatalogError as error:
-        server.connect_check.refused(peer, method, error)
+        server.connect_check.report_error(peer, method, error)
         raise server_errors.mcp_error(error, peer) from error
     except ToolError as error:
-        raise server_errors.failed(error) from error
+        raise server_errors.convert_tool_error(error) from error
     except NeedsInput as needs:
         return shapes.shape(
             method, peer.revision, server_errors.input_required(needs, request, peer), lifecycle.SERVER_INFO_SHORT
@@ -100,36 +100,36 @@ async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
         if entry is None or entry.reason is None:
             raise  # cancelled by the transport itself
         entry.task.uncancel()
-        if entry.reason in _BY_CLIENT:
+        if entry.reason in _CLIENT_CANCELLATIONS:
             raise RequestCancelled(entry.reason) from None
         raise McpError(INTERNAL_ERROR, f"The request was cancelled: {entry.reason}") from None
     except Exception:
         # The only boundary for an unforeseen error of a request: the server log gets it, the client does not.
         log.exception("A request failed: %s of %s", method, peer.caller.credential.username)
-        raise server_errors.internal(None) from None
+        raise server_errors.internal_error(None) from None
     finally:
         if entry is not None:
             server.requests.leave(entry)
 
 
-async def notified(notification: jsonrpc.Notification, peer: Peer, server: ServerRole) -> None:
+async def handle_notification(notification: jsonrpc.Notification, peer: Peer, server: ServerRole) -> None:
     """Handle a notification of the client; ignore unknown and malformed ones, as JSON-RPC asks."""
-    server.clients.noted(peer, False)
+    server.clients.register_message(peer, False)
     if notification.method == "notifications/cancelled":
         request_id = notification.params.get("requestId")
         if type(request_id) is str or type(request_id) is int:
             await server.requests.cancel(peer, request_id)
 
 
-async def replied(response: jsonrpc.Response, peer: Peer, server: ServerRole) -> None:
+async def handle_response(response: jsonrpc.Response, peer: Peer, server: ServerRole) -> None:
     """Handle the client's answer to a server request of any worker; ignore a foreign or late one."""
     if server.needs_start:
         await server.start_process()
-    await server.channels.replied(response, peer)
+    await server.channels.handle_reply(response, peer)
 
 
-async def _on_record(request: jsonrpc.Request, peer: Peer, error: McpError) -> None:
+async def _log_rejected(request: jsonrpc.Request, peer: Peer, error: McpError) -> None:
     try:
-        await server_errors.record(request, peer, error.message)
+        await server_errors.log_rejected(request, peer, error.message)
     except AuditLogUnavailable as cannot:
         log.warning("A denied request could not be logged: %s", cannot.reason)

@@ -17,7 +17,7 @@ from catalog.errors import (
     MissingCapability,
     NeedsInput,
     ProtocolError,
-    RecordUnavailable,
+    AuditLogUnavailable,
     ToolError,
     UnknownResource,
 )
@@ -51,7 +51,7 @@ def tool_result(result: ToolResult) -> dict[str, Any]:
     return answer
 
 
-def tool_refusal(error: CatalogError, peer: Peer) -> dict[str, Any]:
+def tool_error_result(error: CatalogError, peer: Peer) -> dict[str, Any]:
     """Convert a rejected tools/call: return a result where the model should read it, else raise the error."""
     if isinstance(error, LimitReached):
         return _failure(str(error), error.call_id, {RETRY_AFTER: error.seconds})
@@ -75,22 +75,22 @@ def mcp_error(error: CatalogError, peer: Peer) -> McpError:
                 return McpError(MISSING_CLIENT_CAPABILITY, "Missing required client capability", data)
             return McpError(INVALID_PARAMS, str(error))
         case LimitReached():
-            noted = {RETRY_AFTER: error.seconds, **({CALL_ID: str(error.call_id)} if error.call_id else {})}
-            return McpError(INTERNAL_ERROR, str(error), noted)
-        case RecordUnavailable():
+            details = {RETRY_AFTER: error.seconds, **({CALL_ID: str(error.call_id)} if error.call_id else {})}
+            return McpError(INTERNAL_ERROR, str(error), details)
+        case AuditLogUnavailable():
             return McpError(INTERNAL_ERROR, error.reason)
         case InternalFailure():
-            return internal(error.call_id)
+            return internal_error(error.call_id)
         case _:  # UnknownTool, UnknownPrompt, InvalidArguments
             return McpError(INVALID_PARAMS, str(error))
 
 
-def failed(error: ToolError) -> McpError:
+def convert_tool_error(error: ToolError) -> McpError:
     """Convert an error reported by the function of a prompt or resource; for tools the call pipeline makes a result."""
     return McpError(INTERNAL_ERROR, str(error))
 
 
-def internal(call_id: UUID | None) -> McpError:
+def internal_error(call_id: UUID | None) -> McpError:
     """Build an internal error; the server log has the details under the call's id."""
     return McpError(INTERNAL_ERROR, "Internal error", {"callId": str(call_id)} if call_id is not None else None)
 
@@ -111,22 +111,22 @@ def input_required(needs: NeedsInput, request: jsonrpc.Request, peer: Peer) -> d
 
 def _failure(sentence: str, call_id: UUID | None, meta: dict[str, Any] | None = None) -> dict[str, Any]:
     answer: dict[str, Any] = {"content": [{"type": "text", "text": sentence}], "isError": True}
-    noted = {**({CALL_ID: str(call_id)} if call_id is not None else {}), **(meta or {})}
-    if noted:
-        answer["_meta"] = noted
+    details = {**({CALL_ID: str(call_id)} if call_id is not None else {}), **(meta or {})}
+    if details:
+        answer["_meta"] = details
     return answer
 
 
-ATTEMPTS = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+LOGGED_METHODS = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
-async def record(request: jsonrpc.Request, peer: Peer, why: str) -> None:
+async def log_rejected(request: jsonrpc.Request, peer: Peer, reason: str) -> None:
     """Log an attempt that was rejected for its form, its `requestState`, or too many running requests."""
-    member = ATTEMPTS.get(request.method)
+    member = LOGGED_METHODS.get(request.method)
     if member is None:
         return
     name = request.params.get(member)
     intent = recorder.Intent(
         peer.caller, request.method, name if isinstance(name, str) else "", request_id=str(request.id)
     )
-    await recorder.deny(intent, recorder.Ending(outcomes.REFUSED, error_class="BadRequest", detail=why))
+    await recorder.deny(intent, recorder.Ending(outcomes.REFUSED, error_class="BadRequest", detail=reason))

@@ -19,19 +19,19 @@ class ListChanges:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        bus.on(CHANGED, self._news)
+        bus.on(CHANGED, self._on_catalogue_changed)
 
     def start(self) -> None:
         """Subscribe to the commits of this process."""
-        signals.changed.connect(self._committed)
+        signals.changed.connect(self._on_committed)
 
     def stop(self) -> None:
         """Unsubscribe from the commits of this process."""
-        signals.changed.disconnect(self._committed)
+        signals.changed.disconnect(self._on_committed)
 
-    def _committed(self, **_: Any) -> None:
+    def _on_committed(self, **_: Any) -> None:
         """Handle the signal in the committing thread; the catalogue itself has already notified this process."""
-        self._bus.tell_from_thread(CHANGED, {})
+        self._bus.publish_from_thread(CHANGED, {})
 
-    def _news(self, payload: dict[str, Any]) -> None:
-        snapshot.hurry()
+    def _on_catalogue_changed(self, payload: dict[str, Any]) -> None:
+        snapshot.poll_now()

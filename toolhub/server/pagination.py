@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 from django.core import signing
 
-from catalog.policy.definitions import Item, order
+from catalog.policy.definitions import Item, sort_key
 from toolhub.wire.errors import INVALID_PARAMS, McpError
 
-PAGE = 100
+MAX_PAGE_ENTRIES = 100
 SALT = "toolhub.server.cursor"
-MAX_LENGTH = 4096
+MAX_CURSOR_CHARACTERS = 4096
 
 T = TypeVar("T", bound=Item)
 
@@ -27,18 +27,18 @@ def page(items: Sequence[T], kind: str, user_id: int, params: dict[str, Any]) ->
     start = 0
     if cursor is not None:
         after = _position(cursor, kind, user_id)
-        start = next((index for index, item in enumerate(items) if order(item) > after), len(items))
-    elif len(items) <= PAGE:
+        start = next((index for index, item in enumerate(items) if sort_key(item) > after), len(items))
+    elif len(items) <= MAX_PAGE_ENTRIES:
         return items, None
-    found = items[start : start + PAGE]
-    if start + PAGE >= len(items):
+    found = items[start : start + MAX_PAGE_ENTRIES]
+    if start + MAX_PAGE_ENTRIES >= len(items):
         return found, None
-    last = order(found[-1])
+    last = sort_key(found[-1])
     return found, signing.dumps([kind, user_id, last[0], last[1]], salt=SALT)
 
 
 def _position(cursor: object, kind: str, user_id: int) -> tuple[int, str]:
-    if isinstance(cursor, str) and len(cursor) <= MAX_LENGTH:
+    if isinstance(cursor, str) and len(cursor) <= MAX_CURSOR_CHARACTERS:
         try:
             found = signing.loads(cursor, salt=SALT)
         except signing.BadSignature:

@@ -34,14 +34,14 @@ from toolhub.server.sessions import Sessions
 
 log = logging.getLogger(__name__)
 
-WANTED = "presence.wanted"
+REPORT_REQUESTED = "presence.wanted"
 DISCONNECT = "presence.disconnect"
 DISCONNECTED = Cancellation("cancelled.disconnected")
-BEAT_SECONDS = 5.0
+HEARTBEAT_SECONDS = 5.0
 RENEW_SECONDS = 15.0
 LEASE_SECONDS = 60.0
 """Seconds without a heartbeat after which a process counts as gone."""
-QUICKEST_SECONDS = 0.5
+MIN_HEARTBEAT_SECONDS = 0.5
 STOP_SECONDS = 3.0
 """Maximum seconds that a stop waits for the last heartbeat."""
 FORGET_SECONDS = 600.0
@@ -74,9 +74,9 @@ def connected(found: Iterable[ServingProcess]) -> list[Row]:
     return sorted(merged.values(), key=lambda row: -float(row["seen"]))
 
 
-def ask() -> None:
+def request_reports() -> None:
     """Request that every process reports its clients now, for a viewer. Callable from any thread."""
-    bus.tell_from_thread(WANTED, {})
+    bus.publish_from_thread(REPORT_REQUESTED, {})
 
 
 def disconnect(row: Row) -> None:
@@ -85,7 +85,7 @@ def disconnect(row: Row) -> None:
     for process in ServingProcess.objects.select_for_update().filter(pk__in=row["workers"]):
         process.orders = json.dumps([*json.loads(process.orders or "[]"), order][-MAX_ROWS:])
         process.save(update_fields=["orders"])
-    transaction.on_commit(lambda: bus.tell_from_thread(DISCONNECT, order))
+    transaction.on_commit(lambda: bus.publish_from_thread(DISCONNECT, order))
 
 
 JobRow = dict[str, Any]
@@ -136,8 +136,8 @@ class Presence:
         """The content of the row, without the times that change by themselves, and the time of its last write."""
         self._warning = ThrottledWarning(log)
         self._background: set[asyncio.Task[None]] = set()
-        bus.on(WANTED, self._wanted)
-        bus.on(DISCONNECT, self._obey)
+        bus.on(REPORT_REQUESTED, self._on_report_requested)
+        bus.on(DISCONNECT, self._execute_order)
 
     def start(self) -> None:
         """Publish from the running loop until `stop`."""
@@ -160,18 +160,18 @@ class Presence:
         last = time.monotonic()
         while not self._ending.is_set():
             with suppress(TimeoutError):
-                async with asyncio.timeout(BEAT_SECONDS):
+                async with asyncio.timeout(HEARTBEAT_SECONDS):
                     await self._wake.wait()
             with suppress(TimeoutError):
                 # A lower bound on the interval, independent of the number of requests for a report.
-                async with asyncio.timeout(max(0.0, QUICKEST_SECONDS - (time.monotonic() - last))):
+                async with asyncio.timeout(max(0.0, MIN_HEARTBEAT_SECONDS - (time.monotonic() - last))):
                     await self._ending.wait()
             self._wake.clear()
             last = time.monotonic()
             if not self._ending.is_set():
                 await self._try(self._publish)
         if self._written[1]:
-            await self._try(self._take_away)
+            await self._try(self._withdraw)
 
     async def _try(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -183,27 +183,27 @@ class Presence:
 
     async def _publish(self) -> None:
         rows, left_out = self._clients.rows(MAX_ROWS)
-        said = json.dumps(rows), as_json(self._job_status())
+        content = json.dumps(rows), as_json(self._job_status())
         now = time.monotonic()
-        news = said != self._written[0] or now - self._written[1] >= RENEW_SECONDS
-        work = self._write if news else self._read
+        changed = content != self._written[0] or now - self._written[1] >= RENEW_SECONDS
+        work = self._write if changed else self._read
         # In a daemon thread, which may hang with the database: the loop's own threads would keep the process alive.
-        orders = await threads.presence().run(lambda: work(*said, left_out))
-        if news:
-            self._written = said, now
+        orders = await threads.presence().run(lambda: work(*content, left_out))
+        if changed:
+            self._written = content, now
         for order in orders:
-            self._obey(order)
+            self._execute_order(order)
 
-    async def _take_away(self) -> None:
+    async def _withdraw(self) -> None:
         await threads.presence().run(self._remove)
 
     def _write(self, peers: str, jobs: str, left_out: int) -> list[dict[str, Any]]:
         now = timezone.now()
-        said = {"beat": now, "peers": peers, "jobs": jobs, "left_out": left_out}
+        content = {"beat": now, "peers": peers, "jobs": jobs, "left_out": left_out}
         mine = ServingProcess.objects.filter(pk=self._worker)
-        if not mine.update(**said):
+        if not mine.update(**content):
             host = socket.gethostname()[:200]
-            ServingProcess.objects.create(pk=self._worker, host=host, pid=os.getpid(), started=now, **said)
+            ServingProcess.objects.create(pk=self._worker, host=host, pid=os.getpid(), started=now, **content)
             ServingProcess.objects.filter(beat__lt=now - timedelta(seconds=FORGET_SECONDS)).delete()
         return self._read(peers, jobs, left_out)
 
@@ -218,7 +218,7 @@ class Presence:
     def _remove(self) -> None:
         ServingProcess.objects.filter(pk=self._worker).delete()
 
-    def _obey(self, order: dict[str, Any]) -> None:
+    def _execute_order(self, order: dict[str, Any]) -> None:
         key, kind = str(order.get("key")), order.get("kind")
         self._requests.cancel_scope(key, DISCONNECTED)
         self._clients.close(key, DISCONNECTED)
@@ -228,5 +228,5 @@ class Presence:
             task.add_done_callback(self._background.discard)
         self._wake.set()
 
-    def _wanted(self, payload: dict[str, Any]) -> None:
+    def _on_report_requested(self, payload: dict[str, Any]) -> None:
         self._wake.set()

@@ -72,7 +72,7 @@ class ServerRole:
     async def drain(self, seconds: float) -> None:
         """Accept no new work, end subscriptions, let running calls finish for at most `seconds`, cancel the others."""
         self.needs_start = False  # later requests must not start everything again
-        self.requests.refuse()
+        self.requests.stop_accepting()
         self.subscribers.close_all()
         await self.calls.stop()
         await self.pages.stop()

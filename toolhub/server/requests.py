@@ -21,9 +21,9 @@ from toolhub.wire.errors import INTERNAL_ERROR, INVALID_REQUEST, McpError
 
 log = logging.getLogger(__name__)
 
-PER_SCOPE = 100
+MAX_REQUESTS_PER_SCOPE = 100
 """Maximum running requests of one session or connection."""
-PER_USER = 64
+MAX_CALLS_PER_USER = 64
 """Maximum running calls of one user in this process, so that one person cannot block the others."""
 CANCEL = "request.cancel"
 CANCEL_CALL = "call.cancel"
@@ -65,9 +65,9 @@ class RequestsInFlight:
         self._users: dict[int, int] = {}
         self._accepting = True
         self._emptied: asyncio.Event | None = None
-        bus.on(CANCEL, self._cancelled_elsewhere)
-        bus.on(CLOSED, self._session_closed)
-        bus.on(CANCEL_CALL, self._cancelled)
+        bus.on(CANCEL, self._on_cancel)
+        bus.on(CLOSED, self._on_session_closed)
+        bus.on(CANCEL_CALL, self._on_cancel_call)
 
     def enter(self, peer: Peer, request_id: str | int, counted: bool) -> Entry:
         """Register the current task as working on this request. Raises McpError when too many requests are running."""
@@ -77,8 +77,8 @@ class RequestsInFlight:
         key: tuple[str, str | int] | None = None
         if scope:
             in_scope = self._scopes.get(scope, 0)
-            if in_scope >= PER_SCOPE:
-                raise McpError(BUSY, f"Busy: {PER_SCOPE} requests are in flight on this connection")
+            if in_scope >= MAX_REQUESTS_PER_SCOPE:
+                raise McpError(BUSY, f"Busy: {MAX_REQUESTS_PER_SCOPE} requests are in flight on this connection")
             key = (scope, request_id)
             if key in self._by_key and peer.connection:
                 raise McpError(INVALID_REQUEST, "Invalid request: this id belongs to a request that is in flight")
@@ -101,15 +101,15 @@ class RequestsInFlight:
         if key is not None:
             if self._by_key.get(key) is entry:
                 del self._by_key[key]
-            left = self._scopes[entry.scope] - 1
-            if left:
-                self._scopes[entry.scope] = left
+            remaining = self._scopes[entry.scope] - 1
+            if remaining:
+                self._scopes[entry.scope] = remaining
             else:
                 del self._scopes[entry.scope]
         if entry.counted:
-            left = self._users[entry.user_id] - 1
-            if left:
-                self._users[entry.user_id] = left
+            remaining = self._users[entry.user_id] - 1
+            if remaining:
+                self._users[entry.user_id] = remaining
             else:
                 del self._users[entry.user_id]
         if self._emptied is not None and not self._running:
@@ -130,8 +130,8 @@ class RequestsInFlight:
 
     def _count(self, user_id: int) -> None:
         calls = self._users.get(user_id, 0)
-        if calls >= PER_USER:
-            raise McpError(BUSY, f"Busy: {PER_USER} of your calls are running")
+        if calls >= MAX_CALLS_PER_USER:
+            raise McpError(BUSY, f"Busy: {MAX_CALLS_PER_USER} of your calls are running")
         self._users[user_id] = calls + 1
 
     async def cancel(self, peer: Peer, request_id: str | int, reason: Cancellation = CANCELLED_BY_CLIENT) -> None:
@@ -162,16 +162,16 @@ class RequestsInFlight:
 
     def credentials(self, older_than: float = 1.0) -> dict[str, int]:
         """Return {credential id: user id} of the requests that run here for more than `older_than` seconds."""
-        before = time.monotonic() - older_than
-        return {entry.credential_id: entry.user_id for entry in self._running if entry.started <= before}
+        started_before = time.monotonic() - older_than
+        return {entry.credential_id: entry.user_id for entry in self._running if entry.started <= started_before}
 
-    def running(self) -> int:
+    def count_running(self) -> int:
         return len(self._running)
 
-    def calls_of(self, user_id: int) -> int:
+    def count_calls(self, user_id: int) -> int:
         return self._users.get(user_id, 0)
 
-    def refuse(self) -> None:
+    def stop_accepting(self) -> None:
         """Accept no new requests from now on."""
         self._accepting = False
 
@@ -183,12 +183,12 @@ class RequestsInFlight:
 
         Returns the number of cancelled requests.
         """
-        if await self._empty(seconds):
+        if await self._wait_until_empty(seconds):
             return 0
         rest = list(self._running)
         for entry in rest:
             entry.cancel(SERVER_STOPPING)
-        if not await self._empty(grace):
+        if not await self._wait_until_empty(grace):
             log.warning("%d requests did not end when they were cancelled", len(self._running))
         return len(rest)
 
@@ -202,7 +202,7 @@ class RequestsInFlight:
             task.cancel(reason)
         return True
 
-    async def _empty(self, seconds: float) -> bool:
+    async def _wait_until_empty(self, seconds: float) -> bool:
         if not self._running:
             return True
         self._emptied = asyncio.Event()
@@ -222,16 +222,16 @@ class RequestsInFlight:
         entry.cancel(reason)
         return True
 
-    def _cancelled_elsewhere(self, payload: dict[str, Any]) -> None:
+    def _on_cancel(self, payload: dict[str, Any]) -> None:
         request_id: str | int = str(payload["id"])
         if payload.get("kind") == "number":
             request_id = int(request_id)
         self._cancel_here(str(payload.get("scope")), request_id, _read(payload))
 
-    def _session_closed(self, payload: dict[str, Any]) -> None:
+    def _on_session_closed(self, payload: dict[str, Any]) -> None:
         self.cancel_scope(str(payload.get("key")), SESSION_ENDED)
 
-    def _cancelled(self, payload: dict[str, Any]) -> None:
+    def _on_cancel_call(self, payload: dict[str, Any]) -> None:
         self.cancel_here(UUID(str(payload.get("id"))), _read(payload))
 
 
@@ -240,7 +240,7 @@ def cancel_from_thread(call_id: UUID, reason: Cancellation) -> None:
 
     Callable from any thread. The cancellation is not guaranteed: the audit log shows how the call ended.
     """
-    bus.tell_from_thread(CANCEL_CALL, {"id": str(call_id), "reason": reason.reason.encode()})
+    bus.publish_from_thread(CANCEL_CALL, {"id": str(call_id), "reason": reason.reason.encode()})
 
 
 def _read(payload: dict[str, Any]) -> Cancellation:

@@ -20,7 +20,7 @@ from toolhub.server.subscribers import Subscribers
 log = logging.getLogger(__name__)
 
 REVOKED = "access.revoked"
-WATCH_SECONDS = 2.0
+CHECK_INTERVAL_SECONDS = 2.0
 
 
 class RevocationWatch:
@@ -32,12 +32,12 @@ class RevocationWatch:
         self._bus, self._subscribers, self._requests, self._authenticator = bus, subscribers, requests, authenticator
         self._hurry = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
-        bus.on(REVOKED, self._news)
+        bus.on(REVOKED, self._on_revocation_message)
 
     def start(self) -> None:
         """Watch on the running loop."""
         self._watching = asyncio.get_running_loop().create_task(self._watch(), name="revocation watch")
-        signals.revoked.connect(self._revoked)
+        signals.revoked.connect(self._on_revoked)
 
     async def stop(self) -> None:
         """Stop watching."""
@@ -45,39 +45,39 @@ class RevocationWatch:
         if watching is not None:
             watching.cancel()
             await asyncio.wait([watching], timeout=5.0)
-        signals.revoked.disconnect(self._revoked)
+        signals.revoked.disconnect(self._on_revoked)
 
-    async def look(self) -> None:
+    async def close_revoked(self) -> None:
         """Close and cancel everything of credentials that are no longer valid."""
         open_now = {**self._subscribers.credentials(), **self._requests.credentials()}
         if not open_now:
             return
-        good = await self._authenticator.still_valid(open_now)
-        gone = open_now.keys() - good
-        if gone:
-            log.info("Access was revoked for %s: closing what is open", ", ".join(sorted(gone)))
-            self._subscribers.close_credentials(gone, ACCESS_REVOKED)
-            self._requests.cancel_credentials(set(gone), ACCESS_REVOKED)
+        valid = await self._authenticator.filter_valid(open_now)
+        invalid = open_now.keys() - valid
+        if invalid:
+            log.info("Access was revoked for %s: closing what is open", ", ".join(sorted(invalid)))
+            self._subscribers.close_credentials(invalid, ACCESS_REVOKED)
+            self._requests.cancel_credentials(set(invalid), ACCESS_REVOKED)
 
     async def _watch(self) -> None:
         while True:
             try:
-                async with asyncio.timeout(WATCH_SECONDS):
+                async with asyncio.timeout(CHECK_INTERVAL_SECONDS):
                     await self._hurry.wait()
             except TimeoutError:
                 pass
             self._hurry.clear()
             try:
-                await self.look()
+                await self.close_revoked()
             except Exception:
                 # A stopped watch would keep a revoked stream open; it tries again in two seconds.
                 log.exception("Could not check the credentials of open streams")
 
-    def _revoked(self, credentials: tuple[str, ...] = (), users: tuple[int, ...] = (), **_: Any) -> None:
+    def _on_revoked(self, credentials: tuple[str, ...] = (), users: tuple[int, ...] = (), **_: Any) -> None:
         """Handle the signal, in the revoking thread."""
-        self._bus.tell_from_thread(REVOKED, {"credentials": list(credentials), "users": list(users)})
+        self._bus.publish_from_thread(REVOKED, {"credentials": list(credentials), "users": list(users)})
 
-    def _news(self, payload: dict[str, Any]) -> None:
+    def _on_revocation_message(self, payload: dict[str, Any]) -> None:
         for credential in payload.get("credentials") or ():
             self._authenticator.forget(str(credential))
         for user in payload.get("users") or ():

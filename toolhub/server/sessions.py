@@ -21,14 +21,14 @@ from toolhub.server.state import SharedState
 from toolhub.wire import versions
 
 SALT = "toolhub.server.session"
-KNOWN = 20_000
-MAX_ID = 4096
+MAX_CACHED_SESSIONS = 20_000
+MAX_ID_CHARACTERS = 4096
 MAX_SUBSCRIPTIONS = 200
 SEEN_SECONDS = 60.0
 CLOSED = "session.closed"
 _SUBSCRIPTION = "uri:"
 
-_ASKABLE = (
+_ASKABLE_CAPABILITIES = (
     ("roots", "2024-11-05", (("listChanged", "2024-11-05"),)),
     ("sampling", "2024-11-05", (("tools", "2025-11-25"), ("context", "2025-11-25"))),
     ("elicitation", "2025-06-18", (("form", "2025-11-25"), ("url", "2025-11-25"))),
@@ -60,7 +60,7 @@ class Sessions:
             user_id=credential.user_id,
             credential_id=credential.id,
             revision=revision,
-            capabilities=_askable(capabilities, revision),
+            capabilities=_filter_capabilities(capabilities, revision),
             client_name=client_name[:100],
             client_version=client_version[:50],
             issued_at=float(int(time.time())),
@@ -108,7 +108,7 @@ class Sessions:
 
     async def end_key(self, key: str) -> None:
         """End a session of which only the key is known."""
-        await self._state.write(key, {"closed": "1"}, _kept_seconds())
+        await self._state.write(key, {"closed": "1"}, _state_ttl_seconds())
         await self._bus.publish(CLOSED, {"key": key})
 
     async def set_level(self, session: Session, level: str) -> None:
@@ -116,7 +116,7 @@ class Sessions:
 
     def level(self, session: Session) -> str | None:
         """Return the log level that the client asked for, as far as it is known here."""
-        return self._state.copied(session.key).get("level")
+        return self._state.local_copy(session.key).get("level")
 
     async def subscribe(self, session: Session, uri: str) -> None:
         state = await self._state.read(session.key)
@@ -135,10 +135,10 @@ class Sessions:
         return {name.removeprefix(_SUBSCRIPTION) for name in state if name.startswith(_SUBSCRIPTION)}
 
     async def _write(self, session: Session, fields: dict[str, str | None]) -> None:
-        await self._state.write(session.key, fields, _kept_seconds())
+        await self._state.write(session.key, fields, _state_ttl_seconds())
 
     def _read(self, session_id: str) -> Session:
-        if len(session_id) > MAX_ID:
+        if len(session_id) > MAX_ID_CHARACTERS:
             raise UnknownSession
         try:
             content = signing.loads(session_id, salt=SALT)
@@ -153,27 +153,27 @@ class Sessions:
 
     def _remember(self, session: Session) -> None:
         self._known[session.id] = session
-        while len(self._known) > KNOWN:
+        while len(self._known) > MAX_CACHED_SESSIONS:
             self._known.popitem(last=False)
 
 
-def _kept_seconds() -> float:
+def _state_ttl_seconds() -> float:
     """Return a time in seconds that is longer than any session can still live, so that a closed one stays closed."""
     return float(settings.SESSION_IDLE_SECONDS + 120)
 
 
-def _askable(capabilities: dict[str, Any], revision: str) -> dict[str, Any]:
+def _filter_capabilities(capabilities: dict[str, Any], revision: str) -> dict[str, Any]:
     """Return the capabilities that a client of this revision can be asked for; others are never read.
 
     Leaving them out also keeps the session id short.
     """
-    kept: dict[str, Any] = {}
-    for name, since, members in _ASKABLE:
+    askable: dict[str, Any] = {}
+    for name, since, members in _ASKABLE_CAPABILITIES:
         declared = capabilities.get(name)
-        if isinstance(declared, dict) and versions.at_least(revision, since):
-            kept[name] = {
+        if isinstance(declared, dict) and versions.is_at_least(revision, since):
+            askable[name] = {
                 member: {}
                 for member, since in members
-                if declared.get(member) not in (None, False) and versions.at_least(revision, since)
+                if declared.get(member) not in (None, False) and versions.is_at_least(revision, since)
             }
-    return kept
+    return askable

@@ -20,7 +20,7 @@ from toolhub.log_throttle import ThrottledWarning
 
 log = logging.getLogger(__name__)
 
-COPIES = 50_000
+MAX_COPIES = 50_000
 BREAK_SECONDS = 2.0
 PREFIX = "toolhub:state:"
 
@@ -35,7 +35,7 @@ class _Copy:
         self.ends = float("inf")
         self.unsent: dict[str, str | None] = {}
 
-    def take(self, changes: Mapping[str, str | None]) -> None:
+    def apply(self, changes: Mapping[str, str | None]) -> None:
         for name, value in changes.items():
             if value is None:
                 self.fields.pop(name, None)
@@ -53,7 +53,7 @@ class SharedState:
         self._closed_until = 0.0
         self._warning = ThrottledWarning(log)
 
-    def copied(self, key: str) -> Mapping[str, str]:
+    def local_copy(self, key: str) -> Mapping[str, str]:
         """Return the local copy, however old."""
         copy = self._copies.get(key)
         return copy.fields if copy is not None and time.monotonic() < copy.ends else {}
@@ -61,30 +61,30 @@ class SharedState:
     async def read(self, key: str) -> Mapping[str, str]:
         """Return all fields of the key, read from Redis where it is configured."""
         if not settings.REDIS_URL:
-            return self.copied(key)
+            return self.local_copy(key)
         copy = self._copy(key)
-        if not self._breaker_open():
+        if not self._is_breaker_open():
             try:
                 found = await self.client().hgetall(PREFIX + key)
             except (RedisError, OSError) as error:
-                self._away(error)
+                self._open_breaker(error)
             else:
                 copy.fields = {str(name): str(value) for name, value in found.items()}
-                copy.take(copy.unsent)
-                await self._hand_over()
+                copy.apply(copy.unsent)
+                await self._flush()
         return copy.fields
 
     async def write(self, key: str, fields: Mapping[str, str | None], seconds: float) -> None:
         """Set fields (None removes one); the whole key expires `seconds` after its last write."""
         copy = self._copy(key)
-        copy.take(fields)
+        copy.apply(fields)
         copy.ends = time.monotonic() + seconds
         if not settings.REDIS_URL:
             return
         copy.unsent.update(fields)
         self._unsent.add(key)
-        if not self._breaker_open():
-            await self._hand_over(seconds)
+        if not self._is_breaker_open():
+            await self._flush(seconds)
 
     def client(self) -> aioredis.Redis:
         """Return the connection of this process, with short time-outs."""
@@ -108,37 +108,37 @@ class SharedState:
         copy = self._copies.get(key)
         if copy is None or time.monotonic() >= copy.ends:
             copy = self._copies[key] = _Copy()
-            while len(self._copies) > COPIES:
+            while len(self._copies) > MAX_COPIES:
                 self._unsent.discard(self._copies.popitem(last=False)[0])
         self._copies.move_to_end(key)
         return copy
 
-    async def _hand_over(self, seconds: float = 86_400.0) -> None:
+    async def _flush(self, seconds: float = 86_400.0) -> None:
         for key in list(self._unsent):
             copy = self._copies.get(key)
             self._unsent.discard(key)
             if copy is None or not copy.unsent:
                 continue
             fields, copy.unsent = copy.unsent, {}
-            left = copy.ends - time.monotonic()
+            remaining = copy.ends - time.monotonic()
             try:
                 async with self.client().pipeline(transaction=False) as pipeline:
-                    if kept := {name: value for name, value in fields.items() if value is not None}:
-                        pipeline.hset(PREFIX + key, mapping=kept)  # type: ignore[arg-type]
-                    if gone := [name for name, value in fields.items() if value is None]:
-                        pipeline.hdel(PREFIX + key, *gone)
-                    pipeline.expire(PREFIX + key, max(1, int(left if left < 1e9 else seconds)))
+                    if changed := {name: value for name, value in fields.items() if value is not None}:
+                        pipeline.hset(PREFIX + key, mapping=changed)  # type: ignore[arg-type]
+                    if removed := [name for name, value in fields.items() if value is None]:
+                        pipeline.hdel(PREFIX + key, *removed)
+                    pipeline.expire(PREFIX + key, max(1, int(remaining if remaining < 1e9 else seconds)))
                     await pipeline.execute()
             except (RedisError, OSError) as error:
                 copy.unsent = {**fields, **copy.unsent}
                 self._unsent.add(key)
-                self._away(error)
+                self._open_breaker(error)
                 return
 
-    def _breaker_open(self) -> bool:
+    def _is_breaker_open(self) -> bool:
         return time.monotonic() < self._closed_until
 
-    def _away(self, error: Exception) -> None:
+    def _open_breaker(self, error: Exception) -> None:
         self._closed_until = time.monotonic() + BREAK_SECONDS
         self._warning.warn(
             "Redis does not answer (%s): sessions go on with what this worker knows", type(error).__name__

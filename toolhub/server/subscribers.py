@@ -28,8 +28,8 @@ from toolhub.wire import jsonrpc, uritemplate
 log = logging.getLogger(__name__)
 
 KINDS = frozenset({"tools", "resources", "prompts"})
-PER_USER = 100
-PER_PROCESS = 10_000
+MAX_LISTENERS_PER_USER = 100
+MAX_LISTENERS = 10_000
 SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
 
 
@@ -115,7 +115,7 @@ def close_quietly(listener: Listener, reason: Cancellation) -> None:
 
 UPDATED = "resource.updated"
 SLICE_SECONDS = 0.01
-LONGEST_TIMER = 3600.0
+MAX_TIMER_SECONDS = 3600.0
 _METHODS = {
     "tools": "notifications/tools/list_changed",
     "resources": "notifications/resources/list_changed",
@@ -150,20 +150,20 @@ class Audience:
             return
         for kind, method in _METHODS.items():
             if before.fingerprints[kind] != seen.fingerprints[kind]:
-                for listener in self._speaking_to(kind):
+                for listener in self._listeners_for(kind):
                     listener.send(method)
         for uri in _changed_resources(before, seen):
             self._owner.announce(self, uri)
 
     def may_read(self, uri: str) -> bool:
-        return self.seen is not None and readable(self.seen, uri)
+        return self.seen is not None and is_readable(self.seen, uri)
 
     def stop(self) -> None:
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
 
-    def _speaking_to(self, kind: str) -> list[Listener]:
+    def _listeners_for(self, kind: str) -> list[Listener]:
         """Return the listeners subscribed to this kind; of the streams of one session only the newest."""
         sessions_newest: dict[str, Listener] = {}
         found = []
@@ -178,10 +178,10 @@ class Audience:
     def _arm(self, changes_at: float | None) -> None:
         self.stop()
         if changes_at is not None:
-            wait = min(max(changes_at - time.time(), 0.0) + 0.005, LONGEST_TIMER)
-            self.timer = asyncio.get_running_loop().call_later(wait, self._due)
+            wait = min(max(changes_at - time.time(), 0.0) + 0.005, MAX_TIMER_SECONDS)
+            self.timer = asyncio.get_running_loop().call_later(wait, self._on_timer)
 
-    def _due(self) -> None:
+    def _on_timer(self) -> None:
         self.timer = None
         try:
             self.decide()
@@ -189,7 +189,7 @@ class Audience:
             log.exception("Could not decide what a subscriber sees now")
 
 
-def readable(seen: Visible, uri: str) -> bool:
+def is_readable(seen: Visible, uri: str) -> bool:
     """Return whether the URI is a resource, or matches a template, among the visible ones."""
     return uri in seen.resources or any(_template(text).match(uri) is not None for text in seen.templates)
 
@@ -223,7 +223,7 @@ class Subscribers:
         self._again = False
         self._deciding: asyncio.Task[None] | None = None
         self._background: set[asyncio.Task[None]] = set()
-        bus.on(CLOSED, self._session_closed)
+        bus.on(CLOSED, self._on_session_closed)
         bus.on(UPDATED, self._on_updated)
 
     def attach(
@@ -246,7 +246,7 @@ class Subscribers:
         TooManyListeners.
         """
         user_id = peer.caller.credential.user_id
-        if len(self._all) >= PER_PROCESS or self._by_user.get(user_id, 0) >= PER_USER:
+        if len(self._all) >= MAX_LISTENERS or self._by_user.get(user_id, 0) >= MAX_LISTENERS_PER_USER:
             raise TooManyListeners
         listener = Listener(self, next(self._numbers), peer, send, close, kinds, uris, task_ids, tag)
         self._all.add(listener)
@@ -272,13 +272,13 @@ class Subscribers:
         for listener in list(self._all):
             close_quietly(listener, reason)
 
-    def of_task(self, task_id: str) -> list[Listener]:
+    def task_listeners(self, task_id: str) -> list[Listener]:
         return list(self._by_task.get(task_id, ()))
 
     def count(self) -> int:
         return len(self._all)
 
-    def every(self) -> list[Listener]:
+    def all_listeners(self) -> list[Listener]:
         return list(self._all)
 
     def decide_all(self) -> None:
@@ -287,18 +287,18 @@ class Subscribers:
         if self._deciding is None or self._deciding.done():
             self._deciding = asyncio.get_running_loop().create_task(self._decide_all(), name="audiences")
 
-    def updated(self, uri: str) -> None:
+    def publish_update(self, uri: str) -> None:
         """Notify the subscribers of a changed resource, on every worker. On the loop's thread."""
-        self._bus.tell(UPDATED, {"uri": uri})
+        self._bus.publish_soon(UPDATED, {"uri": uri})
 
     def forget(self, listener: Listener) -> None:
         """Drop a listener that was detached."""
         if listener not in self._all:
             return
         self._all.discard(listener)
-        left = self._by_user[listener.user_id] - 1
-        if left:
-            self._by_user[listener.user_id] = left
+        remaining = self._by_user[listener.user_id] - 1
+        if remaining:
+            self._by_user[listener.user_id] = remaining
         else:
             del self._by_user[listener.user_id]
         key = listener.session_key
@@ -336,7 +336,7 @@ class Subscribers:
             if self._audiences.get(audience.key) is audience:
                 del self._audiences[audience.key]
 
-    def _session_closed(self, payload: dict[str, Any]) -> None:
+    def _on_session_closed(self, payload: dict[str, Any]) -> None:
         for listener in list(self._by_session.get(str(payload.get("key")), ())):
             close_quietly(listener, SESSION_ENDED)
 

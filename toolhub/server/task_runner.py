@@ -34,18 +34,18 @@ from toolhub.server.subscribers import Subscribers
 from toolhub.wire import jsonrpc, shapes
 from toolhub.wire.errors import INTERNAL_ERROR, McpError
 
-Park = Callable[[dict[str, Any]], Awaitable[None]]
-Say = Callable[[str], Awaitable[None]]
+StoreQuestions = Callable[[dict[str, Any]], Awaitable[None]]
+StoreProgress = Callable[[str], Awaitable[None]]
 
 
 class TaskChannel(ModernChannel):
     """A channel whose answers, from the request and from earlier questions, are available from the start."""
 
-    __slots__ = ("_asked", "_park", "_say", "_waiting")
+    __slots__ = ("_asked", "_store_progress", "_store_questions", "_waiting")
 
-    def __init__(self, request: jsonrpc.Request, peer: Peer, outlet: Outlet, park: Park, say: Say) -> None:
+    def __init__(self, request: jsonrpc.Request, peer: Peer, outlet: Outlet, store_questions: StoreQuestions, store_progress: StoreProgress) -> None:
         super().__init__(request, peer, outlet)
-        self._park, self._say = park, say
+        self._store_questions, self._store_progress = store_questions, store_progress
         self._waiting: dict[str, asyncio.Future[None]] = {}
         self._asked: dict[str, Any] = {}
 
@@ -56,7 +56,7 @@ class TaskChannel(ModernChannel):
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         # A task has no stream; its status message shows the readable progress.
         if message:
-            await self._say(message)
+            await self._store_progress(message)
 
     async def log(self, level: str, data: Any, logger: str | None) -> None:
         return
@@ -73,7 +73,7 @@ class TaskChannel(ModernChannel):
                 self._asked[key] = {"method": method, "params": params}
         if mine:
             try:
-                await self._park(dict(self._asked))
+                await self._store_questions(dict(self._asked))
                 for answer in mine.values():
                     await answer
             finally:
@@ -81,10 +81,10 @@ class TaskChannel(ModernChannel):
                     self._waiting.pop(key, None)
                     self._asked.pop(key, None)
             if not self._waiting:
-                await self._park({})
+                await self._store_questions({})
         return {key: given[key] for key in requests}
 
-    def answered(self, responses: Mapping[str, Any]) -> None:
+    def accept_answers(self, responses: Mapping[str, Any]) -> None:
         """Handle answers; ignore those without an open question."""
         given = self.answers()
         for key, response in responses.items():
@@ -98,9 +98,9 @@ class TaskChannel(ModernChannel):
 POLL_MS = 1000
 
 
-def detailed(state: store.State) -> dict[str, Any]:
+def task_details(state: store.TaskState) -> dict[str, Any]:
     """Return a task with the member for its status: `result`, `error` or `inputRequests`."""
-    found = brief(state)
+    found = task_summary(state)
     if state.status == store.INPUT_REQUIRED:
         found["inputRequests"] = state.input_requests
     elif state.status == store.COMPLETED:
@@ -110,12 +110,12 @@ def detailed(state: store.State) -> dict[str, Any]:
     return found
 
 
-def brief(state: store.State) -> dict[str, Any]:
+def task_summary(state: store.TaskState) -> dict[str, Any]:
     found: dict[str, Any] = {
         "taskId": str(state.id),
         "status": state.status,
-        "createdAt": _moment(state.created_at),
-        "lastUpdatedAt": _moment(state.updated_at),
+        "createdAt": _format_time(state.created_at),
+        "lastUpdatedAt": _format_time(state.updated_at),
         "ttlMs": state.ttl_ms,
         "pollIntervalMs": POLL_MS,
     }
@@ -124,7 +124,7 @@ def brief(state: store.State) -> dict[str, Any]:
     return found
 
 
-def _moment(at: datetime) -> str:
+def _format_time(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -135,31 +135,31 @@ CANCEL = "task.cancel"
 CHANGED = "task.changed"
 CANCELLED = Cancellation("cancelled.task")
 POLL_SECONDS = 1.0
-CHORE_SECONDS = 10.0
-AWAY = (DatabaseError, InterfaceError, Busy, OSError)
+CLEANUP_INTERVAL_SECONDS = 10.0
+UNAVAILABLE_ERRORS = (DatabaseError, InterfaceError, Busy, OSError)
 
 
 class _Run:
     """One task: its row, its call, and the questions it waits for."""
 
-    __slots__ = ("channel", "entry", "id", "runner", "said", "started", "state", "task")
+    __slots__ = ("channel", "entry", "id", "runner", "saved_at", "started", "state", "task")
 
     def __init__(self, runner: TaskRunner, request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> None:
         self.runner = runner
-        self.channel = TaskChannel(request, peer, outlet, self.park, self.say)
-        self.started: asyncio.Future[store.State] = asyncio.get_running_loop().create_future()
+        self.channel = TaskChannel(request, peer, outlet, self.store_questions, self.store_progress)
+        self.started: asyncio.Future[store.TaskState] = asyncio.get_running_loop().create_future()
         self.id: UUID | None = None
-        self.said = 0.0
+        self.saved_at = 0.0
         self.task: asyncio.Task[None]
         self.entry: Entry
 
-    async def begun(self, call_id: UUID) -> None:
+    async def on_begun(self, call_id: UUID) -> None:
         """Commit the row after the call's start is logged, then notify the client."""
         caller = self.channel.peer.caller
         name = str(self.channel.request.params.get("name"))
         state = await store.create(call_id, caller.credential.user_id, caller.credential.id, name, self.runner.worker)
         self.id = call_id
-        self.runner.begun(self)
+        self.runner.register(self)
         if not self.started.done():
             self.started.set_result(state)
 
@@ -171,66 +171,66 @@ class _Run:
                 # The call has ended here: a later cancellation has no effect.
                 self.entry.reason = self.entry.reason or CANCELLED
                 await _persist(end)
-                self.runner.changed(str(self.id))
+                self.runner.publish_change(str(self.id))
         except Exception:
             if self.id is None:
                 raise  # the request that waits for the start answers with it
             log.exception("The end of the task %s could not be handled", self.id)
         finally:
-            self.runner.ended(self)
+            self.runner.unregister(self)
 
     async def _outcome(self, peer: Peer, name: str, arguments: dict[str, Any]) -> Callable[[], Awaitable[bool]] | None:
         """Run the call; return the write that ends the task. Raises as a call without a task would before its start."""
         error: dict[str, Any]
         try:
             found = await call_tool.call_tool(
-                peer.caller, name, arguments, self.channel, begun=self.begun, detached=True
+                peer.caller, name, arguments, self.channel, begun=self.on_begun, detached=True
             )
             result = errors.tool_result(found)
         except CatalogError as refused:
             if self.id is None:
                 raise
             try:
-                result = errors.tool_refusal(refused, peer)
+                result = errors.tool_error_result(refused, peer)
             except CatalogError as raised:
                 error = jsonrpc.error(None, errors.mcp_error(raised, peer))["error"]
-                return lambda: store.fail(self._number(), error)
+                return lambda: store.fail(self._task_id(), error)
         except asyncio.CancelledError:
             if self.id is None or self.entry.reason is None:
                 raise
             self.task.uncancel()
             reason = "Cancelled on request" if self.entry.reason == CANCELLED else f"Cancelled: {self.entry.reason}"
-            return lambda: store.cancelled(self._number(), reason)
+            return lambda: store.end_cancelled(self._task_id(), reason)
         except Exception:
             if self.id is None:
                 raise
             log.exception("The task %s failed", self.id)
-            error = jsonrpc.error(None, errors.internal(self.id))["error"]
-            return lambda: store.fail(self._number(), error)
-        return lambda: store.complete(self._number(), result)
+            error = jsonrpc.error(None, errors.internal_error(self.id))["error"]
+            return lambda: store.fail(self._task_id(), error)
+        return lambda: store.complete(self._task_id(), result)
 
-    async def park(self, requests: dict[str, Any]) -> None:
+    async def store_questions(self, requests: dict[str, Any]) -> None:
         """Wait for answers: `tasks/get` now shows the questions. Without questions, the task works again."""
-        number = self._number()
+        number = self._task_id()
         if requests:
             await store.ask(number, requests)
         else:
             await store.resume(number)
-        self.runner.changed(str(number))
+        self.runner.publish_change(str(number))
 
-    async def say(self, message: str) -> None:
+    async def store_progress(self, message: str) -> None:
         """Store progress for polling clients; at most once a second."""
         now = time.monotonic()
-        if now - self.said >= 1.0:
-            self.said = now
-            await store.say(self._number(), message)
-            self.runner.changed(str(self.id))
+        if now - self.saved_at >= 1.0:
+            self.saved_at = now
+            await store.set_message(self._task_id(), message)
+            self.runner.publish_change(str(self.id))
 
-    async def look(self) -> None:
+    async def read_answers(self) -> None:
         """Read the stored answers."""
-        self.channel.answered(await store.responses(self._number()))
+        self.channel.accept_answers(await store.responses(self._task_id()))
 
-    def _number(self) -> UUID:
+    def _task_id(self) -> UUID:
         assert self.id is not None  # noqa: S101 - called only after the row exists
         return self.id
 
@@ -242,7 +242,7 @@ async def _persist(end: Callable[[], Awaitable[bool]]) -> None:
         try:
             await end()
             return
-        except AWAY as error:
+        except UNAVAILABLE_ERRORS as error:
             if pause > 30.0:
                 # The call itself is logged; the cleanup job later fails the task by that log entry.
                 log.error("The end of a task could not be stored: %s", type(error).__name__)
@@ -254,7 +254,7 @@ async def _persist(end: Callable[[], Awaitable[bool]]) -> None:
 async def _quietly(work: Awaitable[None]) -> None:
     try:
         await work
-    except AWAY as error:
+    except UNAVAILABLE_ERRORS as error:
         log.warning("A task could not be read: %s", type(error).__name__)
 
 
@@ -265,28 +265,28 @@ class TaskRunner:
         self.worker = bus.worker
         self._bus, self._subscribers, self._requests = bus, subscribers, requests
         self._running: dict[str, _Run] = {}
-        self._looking: set[asyncio.Task[Any]] = set()
-        self._chores: asyncio.Task[None] | None = None
+        self._background: set[asyncio.Task[Any]] = set()
+        self._maintenance: asyncio.Task[None] | None = None
         bus.on(ANSWERED, self._on_answered)
         bus.on(CANCEL, self._on_cancel)
         bus.on(CHANGED, self._on_changed)
 
     def start(self) -> None:
         """Start the maintenance of tasks."""
-        self._chores = asyncio.get_running_loop().create_task(self._chore(), name="tasks")
+        self._maintenance = asyncio.get_running_loop().create_task(self._maintain(), name="tasks")
 
     async def stop(self) -> None:
         """Stop the maintenance of tasks."""
-        chores, self._chores = self._chores, None
-        if chores is not None:
-            chores.cancel()
-            await asyncio.wait([chores], timeout=5.0)
-        if self._looking:
-            await asyncio.wait(list(self._looking), timeout=5.0)
+        maintenance, self._maintenance = self._maintenance, None
+        if maintenance is not None:
+            maintenance.cancel()
+            await asyncio.wait([maintenance], timeout=5.0)
+        if self._background:
+            await asyncio.wait(list(self._background), timeout=5.0)
 
     async def start_run(
         self, name: str, arguments: dict[str, Any], request: jsonrpc.Request, peer: Peer, outlet: Outlet
-    ) -> store.State:
+    ) -> store.TaskState:
         """Start a call as a task; return when its row is readable. Raises as the call raises before its start."""
         run = _Run(self, request, peer, outlet)
         task = run.task = asyncio.get_running_loop().create_task(run.run(name, arguments), name="task")
@@ -308,20 +308,20 @@ class TaskRunner:
             task.result()  # raises the error that denied the call
         raise McpError(INTERNAL_ERROR, "The call was cancelled before it began")
 
-    def begun(self, run: _Run) -> None:
+    def register(self, run: _Run) -> None:
         """Register this run for answers and cancellations."""
         self._running[str(run.id)] = run
 
-    def ended(self, run: _Run) -> None:
+    def unregister(self, run: _Run) -> None:
         """Remove a run."""
         self._running.pop(str(run.id), None)
         self._requests.leave(run.entry)
 
-    def changed(self, task_id: str) -> None:
+    def publish_change(self, task_id: str) -> None:
         """Notify the subscribers of the task, on every worker."""
-        self._bus.tell(CHANGED, {"id": task_id})
+        self._bus.publish_soon(CHANGED, {"id": task_id})
 
-    async def _chore(self) -> None:
+    async def _maintain(self) -> None:
         abandoned = time.monotonic()
         while True:
             await asyncio.sleep(POLL_SECONDS)
@@ -329,15 +329,15 @@ class TaskRunner:
                 if self._running:
                     for run in list(self._running.values()):
                         if run.channel.waiting:
-                            await run.look()
-                    for number in await store.to_cancel(self.worker):
+                            await run.read_answers()
+                    for number in await store.list_cancellable(self.worker):
                         self._cancel(str(number))
                 now = time.monotonic()
-                if now - abandoned > CHORE_SECONDS:
+                if now - abandoned > CLEANUP_INTERVAL_SECONDS:
                     abandoned = now
                     if await store.end_abandoned():
                         log.warning("Tasks of a worker that is gone were ended as failed")
-            except AWAY as error:
+            except UNAVAILABLE_ERRORS as error:
                 log.warning("The tasks could not be looked after: %s", type(error).__name__)
             except Exception:
                 # After any error, running tasks must still get answers and cancellations.
@@ -349,23 +349,23 @@ class TaskRunner:
 
     def _spawn(self, work: Awaitable[None]) -> None:
         task: asyncio.Task[None] = asyncio.ensure_future(_quietly(work))
-        self._looking.add(task)
-        task.add_done_callback(self._looking.discard)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     async def _notify(self, task_id: str) -> None:
-        for listener in self._subscribers.of_task(task_id):
+        for listener in self._subscribers.task_listeners(task_id):
             state = await store.get(listener.user_id, task_id)
             if state is not None:
-                listener.send("notifications/tasks", detailed(state))
+                listener.send("notifications/tasks", task_details(state))
 
     def _on_answered(self, payload: dict[str, Any]) -> None:
         if (run := self._running.get(str(payload.get("id")))) is not None:
-            self._spawn(run.look())
+            self._spawn(run.read_answers())
 
     def _on_cancel(self, payload: dict[str, Any]) -> None:
         self._cancel(str(payload.get("id")))
 
     def _on_changed(self, payload: dict[str, Any]) -> None:
         task_id = str(payload.get("id"))
-        if self._subscribers.of_task(task_id):
+        if self._subscribers.task_listeners(task_id):
             self._spawn(self._notify(task_id))

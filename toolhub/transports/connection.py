@@ -1,7 +1,7 @@
 """A connection with many messages both ways (WebSocket, stdio): all protocol versions, parallel calls, bounded.
 
 A message with the stateless envelope is served by itself; `initialize` begins a session that lives as long as the
-connection. `received` never waits: every message is handled in its own task, and outgoing messages wait in one queue,
+connection. `receive` never waits: every message is handled in its own task, and outgoing messages wait in one queue,
 so that neither a slow call nor a slow reader delays the others.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 
 from audit.types import Credential
 from catalog.errors import ACCESS_REVOKED, CLIENT_GONE, SERVER_STOPPING, Cancellation
-from toolhub.access.bearer import BadToken, CannotCheck
+from toolhub.access.bearer import BadToken, CheckUnavailable
 from toolhub.server import dispatch, sessions, subscribers
 from toolhub.server import peer as peers
 from toolhub.server.methods import lifecycle
@@ -36,12 +36,12 @@ UNCHECKED = Cancellation("cancelled.unchecked")
 SLOW_READER = Cancellation("cancelled.slow_reader")
 FAILED = Cancellation("cancelled.internal")
 
-MAX_AT_ONCE = 256
+MAX_CONCURRENT_MESSAGES = 256
 """Maximum messages in progress; far more than the server role runs at once, so that it can reject each one itself."""
-MAX_BYTES_IN = 33_554_432
-MANY_OUT = 64
-MAX_OUT = 1024
-MAX_BYTES_OUT = 8_388_608
+MAX_INCOMING_BYTES = 33_554_432
+PROGRESS_DROP_MESSAGES = 64
+MAX_OUTGOING_MESSAGES = 1024
+MAX_OUTGOING_BYTES = 8_388_608
 
 # Close codes of RFC 6455.
 NORMAL, GOING_AWAY, UNSUPPORTED, POLICY, TOO_BIG, INTERNAL, TRY_LATER = 1000, 1001, 1003, 1008, 1009, 1011, 1013
@@ -64,33 +64,33 @@ class Connection:
         self.credential, self._token, self._transport, self._address = credential, token, transport, address
         self._write, self._close = write, close
         self.id = secrets.token_hex(8)
-        self._peer = self._bare()
+        self._peer = self._unidentified_peer()
         """Until `initialize`, the peer has only its identity."""
-        self._opening: asyncio.Future[None] | None = None
+        self._initializing: asyncio.Future[None] | None = None
         self._working: set[asyncio.Task[None]] = set()
         self._bytes_in = 0
-        self._out: OutgoingQueue[bytes] = OutgoingQueue(MAX_OUT, MAX_BYTES_OUT)
+        self._out: OutgoingQueue[bytes] = OutgoingQueue(MAX_OUTGOING_MESSAGES, MAX_OUTGOING_BYTES)
         self._closing: int | None = None
-        self._refusing = False
-        self._listener = server.subscribers.attach(self._peer, self.notify, self._told_to_close, kinds=frozenset())
+        self._stopping = False
+        self._listener = server.subscribers.attach(self._peer, self.notify, self._on_close_requested, kinds=frozenset())
         self._writer = asyncio.get_running_loop().create_task(self._send_queued())
 
     # --- incoming messages ---------------------------------------------------------------------------------------
 
-    def received(self, data: bytes) -> asyncio.Task[None] | None:
+    def receive(self, data: bytes) -> asyncio.Task[None] | None:
         """Handle one message of the client; return the task that works on it, or None."""
         if self._closing is not None:
             return None
-        if len(self._working) >= MAX_AT_ONCE or self._bytes_in + len(data) > MAX_BYTES_IN:
+        if len(self._working) >= MAX_CONCURRENT_MESSAGES or self._bytes_in + len(data) > MAX_INCOMING_BYTES:
             self.end(TRY_LATER, TOO_MANY)
             return None
         self._bytes_in += len(data)
         task = asyncio.get_running_loop().create_task(self._work(data))
         self._working.add(task)
-        task.add_done_callback(self._worked)
+        task.add_done_callback(self._on_work_done)
         return task
 
-    def _worked(self, task: asyncio.Task[None]) -> None:
+    def _on_work_done(self, task: asyncio.Task[None]) -> None:
         self._working.discard(task)
         if not self._working:
             self._out.wake()
@@ -103,7 +103,7 @@ class Connection:
                 self._put(jsonrpc.encode(message))
         except McpError as error:
             self._put(jsonrpc.encode(jsonrpc.error(error.request_id, error)))
-        except CannotCheck:
+        except CheckUnavailable:
             self.end(TRY_LATER, UNCHECKED)
         except BadToken:
             self.end(POLICY, ACCESS_REVOKED)
@@ -114,35 +114,35 @@ class Connection:
             self._bytes_in -= len(data)
 
     async def _serve(self, data: bytes) -> dict[str, Any] | list[Any] | None:
-        messages = jsonrpc.parse(data, batches=self._peer.revision in versions.BATCHING)
+        messages = jsonrpc.parse(data, batches=self._peer.revision in versions.BATCHING_REVISIONS)
         credential = self.server.authenticator.cached(self._token) or await self.server.authenticator.authenticate(
             self._token, self._address
         )
         if credential is not self.credential:
             self._renew(credential)
         if isinstance(messages, list):
-            answers = await asyncio.gather(*map(self._one, messages))
+            answers = await asyncio.gather(*map(self._handle, messages))
             return [one for one in answers if one is not None] or None
-        return await self._one(messages)
+        return await self._handle(messages)
 
-    async def _one(self, message: jsonrpc.Message) -> dict[str, Any] | None:
+    async def _handle(self, message: jsonrpc.Message) -> dict[str, Any] | None:
         if isinstance(message, jsonrpc.Request):
-            if self._refusing:
+            if self._stopping:
                 return jsonrpc.error(message.id, McpError(errors.INTERNAL_ERROR, "The server is stopping"))
             if is_modern(message):
                 return await self._modern(message)
             if message.method == "initialize":
                 return await self._initialize(message)
-        if self._opening is not None:
-            await self._opening
+        if self._initializing is not None:
+            await self._initializing
         peer = self._peer
         if isinstance(message, jsonrpc.Notification):
-            await dispatch.notified(message, peer, self.server)
+            await dispatch.handle_notification(message, peer, self.server)
         elif isinstance(message, jsonrpc.Response):
-            await dispatch.replied(message, peer, self.server)
+            await dispatch.handle_response(message, peer, self.server)
         elif peer.session is None and message.method != "ping":
-            why = "Invalid request: begin with `initialize`, or send the envelope of 2026-07-28 in `_meta`"
-            return jsonrpc.error(message.id, McpError(errors.INVALID_REQUEST, why))
+            reason = "Invalid request: begin with `initialize`, or send the envelope of 2026-07-28 in `_meta`"
+            return jsonrpc.error(message.id, McpError(errors.INVALID_REQUEST, reason))
         else:
             return await answer(message, peer, Outlet(self), self.server)
         return None
@@ -151,15 +151,15 @@ class Connection:
         try:
             found = envelope.check(None, request, versions.MODERN)
         except McpError as error:
-            self.server.connect_check.not_understood(self.credential, error)
+            self.server.connect_check.report_invalid(self.credential, error)
             return jsonrpc.error(request.id, error)
         peer = peers.modern(found, self.credential, self._transport, self._address, self.id)
         return await answer(request, peer, Outlet(self), self.server)
 
     async def _initialize(self, request: jsonrpc.Request) -> dict[str, Any]:
-        if self._opening is not None or self._peer.session is not None:
+        if self._initializing is not None or self._peer.session is not None:
             return jsonrpc.error(request.id, McpError(errors.INVALID_REQUEST, "Invalid request: already initialized"))
-        opening = self._opening = asyncio.get_running_loop().create_future()
+        initializing = self._initializing = asyncio.get_running_loop().create_future()
         try:
             session, result = await lifecycle.initialize(request, self.credential, self.server)
             self._peer = peers.handshake(session, self.credential, self._transport, self._address, self.id)
@@ -167,8 +167,8 @@ class Connection:
         except McpError as error:
             return jsonrpc.error(request.id, error)
         finally:
-            self._opening = None
-            opening.set_result(None)
+            self._initializing = None
+            initializing.set_result(None)
         return jsonrpc.result(request.id, result)
 
     def _renew(self, credential: Credential) -> None:
@@ -176,24 +176,24 @@ class Connection:
         self.credential = credential
         session = self._peer.session
         self._peer = (
-            self._bare()
+            self._unidentified_peer()
             if session is None
             else peers.handshake(session, credential, self._transport, self._address, self.id)
         )
 
-    def _bare(self) -> peers.Peer:
+    def _unidentified_peer(self) -> peers.Peer:
         nothing = envelope.Envelope(versions.LATEST_MODERN, "", "", {}, None, None)
         return peers.modern(nothing, self.credential, self._transport, self._address, self.id)
 
     def _listen(self, kinds: frozenset[str]) -> None:
         self._listener.detach()
         with suppress(subscribers.TooManyListeners):
-            self._listener = self.server.subscribers.attach(self._peer, self.notify, self._told_to_close, kinds=kinds)
+            self._listener = self.server.subscribers.attach(self._peer, self.notify, self._on_close_requested, kinds=kinds)
 
     # --- outgoing messages ---------------------------------------------------------------------------------------
 
     def notify(self, message: dict[str, Any]) -> None:
-        if len(self._out) < MANY_OUT or message.get("method") != "notifications/progress":
+        if len(self._out) < PROGRESS_DROP_MESSAGES or message.get("method") != "notifications/progress":
             self._put(jsonrpc.encode(message))
 
     def _put(self, data: bytes) -> None:
@@ -210,7 +210,7 @@ class Connection:
 
     async def _idle(self) -> bool:
         """Close the connection if that was requested and everything is sent."""
-        if self._closing is None and self._refusing and not self._working:
+        if self._closing is None and self._stopping and not self._working:
             self.end(GOING_AWAY, SERVER_STOPPING)
         if self._closing is None:
             return False
@@ -219,10 +219,10 @@ class Connection:
 
     # --- the end -------------------------------------------------------------------------------------------------
 
-    def _told_to_close(self, reason: Cancellation) -> None:
+    def _on_close_requested(self, reason: Cancellation) -> None:
         """Start the close after a revocation, a disconnect or a server stop: running calls may still answer."""
         if reason == SERVER_STOPPING:
-            self._refusing = True
+            self._stopping = True
             self._out.wake()
         else:
             self.end(POLICY, reason)
@@ -244,12 +244,12 @@ class Connection:
     async def drain(self, seconds: float) -> None:
         """Accept no more messages, let running work answer for at most `seconds`, then close."""
         deadline = time.monotonic() + seconds
-        while self._working and (left := deadline - time.monotonic()) > 0:
-            await asyncio.wait(set(self._working), timeout=left)
+        while self._working and (remaining := deadline - time.monotonic()) > 0:
+            await asyncio.wait(set(self._working), timeout=remaining)
         self.end(NORMAL, SERVER_STOPPING)
-        await self.closed()
+        await self.wait_closed()
 
-    async def closed(self) -> None:
+    async def wait_closed(self) -> None:
         """Wait until everything is sent and done; the session ends with its connection."""
         await asyncio.wait({self._writer})
         while self._working:
@@ -258,11 +258,11 @@ class Connection:
             with suppress(sessions.UnknownSession):
                 await self.server.sessions.close(self._peer.session.id, self.credential)
 
-    async def left(self) -> None:
+    async def on_disconnect(self) -> None:
         """Handle the disconnect of the client: nothing can be sent any more."""
         self._out.clear()
         self.end(NORMAL, CLIENT_GONE)
-        await self.closed()
+        await self.wait_closed()
 
 
 class Outlet:

@@ -60,7 +60,7 @@ class Exchange:
         self.started = True
         await respond(self.send, status, [*JSON, *self.cors, *(headers or ())], jsonrpc.encode(message))
 
-    async def refuse(self, error: McpError, status: int, headers: Headers | None = None) -> None:
+    async def reject(self, error: McpError, status: int, headers: Headers | None = None) -> None:
         await self.reply(jsonrpc.error(error.request_id, error), status, headers)
 
     def stream(self, log: StreamLog | None = None) -> EventStream:
@@ -68,7 +68,7 @@ class Exchange:
         self.started = True
         return EventStream(self.send, self.cors, events=self.events, json=self.json, log=log)
 
-    async def accepted(self) -> None:
+    async def accept(self) -> None:
         """Answer 202: a notification or a response was accepted."""
         self.started = True
         await respond(self.send, 202, [*SAFE, *self.cors], b"")
@@ -77,10 +77,10 @@ class Exchange:
 class Watch:
     """Detects that the client of a running request disconnects; costs a timer while the request is quick."""
 
-    __slots__ = ("_leaves", "_receive", "_stream", "_task", "_timer")
+    __slots__ = ("_on_disconnect", "_receive", "_stream", "_task", "_timer")
 
-    def __init__(self, receive: Receive, stream: EventStream, leaves: Callable[[], None]) -> None:
-        self._receive, self._stream, self._leaves = receive, stream, leaves
+    def __init__(self, receive: Receive, stream: EventStream, on_disconnect: Callable[[], None]) -> None:
+        self._receive, self._stream, self._on_disconnect = receive, stream, on_disconnect
         self._task: asyncio.Task[None] | None = None
         self._timer = asyncio.get_running_loop().call_later(WATCH_AFTER_SECONDS, self._begin)
 
@@ -92,7 +92,7 @@ class Watch:
     async def _wait(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self._leaves()
+        self._on_disconnect()
 
     def stop(self) -> None:
         self._timer.cancel()
@@ -100,16 +100,16 @@ class Watch:
             self._task.cancel()
 
 
-def gone(stream: EventStream) -> Callable[[], None]:
+def cancel_on_disconnect(stream: EventStream) -> Callable[[], None]:
     """Return the callback for `Watch` that cancels the running request of this task on a disconnect."""
     task = asyncio.current_task()
 
-    def leaves() -> None:
+    def on_disconnect() -> None:
         stream.leave()
         if task is not None:
             task.cancel(CLIENT_GONE)
 
-    return leaves
+    return on_disconnect
 
 
 async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any] | None:

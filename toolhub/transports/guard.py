@@ -29,7 +29,7 @@ from toolhub.transports.asgi import Headers, Scope
 from toolhub.transports.exchange import Exchange
 from toolhub.wire import jsonrpc
 
-ONCE = frozenset(
+SINGLE_HEADERS = frozenset(
     {
         "authorization",
         "content-length",
@@ -46,10 +46,10 @@ ONCE = frozenset(
 """Headers that affect decisions: duplicates would let a proxy and this server understand different requests."""
 
 
-BY_STATUS = {405: "verb", 406: "accept", 413: "large", 415: "content_type", 503: "unavailable"}
+CODES_BY_STATUS = {405: "verb", 406: "accept", 413: "large", 415: "content_type", 503: "unavailable"}
 
 
-class Refused(Exception):
+class Rejection(Exception):
     """An error with the HTTP status and the sentence of the answer; nothing else happens."""
 
     def __init__(
@@ -63,18 +63,18 @@ class Refused(Exception):
     ) -> None:
         super().__init__(message)
         self.status, self.message, self.headers = status, message, headers or []
-        self.code, self.owner = code or BY_STATUS.get(status, "request"), owner
+        self.code, self.owner = code or CODES_BY_STATUS.get(status, "request"), owner
         """For the connection check: a code for the problem, and the token's owner if known."""
 
 
 def read_headers(scope: Scope) -> dict[str, str]:
-    """Return headers by lower-case name. Raises Refused for duplicates of a header that affects decisions."""
+    """Return headers by lower-case name. Raises Rejection for duplicates of a header that affects decisions."""
     headers: dict[str, str] = {}
     for raw_name, raw_value in scope["headers"]:
         name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
         if name in headers:
-            if name in ONCE or name.startswith("mcp-param-"):
-                raise Refused(400, f"The header {name} must be sent once.")
+            if name in SINGLE_HEADERS or name.startswith("mcp-param-"):
+                raise Rejection(400, f"The header {name} must be sent once.")
             headers[name] = f"{headers[name]}, {value}"
         else:
             headers[name] = value
@@ -82,19 +82,19 @@ def read_headers(scope: Scope) -> dict[str, str]:
 
 
 def check(headers: dict[str, str]) -> None:
-    """Check Host and Origin. Raises Refused for a Host that is not ours or an Origin that is foreign."""
+    """Check Host and Origin. Raises Rejection for a Host that is not ours or an Origin that is foreign."""
     host = headers.get("host")
-    if host is None or not host_is_ours(host, tuple(settings.ALLOWED_HOSTS)):
-        raise Refused(
+    if host is None or not is_own_host(host, tuple(settings.ALLOWED_HOSTS)):
+        raise Rejection(
             400,
             "This server does not answer for that host. The operator can add it to TOOLHUB_ALLOWED_HOSTS.",
             code="host",
         )
     origin = headers.get("origin")
-    if origin is not None and not origin_is_ours(
+    if origin is not None and not is_own_origin(
         origin, settings.PUBLIC_URL, tuple(settings.ALLOWED_ORIGINS), tuple(settings.ALLOWED_HOSTS)
     ):
-        raise Refused(
+        raise Rejection(
             403,
             "Web pages of this origin may not use this server. The operator can add it to TOOLHUB_ALLOWED_ORIGINS.",
             code="origin",
@@ -102,14 +102,14 @@ def check(headers: dict[str, str]) -> None:
 
 
 @lru_cache(maxsize=1024)
-def host_is_ours(host: str, allowed: tuple[str, ...]) -> bool:
+def is_own_host(host: str, allowed: tuple[str, ...]) -> bool:
     """Return whether the host is allowed, with any port."""
     domain, _ = split_domain_port(host)
     return bool(domain) and validate_host(domain, list(allowed))
 
 
 @lru_cache(maxsize=1024)
-def origin_is_ours(origin: str, public_url: str, origins: tuple[str, ...], hosts: tuple[str, ...]) -> bool:
+def is_own_origin(origin: str, public_url: str, origins: tuple[str, ...], hosts: tuple[str, ...]) -> bool:
     lowered = origin.strip().lower()
     if lowered in origins:
         return True
@@ -127,7 +127,7 @@ def origin_is_ours(origin: str, public_url: str, origins: tuple[str, ...], hosts
     if (parts.scheme, parts.netloc) == (public.scheme, public.netloc):
         return True
     # "*" is no permission for calls from a browser.
-    return host_is_ours(parts.netloc, tuple(host for host in hosts if host != "*"))
+    return is_own_host(parts.netloc, tuple(host for host in hosts if host != "*"))
 
 
 def cors(headers: dict[str, str]) -> Headers:
@@ -156,7 +156,7 @@ def preflight(headers: dict[str, str]) -> Headers:
 
 
 @lru_cache(maxsize=256)
-def accepted(accept: str | None) -> tuple[bool, bool, bool]:
+def parse_accept(accept: str | None) -> tuple[bool, bool, bool]:
     """Return (JSON, event stream, web page) as accepted by an Accept header; without one, the first two are True."""
     if accept is None or not accept.strip():
         return True, True, False
@@ -181,23 +181,23 @@ def is_json(content_type: str | None) -> bool:
     return kind == "application/json" and all(charset in {"utf-8", "utf8"} for charset in charsets)
 
 
-def announced(headers: dict[str, str]) -> None:
-    """Check the announced size of the body. Raises Refused when it is larger than allowed."""
+def check_announced_size(headers: dict[str, str]) -> None:
+    """Check the announced size of the body. Raises Rejection when it is larger than allowed."""
     length = headers.get("content-length")
     if length is None:
         return
     if not (length.isascii() and length.isdecimal()):
-        raise Refused(400, "The Content-Length is not a number.")
+        raise Rejection(400, "The Content-Length is not a number.")
     if int(length[:20]) > settings.MAX_BODY_BYTES:
         raise too_large()
 
 
-def too_large() -> Refused:
-    return Refused(413, f"The body is larger than {settings.MAX_BODY_BYTES} bytes.")
+def too_large() -> Rejection:
+    return Rejection(413, f"The body is larger than {settings.MAX_BODY_BYTES} bytes.")
 
 
 async def read_body(receive: Any) -> bytes | None:
-    """Read the whole body; return None when the client disconnected. Raises Refused when it is too large."""
+    """Read the whole body; return None when the client disconnected. Raises Rejection when it is too large."""
     message = await receive()
     if message["type"] == "http.request" and not message.get("more_body"):
         body: bytes = message.get("body", b"")
@@ -220,19 +220,19 @@ async def read_body(receive: Any) -> bytes | None:
 log = logging.getLogger(__name__)
 
 
-async def refused(request: jsonrpc.Request, exchange: Exchange, revision: str, why: str) -> None:
-    if request.method not in errors.ATTEMPTS:
+async def log_rejected(request: jsonrpc.Request, exchange: Exchange, revision: str, reason: str) -> None:
+    if request.method not in errors.LOGGED_METHODS:
         return
     caller = Caller(exchange.credential, "http", revision, exchange.address)
     try:
-        await errors.record(request, Peer(caller, "modern", revision, {}), why)
+        await errors.log_rejected(request, Peer(caller, "modern", revision, {}), reason)
     except AuditLogUnavailable as cannot:
         # No call runs, so the denial stands; the server log keeps the error that the audit log cannot.
         log.warning("A denied request could not be logged: %s", cannot.reason)
 
 
-def turned_away(server: ServerRole, address: str, refused: Exception) -> None:
+def report_rejected(server: ServerRole, address: str, rejected: Exception) -> None:
     """Notify the connection check of a rejected client; costs nothing unless such a page is open."""
-    if server.pages.keys and isinstance(refused, Refused | BadToken):
-        user_id, credential = refused.owner or (None, None)
-        server.connect_check.turned_away(address, refused.code, user_id, credential)
+    if server.pages.keys and isinstance(rejected, Rejection | BadToken):
+        user_id, credential = rejected.owner or (None, None)
+        server.connect_check.report_rejected(address, rejected.code, user_id, credential)

@@ -18,7 +18,7 @@ from toolhub.server.process import ServerRole
 from toolhub.transports import guard, resume
 from toolhub.transports.asgi import SAFE, respond
 from toolhub.transports.exchange import Exchange, Watch, answer
-from toolhub.transports.guard import Refused
+from toolhub.transports.guard import Rejection
 from toolhub.transports.stream import EventStream
 from toolhub.wire import errors, jsonrpc, versions
 from toolhub.wire.errors import McpError
@@ -40,9 +40,9 @@ async def post(exchange: Exchange) -> None:
         except sessions.UnknownSession as unknown:
             gone = unknown
     try:
-        messages = jsonrpc.parse(exchange.body, batches=session is not None and session.revision in versions.BATCHING)
+        messages = jsonrpc.parse(exchange.body, batches=session is not None and session.revision in versions.BATCHING_REVISIONS)
     except McpError as error:
-        await exchange.refuse(error, 404 if gone else 400)
+        await exchange.reject(error, 404 if gone else 400)
         return
     if isinstance(messages, jsonrpc.Request) and messages.method == "initialize":
         await initialize(exchange, messages)
@@ -50,17 +50,17 @@ async def post(exchange: Exchange) -> None:
         peer = peers.handshake(session, exchange.credential, "http", exchange.address)
         await run(exchange, messages, peer, session)
     else:
-        await refuse(exchange, messages, gone)
+        await reject_without_session(exchange, messages, gone)
 
 
-async def refuse(exchange: Exchange, message: Any, gone: sessions.UnknownSession | None) -> None:
+async def reject_without_session(exchange: Exchange, message: Any, gone: sessions.UnknownSession | None) -> None:
     """Reject a message without a session: 404 makes a client repeat `initialize`, 400 means it never sent one."""
     error = McpError(errors.INVALID_REQUEST, "Session not found") if gone else NO_SESSION
     request_id = None
     if isinstance(message, jsonrpc.Request):
         request_id = message.id
         revision = exchange.headers.get("mcp-protocol-version", versions.DEFAULT_WITHOUT_HEADER)
-        await guard.refused(message, exchange, revision, error.message)
+        await guard.log_rejected(message, exchange, revision, error.message)
     await exchange.reply(jsonrpc.error(request_id, error), 404 if gone else 400)
 
 
@@ -68,7 +68,7 @@ async def initialize(exchange: Exchange, request: jsonrpc.Request) -> None:
     try:
         session, result = await lifecycle.initialize(request, exchange.credential, exchange.server)
     except McpError as error:
-        exchange.server.connect_check.not_understood(exchange.credential, error)
+        exchange.server.connect_check.report_invalid(exchange.credential, error)
         await exchange.reply(jsonrpc.error(request.id, error))
         return
     await exchange.reply(jsonrpc.result(request.id, result), headers=[(b"mcp-session-id", session.id.encode("ascii"))])
@@ -91,11 +91,11 @@ async def run(
         if isinstance(one, jsonrpc.Request):
             requests.append(one)
         elif isinstance(one, jsonrpc.Notification):
-            await dispatch.notified(one, peer, exchange.server)
+            await dispatch.handle_notification(one, peer, exchange.server)
         else:
-            await dispatch.replied(one, peer, exchange.server)
+            await dispatch.handle_response(one, peer, exchange.server)
     if not requests:
-        await exchange.accepted()
+        await exchange.accept()
         return
     stream, watch = open_stream(exchange, session)
     try:
@@ -107,20 +107,20 @@ async def run(
 
 def open_stream(exchange: Exchange, session: Session) -> tuple[EventStream, Watch]:
     # No specification describes the oldest revision over this transport, so its streams cannot be resumed.
-    kept = exchange.streams.open(session) if versions.at_least(session.revision, "2025-03-26") else None
-    stream = exchange.stream(kept)
+    event_log = exchange.streams.open(session) if versions.is_at_least(session.revision, "2025-03-26") else None
+    stream = exchange.stream(event_log)
     return stream, Watch(exchange.receive, stream, stream.leave)
 
 
 async def require(exchange: Exchange) -> Session:
-    """Return the session of a GET or DELETE. Raises Refused."""
+    """Return the session of a GET or DELETE. Raises Rejection."""
     session_id = exchange.headers.get(SESSION_HEADER)
     if session_id is None:
-        raise Refused(400, NO_SESSION.message)
+        raise Rejection(400, NO_SESSION.message)
     try:
         return await exchange.server.sessions.require(session_id, exchange.credential)
     except sessions.UnknownSession:
-        raise Refused(404, "Session not found") from None
+        raise Rejection(404, "Session not found") from None
 
 
 async def get(exchange: Exchange) -> None:
@@ -136,7 +136,7 @@ async def get(exchange: Exchange) -> None:
     stream.commit()
     watch = Watch(exchange.receive, stream, stream.stop)
     try:
-        await stream.ended()
+        await stream.wait_written()
     finally:
         watch.stop()
         listener.detach()
@@ -146,7 +146,7 @@ async def replay(exchange: Exchange, peer: peers.Peer, session: Session, last_ev
     try:
         events = await exchange.streams.replay(session, last_event_id)
     except resume.UnknownEvent:
-        raise Refused(400, "That event is unknown or too old to resume from.") from None
+        raise Rejection(400, "That event is unknown or too old to resume from.") from None
     stream = exchange.stream()
     # Watched for revocation, but without the session, whose notifications go to its standalone stream.
     watched = peers.Peer(peer.caller, "handshake", peer.revision, peer.capabilities)
@@ -160,7 +160,7 @@ async def replay(exchange: Exchange, peer: peers.Peer, session: Session, last_ev
             if event is not None:
                 stream.replay(*event)
         stream.end()
-        await stream.ended()
+        await stream.wait_written()
     finally:
         watch.stop()
         listener.detach()
@@ -170,7 +170,7 @@ def attach(server: ServerRole, peer: peers.Peer, stream: EventStream, kinds: fro
     try:
         return server.subscribers.attach(peer, stream.notify, lambda reason: stream.end(), kinds=kinds)
     except subscribers.TooManyListeners:
-        raise Refused(503, "Too many open streams.", [(b"retry-after", b"30")]) from None
+        raise Rejection(503, "Too many open streams.", [(b"retry-after", b"30")]) from None
 
 
 async def delete(exchange: Exchange) -> None:
@@ -178,5 +178,5 @@ async def delete(exchange: Exchange) -> None:
     try:
         await exchange.server.sessions.close(exchange.headers[SESSION_HEADER], exchange.credential)
     except sessions.UnknownSession:
-        raise Refused(404, "Session not found") from None
+        raise Rejection(404, "Session not found") from None
     await respond(exchange.send, 204, [*SAFE, *exchange.cors], b"")

@@ -15,7 +15,7 @@ from toolhub.server.process import ServerRole
 from toolhub.transports import guard, handshake, modern
 from toolhub.transports.asgi import HTML, SAFE, Headers, Receive, Scope, Send, respond
 from toolhub.transports.exchange import Exchange
-from toolhub.transports.guard import Refused
+from toolhub.transports.guard import Rejection
 from toolhub.transports.resume import StreamLogs
 from toolhub.wire import envelope, errors, versions
 from toolhub.wire.errors import McpError
@@ -37,14 +37,14 @@ class StreamableHttpConsumer(AsyncConsumer):  # type: ignore[misc]
         exchange = Exchange(self.server, self.streams, receive, send, client[0] if client else "")
         try:
             await answer(scope, exchange)
-        except Refused as refused:
-            guard.turned_away(self.server, exchange.address, refused)
-            error = McpError(errors.INVALID_REQUEST, refused.message)
-            await exchange.refuse(error, refused.status, refused.headers)
+        except Rejection as rejected:
+            guard.report_rejected(self.server, exchange.address, rejected)
+            error = McpError(errors.INVALID_REQUEST, rejected.message)
+            await exchange.reject(error, rejected.status, rejected.headers)
         except Exception:
             log.exception("A request to /mcp failed")
             if not exchange.started:
-                await exchange.refuse(McpError(errors.INTERNAL_ERROR, "Internal error"), 500)
+                await exchange.reject(McpError(errors.INTERNAL_ERROR, "Internal error"), 500)
 
 
 async def answer(scope: Scope, exchange: Exchange) -> None:
@@ -58,44 +58,44 @@ async def answer(scope: Scope, exchange: Exchange) -> None:
         await get(exchange, headers)
     elif method == "DELETE":
         if is_modern(headers):
-            raise Refused(405, "This protocol version has no sessions.", ALLOW_MODERN)
+            raise Rejection(405, "This protocol version has no sessions.", ALLOW_MODERN)
         await identify(exchange, headers)
         await handshake.delete(exchange)
     elif method == "OPTIONS":
         await respond(exchange.send, 204, [*SAFE, *ALLOW, *guard.preflight(headers)], b"")
     else:
-        raise Refused(405, f"{method[:20]} is not allowed at this address.", ALLOW)
+        raise Rejection(405, f"{method[:20]} is not allowed at this address.", ALLOW)
 
 
 async def post(exchange: Exchange, headers: dict[str, str]) -> None:
-    guard.announced(headers)
+    guard.check_announced_size(headers)
     if not guard.is_json(headers.get("content-type")):
-        raise Refused(415, "The body must be application/json in UTF-8.")
-    exchange.json, exchange.events, _ = guard.accepted(headers.get("accept"))
+        raise Rejection(415, "The body must be application/json in UTF-8.")
+    exchange.json, exchange.events, _ = guard.parse_accept(headers.get("accept"))
     if not (exchange.json or exchange.events):
-        raise Refused(406, "The client must accept application/json and text/event-stream.")
+        raise Rejection(406, "The client must accept application/json and text/event-stream.")
     await identify(exchange, headers)
     body = await guard.read_body(exchange.receive)
     if body is None:
         return
     exchange.body = body
-    if is_modern(headers) or forgot_its_header(exchange):
+    if is_modern(headers) or lacks_version_header(exchange):
         await modern.post(exchange)
     else:
         await handshake.post(exchange)
 
 
 async def get(exchange: Exchange, headers: dict[str, str]) -> None:
-    _, events, page = guard.accepted(headers.get("accept"))
+    _, events, page = guard.parse_accept(headers.get("accept"))
     if page:
         from toolhub.access import pages
 
         await respond(exchange.send, 200, HTML, pages.mcp_help(headers.get("accept-language", "")))
         return
     if is_modern(headers):
-        raise Refused(405, "This protocol version has no GET stream; use subscriptions/listen.", ALLOW_MODERN)
+        raise Rejection(405, "This protocol version has no GET stream; use subscriptions/listen.", ALLOW_MODERN)
     if not events:
-        raise Refused(406, "The client must accept text/event-stream.")
+        raise Rejection(406, "The client must accept text/event-stream.")
     await identify(exchange, headers)
     await handshake.get(exchange)
 
@@ -106,7 +106,7 @@ def is_modern(headers: dict[str, str]) -> bool:
     return version is not None and version not in versions.HANDSHAKE
 
 
-def forgot_its_header(exchange: Exchange) -> bool:
+def lacks_version_header(exchange: Exchange) -> bool:
     """Return whether a stateless envelope lacks its version header; the stateless transport reports the error."""
     headers = exchange.headers
     return (
@@ -117,7 +117,7 @@ def forgot_its_header(exchange: Exchange) -> bool:
 
 
 async def identify(exchange: Exchange, headers: dict[str, str]) -> None:
-    """Identify the caller. Raises Refused with instructions for the client."""
+    """Identify the caller. Raises Rejection with instructions for the client."""
     try:
         token = bearer.from_header(headers.get("authorization"))
         authenticator = exchange.server.authenticator
@@ -125,7 +125,7 @@ async def identify(exchange: Exchange, headers: dict[str, str]) -> None:
     except BadToken as bad:
         extra = [(name.lower().encode(), value.encode()) for name, value in bad.headers().items()]
         sentence = SENTENCES.get(bad.status, "Not now.")
-        raise Refused(bad.status, sentence, extra, code=bad.code, owner=bad.owner) from None
+        raise Rejection(bad.status, sentence, extra, code=bad.code, owner=bad.owner) from None
 
 
 SENTENCES = {

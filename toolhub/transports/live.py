@@ -19,26 +19,26 @@ from uuid import UUID
 from channels.consumer import AsyncConsumer
 
 from catalog import threads
-from toolhub.server.live.calls import AWAY, Watcher
+from toolhub.server.live.calls import UNAVAILABLE_ERRORS, Watcher
 from toolhub.server.process import ServerRole
 from toolhub.transports import live_viewers
 from toolhub.transports.asgi import Receive, Scope, Send
 from toolhub.transports.connection import GOING_AWAY, INTERNAL, POLICY, TOO_BIG, TRY_LATER, UNSUPPORTED
-from toolhub.transports.guard import Refused
+from toolhub.transports.guard import Rejection
 from toolhub.transports.live_viewers import Viewer
 from toolhub.transports.outgoing import OutgoingQueue
 
 log = logging.getLogger(__name__)
 
-PER_USER = 20
-PER_PROCESS = 5_000
-WATCHES = 50
+MAX_SOCKETS_PER_USER = 20
+MAX_SOCKETS = 5_000
+MAX_WATCHED_CALLS = 50
 """Maximum calls that one socket watches."""
-LARGEST = 512
+MAX_MESSAGE_CHARACTERS = 512
 """Maximum characters of a message."""
-MESSAGES = 1_000
+MAX_MESSAGES = 1_000
 """Maximum messages that one socket may send in its life; a page sends a handful."""
-MAX_WAITING = 500
+MAX_WAITING_MESSAGES = 500
 """Maximum messages that wait for a slow reader; above it the socket is closed, and the page reconnects and reloads."""
 CHECK_SECONDS = 3.0
 """Seconds between two checks of every socket's session."""
@@ -58,16 +58,16 @@ class LiveConsumer(AsyncConsumer):  # type: ignore[misc]
             key = live_viewers.admit(scope)
             if self.sockets.server.needs_start:
                 await self.sockets.server.start_process()
-            found = await threads.looking().run(lambda: live_viewers.identify([key]), wait=30.0)
+            found = await threads.queries().run(lambda: live_viewers.identify([key]), wait=30.0)
             if key not in found:
-                raise Refused(401, "not signed in")
+                raise Rejection(401, "not signed in")
             client = scope.get("client")
             socket = Socket(self.sockets, found[key], key, client[0] if client else "", send)
-        except Refused as refused:
-            log.info("A page's WebSocket was rejected: %s", refused.message)
+        except Rejection as rejected:
+            log.info("A page's WebSocket was rejected: %s", rejected.message)
             await send({"type": "websocket.close"})
             return
-        except AWAY as error:
+        except UNAVAILABLE_ERRORS as error:
             log.warning("A page's WebSocket was rejected: %s", type(error).__name__)
             await send({"type": "websocket.close"})
             return
@@ -75,7 +75,7 @@ class LiveConsumer(AsyncConsumer):  # type: ignore[misc]
         try:
             await socket.run(receive)
         finally:
-            await socket.left()
+            await socket.clean_up()
 
 
 class Socket:
@@ -86,12 +86,12 @@ class Socket:
         self.watcher = Watcher(viewer.user_id, self.put, self.go_away, everything=viewer.auditor)
         self.calls: set[UUID] = set()
         # Limited by number only: no message of a page is larger than a few hundred bytes.
-        self._out: OutgoingQueue[str] = OutgoingQueue(MAX_WAITING, sys.maxsize)
+        self._out: OutgoingQueue[str] = OutgoingQueue(MAX_WAITING_MESSAGES, sys.maxsize)
         self._closing: int | None = None
-        self._heard = 0
+        self._received = 0
         self._sockets, self._calls, self._connect_check = sockets, sockets.server.calls, sockets.server.connect_check
         sockets.add(self)
-        self._calls.opened(self.watcher)
+        self._calls.register(self.watcher)
         self._writer = asyncio.get_running_loop().create_task(self._write(), name="live socket")
 
     async def run(self, receive: Receive) -> None:
@@ -100,17 +100,17 @@ class Socket:
             if event["type"] == "websocket.disconnect":
                 return
             text = event.get("text")
-            self._heard += 1
+            self._received += 1
             if text is None:
                 self.close(UNSUPPORTED)
-            elif len(text) > LARGEST:
+            elif len(text) > MAX_MESSAGE_CHARACTERS:
                 self.close(TOO_BIG)
-            elif self._heard > MESSAGES:
+            elif self._received > MAX_MESSAGES:
                 self.close(POLICY)
             elif self._closing is None:
-                self._understand(text)
+                self._handle_message(text)
 
-    def _understand(self, text: str) -> None:
+    def _handle_message(self, text: str) -> None:
         try:
             message = json.loads(text)
             if "unwatch" in message:
@@ -127,7 +127,7 @@ class Socket:
             self.close(POLICY)
 
     def _watch(self, call_id: UUID) -> None:
-        if len(self.calls) >= WATCHES:
+        if len(self.calls) >= MAX_WATCHED_CALLS:
             self.close(POLICY)
             return
         self.calls.add(call_id)
@@ -157,7 +157,7 @@ class Socket:
     def go_away(self) -> None:
         self.close(GOING_AWAY)
 
-    async def left(self) -> None:
+    async def clean_up(self) -> None:
         """Clean up after the window was closed, by itself or by the server."""
         self.close(GOING_AWAY)
         self._writer.cancel()
@@ -165,7 +165,7 @@ class Socket:
 
     def _forget(self) -> None:
         if self._sockets.remove(self):
-            self._calls.closed(self.watcher)
+            self._calls.unregister(self.watcher)
             self._connect_check.forget(self.watcher)
 
     async def _write(self) -> None:
@@ -198,10 +198,10 @@ class LiveSockets:
         return iter(list(self._open))
 
     def add(self, socket: Socket) -> None:
-        """Register a socket until `remove`, and check its session regularly. Raises Refused when there are too many."""
+        """Register a socket until `remove`, and check its session regularly. Raises Rejection if there are too many."""
         user_id = socket.viewer.user_id
-        if len(self._open) >= PER_PROCESS or self._by_user.get(user_id, 0) >= PER_USER:
-            raise Refused(503, "too many open pages")
+        if len(self._open) >= MAX_SOCKETS or self._by_user.get(user_id, 0) >= MAX_SOCKETS_PER_USER:
+            raise Rejection(503, "too many open pages")
         self._open.add(socket)
         self._by_user[user_id] = self._by_user.get(user_id, 0) + 1
         if self._checking is None or self._checking.done():
@@ -212,9 +212,9 @@ class LiveSockets:
         if socket not in self._open:
             return False
         self._open.discard(socket)
-        left = self._by_user[socket.viewer.user_id] - 1
-        if left:
-            self._by_user[socket.viewer.user_id] = left
+        remaining = self._by_user[socket.viewer.user_id] - 1
+        if remaining:
+            self._by_user[socket.viewer.user_id] = remaining
         else:
             del self._by_user[socket.viewer.user_id]
         return True
@@ -232,8 +232,8 @@ class LiveSockets:
             await asyncio.sleep(CHECK_SECONDS)
             keys = {socket.key for socket in self._open}
             try:
-                found = await threads.looking().run(partial(live_viewers.identify, keys), wait=30.0)
-            except AWAY as error:
+                found = await threads.queries().run(partial(live_viewers.identify, keys), wait=30.0)
+            except UNAVAILABLE_ERRORS as error:
                 # A page gets no new data while the database is unavailable, so nothing can leak meanwhile.
                 log.warning("The sessions of open pages cannot be checked: %s", type(error).__name__)
                 continue

@@ -24,10 +24,10 @@ from django.utils.crypto import constant_time_compare
 
 from toolhub.transports import guard
 from toolhub.transports.asgi import Scope
-from toolhub.transports.guard import Refused
+from toolhub.transports.guard import Rejection
 
-AUDITS = "audit.view_call"
-CHUNK = 500
+AUDITOR_PERMISSION = "audit.view_call"
+MAX_QUERY_SESSIONS = 500
 """Maximum sessions of one query."""
 
 
@@ -40,64 +40,64 @@ class Viewer:
 
 
 def admit(scope: Scope) -> str:
-    """Return the session key of one of our pages. Raises Refused."""
+    """Return the session key of one of our pages. Raises Rejection."""
     headers = guard.read_headers(scope)
     host = headers.get("host", "")
-    if not guard.host_is_ours(host, tuple(settings.ALLOWED_HOSTS)):
-        raise Refused(400, "another host")
-    if headers.get("origin", "").lower() not in _our_origins(host.lower(), headers):
-        raise Refused(403, "not from a page of this site")
+    if not guard.is_own_host(host, tuple(settings.ALLOWED_HOSTS)):
+        raise Rejection(400, "another host")
+    if headers.get("origin", "").lower() not in _own_origins(host.lower(), headers):
+        raise Rejection(403, "not from a page of this site")
     try:
         key = parse_cookie(headers.get("cookie", "")).get(settings.SESSION_COOKIE_NAME, "")
     except CookieError:
         key = ""
     if not key:
-        raise Refused(401, "not signed in")
+        raise Rejection(401, "not signed in")
     return key
 
 
-def _our_origins(host: str, headers: dict[str, str]) -> set[str]:
+def _own_origins(host: str, headers: dict[str, str]) -> set[str]:
     """Return the origins of this exact host and port.
 
     The cookie is sent for every port, and an allowed host name alone would admit any port. Where pages come by https, a
     page that came by http may have been changed on the way.
     """
     public = urlsplit(settings.PUBLIC_URL.lower())
-    ours = {f"{public.scheme}://{public.netloc}", f"https://{host}"}
-    return ours if public.scheme == "https" or _came_by_https(headers) else {*ours, f"http://{host}"}
+    allowed = {f"{public.scheme}://{public.netloc}", f"https://{host}"}
+    return allowed if public.scheme == "https" or _is_https(headers) else {*allowed, f"http://{host}"}
 
 
-def _came_by_https(headers: dict[str, str]) -> bool:
+def _is_https(headers: dict[str, str]) -> bool:
     """Return whether the page came by https, according to the proxy in front: as in `HttpRequest.is_secure`."""
     if settings.SECURE_PROXY_SSL_HEADER is None:
         return False
     name, secure = settings.SECURE_PROXY_SSL_HEADER
-    said = headers.get(name.removeprefix("HTTP_").replace("_", "-").lower(), "")
-    return bool(said.partition(",")[0].strip() == secure)
+    value = headers.get(name.removeprefix("HTTP_").replace("_", "-").lower(), "")
+    return bool(value.partition(",")[0].strip() == secure)
 
 
 def identify(keys: Iterable[str]) -> dict[str, Viewer]:
     """Return the users currently signed in with these sessions; omit sessions without one. Runs in a thread."""
     found: dict[str, Viewer] = {}
     rest = iter(keys)
-    while chunk := list(islice(rest, CHUNK)):
+    while chunk := list(islice(rest, MAX_QUERY_SESSIONS)):
         live = Session.objects.filter(pk__in=chunk, expire_date__gt=timezone.now())
         sessions = {session.pk: data for session in live if (data := session.get_decoded())}
-        may_audit = User.objects.with_perm(AUDITS).filter(pk=OuterRef("pk"), is_staff=True)
+        may_audit = User.objects.with_perm(AUDITOR_PERMISSION).filter(pk=OuterRef("pk"), is_staff=True)
         wanted = {number for data in sessions.values() if (number := str(data.get(SESSION_KEY, ""))).isdecimal()}
         users = User.objects.filter(pk__in=wanted, is_active=True).annotate(auditor=Exists(may_audit))
         by_id = {str(user.pk): user for user in users} if wanted else {}
         for key, data in sessions.items():
             user = by_id.get(str(data.get(SESSION_KEY, "")))
-            if user is not None and _is_theirs(data, user):
+            if user is not None and _is_session_valid(data, user):
                 found[key] = Viewer(user.pk, user.auditor)
     return found
 
 
-def _is_theirs(data: dict[str, Any], user: User) -> bool:
+def _is_session_valid(data: dict[str, Any], user: User) -> bool:
     """Return whether the session was created with the current password, by a backend that is still enabled."""
     proofs = (user.get_session_auth_hash(), *user.get_session_auth_fallback_hash())
-    said = str(data.get(HASH_SESSION_KEY, ""))
+    value = str(data.get(HASH_SESSION_KEY, ""))
     return data.get(BACKEND_SESSION_KEY) in settings.AUTHENTICATION_BACKENDS and any(
-        constant_time_compare(said, proof) for proof in proofs
+        constant_time_compare(value, proof) for proof in proofs
     )

@@ -11,7 +11,7 @@ from typing import Any
 from catalog.policy import snapshot, visibility
 from toolhub.server import peer as peers
 from toolhub.transports import guard
-from toolhub.transports.exchange import Exchange, Watch, answer, gone
+from toolhub.transports.exchange import Exchange, Watch, answer, cancel_on_disconnect
 from toolhub.wire import envelope, errors, jsonrpc, versions
 from toolhub.wire.errors import McpError
 
@@ -21,14 +21,14 @@ async def post(exchange: Exchange) -> None:
         message = jsonrpc.parse(exchange.body)
         if isinstance(message, jsonrpc.Notification):
             # This revision defines no notifications over HTTP: closing the stream cancels.
-            await exchange.accepted()
+            await exchange.accept()
             return
         if not isinstance(message, jsonrpc.Request):
             raise McpError(
                 errors.INVALID_REQUEST, "Invalid request: clients of this protocol version send no responses"
             )
     except McpError as error:
-        await exchange.refuse(error, errors.http_status(error.code))
+        await exchange.reject(error, errors.http_status(error.code))
         return
     try:
         peer = peers.modern(
@@ -37,10 +37,10 @@ async def post(exchange: Exchange) -> None:
         if message.method == "tools/call":
             await check_parameters(exchange, message)
     except McpError as error:
-        await guard.refused(message, exchange, versions.LATEST_MODERN, str(error))
+        await guard.log_rejected(message, exchange, versions.LATEST_MODERN, str(error))
         error.request_id = message.id
-        exchange.server.connect_check.not_understood(exchange.credential, error)
-        await exchange.refuse(error, errors.http_status(error.code))
+        exchange.server.connect_check.report_invalid(exchange.credential, error)
+        await exchange.reject(error, errors.http_status(error.code))
         return
     await run(exchange, message, peer)
 
@@ -57,9 +57,9 @@ async def check_parameters(exchange: Exchange, request: jsonrpc.Request) -> None
 
 async def run(exchange: Exchange, request: jsonrpc.Request, peer: peers.Peer) -> None:
     stream = exchange.stream()
-    leaves = gone(stream)
-    stream.on_slow = leaves
-    watch = Watch(exchange.receive, stream, leaves)
+    on_disconnect = cancel_on_disconnect(stream)
+    stream.on_slow = on_disconnect
+    watch = Watch(exchange.receive, stream, on_disconnect)
     try:
         message = await answer(request, peer, stream, exchange.server)
     except asyncio.CancelledError:

@@ -25,11 +25,11 @@ from toolhub.wire import versions
 
 log = logging.getLogger(__name__)
 
-KEEP_SECONDS = 600
+RETENTION_SECONDS = 600
 """Seconds after its last event for which a stream can be resumed."""
-MOST_EVENTS = 1024
-MOST_BYTES = 2_097_152
-MOST_BYTES_HERE = 67_108_864
+MAX_EVENTS = 1024
+MAX_LOG_BYTES = 2_097_152
+MAX_PROCESS_BYTES = 67_108_864
 """Maximum bytes of all logs of this process together; the oldest log is dropped first."""
 POLL_SECONDS = 0.2
 PREFIX = "toolhub:events:"
@@ -42,36 +42,36 @@ class UnknownEvent(Exception):
     """The session has no such event: never sent, too old, or another session's."""
 
 
-class _Kept:
+class _LocalLog:
     """The log of one stream in the process that writes it."""
 
-    __slots__ = ("bytes", "ended", "ends", "events", "news")
+    __slots__ = ("bytes", "changed", "ended", "ends", "events")
 
     def __init__(self) -> None:
         self.events: list[bytes] = []
         self.bytes = 0
         self.ended = False
-        self.ends = time.monotonic() + KEEP_SECONDS
-        self.news = asyncio.Event()
+        self.ends = time.monotonic() + RETENTION_SECONDS
+        self.changed = asyncio.Event()
 
-    def tell(self) -> None:
-        self.ends = time.monotonic() + KEEP_SECONDS
-        news, self.news = self.news, asyncio.Event()
-        news.set()
+    def notify_readers(self) -> None:
+        self.ends = time.monotonic() + RETENTION_SECONDS
+        changed, self.changed = self.changed, asyncio.Event()
+        changed.set()
 
 
 class StreamLog:
     """The log of one response stream; nothing is stored before `start` or the first `append`."""
 
-    __slots__ = ("_count", "_kept", "_key", "_logs", "_name", "_redis", "primes")
+    __slots__ = ("_count", "_key", "_local", "_logs", "_name", "_redis", "primes")
 
     def __init__(self, logs: StreamLogs, session: Session) -> None:
         self._logs = logs
-        self.primes = versions.at_least(session.revision, "2025-11-25")
+        self.primes = versions.is_at_least(session.revision, "2025-11-25")
         """Whether the revision has events without content, and with them streams that the server ends early."""
         self._name = secrets.token_urlsafe(16)
         self._key = f"{session.key}:{self._name}"
-        self._kept: _Kept | None = None
+        self._local: _LocalLog | None = None
         self._count = 0
         self._redis = bool(settings.REDIS_URL)
 
@@ -82,30 +82,30 @@ class StreamLog:
 
     async def append(self, data: bytes) -> str:
         """Store one event and return its id."""
-        if self._count == 0 and self._kept is None:
+        if self._count == 0 and self._local is None:
             await self._open()
         self._count += 1
-        if (kept := self._kept) is not None:
-            if kept.bytes + len(data) > MOST_BYTES or self._count > MOST_EVENTS:
+        if (local := self._local) is not None:
+            if local.bytes + len(data) > MAX_LOG_BYTES or self._count > MAX_EVENTS:
                 await self._give_up()
             else:
-                self._logs.keep(self._key, kept, data)
+                self._logs.append_event(self._key, local, data)
                 await self._push(data.decode())
         return f"{self._name}.{self._count}"
 
     async def finish(self) -> None:
-        if self._kept is not None:
-            self._kept.ended = True
-            self._kept.tell()
+        if self._local is not None:
+            self._local.ended = True
+            self._local.notify_readers()
             await self._push(END)
 
     async def _open(self) -> None:
-        self._kept = self._logs.begin(self._key)
+        self._local = self._logs.begin(self._key)
         await self._push(BEGIN)
 
     async def _give_up(self) -> None:
         log.info("An event stream outgrew its log and can no longer be resumed")
-        self._kept = None
+        self._local = None
         self._logs.drop(self._key)
         if self._redis:
             try:
@@ -119,24 +119,24 @@ class StreamLog:
         try:
             async with self._logs.state.client().pipeline(transaction=False) as pipeline:
                 pipeline.rpush(PREFIX + self._key, text)
-                pipeline.expire(PREFIX + self._key, KEEP_SECONDS)
+                pipeline.expire(PREFIX + self._key, RETENTION_SECONDS)
                 await pipeline.execute()
         except (RedisError, OSError):
             # A gap would shift every later event: from here on this stream can only be resumed at this worker.
             self._redis = False
 
 
-async def _from_here(kept: _Kept, name: str, position: int) -> AsyncIterator[tuple[str, bytes] | None]:
+async def _replay_local(local: _LocalLog, name: str, position: int) -> AsyncIterator[tuple[str, bytes] | None]:
     while True:
-        news = kept.news
-        while position < len(kept.events):
+        changed = local.changed
+        while position < len(local.events):
             position += 1
-            yield f"{name}.{position}", kept.events[position - 1]
-        if kept.ended:
+            yield f"{name}.{position}", local.events[position - 1]
+        if local.ended:
             return
         try:
             async with asyncio.timeout(POLL_SECONDS * 5):
-                await news.wait()
+                await changed.wait()
         except TimeoutError:
             yield None
 
@@ -146,26 +146,26 @@ class StreamLogs:
 
     def __init__(self, state: SharedState) -> None:
         self.state = state
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._local: OrderedDict[str, _LocalLog] = OrderedDict()
         self._bytes = 0
 
     def open(self, session: Session) -> StreamLog:
         """Return the log of a new response stream of this session."""
         return StreamLog(self, session)
 
-    def begin(self, key: str) -> _Kept:
+    def begin(self, key: str) -> _LocalLog:
         """Start a log under this key."""
-        kept = self._kept[key] = _Kept()
+        local = self._local[key] = _LocalLog()
         self._trim()
-        return kept
+        return local
 
-    def keep(self, key: str, kept: _Kept, data: bytes) -> None:
+    def append_event(self, key: str, local: _LocalLog, data: bytes) -> None:
         """Add an event to a log; drop the oldest logs when all together are too large."""
-        kept.events.append(data)
-        kept.bytes += len(data)
-        if self._kept.get(key) is kept:
+        local.events.append(data)
+        local.bytes += len(data)
+        if self._local.get(key) is local:
             self._bytes += len(data)
-        kept.tell()
+        local.notify_readers()
         self._trim()
 
     async def replay(self, session: Session, last_event_id: str) -> AsyncIterator[tuple[str, bytes] | None]:
@@ -179,21 +179,21 @@ class StreamLogs:
             raise UnknownEvent
         name, position = match[1], int(match[2])
         key = f"{session.key}:{name}"
-        kept = self._kept.get(key)
-        if kept is not None and time.monotonic() < kept.ends:
-            if position > len(kept.events):
+        local = self._local.get(key)
+        if local is not None and time.monotonic() < local.ends:
+            if position > len(local.events):
                 raise UnknownEvent
-            return _from_here(kept, name, position)
+            return _replay_local(local, name, position)
         if settings.REDIS_URL:
             try:
                 length = await self.state.client().llen(PREFIX + key)
             except (RedisError, OSError):
                 length = 0
             if position < length:
-                return self._from_redis(key, name, position)
+                return self._replay_redis(key, name, position)
         raise UnknownEvent
 
-    async def _from_redis(self, key: str, name: str, position: int) -> AsyncIterator[tuple[str, bytes] | None]:
+    async def _replay_redis(self, key: str, name: str, position: int) -> AsyncIterator[tuple[str, bytes] | None]:
         while True:
             try:
                 found = await self.state.client().lrange(PREFIX + key, position + 1, -1)
@@ -212,16 +212,16 @@ class StreamLogs:
 
     def drop(self, key: str) -> None:
         """Drop the log under this key; its stream can no longer be resumed."""
-        kept = self._kept.pop(key, None)
-        if kept is not None:
-            self._bytes -= kept.bytes
+        local = self._local.pop(key, None)
+        if local is not None:
+            self._bytes -= local.bytes
 
     def _trim(self) -> None:
         now = time.monotonic()
-        while self._kept:
-            key, oldest = next(iter(self._kept.items()))
-            if self._bytes <= MOST_BYTES_HERE and now < oldest.ends:
+        while self._local:
+            key, oldest = next(iter(self._local.items()))
+            if self._bytes <= MAX_PROCESS_BYTES and now < oldest.ends:
                 return
-            if len(self._kept) == 1 and now < oldest.ends:
+            if len(self._local) == 1 and now < oldest.ends:
                 return
             self.drop(key)

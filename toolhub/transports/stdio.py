@@ -20,17 +20,17 @@ from audit.types import Credential
 from toolhub.server.process import ServerRole
 from toolhub.transports.connection import TOO_BIG, TOO_LARGE, Connection
 
-MOST_AT_ONCE = 60
+MAX_CONCURRENT_LINES = 60
 """Maximum lines in progress; no further line is read meanwhile, which slows down the writer at the other end."""
 
 
 def take_stdout() -> BinaryIO:
     """Return the real stdout; from now on `print` and C libraries write to stderr."""
     sys.stdout.flush()
-    kept = os.dup(1)
+    descriptor = os.dup(1)
     os.dup2(2, 1)
     sys.stdout = sys.stderr
-    return os.fdopen(kept, "wb", buffering=0)
+    return os.fdopen(descriptor, "wb", buffering=0)
 
 
 async def serve(server: ServerRole, credential: Credential, token: str, source: BinaryIO, sink: BinaryIO) -> None:
@@ -47,22 +47,22 @@ async def serve(server: ServerRole, credential: Credential, token: str, source: 
         ended.set()
 
     connection = Connection(server, credential, token, "stdio", "", write, close)
-    room = threading.Semaphore(MOST_AT_ONCE)
+    slots = threading.Semaphore(MAX_CONCURRENT_LINES)
 
-    def arrived(line: bytes | None) -> None:
+    def on_line(line: bytes | None) -> None:
         task = None
         if line is None:
             ended.set()
         elif len(line) > settings.MAX_BODY_BYTES:
             connection.end(TOO_BIG, TOO_LARGE)
         elif line.strip():
-            task = connection.received(line)
+            task = connection.receive(line)
         if task is None:
-            room.release()
+            slots.release()
         else:
-            task.add_done_callback(lambda _: room.release())
+            task.add_done_callback(lambda _: slots.release())
 
-    reader = threading.Thread(target=read_lines, args=(source, room, loop, arrived), name="stdin", daemon=True)
+    reader = threading.Thread(target=read_lines, args=(source, slots, loop, on_line), name="stdin", daemon=True)
     reader.start()
     await ended.wait()
     await connection.drain(settings.STOP_SECONDS)
@@ -70,16 +70,16 @@ async def serve(server: ServerRole, credential: Credential, token: str, source: 
 
 def read_lines(
     source: BinaryIO,
-    room: threading.Semaphore,
+    slots: threading.Semaphore,
     loop: asyncio.AbstractEventLoop,
-    arrived: Callable[[bytes | None], None],
+    on_line: Callable[[bytes | None], None],
 ) -> None:
-    """Pass on line by line, limited by the semaphore `room`; pass None at the end."""
+    """Pass on line by line, limited by the semaphore `slots`; pass None at the end."""
     while True:
-        room.acquire()
+        slots.acquire()
         line = source.readline(settings.MAX_BODY_BYTES + 2)
         try:
-            loop.call_soon_threadsafe(arrived, line.rstrip(b"\r\n") if line else None)
+            loop.call_soon_threadsafe(on_line, line.rstrip(b"\r\n") if line else None)
         except RuntimeError:
             return
         if not line:

@@ -22,10 +22,10 @@ from toolhub.wire import jsonrpc, sse
 log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 15.0
-MANY = 64
+PROGRESS_DROP_MESSAGES = 64
 """Number of waiting messages from which progress is dropped."""
-MAX_MESSAGES = 1024
-MAX_BYTES = 4_194_304
+MAX_QUEUED_MESSAGES = 1024
+MAX_QUEUED_BYTES = 4_194_304
 """Maximum waiting bytes; a reader with more is disconnected as too slow."""
 RETRY_MS = 500
 """Milliseconds that a client waits before it reconnects to a stream that the server ended early."""
@@ -42,7 +42,7 @@ class EventStream:
         "_open",
         "_out",
         "_send",
-        "_sending_away",
+        "_stopping_early",
         "_task",
         "connected",
         "on_slow",
@@ -57,8 +57,8 @@ class EventStream:
         """Whether the client still reads; later messages go to the log alone, if there is one."""
         self.on_slow: Callable[[], None] | None = None
         self._send, self._headers, self._json, self._log = send, headers, json, log
-        self._out: OutgoingQueue[tuple[bytes, str | None]] = OutgoingQueue(MAX_MESSAGES, MAX_BYTES)
-        self._ending = self._open = self._sending_away = False
+        self._out: OutgoingQueue[tuple[bytes, str | None]] = OutgoingQueue(MAX_QUEUED_MESSAGES, MAX_QUEUED_BYTES)
+        self._ending = self._open = self._stopping_early = False
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -71,7 +71,7 @@ class EventStream:
     def notify(self, message: dict[str, Any]) -> None:
         if not self.streaming or self._ending or not (self.connected or self._log):
             return
-        if len(self._out) >= MANY and message.get("method") == "notifications/progress":
+        if len(self._out) >= PROGRESS_DROP_MESSAGES and message.get("method") == "notifications/progress":
             return
         self._put(jsonrpc.encode(message))
 
@@ -79,7 +79,7 @@ class EventStream:
         """End the response early; the client resumes the stream with Last-Event-ID."""
         if self.streaming and self.connected and not self._ending and self._log is not None and self._log.primes:
             self.commit()
-            self._sending_away = True
+            self._stopping_early = True
             self._out.wake()
 
     # --- for the transport ---------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ class EventStream:
         """Queue an event of an earlier stream under its own id."""
         self._put(data, event_id)
 
-    async def ended(self) -> None:
+    async def wait_written(self) -> None:
         """Wait until everything is written."""
         if self._task is not None:
             await self._task
@@ -130,7 +130,7 @@ class EventStream:
             for one in message if isinstance(message, list) else [message]:
                 self._put(jsonrpc.encode(one))
         self.end()
-        await self.ended()
+        await self.wait_written()
 
     def _put(self, data: bytes, event_id: str | None = None) -> None:
         in_bounds = self._out.put((data, event_id), len(data))
@@ -156,7 +156,7 @@ class EventStream:
             await self._shut()
 
     async def _idle(self) -> bool:
-        if self._sending_away:
+        if self._stopping_early:
             self.connected = False
         if not self.connected:
             await self._shut()

@@ -22,12 +22,12 @@ from toolhub.server.subscribers import TooManyListeners
 from toolhub.transports import guard
 from toolhub.transports.asgi import Receive, Scope, Send
 from toolhub.transports.connection import BINARY_FRAME, TOO_BIG, TOO_LARGE, UNSUPPORTED, Connection
-from toolhub.transports.guard import Refused
+from toolhub.transports.guard import Rejection
 
 log = logging.getLogger(__name__)
 
 SUBPROTOCOL = "mcp"
-IN_SUBPROTOCOL = "bearer."
+BEARER_PREFIX = "bearer."
 
 
 class McpWebsocketConsumer(AsyncConsumer):  # type: ignore[misc]
@@ -40,10 +40,10 @@ class McpWebsocketConsumer(AsyncConsumer):  # type: ignore[misc]
         await receive()
         try:
             connection = await admit(self.server, scope, send)
-        except (Refused, BadToken, TooManyListeners) as refused:
-            log.info("A WebSocket was rejected: %s", str(refused) or type(refused).__name__)
+        except (Rejection, BadToken, TooManyListeners) as rejected:
+            log.info("A WebSocket was rejected: %s", str(rejected) or type(rejected).__name__)
             client = scope.get("client")
-            guard.turned_away(self.server, client[0] if client else "", refused)
+            guard.report_rejected(self.server, client[0] if client else "", rejected)
             await send({"type": "websocket.close"})
             return
         try:
@@ -57,9 +57,9 @@ class McpWebsocketConsumer(AsyncConsumer):  # type: ignore[misc]
                 elif len(data := text.encode()) > settings.MAX_BODY_BYTES:
                     connection.end(TOO_BIG, TOO_LARGE)
                 else:
-                    connection.received(data)
+                    connection.receive(data)
         finally:
-            await connection.left()
+            await connection.on_disconnect()
 
 
 async def admit(server: ServerRole, scope: Scope, send: Send) -> Connection:
@@ -67,11 +67,11 @@ async def admit(server: ServerRole, scope: Scope, send: Send) -> Connection:
     headers = guard.read_headers(scope)
     guard.check(headers)
     offered: list[str] = scope.get("subprotocols") or []
-    tokens = [name.removeprefix(IN_SUBPROTOCOL) for name in offered if name.startswith(IN_SUBPROTOCOL)]
+    tokens = [name.removeprefix(BEARER_PREFIX) for name in offered if name.startswith(BEARER_PREFIX)]
     if offered and SUBPROTOCOL not in offered:
-        raise Refused(400, "the client offers other subprotocols than `mcp`")
+        raise Rejection(400, "the client offers other subprotocols than `mcp`")
     if len(tokens) > 1 or (tokens and "authorization" in headers):
-        raise Refused(400, "two tokens")
+        raise Rejection(400, "two tokens")
     token = tokens[0] if tokens else from_header(headers.get("authorization"))
     client = scope.get("client")
     address = client[0] if client else ""

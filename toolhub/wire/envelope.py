@@ -27,7 +27,7 @@ VERSION_HEADER: Final = "mcp-protocol-version"
 METHOD_HEADER: Final = "mcp-method"
 NAME_HEADER: Final = "mcp-name"
 
-NAMED_BY: Final = {
+NAME_MEMBERS: Final = {
     "tools/call": "name",
     "prompts/get": "name",
     "resources/read": "uri",
@@ -37,8 +37,8 @@ NAMED_BY: Final = {
 }
 """The member of `params` that Mcp-Name mirrors, by method."""
 
-_OBJECTS: Final = ("sampling", "elicitation", "roots", "experimental", "extensions")
-_OF_OBJECTS: Final = ("experimental", "extensions")
+_OBJECT_CAPABILITIES: Final = ("sampling", "elicitation", "roots", "experimental", "extensions")
+_NESTED_CAPABILITIES: Final = ("experimental", "extensions")
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ def _check_headers(headers: Mapping[str, str], request: Request, revision: str) 
         raise _mismatch("MCP-Protocol-Version", "the protocol version in `_meta`", VERSION_HEADER in headers)
     if headers.get(METHOD_HEADER) != request.method:
         raise _mismatch("Mcp-Method", "`method`", METHOD_HEADER in headers)
-    member = NAMED_BY.get(request.method)
+    member = NAME_MEMBERS.get(request.method)
     if member is None:
         return
     expected = request.params.get(member)
@@ -108,10 +108,10 @@ def check_capabilities(claimed: object) -> dict[str, Any]:
     if type(claimed) is not dict:
         raise _invalid("the client's capabilities must be an object")
     if claimed:
-        for name in _OBJECTS:
+        for name in _OBJECT_CAPABILITIES:
             if name in claimed and type(claimed[name]) is not dict:
                 raise _invalid(f"the client's capability `{name}` must be an object")
-        for name in _OF_OBJECTS:
+        for name in _NESTED_CAPABILITIES:
             if name in claimed and not all(type(value) is dict for value in claimed[name].values()):
                 raise _invalid(f"every member of the client's `{name}` must be an object")
     return claimed
@@ -135,10 +135,10 @@ def progress_token(meta: Mapping[str, Any]) -> str | int | None:
     raise _invalid("`progressToken` must be a string or an integer")
 
 
-def _invalid(why: str) -> McpError:
-    return McpError(INVALID_PARAMS, f"Invalid params: {why}")
+def _invalid(reason: str) -> McpError:
+    return McpError(INVALID_PARAMS, f"Invalid params: {reason}")
 
 
-def _mismatch(header: str, what: str, present: bool) -> McpError:
+def _mismatch(header: str, problem: str, present: bool) -> McpError:
     verb = "does not match" if present else "is missing; it must repeat"
-    return McpError(HEADER_MISMATCH, f"Header mismatch: {header} {verb} {what}")
+    return McpError(HEADER_MISMATCH, f"Header mismatch: {header} {verb} {problem}")

@@ -21,16 +21,16 @@ _NUMBER: Final = re.compile(r"(-?[0-9]{1,400})(?:\.0{1,400})?\Z")
 _OPEN: Final = "=?base64?"
 _CLOSE: Final = "?="
 # The members of a schema that hold schemas. Any other member may hold data that merely resembles one.
-_ONE: Final = frozenset(
+_SCHEMA_MEMBERS: Final = frozenset(
     {"items", "contains", "additionalItems", "unevaluatedItems", "additionalProperties", "unevaluatedProperties"}
     | {"propertyNames", "contentSchema", "not", "if", "then", "else"}
 )
-_SEVERAL: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
-_NAMED: Final = frozenset({"patternProperties", "dependentSchemas", "$defs", "definitions"})
+_SCHEMA_LIST_MEMBERS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems", "items"})
+_SCHEMA_MAP_MEMBERS: Final = frozenset({"patternProperties", "dependentSchemas", "$defs", "definitions"})
 
 
 @dataclass(frozen=True, slots=True)
-class Mirrored:
+class MirroredParameter:
     """One parameter that a client repeats in a header."""
 
     path: tuple[str, ...]
@@ -39,9 +39,9 @@ class Mirrored:
     type: str
 
 
-def mirrored(input_schema: Mapping[str, Any]) -> tuple[Mirrored, ...]:
+def mirrored_parameters(input_schema: Mapping[str, Any]) -> tuple[MirroredParameter, ...]:
     """Return the annotated parameters of a tool. Raises ValueError with a sentence for a forbidden annotation."""
-    found: dict[str, Mirrored] = {}
+    found: dict[str, MirroredParameter] = {}
     for path, schema in _schemas(input_schema):
         if ANNOTATION not in schema:
             continue
@@ -52,7 +52,7 @@ def mirrored(input_schema: Mapping[str, Any]) -> tuple[Mirrored, ...]:
             raise ValueError(f"{ANNOTATION} of {where} must be a header name: letters, digits and !#$%&'*+-.^_`|~.")
         if not isinstance(kind, str) or kind not in _TYPES:
             raise ValueError(f"{ANNOTATION} of {where} needs the type string, integer or boolean.")
-        one = Mirrored(path, PREFIX + token, (PREFIX + token).lower(), kind)
+        one = MirroredParameter(path, PREFIX + token, (PREFIX + token).lower(), kind)
         if one.key in found:
             raise ValueError(f"{ANNOTATION} {token} is used twice: {where} and {'.'.join(found[one.key].path)}.")
         found[one.key] = one
@@ -70,31 +70,31 @@ def _schemas(root: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...] | None, 
         for keyword, value in schema.items():
             if keyword == "properties" and isinstance(value, dict):
                 todo.extend((None if path is None else (*path, name), inner) for name, inner in value.items())
-            elif keyword in _SEVERAL and isinstance(value, list):
+            elif keyword in _SCHEMA_LIST_MEMBERS and isinstance(value, list):
                 todo.extend((None, inner) for inner in value)
-            elif keyword in _NAMED and isinstance(value, dict):
+            elif keyword in _SCHEMA_MAP_MEMBERS and isinstance(value, dict):
                 todo.extend((None, inner) for inner in value.values())
-            elif keyword in _ONE:
+            elif keyword in _SCHEMA_MEMBERS:
                 todo.append((None, value))
 
 
 # The definitions' schemas never change and live as long as their snapshot. The schema is stored next to its answer so
 # that a recycled id cannot match another schema.
-_known: dict[int, tuple[Mapping[str, Any], tuple[Mirrored, ...]]] = {}
-_KEEP: Final = 4096
+_cache: dict[int, tuple[Mapping[str, Any], tuple[MirroredParameter, ...]]] = {}
+_MAX_CACHED_SCHEMAS: Final = 4096
 
 
-def _mirrored(input_schema: Mapping[str, Any]) -> tuple[Mirrored, ...]:
-    entry = _known.get(id(input_schema))
+def _cached_parameters(input_schema: Mapping[str, Any]) -> tuple[MirroredParameter, ...]:
+    entry = _cache.get(id(input_schema))
     if entry is not None and entry[0] is input_schema:
         return entry[1]
     try:
-        found = mirrored(input_schema)
+        found = mirrored_parameters(input_schema)
     except ValueError:
         found = ()  # clients drop such a tool and send no headers for it
-    if len(_known) >= _KEEP:
-        _known.clear()
-    _known[id(input_schema)] = (input_schema, found)
+    if len(_cache) >= _MAX_CACHED_SCHEMAS:
+        _cache.clear()
+    _cache[id(input_schema)] = (input_schema, found)
     return found
 
 
@@ -102,7 +102,7 @@ def check_param_headers(
     headers: Mapping[str, str], input_schema: Mapping[str, Any], arguments: Mapping[str, Any]
 ) -> None:
     """Compare the Mcp-Param headers of a tools/call with its arguments. Raises McpError when they differ."""
-    for one in _mirrored(input_schema):
+    for one in _cached_parameters(input_schema):
         value: Any = arguments
         for step in one.path:
             value = value.get(step) if isinstance(value, dict) else None
@@ -111,7 +111,7 @@ def check_param_headers(
             if raw is not None:
                 raise _mismatch(one, "has no value in the arguments")
             continue
-        written = _written(value)
+        written = _header_form(value)
         if raw is None:
             if written is not None:
                 raise _mismatch(one, "is missing")
@@ -146,7 +146,7 @@ def encode_value(value: str) -> str:
     return f"{_OPEN}{b64encode(value.encode()).decode()}{_CLOSE}"
 
 
-def _written(value: object) -> str | None:
+def _header_form(value: object) -> str | None:
     """Return a scalar in its header form; None for a value that no header can carry."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -165,5 +165,5 @@ def _same_number(text: str, value: object) -> bool:
     return match is not None and int(match[1]) == value
 
 
-def _mismatch(one: Mirrored, why: str) -> McpError:
-    return McpError(HEADER_MISMATCH, f"Header mismatch: {one.header} {why}")
+def _mismatch(one: MirroredParameter, reason: str) -> McpError:
+    return McpError(HEADER_MISMATCH, f"Header mismatch: {one.header} {reason}")

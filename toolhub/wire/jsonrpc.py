@@ -15,8 +15,8 @@ from typing import Any, Final, NoReturn, TypeAlias
 
 from .errors import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, McpError
 
-MAX_BATCH: Final = 50
-MAX_DEPTH: Final = 64
+MAX_BATCH_ENTRIES: Final = 50
+MAX_DEPTH_LEVELS: Final = 64
 
 RequestId: TypeAlias = str | int
 
@@ -103,7 +103,7 @@ def _too_deep(body: bytes, limit: int) -> bool:
     return any(depth > limit for depth in accumulate(map(_STEP.__getitem__, brackets)))
 
 
-def decode(body: bytes, *, max_depth: int = MAX_DEPTH) -> Any:
+def decode(body: bytes, *, max_depth: int = MAX_DEPTH_LEVELS) -> Any:
     """Decode the JSON value in `body` strictly. Raises McpError PARSE_ERROR."""
     try:
         text = body.decode()
@@ -131,7 +131,7 @@ def decode(body: bytes, *, max_depth: int = MAX_DEPTH) -> Any:
     return value
 
 
-def parse(body: bytes, *, batches: bool = False, max_depth: int = MAX_DEPTH) -> Message | list[Message]:
+def parse(body: bytes, *, batches: bool = False, max_depth: int = MAX_DEPTH_LEVELS) -> Message | list[Message]:
     """Parse the message in `body`, or a list of messages where `batches` are allowed. Raises McpError."""
     value = decode(body, max_depth=max_depth)
     if type(value) is dict:
@@ -189,8 +189,8 @@ def _response(value: dict[str, Any], id_: Any) -> Response:
 def _batch(values: list[Any], allowed: bool) -> list[Message]:
     if not allowed:
         raise _invalid("this protocol version has no batches")
-    if not 1 <= len(values) <= MAX_BATCH:
-        raise _invalid(f"a batch has 1 to {MAX_BATCH} messages")
+    if not 1 <= len(values) <= MAX_BATCH_ENTRIES:
+        raise _invalid(f"a batch has 1 to {MAX_BATCH_ENTRIES} messages")
     messages: list[Message] = []
     seen: set[RequestId] = set()
     for value in values:
@@ -207,8 +207,8 @@ def _batch(values: list[Any], allowed: bool) -> list[Message]:
     return messages
 
 
-def _invalid(why: str, request_id: RequestId | None = None) -> McpError:
-    return McpError(INVALID_REQUEST, f"Invalid request: {why}", request_id=request_id)
+def _invalid(reason: str, request_id: RequestId | None = None) -> McpError:
+    return McpError(INVALID_REQUEST, f"Invalid request: {reason}", request_id=request_id)
 
 
 def encode(message: Any) -> bytes:

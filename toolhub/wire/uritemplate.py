@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, unquote
 
-MAX_LENGTH: Final = 2000
+MAX_TEMPLATE_CHARACTERS: Final = 2000
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*\Z")
 _BAD_PERCENT: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -24,7 +24,7 @@ class Template:
 
     def match(self, uri: str) -> dict[str, str] | None:
         """Return the decoded value of every variable, or None if `uri` does not match."""
-        if len(uri) > 8 * MAX_LENGTH or not uri.startswith(self.literals[0]):
+        if len(uri) > 8 * MAX_TEMPLATE_CHARACTERS or not uri.startswith(self.literals[0]):
             return None
         if not self.variables:
             return {} if uri == self.text else None
@@ -43,7 +43,7 @@ class Template:
                 end = uri.find(literal, position + 1)
                 if end < 0:
                     return None
-            value = _decoded(uri[position:end])
+            value = _decode(uri[position:end])
             if value is None:
                 return None
             values[name] = value
@@ -59,8 +59,8 @@ class Template:
 
 def parse(text: str) -> Template:
     """Parse the template in `text`. Raises ValueError with a sentence for the template's author."""
-    if len(text) > MAX_LENGTH:
-        raise ValueError(f"A URI template has at most {MAX_LENGTH} characters.")
+    if len(text) > MAX_TEMPLATE_CHARACTERS:
+        raise ValueError(f"A URI template has at most {MAX_TEMPLATE_CHARACTERS} characters.")
     literals: list[str] = []
     variables: list[str] = []
     rest = text
@@ -86,7 +86,7 @@ def parse(text: str) -> Template:
         variables.append(name)
 
 
-def _decoded(raw: str) -> str | None:
+def _decode(raw: str) -> str | None:
     if _NOT_IN_VALUE.search(raw) or _BAD_PERCENT.search(raw):
         return None
     if "%" not in raw:

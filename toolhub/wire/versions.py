@@ -17,7 +17,7 @@ LATEST_MODERN: Final = MODERN[-1]
 DEFAULT_WITHOUT_HEADER: Final = "2025-03-26"
 """The revision of a stateful client without an MCP-Protocol-Version header and without a session."""
 
-BATCHING: Final = frozenset({"2025-03-26"})
+BATCHING_REVISIONS: Final = frozenset({"2025-03-26"})
 """The only revision with JSON-RPC batches."""
 
 AGE: Final = {revision: age for age, revision in enumerate(ALL)}
@@ -39,5 +39,5 @@ def negotiate(requested: object) -> str:
     return LATEST_HANDSHAKE
 
 
-def at_least(revision: str, than: str) -> bool:
+def is_at_least(revision: str, than: str) -> bool:
     return AGE[revision] >= AGE[than]

@@ -21,12 +21,12 @@ from catalog.models import Tool
 from catalog.policy import loader
 from catalog.policy.definitions import ToolDefinition
 from catalog.schemas import validator
-from catalog.schemas.parameters import Mark, Parameter, marks, rows
+from catalog.schemas.parameters import Mark, Parameter, marks, list_parameters
 from toolhub.invisible import show
 from toolhub.wire.shapes import shape
 from toolhub.wire.versions import ALL
 
-SHOWN = 40_000
+MAX_PREVIEW_CHARACTERS = 40_000
 """Maximum number of characters of a definition in a preview."""
 
 
@@ -36,7 +36,7 @@ class Shape:
 
     revisions: tuple[str, ...]
     text: str
-    """Indented, with invisible characters made visible; cut after SHOWN characters."""
+    """Indented, with invisible characters made visible; cut after MAX_PREVIEW_CHARACTERS."""
     cut: bool
     size: int
     """Size in bytes, compact."""
@@ -46,7 +46,7 @@ class Shape:
 def preview_definition(row: Tool) -> ToolDefinition:
     """Return the definition that the snapshot would hold for this row, saved or not."""
     values = {field.attname: getattr(row, field.attname) for field in row._meta.concrete_fields}
-    return loader.tool(values, frozenset())
+    return loader.build_tool(values, frozenset())
 
 
 def preview_shapes(wire: dict[str, Any]) -> list[Shape]:
@@ -59,11 +59,11 @@ def preview_shapes(wire: dict[str, Any]) -> list[Shape]:
     for compact, revisions in by_text.items():
         text = json.dumps(json.loads(compact), indent=2, ensure_ascii=False)
         size = len(compact.encode("utf-8", "surrogatepass"))
-        found.append(Shape(tuple(revisions), show(text[:SHOWN]), len(text) > SHOWN, size, tokens(compact)))
+        found.append(Shape(tuple(revisions), show(text[:MAX_PREVIEW_CHARACTERS]), len(text) > MAX_PREVIEW_CHARACTERS, size, estimate_tokens(compact)))
     return found
 
 
-def tokens(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """Estimate the number of tokens: one for four ASCII characters, one for each other character (Chinese, say)."""
     plain = sum(character < "\x80" for character in text)
     return max(1, round(plain / 4 + len(text) - plain))
@@ -76,7 +76,7 @@ def has_hidden(wire: dict[str, Any]) -> bool:
 
 
 SCHEMAS = ("input_schema", "output_schema")
-SIMILAR = 5
+MAX_SIMILAR_TOOLS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Problem:
     text: str
 
     @property
-    def where(self) -> list[str]:
+    def readable_place(self) -> list[str]:
         """The place as people read it: indexes start at one."""
         return [f"#{step + 1}" if isinstance(step, int) else step for step in self.place]
 
@@ -98,24 +98,24 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Preview:
     problems: list[Problem]
-    advice: list[str]
+    suggestions: list[str]
     shapes: list[Shape]
     parameters: list[Parameter]
     marks: list[Mark]
     title: str
     description: str
     hidden: bool
-    parts: list[str] = field(default_factory=list)
+    invalid_labels: list[str] = field(default_factory=list)
     """Labels of the invalid fields: the preview shows their previous values."""
 
 
-def at(form: Any) -> Look:
+def build_preview(form: Any) -> Preview:
     """Return the preview of a bound ToolForm. An invalid field keeps its previous value in the preview."""
     form.is_valid()
     row: Tool = form.instance
-    problems = list(_problems(form))
+    problems = list(_find_problems(form))
     wrong = {problem.field for problem in problems}
     shapes, hidden = [], False
     annotations: dict[str, Any] = {}
@@ -124,21 +124,21 @@ def at(form: Any) -> Look:
         shapes, hidden = preview_shapes(definition.wire), has_hidden(definition.wire)
         annotations = definition.annotations
     described = bool(row.name and row.description.strip())
-    advice = lint.tool(row) if described else []
+    suggestions = lint.check_tool(row) if described else []
     if described:
-        advice += lint.twins_of(row, Tool.objects.exclude(pk=row.pk).values_list("name", "description"))[:SIMILAR]
+        suggestions += lint.describe_similar(row, Tool.objects.exclude(pk=row.pk).values_list("name", "description"))[:MAX_SIMILAR_TOOLS]
     schema = row.input_schema if isinstance(row.input_schema, dict) else {}
-    parts = [_label(form, name) for name in form.fields if name in wrong]
-    return Look(
+    invalid_labels = [_label(form, name) for name in form.fields if name in wrong]
+    return Preview(
         problems,
-        advice,
+        suggestions,
         shapes,
-        rows(schema),
+        list_parameters(schema),
         marks(annotations),
         row.title or row.name,
         row.description,
         hidden,
-        parts,
+        invalid_labels,
     )
 
 
@@ -146,42 +146,42 @@ def _label(form: Any, name: str) -> str:
     return str(form.fields[name].label or name) if name in form.fields else ""
 
 
-def _problems(form: Any) -> Any:
+def _find_problems(form: Any) -> Any:
     for name, errors in form.errors.items():
         label = _label(form, name)
         own = "" if name == "__all__" else name
         placed: list[Problem] = []
         if own in SCHEMAS:
-            placed = _in_schema(form, own, label)
+            placed = _find_schema_problems(form, own, label)
         elif own == "settings" and isinstance(form.cleaned_data.get("settings", form.instance.settings), dict):
-            placed = _in_settings(form, label)
+            placed = _find_settings_problems(form, label)
         yield from placed or [Problem(own, label, [], str(error)) for error in errors]
 
 
-def _in_schema(form: Any, name: str, label: str) -> list[Problem]:
+def _find_schema_problems(form: Any, name: str, label: str) -> list[Problem]:
     try:
         validator.check(form.fields[name].to_python(form.data.get(form.add_prefix(name))))
-    except ValidationError as refused:
+    except ValidationError as problem:
         # A syntax error has no place in the schema; its message names line and column.
-        place: str = getattr(refused, "place", "")
+        place: str = getattr(problem, "place", "")
         steps = [step.replace("~1", "/").replace("~0", "~") for step in place.split("/")[1:]]
-        return [Problem(name, label, list(steps), refused.messages[0])]
+        return [Problem(name, label, list(steps), problem.messages[0])]
     return []
 
 
-def _in_settings(form: Any, label: str) -> list[Problem]:
+def _find_settings_problems(form: Any, label: str) -> list[Problem]:
     try:
         data = form.fields["settings"].to_python(form.data.get(form.add_prefix("settings"))) or {}
     except ValidationError:
         return []
-    found = runner_forms.problems(str(form.data.get(form.add_prefix("runner"), "")), data)
+    found = runner_forms.find_problems(str(form.data.get(form.add_prefix("runner"), "")), data)
     return [Problem("settings", label, place, text) for place, text in found]
 
 
-def summary(look: Look) -> str:
+def format_summary(preview: Preview) -> str:
     """Return one line that sums up the preview."""
-    if look.problems:
+    if preview.problems:
         return gettext("Fix before saving: %(parts)s") % {
-            "parts": ", ".join(dict.fromkeys(look.parts)) or look.problems[0].text
+            "parts": ", ".join(dict.fromkeys(preview.invalid_labels)) or preview.problems[0].text
         }
     return gettext("Ready to save")

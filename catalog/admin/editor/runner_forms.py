@@ -30,10 +30,10 @@ from catalog.runners import registry
 from catalog.runners.base import FormWords, Rows
 
 Field = dict[str, Any]
-LONG_TEXT = 5_000
+MIN_MULTILINE_CHARACTERS = 5_000
 """The maximum length of a text, in characters, from which on its field has several lines."""
-DEPTH = 6
-SECRET = frozenset({"secret", "prefix", "encoding"})
+MAX_DEPTH = 6
+SECRET_KEYS = frozenset({"secret", "prefix", "encoding"})
 
 
 def fields(schema: Mapping[str, Any], words: FormWords | None = None) -> list[Field]:
@@ -74,7 +74,7 @@ class _Form:
             part = {**self._definitions.get(str(part["$ref"]).rpartition("/")[2], {}), **part}
         elif len(part.get("allOf", ())) == 1:
             return self._field({**part["allOf"][0], **{key: part[key] for key in part if key != "allOf"}}, depth)
-        field = {"kind": "json"} if depth > DEPTH else self._kind(part, depth)
+        field = {"kind": "json"} if depth > MAX_DEPTH else self._kind(part, depth)
         # The description of a referenced model is its docstring, which is written for programmers.
         return {**field, "help": gettext(help_text) if help_text else ""}
 
@@ -89,14 +89,14 @@ class _Form:
         kind = part.get("type")
         if kind == "object" and part.get("properties"):
             inner = self._group(part, depth)
-            return {"kind": "secret" if part["properties"].keys() == SECRET else "group", "fields": inner}
+            return {"kind": "secret" if part["properties"].keys() == SECRET_KEYS else "group", "fields": inner}
         if kind == "object" and isinstance(part.get("additionalProperties"), Mapping):
             return {"kind": "map", "item": self._field(part["additionalProperties"], depth + 1)}
         if kind == "array" and isinstance(part.get("items"), Mapping):
             return {"kind": "list", "item": self._field(part["items"], depth + 1)}
         if kind == "string":
             longest = part.get("maxLength", 0)
-            return {"kind": "text", "long": longest >= LONG_TEXT and "pattern" not in part, "longest": longest}
+            return {"kind": "text", "long": longest >= MIN_MULTILINE_CHARACTERS and "pattern" not in part, "longest": longest}
         if kind in ("integer", "number"):
             bounds = {"least": part.get("minimum"), "most": part.get("maximum")}
             whole = {"kind": "number", "whole": kind == "integer"}
@@ -108,8 +108,8 @@ class _Form:
         return {"kind": "json"}
 
 
-MOST_NAMES = 500
-WORDS: dict[str, Promise] = {
+MAX_NAMES = 500
+PROBLEM_TEXTS: dict[str, Promise] = {
     "missing": _("This setting is required."),
     "string_type": _("This must be text."),
     "int_type": _("This must be a whole number."),
@@ -131,7 +131,7 @@ def kind_name(kind: str) -> str:
     return str(described.title) if described is not None else kind.replace("_", " ")
 
 
-def kinds() -> dict[str, dict[str, Any]]:
+def describe_forms() -> dict[str, dict[str, Any]]:
     """Return {runner: description of its form}.
 
     A description holds `name`; `about`; `fields`; `main`, the names of the main fields; `names`, {setting: [...]}, the
@@ -151,7 +151,7 @@ def kinds() -> dict[str, dict[str, Any]]:
     return found
 
 
-def filled(kind: str, value: str) -> dict[str, Any]:
+def fill_columns(kind: str, value: str) -> dict[str, Any]:
     """Return the columns of a tool that this value of its settings fills in. Raises LookupError without any."""
     fill = registry.runner(kind).form.fill
     if fill is None:
@@ -168,58 +168,58 @@ def _schema(kind: str) -> Mapping[str, Any]:
 def _names(choices: Any) -> list[str]:
     if isinstance(choices, Rows):
         rows: Any = apps.get_model(choices.model)
-        return list(rows._default_manager.order_by(choices.column).values_list(choices.column, flat=True)[:MOST_NAMES])
+        return list(rows._default_manager.order_by(choices.column).values_list(choices.column, flat=True)[:MAX_NAMES])
     return list(choices())
 
 
-def secrets() -> list[str]:
-    return list(Secret.objects.order_by("name").values_list("name", flat=True)[:MOST_NAMES])
+def list_secret_names() -> list[str]:
+    return list(Secret.objects.order_by("name").values_list("name", flat=True)[:MAX_NAMES])
 
 
-def problems(kind: str, data: Any) -> list[tuple[list[str | int], str]]:
+def find_problems(kind: str, data: Any) -> list[tuple[list[str | int], str]]:
     """Return (place, sentence) of every problem with the settings; places are keys and indexes into them."""
     try:
         errors = registry.settings_errors(kind, data)
     except KeyError:
         return []
-    return placed(errors, data)
+    return locate_problems(errors, data)
 
 
-def placed(errors: list[tuple[tuple[str | int, ...], str, str]], data: Any) -> list[tuple[list[str | int], str]]:
+def locate_problems(errors: list[tuple[tuple[str | int, ...], str, str]], data: Any) -> list[tuple[list[str | int], str]]:
     """Return pydantic's errors as (place, sentence), without the names of the variants that it tried.
 
     Errors of variants that do not match the value are left out.
     """
     by_place: dict[tuple[str | int, ...], list[tuple[str, str]]] = {}
     for location, kind, message in errors:
-        by_place.setdefault(_place(location, kind, data), []).append((kind, message))
+        by_place.setdefault(_locate(location, kind, data), []).append((kind, message))
     found: list[tuple[list[str | int], str]] = []
-    for place, said in by_place.items():
+    for place, messages in by_place.items():
         # A place with an error inside it was parsed as another variant of the same value.
         if len(errors) > len(by_place) or len(by_place) > 1:
             inner = any(other[: len(place)] == place and len(other) > len(place) for other in by_place)
-            if inner and all(_is_kind(kind) for kind, _ in said):
+            if inner and all(_is_type_error(kind) for kind, _ in messages):
                 continue
-        better = [one for one in said if not _is_kind(one[0])] or said[:1]
+        better = [one for one in messages if not _is_type_error(one[0])] or messages[:1]
         for kind, message in better:
-            found.append((list(place), _words(kind, message, place)))
+            found.append((list(place), _format_problem(kind, message, place)))
     return found
 
 
-def _is_kind(kind: str) -> bool:
+def _is_type_error(kind: str) -> bool:
     return kind.endswith("_type") or kind == "literal_error"
 
 
-def _words(kind: str, message: str, place: tuple[str | int, ...]) -> str:
+def _format_problem(kind: str, message: str, place: tuple[str | int, ...]) -> str:
     if kind == "string_pattern_mismatch" and place[-1:] == ("secret",):
         return gettext("Choose a secret.")
-    if kind in WORDS:
-        return str(WORDS[kind])
+    if kind in PROBLEM_TEXTS:
+        return str(PROBLEM_TEXTS[kind])
     message = message[:1].upper() + message[1:]
     return message if message.endswith((".", "。")) else gettext("%(text)s.") % {"text": message}
 
 
-def _place(location: tuple[str | int, ...], kind: str, data: Any) -> tuple[str | int, ...]:
+def _locate(location: tuple[str | int, ...], kind: str, data: Any) -> tuple[str | int, ...]:
     place: list[str | int] = []
     for number, step in enumerate(location):
         last = number == len(location) - 1
@@ -232,4 +232,4 @@ def _place(location: tuple[str | int, ...], kind: str, data: Any) -> tuple[str |
     return tuple(place)
 
 
-__all__ = ["Field", "kind_name", "kinds", "placed", "problems", "secrets"]
+__all__ = ["Field", "kind_name", "describe_forms", "find_problems", "list_secret_names", "locate_problems"]

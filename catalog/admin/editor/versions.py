@@ -15,8 +15,8 @@ from catalog.models import Tool
 from catalog.models.fields import JSONTextField
 from toolhub.invisible import show
 
-UNTOLD = frozenset({"id", "version", "origin", "pinned", "approved", "proposed", "rejected", "quarantined_since"})
-LONG = 80
+HIDDEN_FIELDS = frozenset({"id", "version", "origin", "pinned", "approved", "proposed", "rejected", "quarantined_since"})
+MIN_LINE_DIFF_CHARACTERS = 80
 """Number of characters from which on a text is compared line by line."""
 
 
@@ -29,22 +29,22 @@ class Change:
     """The line-by-line difference of long texts; `before` and `after` are then empty."""
 
 
-def changes(older: Any, newer: Any) -> list[Change]:
+def compare_versions(older: Any, newer: Any) -> list[Change]:
     """Return the changes between two rows of a tool's history, in the order of the model's fields, toolsets last."""
     found = []
     for column in Tool._meta.concrete_fields:
-        if column.name in UNTOLD:
+        if column.name in HIDDEN_FIELDS:
             continue
-        before, after = (_text(column, getattr(version, column.attname)) for version in (older, newer))
+        before, after = (_format_value(column, getattr(version, column.attname)) for version in (older, newer))
         if before != after:
-            found.append(_change(str(capfirst(column.verbose_name)), before, after))
+            found.append(_build_change(str(capfirst(column.verbose_name)), before, after))
     before, after = (_toolsets(version) for version in (older, newer))
     if before != after:
-        found.append(_change(gettext("Toolsets"), before, after))
+        found.append(_build_change(gettext("Toolsets"), before, after))
     return found
 
 
-def _text(column: Any, value: Any) -> str:
+def _format_value(column: Any, value: Any) -> str:
     if isinstance(column, JSONTextField):
         return "" if value is None else json.dumps(value, indent=2, ensure_ascii=False)
     if value is None or isinstance(value, bool):
@@ -59,7 +59,7 @@ def _toolsets(version: Any) -> str:
     return ", ".join(sorted(str(row.toolset) for row in version.toolsets.select_related("toolset")))
 
 
-def _change(label: str, before: str, after: str) -> Change:
-    if "\n" not in before + after and max(len(before), len(after)) <= LONG:
+def _build_change(label: str, before: str, after: str) -> Change:
+    if "\n" not in before + after and max(len(before), len(after)) <= MIN_LINE_DIFF_CHARACTERS:
         return Change(label, show(before), show(after), [])
     return Change(label, "", "", lines(before, after))

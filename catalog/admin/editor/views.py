@@ -31,8 +31,8 @@ from catalog.models import Tool
 from catalog.models.base import check_name
 from catalog.models.fields import JSONTextField
 
-NOT_COPIED = frozenset({"id", "name", "version", "enabled"})
-VERSIONS = 200
+UNCOPIED_FIELDS = frozenset({"id", "name", "version", "enabled"})
+MAX_VERSIONS = 200
 JSON_LABELS = frozenset(
     str(capfirst(field.verbose_name)) for field in Tool._meta.concrete_fields if isinstance(field, JSONTextField)
 )
@@ -67,20 +67,20 @@ def duplicate(original: Tool, name: str, *, toolsets: bool = False) -> Tool:
 
     Raises PermissionDenied when the acting user may not save a tool with this runner.
     """
-    kept = {
+    values = {
         field.attname: getattr(original, field.attname)
         for field in Tool._meta.concrete_fields
-        if field.editable and field.name not in NOT_COPIED
+        if field.editable and field.name not in UNCOPIED_FIELDS
     }
     with transaction.atomic():
-        copy = Tool(name=name, enabled=False, **kept)
+        copy = Tool(name=name, enabled=False, **values)
         copy.save()
         if toolsets:
             copy.toolsets.set(original.toolsets.all())
     return copy
 
 
-class Editor(HistoryAdmin):
+class EditorAdmin(HistoryAdmin):
     """The pages of the tool editor."""
 
     change_form_template = "admin/catalog/tool/change_form.html"
@@ -90,9 +90,9 @@ class Editor(HistoryAdmin):
     def get_urls(self) -> list[URLPattern]:
         urls: list[URLPattern] = super().get_urls()
         own = (
-            ("look/", self.look, "look_new"),
+            ("look/", self.preview_form, "look_new"),
             ("function/", self.function, "function"),
-            ("<int:pk>/look/", self.look, "look"),
+            ("<int:pk>/look/", self.preview_form, "look"),
             ("<int:pk>/duplicate/", self.duplicate, "duplicate"),
             ("<int:pk>/compare/", self.compare, "compare"),
         )
@@ -102,12 +102,12 @@ class Editor(HistoryAdmin):
     # --- the page --------------------------------------------------------------------------------------------------
 
     def render_change_form(self, request: HttpRequest, context: Any, *args: Any, obj: Any = None, **kwargs: Any) -> Any:
-        context["tool_editor"] = self._editor(request, obj)
+        context["tool_editor"] = self._editor_data(request, obj)
         return super().render_change_form(request, context, *args, obj=obj, **kwargs)
 
     def render_history_view(self, request: HttpRequest, template: str, context: Any, **kwargs: Any) -> Any:
         if "adminform" in context:
-            context["tool_editor"] = self._editor(request, context["original"])
+            context["tool_editor"] = self._editor_data(request, context["original"])
         return super().render_history_view(request, template, context, **kwargs)
 
     def set_history_delta_changes(self, request: HttpRequest, historical_records: Any, **kwargs: Any) -> None:
@@ -118,17 +118,17 @@ class Editor(HistoryAdmin):
                 if change["field"] in JSON_LABELS:
                     change["old"] = change["new"] = ""
 
-    def _editor(self, request: HttpRequest, obj: Tool | None) -> dict[str, Any] | None:
+    def _editor_data(self, request: HttpRequest, obj: Tool | None) -> dict[str, Any] | None:
         """Return the data for the scripts; None where nothing may be changed."""
         if not self._may_edit(request, obj):
             return None
-        look = reverse("admin:catalog_tool_look", args=[obj.pk]) if obj else reverse("admin:catalog_tool_look_new")
+        preview_url = reverse("admin:catalog_tool_look", args=[obj.pk]) if obj else reverse("admin:catalog_tool_look_new")
         data = {
-            "look": look,
+            "look": preview_url,
             "function": reverse("admin:catalog_tool_function"),
             "isNew": obj is None,
-            "kinds": runner_forms.kinds(),
-            "secrets": runner_forms.secrets(),
+            "kinds": runner_forms.describe_forms(),
+            "secrets": runner_forms.list_secret_names(),
         }
         return {"data": json.dumps(data)}
 
@@ -148,17 +148,17 @@ class Editor(HistoryAdmin):
 
     # --- requests of the scripts -----------------------------------------------------------------------------------
 
-    def look(self, request: HttpRequest, pk: int | None = None) -> HttpResponse:
+    def preview_form(self, request: HttpRequest, pk: int | None = None) -> HttpResponse:
         """Return {"problems": [{"field", "place", "text"}], "html": the preview} of the form sent. Nothing is saved."""
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
-        may = request.user.has_perm("catalog.change_tool" if pk is not None else "catalog.add_tool")
-        if not may:
+        allowed = request.user.has_perm("catalog.change_tool" if pk is not None else "catalog.add_tool")
+        if not allowed:
             raise PermissionDenied
         tool = self._tool(request, pk) if pk is not None else None
         form = self.get_form(request, tool, change=tool is not None)(request.POST, instance=tool)
-        found = preview.at(form)
-        context = {"look": found, "summary": preview.summary(found)}
+        found = preview.build_preview(form)
+        context = {"look": found, "summary": preview.format_summary(found)}
         html = render_to_string("admin/catalog/tool/look.html", context, request)
         return JsonResponse({"problems": [problem.as_data() for problem in found.problems], "html": html})
 
@@ -169,7 +169,7 @@ class Editor(HistoryAdmin):
         if request.method not in ("GET", "HEAD"):
             return HttpResponseNotAllowed(["GET", "HEAD"])
         try:
-            return JsonResponse(runner_forms.filled(request.GET.get("runner", ""), request.GET.get("name", "")))
+            return JsonResponse(runner_forms.fill_columns(request.GET.get("runner", ""), request.GET.get("name", "")))
         except LookupError:
             raise Http404 from None
 
@@ -187,7 +187,7 @@ class Editor(HistoryAdmin):
             self.message_user(request, words % {"copy": copy, "tool": tool})
             return redirect("admin:catalog_tool_change", copy.pk)
         title = gettext("Duplicate %(tool)s") % {"tool": tool}
-        return self._page(request, "duplicate", title, tool=tool, form=form, origin=quarantine.source(tool))
+        return self._render_page(request, "duplicate", title, tool=tool, form=form, origin=quarantine.name_source(tool))
 
     def compare(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Show two versions, `older` and `newer` (numbers of the history); without them, the last two."""
@@ -195,7 +195,7 @@ class Editor(HistoryAdmin):
             return HttpResponseNotAllowed(["GET", "HEAD"])
         tool = self._tool(request, pk)
         versions: QuerySet[Any] = tool.history.select_related("history_user").order_by("-history_date", "-history_id")
-        newest = list(versions[:VERSIONS])
+        newest = list(versions[:MAX_VERSIONS])
         newer = self._version(versions, request.GET.get("newer"), newest[:1])
         older = self._version(versions, request.GET.get("older"), newest[1:2] or newest[:1])
         if older is not None and newer is not None and older.history_id > newer.history_id:
@@ -205,11 +205,11 @@ class Editor(HistoryAdmin):
             "versions": newest,
             "older": older,
             "newer": newer,
-            "changes": editor_versions.changes(older, newer) if older and newer else [],
+            "changes": editor_versions.compare_versions(older, newer) if older and newer else [],
             "may_revert": self.has_change_permission(request, tool),
         }
         title = gettext("Versions of %(tool)s") % {"tool": tool}
-        return self._page(request, "compare", title, **context)
+        return self._render_page(request, "compare", title, **context)
 
     @staticmethod
     def _version(versions: QuerySet[Any], number: str | None, otherwise: list[Any]) -> Any:
@@ -220,6 +220,6 @@ class Editor(HistoryAdmin):
             raise Http404
         return found
 
-    def _page(self, request: HttpRequest, name: str, title: str, **context: Any) -> HttpResponse:
+    def _render_page(self, request: HttpRequest, name: str, title: str, **context: Any) -> HttpResponse:
         shared = {**self.admin_site.each_context(request), "title": title, "content_title": title}
         return TemplateResponse(request, f"admin/catalog/tool/{name}.html", {**shared, **context})

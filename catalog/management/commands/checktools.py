@@ -21,9 +21,9 @@ class Command(BaseCommand):
     @no_translations
     def handle(self, *args: Any, **options: Any) -> None:
         tools, prompts = list(Tool.objects.filter(enabled=True)), list(Prompt.objects.filter(enabled=True))
-        advice = [("tool", tool.name, sentence) for tool in tools for sentence in lint.tool(tool)]
-        advice += [("prompt", prompt.name, sentence) for prompt in prompts for sentence in lint.prompt(prompt)]
-        twins = lint.twins((tool.name, tool.description) for tool in tools)
+        advice = [("tool", tool.name, sentence) for tool in tools for sentence in lint.check_tool(tool)]
+        advice += [("prompt", prompt.name, sentence) for prompt in prompts for sentence in lint.check_prompt(prompt)]
+        twins = lint.find_similar_pairs((tool.name, tool.description) for tool in tools)
         if options["json"]:
             listed = [{"kind": kind, "name": name, "advice": sentence} for kind, name, sentence in advice]
             alike = [{"tools": [one, other], "advice": why} for one, other, why in twins]

@@ -7,7 +7,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from catalog.exchange import exporting, files
+from catalog.exchange import files
+from catalog.exchange import exporter
 
 
 class Command(BaseCommand):
@@ -19,7 +20,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         name = options["file"]
         try:
-            text = files.write(exporting.everything(), as_json=bool(name) and name.lower().endswith(".json"))
+            text = files.write(exporter.export_catalogue(), as_json=bool(name) and name.lower().endswith(".json"))
         except ValueError as error:
             raise CommandError(f"The catalogue cannot be exported: {error}.") from None
         if not name:

@@ -9,11 +9,12 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser, no_translations
 
 from audit.text_diff import GONE, NEW, SAME, SKIPPED, lines
-from catalog.exchange import files, importing
-from catalog.exchange.values import Wrong
+from catalog.exchange import files
+from catalog.exchange import importer
+from catalog.exchange.values import FileError
 from toolhub.invisible import show
 
-LONGEST = 120
+MAX_VALUE_CHARACTERS = 120
 """Number of characters from which on a difference is shown line by line."""
 MARKS = {SAME: " ", GONE: "-", NEW: "+", SKIPPED: "…"}
 
@@ -35,21 +36,21 @@ class Command(BaseCommand):
         name = options["file"]
         try:
             content = files.read(Path(name).read_text(encoding="utf-8-sig"))
-            outcome = importing.run(content, plan=options["plan"], prune=options["prune"])
+            outcome = importer.run(content, plan=options["plan"], prune=options["prune"])
         except OSError as error:
             raise CommandError(f"{name} cannot be read: {error.strerror}.") from None
         except UnicodeDecodeError:
             raise CommandError(f"{name} is not text in UTF-8.") from None
-        except Wrong as wrong:
+        except FileError as wrong:
             raise CommandError(f"{name}: {show(str(wrong))} Nothing was imported.") from None
         for change in outcome.changes:
             self.stdout.write(f"{change.mark} {show(change.what)}")
             for member, before, after in change.differences:
-                if max(len(before), len(after)) <= LONGEST:
+                if max(len(before), len(after)) <= MAX_VALUE_CHARACTERS:
                     self.stdout.write(f"    {show(member)}: {show(before)} -> {show(after)}")
                     continue
                 self.stdout.write(f"    {show(member)}:")
-                for line in lines(_plain(before), _plain(after)):
+                for line in lines(_format_value(before), _format_value(after)):
                     text = f"{line.text} more lines" if line.kind == SKIPPED else line.text
                     self.stdout.write(f"      {MARKS[line.kind]} {text}".rstrip())
         counted = {mark: sum(change.mark == mark for change in outcome.changes) for mark in "+~-"}
@@ -60,6 +61,6 @@ class Command(BaseCommand):
         )
 
 
-def _plain(text: str) -> str:
+def _format_value(text: str) -> str:
     """Return a JSON text with its own line breaks; other values stay JSON."""
     return str(json.loads(text)) if text.startswith('"') else text

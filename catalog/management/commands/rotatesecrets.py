@@ -27,12 +27,12 @@ class Command(BaseCommand):
                 try:
                     value = encryption.decrypt(row.value, row.owner)
                     fresh = encryption.encrypt(value, row.owner)
-                except encryption.CannotDecrypt:
+                except encryption.DecryptionError:
                     raise CommandError(
                         f"The secret {row} cannot be decrypted with any of TOOLHUB_ENCRYPTION_KEYS. Nothing was "
                         "changed. Add the key it was encrypted with, enter the secret again, or delete it."
                     ) from None
-                except encryption.NoKeys as problem:
+                except encryption.KeysError as problem:
                     raise CommandError(f"{problem}. Nothing was changed.") from None
                 type(row)._base_manager.filter(pk=row.pk).update(value=fresh)
             counts = {"shared": len(shared), "personal": len(personal)}

@@ -14,14 +14,14 @@ from catalog.errors import ToolError
 from catalog.functions.content import Result, Text
 from catalog.functions.context import Context
 from catalog.functions.results import dump
-from catalog.functions.sanitise import harmless
-from catalog.processes import allowed
-from catalog.processes.launch import Child, Limits, Order, Report, feed, launched, read
+from catalog.functions.sanitise import sanitise_text
+from catalog.processes import allowlist
+from catalog.processes.launch import Child, Limits, Order, Report, write_stdin, run_program, read
 from catalog.runners import secret_refs
 from catalog.runners.command.settings import PLACEHOLDER, Command, Option, Settings, not_ready
 
 MAX_VALUE_BYTES = 100_000
-EXCERPT_CHARACTERS = 2000
+MAX_EXCERPT_CHARACTERS = 2000
 
 
 def prepare(settings: Settings) -> Callable[[dict[str, Any], Context], Awaitable[Any]]:
@@ -42,32 +42,32 @@ def prepare(settings: Settings) -> Callable[[dict[str, Any], Context], Awaitable
             if chosen is None:
                 raise ToolError(f"{settings.choose} must be one of: {', '.join(settings.commands)}.")
             command = chosen
-        given = build(command, arguments)
-        environment = {"PATH": allowed.PATH, "LANG": "C.UTF-8"}
+        given = build_arguments(command, arguments)
+        environment = {"PATH": allowlist.PATH, "LANG": "C.UTF-8"}
         environment |= {name: secret_refs.reveal(text, context.secrets) for name, text in settings.environment.items()}
         if any("\0" in text for text in environment.values()):
             raise ToolError("A value of the program's environment contains a NUL character.")
         with ExitStack() as stack:
             order = Order(
-                allowed.programs()[command.program],
+                allowlist.programs()[command.program],
                 given,
                 environment,
-                **_place(settings, command, arguments, stack),
+                **_folder_options(settings, command, arguments, stack),
                 limits=limits,
                 name=command.program,
             )
             text = _text(command.stdin, arguments[command.stdin]) if arguments.get(command.stdin) is not None else None
             stdin: int | None = asyncio.subprocess.PIPE if text is not None else None
             if command.stdin_file and arguments.get(command.stdin_file) is not None:
-                stdin = stack.enter_context(workspace.opened(str(arguments[command.stdin_file])))
-            async with launched(order, stdin=stdin) as child:
+                stdin = stack.enter_context(workspace.open_file(str(arguments[command.stdin_file])))
+            async with run_program(order, stdin=stdin) as child:
                 stack.close()  # the child has its own copies
                 return await _finish(child, settings, text)
 
     return run
 
 
-def build(command: Command, arguments: dict[str, Any]) -> list[str]:
+def build_arguments(command: Command, arguments: dict[str, Any]) -> list[str]:
     """Return the list of arguments: each value is one of them, complete and literal."""
     built: list[str] = []
     separated = not command.separator
@@ -116,35 +116,35 @@ def _text(name: str, value: Any) -> str:
     return text
 
 
-def _place(settings: Settings, command: Command, arguments: dict[str, Any], stack: ExitStack) -> dict[str, Any]:
+def _folder_options(settings: Settings, command: Command, arguments: dict[str, Any], stack: ExitStack) -> dict[str, Any]:
     """Return the options for the working folder.
 
     A folder of the workspace is passed as an open descriptor, so that it cannot be swapped for another one.
     """
     wanted = arguments.get(command.folder_argument) if command.folder_argument else None
     if wanted is not None or settings.folder == "workspace" or command.folder_argument:
-        descriptor = stack.enter_context(workspace.opened_folder(str(wanted or "")))
+        descriptor = stack.enter_context(workspace.open_folder(str(wanted or "")))
         return {"folder": "/", "folder_fd": descriptor}
     return {"folder": tempfile.mkdtemp(prefix="toolhub-command-"), "remove": True}
 
 
 async def _finish(child: Child, settings: Settings, text: str | None) -> Any:
-    most = settings.max_output_bytes
-    feeding = asyncio.ensure_future(feed(child, text.encode())) if text is not None else None
-    errors = asyncio.ensure_future(_read_or_stop(child, child.stderr, most))
+    max_bytes = settings.max_output_bytes
+    feeding = asyncio.ensure_future(write_stdin(child, text.encode())) if text is not None else None
+    errors = asyncio.ensure_future(_read_or_stop(child, child.stderr, max_bytes))
     try:
-        output, cut = await _read_or_stop(child, child.stdout, most)
-        said, said_more = await errors
+        output, cut = await _read_or_stop(child, child.stdout, max_bytes)
+        errors_output, errors_cut = await errors
     finally:
         errors.cancel()
         if feeding is not None:
             feeding.cancel()
     report = await child.report()
-    return _answer(settings, report, output, said, cut or said_more)
+    return _answer(settings, report, output, errors_output, cut or errors_cut)
 
 
-async def _read_or_stop(child: Child, stream: Any, most: int) -> tuple[bytes, bool]:
-    output, cut = await read(stream, most)
+async def _read_or_stop(child: Child, stream: Any, max_bytes: int) -> tuple[bytes, bool]:
+    output, cut = await read(stream, max_bytes)
     if cut:
         child.stop(at_once=True)
         while await stream.read(65_536):
@@ -152,7 +152,7 @@ async def _read_or_stop(child: Child, stream: Any, most: int) -> tuple[bytes, bo
     return output, cut
 
 
-def _answer(settings: Settings, report: Report, output: bytes, said: bytes, cut: bool) -> Any:
+def _answer(settings: Settings, report: Report, output: bytes, errors_output: bytes, cut: bool) -> Any:
     text = output.decode("utf-8", "replace")
     if cut:
         note = f"[The output was truncated after {settings.max_output_bytes} bytes and the program was stopped.]"
@@ -161,14 +161,14 @@ def _answer(settings: Settings, report: Report, output: bytes, said: bytes, cut:
         raise ToolError(f"The program was stopped: it had started more than {settings.max_processes} processes.")
     if report.status in settings.accept_status and report.why == "ended":
         return Text(text)
-    sentence = _ending(settings, report)
-    excerpt = " ".join(harmless(said.decode("utf-8", "replace"))[0].split())[:EXCERPT_CHARACTERS]
+    sentence = _format_ending(settings, report)
+    excerpt = " ".join(sanitise_text(errors_output.decode("utf-8", "replace"))[0].split())[:MAX_EXCERPT_CHARACTERS]
     if excerpt:
         sentence += f" Its output: {excerpt}"
     return Result([Text(sentence), *([Text(text)] if text else [])], is_error=True)
 
 
-def _ending(settings: Settings, report: Report) -> str:
+def _format_ending(settings: Settings, report: Report) -> str:
     status = report.status
     if status is None:
         return "The program was stopped from outside."

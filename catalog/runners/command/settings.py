@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from catalog.processes import allowed
+from catalog.processes import allowlist
 from catalog.runners import secret_refs
 
 PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
@@ -59,7 +59,7 @@ class Command(BaseModel):
 
     @field_validator("arguments")
     @classmethod
-    def _a_placeholder_is_a_whole_argument(cls, arguments: list[str | Option]) -> list[str | Option]:
+    def _check_placeholders(cls, arguments: list[str | Option]) -> list[str | Option]:
         for item in arguments:
             if isinstance(item, str) and "\0" in item:
                 raise ValueError(_("an argument cannot contain a NUL character"))
@@ -69,7 +69,7 @@ class Command(BaseModel):
         return arguments
 
     @model_validator(mode="after")
-    def _it_fits_together(self) -> Command:
+    def _check_combination(self) -> Command:
         if self.stdin and self.stdin_file:
             raise ValueError(_("give either stdin or stdin_file"))
         positional = False
@@ -123,7 +123,7 @@ class Settings(Command):
 
     @field_validator("environment")
     @classmethod
-    def _names_are_names(cls, environment: dict[str, secret_refs.Text]) -> dict[str, secret_refs.Text]:
+    def _check_names(cls, environment: dict[str, secret_refs.Text]) -> dict[str, secret_refs.Text]:
         for name in environment:
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
                 raise ValueError(_("%(name)s is not a valid environment variable name") % {"name": repr(name)})
@@ -132,13 +132,13 @@ class Settings(Command):
         return environment
 
     @model_validator(mode="after")
-    def _one_way_to_choose(self) -> Settings:
+    def _check_choice(self) -> Settings:
         if bool(self.commands) == bool(self.program) or bool(self.commands) != bool(self.choose):
             raise ValueError(_("give either program, or commands with choose"))
         for name, command in self.commands.items():
             if not command.program:
-                said = {"what": f"commands.{name}.program", "why": _("Field required")}
-                raise ValueError(_("%(what)s: %(why)s") % said)
+                values = {"what": f"commands.{name}.program", "why": _("Field required")}
+                raise ValueError(_("%(what)s: %(why)s") % values)
         if self.commands and (self.arguments or self.stdin or self.stdin_file or self.folder_argument):
             raise ValueError(_("with commands, set arguments, stdin and folder in each command"))
         return self
@@ -147,6 +147,6 @@ class Settings(Command):
 def not_ready(settings: Settings) -> str | None:
     """Return the reason why a tool with these settings could not run on this installation, or None."""
     for command in settings.commands.values() or [settings]:
-        if problem := allowed.problem(command.program):
+        if problem := allowlist.find_problem(command.program):
             return problem
     return None

@@ -16,13 +16,13 @@ from urllib.parse import quote, urlencode
 
 from catalog.errors import ToolError
 from catalog.functions.results import clean_text, dump
-from catalog.runners.http_api.settings import FIELD, FilePart, Settings
+from catalog.runners.http_api.settings import PLACEHOLDER, FilePart, Settings
 from catalog.runners.secret_refs import names, reveal, reveal_all
 from toolhub import egress
 
 COOKIE_VALUE = re.compile(r"[!#-+\--:<-\[\]-~]*")
 """RFC 6265: no blanks, quotes, commas, semicolons, backslashes."""
-FORM = "application/x-www-form-urlencoded"
+FORM_TYPE = "application/x-www-form-urlencoded"
 _IN_PART = str.maketrans({'"': "%22", "\r": "%0D", "\n": "%0A"})
 
 
@@ -42,7 +42,7 @@ class Builder:
         self._settings = settings
         self._revealing = bool(names(settings))
         self._used = {
-            *FIELD.findall(settings.url),
+            *PLACEHOLDER.findall(settings.url),
             *settings.query.values(),
             *settings.headers.values(),
             *settings.cookies.values(),
@@ -86,7 +86,7 @@ class Builder:
             value = arguments[match[1]]
             return egress.safe_path_value(clean_text(value) if isinstance(value, str) else value)
 
-        url = FIELD.sub(fill, self._settings.url)
+        url = PLACEHOLDER.sub(fill, self._settings.url)
         pairs = list(fixed)
         for name, argument in self._settings.query.items():
             value = arguments.get(argument)
@@ -132,7 +132,7 @@ class Builder:
             return _json(body), "application/json"
         if settings.body_format == "form":
             pairs = [(name, _text(item)) for name, value in body.items() for item in _items(value)]
-            return urlencode(pairs).encode(), FORM
+            return urlencode(pairs).encode(), FORM_TYPE
         return self._multipart(body, arguments)
 
     def _whole(self, value: Any) -> tuple[bytes | None, str]:

@@ -10,15 +10,15 @@ from catalog.errors import ToolError
 from catalog.slots import Slots
 from toolhub.parts import parts
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
-HOSTS_KEPT = 1_000
-TEMPORARY = frozenset({502, 503, 504})
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 5.0
+MAX_HOSTS = 1_000
+TEMPORARY_STATUSES = frozenset({502, 503, 504})
 _random = random.SystemRandom()
 
 
-def pause(attempt: int, asked: str = "") -> float:
+def pause_seconds(attempt: int, asked: str = "") -> float:
     """Return the seconds before the next attempt: growing, with jitter, at least `asked` (Retry-After)."""
-    longest = min(LONGEST_PAUSE, FIRST_PAUSE * float(1 << attempt))
+    longest = min(MAX_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * float(1 << attempt))
     seconds: float = longest * (0.5 + _random.random() / 2)
     if asked.isascii() and asked.isdigit():
         return max(seconds, min(float(asked[:9]), 86_400.0))
@@ -31,11 +31,11 @@ class HostBreakers:
     def __init__(self) -> None:
         self._breakers: OrderedDict[str, CircuitBreaker] = OrderedDict()
 
-    def of(self, origin: str) -> CircuitBreaker:
+    def get(self, origin: str) -> CircuitBreaker:
         found = self._breakers.get(origin)
         if found is None:
             found = self._breakers[origin] = CircuitBreaker()
-            if len(self._breakers) > HOSTS_KEPT:
+            if len(self._breakers) > MAX_HOSTS:
                 self._breakers.popitem(last=False)
         return found
 
@@ -46,7 +46,7 @@ def breaker(origin: str) -> CircuitBreaker:
     if breakers is None:  # the first request: no other module creates the breakers
         breakers = HostBreakers()
         parts.put(breakers)
-    return breakers.of(origin)
+    return breakers.get(origin)
 
 
 def enter(guard: CircuitBreaker, host: str) -> bool:
@@ -54,8 +54,8 @@ def enter(guard: CircuitBreaker, host: str) -> bool:
     try:
         return guard.enter()
     except CircuitOpen as closed:
-        left = closed.seconds
-        again = f"Try again in {max(1, round(left))} s." if left > 0 else "Another call is testing it now."
+        remaining = closed.seconds
+        again = f"Try again in {max(1, round(remaining))} s." if remaining > 0 else "Another call is testing it now."
         raise ToolError(f"{host} failed {closed.failures} times in a row, so calls to it pause. {again}") from None
 
 

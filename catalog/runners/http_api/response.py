@@ -15,13 +15,13 @@ from catalog.runners.http_api.json_path import parse_path, select
 from catalog.runners.http_api.settings import Settings
 from toolhub import egress, invisible
 
-EXCERPT_CHARACTERS = 500
-HEAVY_BYTES = 1_048_576
+MAX_EXCERPT_CHARACTERS = 500
+MAX_INLINE_BYTES = 1_048_576
 """Size in bytes above which a JSON text is parsed off the event loop."""
-_TEXTS = frozenset({"application/xml", "application/javascript", "application/yaml", "image/svg+xml"})
+_TEXT_TYPES = frozenset({"application/xml", "application/javascript", "application/yaml", "image/svg+xml"})
 
 
-class Answers:
+class ResponseConverter:
     """A converter of answers for the settings of one tool, which it reads once."""
 
     __slots__ = ("_path", "_settings")
@@ -40,12 +40,12 @@ class Answers:
                 raise ToolError(why)
             # The target of the redirect is not checked, so that the message is the same as for every other denied
             # address.
-            raise ToolError(f"The request failed: {egress.DeniedAddress.SENTENCE}.", on_record=why)
+            raise ToolError(f"The request failed: {egress.DeniedAddress.SENTENCE}.", audit_message=why)
         wanted: str = self._settings.response
         if not reply.body:
             return self._empty(reply, wanted)
         if wanted == "auto":
-            wanted = _by_type(reply)
+            wanted = _detect_format(reply)
         if wanted == "text":
             return Text(reply.text)
         if wanted == "json":
@@ -54,7 +54,7 @@ class Answers:
             kind = reply.media_type if MIME_TYPE.fullmatch(reply.media_type) else "application/octet-stream"
             # The URL without its query, which may hold a secret.
             return EmbeddedResource(url.partition("?")[0], blob=reply.body, mime_type=kind)
-        return _picture_or_sound(reply, wanted)
+        return _convert_media(reply, wanted)
 
     def _empty(self, reply: egress.Reply, wanted: str) -> Any:
         if self._settings.select:
@@ -66,36 +66,36 @@ class Answers:
     async def _json(self, reply: egress.Reply) -> Any:
         try:
             text = reply.text
-            value = await threads.checking().run(lambda: _read(text)) if len(text) > HEAVY_BYTES else _read(text)
+            value = await threads.checks().run(lambda: _read(text)) if len(text) > MAX_INLINE_BYTES else _read(text)
         except (ValueError, RecursionError):
             raise ToolError(f"The API did not answer with JSON. {excerpt(reply.text)}".strip()) from None
         if self._path:
             value = select(value, self._path)
-        return _kept(value, self._settings.keep) if self._settings.keep else value
+        return _select_members(value, self._settings.keep) if self._settings.keep else value
 
 
-def _kept(value: Any, members: list[str]) -> Any:
+def _select_members(value: Any, members: list[str]) -> Any:
     if isinstance(value, list):
-        return [_kept(item, members) if isinstance(item, dict) else item for item in value]
+        return [_select_members(item, members) if isinstance(item, dict) else item for item in value]
     return {name: value[name] for name in members if name in value} if isinstance(value, dict) else value
 
 
-def _picture_or_sound(reply: egress.Reply, wanted: str) -> Image | Audio:
+def _convert_media(reply: egress.Reply, wanted: str) -> Image | Audio:
     found = media.kind_of(reply.body)
     article = "an image" if wanted == "image" else "audio"
     if not found.startswith(f"{wanted}/"):
         raise ToolError(f"The API did not answer with {article}, despite its content type.")
     claimed = reply.media_type
-    if claimed.startswith(("image/", "audio/", "video/", "text/")) and not media.fits(reply.body, claimed):
+    if claimed.startswith(("image/", "audio/", "video/", "text/")) and not media.matches_type(reply.body, claimed):
         raise ToolError(f"The API labels its response {claimed[:100]}, but its bytes are {found}.")
     return Image(reply.body, found) if wanted == "image" else Audio(reply.body, found)
 
 
-def _by_type(reply: egress.Reply) -> str:
+def _detect_format(reply: egress.Reply) -> str:
     kind = reply.media_type
     if kind == "application/json" or kind.endswith("+json"):
         return "json"
-    if kind.startswith("text/") or kind in _TEXTS or kind.endswith("+xml"):
+    if kind.startswith("text/") or kind in _TEXT_TYPES or kind.endswith("+xml"):
         return "text"
     family = kind.partition("/")[0]
     # Bytes that are no image or audio are stored as the type that they are.
@@ -114,4 +114,4 @@ def excerpt(text: str) -> str:
     text = re.sub(r"<(script|style)\b.*?</\1\s*>", " ", text[:20_000], flags=re.DOTALL | re.IGNORECASE)
     text = re.sub(r"<[^<>]{0,500}>", " ", text)
     text = " ".join(invisible.remove(text).split())
-    return text if len(text) <= EXCERPT_CHARACTERS else text[:EXCERPT_CHARACTERS] + " ..."
+    return text if len(text) <= MAX_EXCERPT_CHARACTERS else text[:MAX_EXCERPT_CHARACTERS] + " ..."

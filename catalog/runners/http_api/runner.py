@@ -12,9 +12,9 @@ from catalog.errors import ToolError
 from catalog.functions.context import Context
 from catalog.runners import networks
 from catalog.runners.http_api.request import Builder, Request
-from catalog.runners.http_api.resilience import TEMPORARY, breaker, enter, pause, slots
-from catalog.runners.http_api.response import Answers
-from catalog.runners.http_api.settings import IDEMPOTENT, Settings
+from catalog.runners.http_api.resilience import TEMPORARY_STATUSES, breaker, enter, pause_seconds, slots
+from catalog.runners.http_api.response import ResponseConverter
+from catalog.runners.http_api.settings import IDEMPOTENT_METHODS, Settings
 from toolhub import egress
 from toolhub.parts import parts
 
@@ -22,7 +22,7 @@ __all__ = ["Settings", "prepare"]
 
 
 def prepare(settings: Settings) -> Callable[[dict[str, Any], Context], Awaitable[Any]]:
-    builder, answers = Builder(settings), Answers(settings)
+    builder, answers = Builder(settings), ResponseConverter(settings)
     places = slots(settings.max_concurrent)
     sender = _Sender(settings)
 
@@ -43,8 +43,8 @@ def prepare(settings: Settings) -> Callable[[dict[str, Any], Context], Awaitable
 
 
 def _failed(error: egress.EgressError) -> ToolError:
-    reason = error.explained if isinstance(error, egress.DeniedAddress) else error
-    return ToolError(f"The request failed: {error}.", on_record=f"The request failed: {reason}.")
+    reason = error.explanation if isinstance(error, egress.DeniedAddress) else error
+    return ToolError(f"The request failed: {error}.", audit_message=f"The request failed: {reason}.")
 
 
 class _Sender:
@@ -52,7 +52,7 @@ class _Sender:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._attempts = 1 + (settings.retries if settings.method in IDEMPOTENT else 0)
+        self._attempts = 1 + (settings.retries if settings.method in IDEMPOTENT_METHODS else 0)
         target = egress.parse_url(settings.base)
         self._host = target.host
         self._origin = f"{target.scheme}://{target.host}:{target.port or ''}"
@@ -66,10 +66,10 @@ class _Sender:
             last = attempt == self._attempts - 1
             guard = breaker(self._origin)
             reply, failure = await self._attempt(request, deadline, guard)
-            if reply is not None and (last or reply.status not in TEMPORARY):
+            if reply is not None and (last or reply.status not in TEMPORARY_STATUSES):
                 return reply
             asked = reply.headers.get("retry-after", "") if reply is not None else ""
-            seconds = pause(attempt, asked)
+            seconds = pause_seconds(attempt, asked)
             if last or guard.is_open or time.monotonic() + seconds >= deadline:
                 break
             await asyncio.sleep(seconds)
@@ -96,18 +96,18 @@ class _Sender:
                 pools=parts.find(egress.ConnectionPools),
             )
             counted = True
-            if reply.status in TEMPORARY:
-                guard.failed(settings.break_after, settings.break_seconds)
+            if reply.status in TEMPORARY_STATUSES:
+                guard.report_failure(settings.break_after, settings.break_seconds)
             else:
-                guard.succeeded()
+                guard.report_success()
             return reply, ""
         except egress.Unreachable as error:
             counted = True
-            guard.failed(settings.break_after, settings.break_seconds)
+            guard.report_failure(settings.break_after, settings.break_seconds)
             return None, str(error)
         except egress.DeadlineExceeded as error:
             counted = True
-            guard.failed(settings.break_after, settings.break_seconds)
+            guard.report_failure(settings.break_after, settings.break_seconds)
             raise ToolError(f"The request failed: {error}.") from None
         except egress.EgressError as error:
             raise _failed(error) from None
@@ -115,8 +115,8 @@ class _Sender:
             # The deadline of the call itself passed: the host had its time as well.
             if time.monotonic() >= deadline - 0.05:
                 counted = True
-                guard.failed(settings.break_after, settings.break_seconds)
+                guard.report_failure(settings.break_after, settings.break_seconds)
             raise
         finally:
             if not counted:
-                guard.gave_up(probe)
+                guard.release_probe(probe)

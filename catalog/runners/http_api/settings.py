@@ -13,11 +13,11 @@ from catalog.runners.http_api.json_path import parse_path
 from catalog.runners.secret_refs import SecretRef, Text, Value
 from toolhub import egress
 
-FIELD = re.compile(r"\{([^{}]*)\}")
+PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 BODY_METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
-CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization", "host"})
+IDEMPOTENT_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
+CREDENTIAL_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization", "host"})
 MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(?:\s*;\s*[A-Za-z0-9_.-]+=[\x20-\x7e]+)*")
 Names = dict[str, str]
 Texts = dict[str, Text]
@@ -39,7 +39,7 @@ class FilePart(BaseModel):
 
     @field_validator("content_type")
     @classmethod
-    def _it_is_a_type(cls, value: str) -> str:
+    def _check_content_type(cls, value: str) -> str:
         if not MEDIA_TYPE.fullmatch(value):
             raise ValueError(_("enter a MIME type such as image/png"))
         return value
@@ -159,24 +159,24 @@ class Settings(BaseModel):
 
     @field_validator("url")
     @classmethod
-    def _the_host_is_fixed(cls, url: str) -> str:
+    def _check_url(cls, url: str) -> str:
         host_and_path = url.partition("://")[2]
         host, _slash, rest = host_and_path.partition("/")
         if "{" in host or "{" in url.partition("://")[0]:
             raise ValueError(_("an argument can be in the path, but not in the scheme or host"))
         if "?" in url or "#" in url:
             raise ValueError(_("the URL cannot contain a query or fragment. Use query and static_query"))
-        if any(not name.isidentifier() for name in FIELD.findall(rest)) or "{" in FIELD.sub("", rest):
+        if any(not name.isidentifier() for name in PLACEHOLDER.findall(rest)) or "{" in PLACEHOLDER.sub("", rest):
             raise ValueError(_("the only braces allowed in the path are {argument} placeholders"))
         try:
-            egress.parse_url(FIELD.sub("x", url))
+            egress.parse_url(PLACEHOLDER.sub("x", url))
         except egress.DeniedAddress as error:
-            raise ValueError(error.in_words) from None
+            raise ValueError(error.localized_message) from None
         return url
 
     @field_validator("headers", "static_headers", "cookies", "static_cookies")
     @classmethod
-    def _names_are_names(cls, given: dict[str, Text]) -> dict[str, Text]:
+    def _check_names(cls, given: dict[str, Text]) -> dict[str, Text]:
         for name in given:
             if not TOKEN.fullmatch(name):
                 raise ValueError(_("%(name)s is not a valid header or cookie name") % {"name": repr(name)})
@@ -184,27 +184,27 @@ class Settings(BaseModel):
 
     @field_validator("headers")
     @classmethod
-    def _arguments_are_no_credentials(cls, headers: Names) -> Names:
+    def _check_no_credentials(cls, headers: Names) -> Names:
         for name in headers:
-            if name.lower() in CREDENTIALS:
+            if name.lower() in CREDENTIAL_HEADERS:
                 raise ValueError(_("%(name)s cannot be filled from an argument") % {"name": name})
         return headers
 
     @field_validator("content_type")
     @classmethod
-    def _the_type_is_one(cls, value: str) -> str:
+    def _check_content_type(cls, value: str) -> str:
         if value and not MEDIA_TYPE.fullmatch(value):
             raise ValueError(_("enter a MIME type such as application/json"))
         return value
 
     @field_validator("select")
     @classmethod
-    def _the_selection_is_one(cls, path: str) -> str:
+    def _check_selection(cls, path: str) -> str:
         parse_path(path)
         return path
 
     @model_validator(mode="after")
-    def _it_fits_together(self) -> Settings:
+    def _check_combination(self) -> Settings:
         has_body = self.body is not None or self.static_body or self.body_argument or self.files
         if has_body and self.method not in BODY_METHODS:
             raise ValueError(_("%(method)s requests cannot have a body") % {"method": self.method})
@@ -238,4 +238,4 @@ class Settings(BaseModel):
         return start[: start.rindex("/") + 1] if brace else self.url
 
 
-__all__ = ["FIELD", "IDEMPOTENT", "FilePart", "SecretRef", "Settings"]
+__all__ = ["IDEMPOTENT_METHODS", "PLACEHOLDER", "FilePart", "SecretRef", "Settings"]

@@ -34,7 +34,7 @@ RUNNER = Runner(
             "max_output_bytes": _("Max output bytes"),
             "cpu_seconds": _("CPU seconds"),
         },
-        choices={"function": lambda: functions.registered("tool")},
+        choices={"function": lambda: functions.list_functions("tool")},
         fill_from="function",
         fill=functions.tool_row,
     ),

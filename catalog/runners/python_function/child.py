@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-ALONE = "This tool runs in a process of its own and cannot ask the client."
+NO_CLIENT = "This tool runs in a process of its own and cannot ask the client."
 
 
 def main() -> None:
@@ -74,7 +74,7 @@ async def _call(request: dict[str, Any], send: Any) -> dict[str, Any]:
 
     parts.put(ThreadPools())
     importlib.import_module(request["module"])
-    function = registry.known("tool", request["function"])
+    function = registry.lookup_imported("tool", request["function"])
     caller = _caller(request["caller"])
     context = Context(
         caller,
@@ -92,7 +92,7 @@ async def _call(request: dict[str, Any], send: Any) -> dict[str, Any]:
         return {"produced": [made.content, made.structured, made.is_error, made.meta, made.size]}
     if isinstance(value, bytes):
         results.produce(value)  # raises with the reason
-    return {"value": results.plain(value)[0]}
+    return {"value": results.to_plain_json(value)[0]}
 
 
 def _caller(data: dict[str, Any]) -> Any:
@@ -128,7 +128,7 @@ class _Channel:
     async def ask(self, requests: Any) -> dict[str, dict[str, Any]]:
         from catalog.errors import ToolError
 
-        raise ToolError(ALONE)
+        raise ToolError(NO_CLIENT)
 
     def close_stream(self) -> None:
         return

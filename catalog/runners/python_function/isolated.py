@@ -21,34 +21,34 @@ from catalog.errors import InvalidArguments, ProtocolError, ToolError
 from catalog.functions.context import Context
 from catalog.functions.results import Produced
 from catalog.functions.signatures import Function
-from catalog.processes.launch import Child, Limits, Order, Report, feed, launched, read
+from catalog.processes.launch import Child, Limits, Order, Report, write_stdin, run_program, read
 
-CHILD = "catalog.runners.python_function.child"
+CHILD_MODULE = "catalog.runners.python_function.child"
 ROOT = Path(__file__).resolve().parent.parent.parent
-HEAVY_BYTES = 262_144
-STDERR_BYTES = 65_536
+MAX_INLINE_BYTES = 262_144
+MAX_STDERR_BYTES = 65_536
 log = logging.getLogger(__name__)
 
 
 async def call(
-    function: Function, arguments: dict[str, Any], context: Context, limits: Limits, most: int, *, django: bool
+    function: Function, arguments: dict[str, Any], context: Context, limits: Limits, max_bytes: int, *, django: bool
 ) -> Any:
     """Return the function's value as plain data. Raises ToolError with the reason when the child ends otherwise."""
     request = _request(function, arguments, context, django)
     order = Order(
         sys.executable,
-        ["-m", CHILD],
+        ["-m", CHILD_MODULE],
         # The child runs the hub's own code, which reads the hub's settings.
         {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *_search_path()]), "PYTHONFAULTHANDLER": ""},
         tempfile.mkdtemp(prefix="toolhub-isolated-"),
         remove=True,
         limits=limits,
     )
-    async with launched(order, stdin=asyncio.subprocess.PIPE, most_line=most) as child:
+    async with run_program(order, stdin=asyncio.subprocess.PIPE, max_line_bytes=max_bytes) as child:
         errors = asyncio.ensure_future(_drain(child))
-        feeding = asyncio.ensure_future(feed(child, request))
+        feeding = asyncio.ensure_future(write_stdin(child, request))
         try:
-            message = await _listen(child, context, most)
+            message = await _listen(child, context, max_bytes)
         except BaseException:
             errors.cancel()
             raise
@@ -56,12 +56,12 @@ async def call(
             feeding.cancel()
         if message is None:
             report = await child.report()
-            said = await errors
-            _died(report, said, limits, context)
+            output = await errors
+            _raise_ended(report, output, limits, context)
         child.stop(at_once=True)  # no process that it started outlives its answer
-        said = await errors
+        output = await errors
         await child.report()
-    return _result(message, context, said)
+    return _result(message, context, output)
 
 
 def _search_path() -> list[str]:
@@ -72,7 +72,7 @@ def _request(function: Function, arguments: dict[str, Any], context: Context, dj
     caller = dataclasses.asdict(context.caller)
     toolsets = caller["credential"]["toolset_ids"]
     caller["credential"]["toolset_ids"] = None if toolsets is None else sorted(toolsets)
-    left = context.deadline - time.monotonic()
+    remaining = context.deadline - time.monotonic()
     return json.dumps(
         {
             "module": function.call.__module__,
@@ -84,13 +84,13 @@ def _request(function: Function, arguments: dict[str, Any], context: Context, dj
             "request_id": context.channel.request_id,
             "name": context.name,
             "call_id": str(context.call_id),
-            "seconds": left if math.isfinite(left) else None,
+            "seconds": remaining if math.isfinite(remaining) else None,
             "secrets": dict(context.secrets),
         }
     ).encode()
 
 
-async def _listen(child: Child, context: Context, most: int) -> dict[str, Any] | None:
+async def _listen(child: Child, context: Context, max_bytes: int) -> dict[str, Any] | None:
     """Pass on progress and log lines until the answer, and return it. None when the child ends without an answer."""
     assert child.stdout is not None  # noqa: S101 - every child has its pipes
     while True:
@@ -98,7 +98,7 @@ async def _listen(child: Child, context: Context, most: int) -> dict[str, Any] |
             line = await child.stdout.readline()
         except ValueError:
             child.stop(at_once=True)
-            raise ToolError(f"The tool returned more than the {most} bytes that it may.") from None
+            raise ToolError(f"The tool returned more than the {max_bytes} bytes that it may.") from None
         if not line.endswith(b"\n"):
             return None
         message = await _parsed(line)
@@ -114,7 +114,7 @@ async def _listen(child: Child, context: Context, most: int) -> dict[str, Any] |
 async def _parsed(line: bytes) -> dict[str, Any]:
     parse: Callable[[], Any] = lambda: json.loads(line)  # noqa: E731
     try:
-        found: dict[str, Any] = parse() if len(line) < HEAVY_BYTES else await threads.checking().run(parse)
+        found: dict[str, Any] = parse() if len(line) < MAX_INLINE_BYTES else await threads.checks().run(parse)
     except (ValueError, RecursionError):
         raise ToolError("The tool's process returned an unreadable result.") from None
     return found
@@ -125,19 +125,19 @@ async def _drain(child: Child) -> bytes:
 
     The rest is read and dropped, so that the child never blocks on a full pipe.
     """
-    said, more = await read(child.stderr, STDERR_BYTES)
+    output, more = await read(child.stderr, MAX_STDERR_BYTES)
     assert child.stderr is not None  # noqa: S101
-    while more and await child.stderr.read(STDERR_BYTES):
+    while more and await child.stderr.read(MAX_STDERR_BYTES):
         pass
-    return said
+    return output
 
 
-def _died(report: Report, said: bytes, limits: Limits, context: Context) -> NoReturn:
-    _keep(said, context)
-    raise ToolError(_sentence(report, limits))
+def _raise_ended(report: Report, output: bytes, limits: Limits, context: Context) -> NoReturn:
+    _log_output(output, context)
+    raise ToolError(_format_ending(report, limits))
 
 
-def _sentence(report: Report, limits: Limits) -> str:
+def _format_ending(report: Report, limits: Limits) -> str:
     if report.why == "processes":
         return f"The tool was stopped: it had started more than {limits.processes} processes."
     if report.status is None:
@@ -153,17 +153,17 @@ def _sentence(report: Report, limits: Limits) -> str:
     return f"The tool's process crashed ({name}), without a result. toolhub is not affected."
 
 
-def _keep(said: bytes, context: Context) -> None:
-    if said.strip():
-        log.warning("call %s of %s printed: %s", context.call_id, context.name, said.decode("utf-8", "replace")[-4000:])
+def _log_output(output: bytes, context: Context) -> None:
+    if output.strip():
+        log.warning("call %s of %s printed: %s", context.call_id, context.name, output.decode("utf-8", "replace")[-4000:])
 
 
-def _result(message: dict[str, Any], context: Context, said: bytes) -> Any:
+def _result(message: dict[str, Any], context: Context, output: bytes) -> Any:
     if "value" in message:
         return message["value"]
     if "produced" in message:
         return Produced(*message["produced"])
-    _keep(said, context)
+    _log_output(output, context)
     match message.get("error"):
         case ["tool", str(sentence)]:
             raise ToolError(sentence)

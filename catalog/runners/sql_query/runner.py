@@ -12,11 +12,11 @@ from catalog import threads
 from catalog.functions.content import Structured, Text
 from catalog.functions.context import Context
 from catalog.runners.sql_query import statements
-from catalog.runners.sql_query.reading import Bounds, Found, Reading
+from catalog.runners.sql_query.read_query import Bounds, QueryResult, Query
 from catalog.runners.sql_query.settings import Settings, not_ready
 
-CELL_CHARACTERS = 80
-TABLE_ROWS = 100
+MAX_CELL_CHARACTERS = 80
+MAX_TABLE_ROWS = 100
 
 
 def prepare(settings: Settings) -> Callable[[dict[str, Any], Context], Awaitable[Any]]:
@@ -28,7 +28,7 @@ def prepare(settings: Settings) -> Callable[[dict[str, Any], Context], Awaitable
 
     async def run(arguments: dict[str, Any], context: Context) -> Any:
         values = {name: arguments.get(argument) for name, argument in names.items()}
-        reading = Reading(address, settings.statement, values, bounds)
+        reading = Query(address, settings.statement, values, bounds)
         try:
             return _answer(await threads.tools().run(reading.run))
         except asyncio.CancelledError:
@@ -39,7 +39,7 @@ def prepare(settings: Settings) -> Callable[[dict[str, Any], Context], Awaitable
     return run
 
 
-def _answer(found: Found) -> Any:
+def _answer(found: QueryResult) -> Any:
     note = f"There are more rows: the result was truncated {found.cut}." if found.cut else ""
     value: dict[str, Any] = {
         "columns": found.columns,
@@ -48,21 +48,21 @@ def _answer(found: Found) -> Any:
         "truncated": bool(found.cut),
     }
     table = _table(found)
-    if len(found.rows) > TABLE_ROWS:
-        note = f"{note} The table shows {TABLE_ROWS} of {len(found.rows)} rows.".strip()
+    if len(found.rows) > MAX_TABLE_ROWS:
+        note = f"{note} The table shows {MAX_TABLE_ROWS} of {len(found.rows)} rows.".strip()
     if note:
         table += f"\n\n[{note} Request fewer rows, or totals instead of rows.]"
     return Structured(value, [Text(table)])
 
 
-def _table(found: Found) -> str:
+def _table(found: QueryResult) -> str:
     if not found.rows:
         return "No rows."
     lines = [" | ".join(found.columns), " | ".join("---" for _ in found.columns)]
-    lines += [" | ".join(_cell(value) for value in row.values()) for row in found.rows[:TABLE_ROWS]]
+    lines += [" | ".join(_cell(value) for value in row.values()) for row in found.rows[:MAX_TABLE_ROWS]]
     return "\n".join(lines)
 
 
 def _cell(value: Any) -> str:
     text = "" if value is None else " ".join(str(value).split()).replace("|", "\\|")
-    return text if len(text) <= CELL_CHARACTERS else text[: CELL_CHARACTERS - 3] + "..."
+    return text if len(text) <= MAX_CELL_CHARACTERS else text[: MAX_CELL_CHARACTERS - 3] + "..."

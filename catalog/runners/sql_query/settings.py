@@ -40,7 +40,7 @@ class Settings(BaseModel):
 
     @field_validator("statement")
     @classmethod
-    def _it_is_one_and_reads(cls, statement: str) -> str:
+    def _check_statement(cls, statement: str) -> str:
         statements.names(statement)
         return statement
 
@@ -49,7 +49,7 @@ def not_ready(settings: Settings) -> str | None:
     """Return the reason why a tool with these settings could not run on this installation, or None."""
     if settings.database in configured.SQL_DATABASES:
         return None
-    said = {"name": settings.database, "there": ", ".join(configured.SQL_DATABASES)}
+    values = {"name": settings.database, "there": ", ".join(configured.SQL_DATABASES)}
     if not configured.SQL_DATABASES:
-        return _("TOOLHUB_SQL_DATABASES has no database %(name)s. Add it and restart.") % said
-    return _("TOOLHUB_SQL_DATABASES has no database %(name)s. Available: %(there)s.") % said
+        return _("TOOLHUB_SQL_DATABASES has no database %(name)s. Add it and restart.") % values
+    return _("TOOLHUB_SQL_DATABASES has no database %(name)s. Available: %(there)s.") % values

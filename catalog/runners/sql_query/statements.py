@@ -21,30 +21,30 @@ _TOKEN = re.compile(
     r"|(?P<open>['\"]|/\*)",
     re.DOTALL,
 )
-READS = frozenset({"select", "with", "values"})
-WRITES = frozenset({"insert", "update", "delete", "replace", "merge", "truncate", "create", "alter", "drop", "grant"})
-WRITES |= {"revoke", "attach", "detach", "vacuum", "reindex", "pragma", "copy", "call", "do", "lock", "begin", "into"}
-WRITES |= {"commit", "rollback", "savepoint", "set", "reset"}
+READ_KEYWORDS = frozenset({"select", "with", "values"})
+WRITE_KEYWORDS = frozenset({"insert", "update", "delete", "replace", "merge", "truncate", "create", "alter", "drop", "grant"})
+WRITE_KEYWORDS |= {"revoke", "attach", "detach", "vacuum", "reindex", "pragma", "copy", "call", "do", "lock", "begin", "into"}
+WRITE_KEYWORDS |= {"commit", "rollback", "savepoint", "set", "reset"}
 _FUNCTIONS = frozenset({"replace", "truncate", "insert"})
 """Words of writes that are function names too: `replace(x, 'a', 'b')`."""
 
 
-class NotOne(ValueError):
+class StatementError(ValueError):
     """A statement that cannot be used, with the reason."""
 
 
 def names(statement: str) -> list[str]:
-    """Return the parameters, each once, in order. Raises NotOne."""
+    """Return the parameters, each once, in order. Raises StatementError."""
     found: dict[str, None] = {}
     first = ""
     ended = False
     for match in _TOKEN.finditer(statement):
         if match["open"]:
-            raise NotOne(_("a quote or comment is not closed"))
+            raise StatementError(_("a quote or comment is not closed"))
         if match["text"] and match["text"].startswith(("--", "/*")):
             continue
         if ended:
-            raise NotOne(_("there is more than one statement"))
+            raise StatementError(_("there is more than one statement"))
         if match["end"]:
             ended = True
         if match["name"]:
@@ -52,12 +52,12 @@ def names(statement: str) -> list[str]:
         if match["word"]:
             word = match["word"].lower()
             first = first or word
-            if word in WRITES and not _is_name(statement, match, word):
-                raise NotOne(
+            if word in WRITE_KEYWORDS and not _is_name(statement, match, word):
+                raise StatementError(
                     _("the statement must only read. %(word)s is not allowed") % {"word": match["word"].upper()}
                 )
-    if first not in READS:
-        raise NotOne(_("the statement must begin with SELECT, WITH or VALUES"))
+    if first not in READ_KEYWORDS:
+        raise StatementError(_("the statement must begin with SELECT, WITH or VALUES"))
     return list(found)
 
 
@@ -68,7 +68,7 @@ def _is_name(statement: str, match: re.Match[str], word: str) -> bool:
     return before == "." or after == "." or (word in _FUNCTIONS and after == "(")
 
 
-def for_psycopg(statement: str) -> str:
+def convert_for_psycopg(statement: str) -> str:
     """Return the statement with %(name)s in the place of :name, and without a final semicolon."""
     return "".join(_pieces(statement)).rstrip()
 

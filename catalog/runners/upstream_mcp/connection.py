@@ -20,7 +20,7 @@ from toolhub import egress
 HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 HEADER_VALUE = re.compile(r"[\t\x20-\x7e]{0,8000}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
-OUR_HEADERS = frozenset(
+RESERVED_HEADERS = frozenset(
     {"host", "connection", "content-length", "content-type", "transfer-encoding", "te", "trailer", "upgrade", "expect"}
     | {"keep-alive", "accept", "accept-encoding", "last-event-id", "proxy-authorization"}
 )
@@ -52,19 +52,19 @@ class Connection(BaseModel):
 
     @field_validator("headers")
     @classmethod
-    def _headers_can_be_sent(cls, headers: dict[str, Text]) -> dict[str, Text]:
+    def _check_headers(cls, headers: dict[str, Text]) -> dict[str, Text]:
         for name, value in headers.items():
             if not HEADER.fullmatch(name):
                 raise ValueError(_("%(name)s is not a valid header name") % {"name": repr(name)})
-            if name.lower() in OUR_HEADERS or name.lower().startswith("mcp-"):
+            if name.lower() in RESERVED_HEADERS or name.lower().startswith("mcp-"):
                 raise ValueError(_("the header %(name)s cannot be set") % {"name": name})
             if isinstance(value, str) and not HEADER_VALUE.fullmatch(value):
                 raise ValueError(_("the header %(name)s contains characters that HTTP does not allow") % {"name": name})
-        return _no_credentials_in_clear(headers)
+        return _check_no_credentials(headers)
 
     @field_validator("env")
     @classmethod
-    def _variables_are_variables(cls, env: dict[str, Text]) -> dict[str, Text]:
+    def _check_variables(cls, env: dict[str, Text]) -> dict[str, Text]:
         for name, value in env.items():
             if not VARIABLE.fullmatch(name):
                 raise ValueError(_("%(name)s is not a valid environment variable name") % {"name": repr(name)})
@@ -72,23 +72,23 @@ class Connection(BaseModel):
                 raise ValueError(_("the environment variable %(name)s cannot be set") % {"name": name})
             if isinstance(value, str) and "\0" in value:
                 raise ValueError(_("the environment variable %(name)s contains a NUL character") % {"name": name})
-        return _no_credentials_in_clear(env)
+        return _check_no_credentials(env)
 
     @field_validator("args")
     @classmethod
-    def _arguments_are_text(cls, args: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_arguments(cls, args: tuple[str, ...]) -> tuple[str, ...]:
         if any("\0" in argument or len(argument) > 4000 for argument in args) or len(args) > 100:
             raise ValueError(_("enter at most 100 arguments of at most 4,000 characters, without NUL"))
         return args
 
     @field_validator("allowed_networks")
     @classmethod
-    def _networks_are_networks(cls, networks: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_networks(cls, networks: tuple[str, ...]) -> tuple[str, ...]:
         egress.parse_allowed(networks)
         return networks
 
     @model_validator(mode="after")
-    def _it_fits_together(self) -> Connection:
+    def _check_combination(self) -> Connection:
         if self.transport == "stdio":
             if not self.command or self.url or self.headers:
                 raise ValueError(_("stdio needs a command, and cannot have a URL or headers"))
@@ -98,7 +98,7 @@ class Connection(BaseModel):
             try:
                 egress.parse_url(self.url)
             except egress.DeniedAddress as error:
-                raise ValueError(_("%(what)s: %(why)s") % {"what": "url", "why": error.in_words}) from None
+                raise ValueError(_("%(what)s: %(why)s") % {"what": "url", "why": error.localized_message}) from None
         return self
 
     @cached_property
@@ -113,7 +113,7 @@ class Connection(BaseModel):
     def label(self) -> str:
         return _("The upstream server %(name)s") % {"name": self.name or self.upstream}
 
-    def revealed(self, secrets: Mapping[str, str]) -> dict[str, str]:
+    def reveal_values(self, secrets: Mapping[str, str]) -> dict[str, str]:
         """Return headers, or environment variables, with their secrets filled in.
 
         Raises UnusableSecret for a value that a header cannot carry.
@@ -132,7 +132,7 @@ def parse(data: Mapping[str, Any]) -> Connection:
     try:
         return Connection.model_validate(data)
     except ValidationError as error:
-        raise ValueError(settings_errors.sentence(error)) from None
+        raise ValueError(settings_errors.format_errors(error)) from None
 
 
 def key_of(connection: Connection, secrets: Mapping[str, str], *more: Any) -> str:
@@ -142,7 +142,7 @@ def key_of(connection: Connection, secrets: Mapping[str, str], *more: Any) -> st
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _no_credentials_in_clear(values: dict[str, Text]) -> dict[str, Text]:
+def _check_no_credentials(values: dict[str, Text]) -> dict[str, Text]:
     for name, value in values.items():
         if not isinstance(value, SecretRef) and value and is_secret_name(name):
             clear = _('%(name)s looks like a credential. Store it as a secret and write {"secret": "its_name"}')

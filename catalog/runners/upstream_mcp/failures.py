@@ -16,52 +16,52 @@ from catalog.runners.upstream_mcp import pipes
 from catalog.runners.upstream_mcp.connection import Connection, UnusableSecret
 from toolhub import egress, invisible
 
-SENTENCE = 500
+MAX_SENTENCE_CHARACTERS = 500
 log = logging.getLogger(__name__)
 
 
 class UpstreamError(Exception):
     """An upstream that cannot be used.
 
-    The message is a sentence for callers; `on_record`, the one for the audit log, may say more.
+    The message is a sentence for callers; `audit_message`, the one for the audit log, may say more.
     """
 
-    def __init__(self, sentence: str, on_record: str = "", in_words: Callable[[], str] | None = None) -> None:
+    def __init__(self, sentence: str, audit_message: str = "", localized_message: Callable[[], str] | None = None) -> None:
         super().__init__(sentence)
-        self.on_record = on_record or sentence
-        self._in_words = in_words
+        self.audit_message = audit_message or sentence
+        self._in_words = localized_message
 
     @property
-    def in_words(self) -> str:
+    def localized_message(self) -> str:
         """The logged sentence, in the language of the page."""
-        return self.on_record if self._in_words is None else self._in_words()
+        return self.audit_message if self._in_words is None else self._in_words()
 
 
 def failure(connection: Connection, error: BaseException) -> UpstreamError:
     """Return the error of a connection or a request as an UpstreamError."""
 
     def words(*, explained: bool = True) -> str:
-        return f"{connection.label} {why(error, explained=explained)}"
+        return f"{connection.label} {explain_error(error, explained=explained)}"
 
     with override(ENGLISH):
         return UpstreamError(words(explained=False), words(), words)
 
 
-def refusal(connection: Connection, sentence: str, **said: object) -> UpstreamError:
+def refusal(connection: Connection, sentence: str, **params: object) -> UpstreamError:
     """Return an UpstreamError from the end of a sentence about the upstream, a text of the translation catalogues."""
 
     def words() -> str:
-        return f"{connection.label} {_(sentence) % said}"
+        return f"{connection.label} {_(sentence) % params}"
 
     with override(ENGLISH):
-        return UpstreamError(words(), in_words=words)
+        return UpstreamError(words(), localized_message=words)
 
 
-def too_late(connection: Connection) -> UpstreamError:
+def timeout_error(connection: Connection) -> UpstreamError:
     return refusal(connection, gettext_noop("did not answer within %(seconds)g seconds."), seconds=connection.timeout)
 
 
-def why(error: BaseException, *, explained: bool = False) -> str:
+def explain_error(error: BaseException, *, explained: bool = False) -> str:
     """Return the cause, as the end of a sentence about the upstream; an `explained` one is not for callers."""
     import httpx2
     from mcp import MCPError
@@ -70,16 +70,16 @@ def why(error: BaseException, *, explained: bool = False) -> str:
         error = error.exceptions[0]
     if isinstance(error, MCPError):
         return _("answered with an error: %(why)s (%(code)s).") % {"why": one_line(error.message), "code": error.code}
-    if isinstance(error, (egress.EgressRefused, egress.EgressError)):
-        return _("cannot be reached: %(why)s.") % {"why": one_line(error.in_words if explained else str(error))}
+    if isinstance(error, (egress.EgressTransportError, egress.EgressError)):
+        return _("cannot be reached: %(why)s.") % {"why": one_line(error.localized_message if explained else str(error))}
     if isinstance(error, httpx2.HTTPStatusError):
         return _("answered with HTTP status %(status)d.") % {"status": error.response.status_code}
     if isinstance(error, httpx2.TimeoutException):
         return _("did not answer in time.")
     if isinstance(error, (httpx2.TransportError, OSError)):
         return _("cannot be reached.")
-    if isinstance(error, pipes.NotAllowed):
-        return _("cannot be started: %(why)s") % {"why": error.in_words}
+    if isinstance(error, pipes.ProgramNotAllowed):
+        return _("cannot be started: %(why)s") % {"why": error.localized_message}
     if isinstance(error, UnusableSecret):
         return _("cannot be used: the secret for %(name)s contains characters that HTTP does not allow.") % {
             "name": error.name
@@ -93,4 +93,4 @@ def why(error: BaseException, *, explained: bool = False) -> str:
 
 def one_line(text: str) -> str:
     """Return text from outside as a short single line, to be part of a sentence."""
-    return " ".join(invisible.remove(clean_text(text)).split())[:SENTENCE].rstrip(".")
+    return " ".join(invisible.remove(clean_text(text)).split())[:MAX_SENTENCE_CHARACTERS].rstrip(".")

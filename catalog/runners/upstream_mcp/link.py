@@ -19,21 +19,21 @@ from typing import TYPE_CHECKING, Any
 from catalog.runners import networks
 from catalog.runners.upstream_mcp import pipes
 from catalog.runners.upstream_mcp.connection import Connection
-from catalog.runners.upstream_mcp.failures import UpstreamError, failure, too_late
+from catalog.runners.upstream_mcp.failures import UpstreamError, failure, timeout_error
 from toolhub import __version__, egress
 
 if TYPE_CHECKING:
     from mcp import Client
     from mcp.client.session import ClientSession
 
-MAX_MESSAGE = 16_777_216
+MAX_MESSAGE_BYTES = 16_777_216
 """Maximum size of one message of an upstream server, in bytes."""
-SILENT_SECONDS = 1800.0
+MAX_SILENCE_SECONDS = 1800.0
 """Maximum silence of an upstream's stream, in seconds."""
 log = logging.getLogger(__name__)
 
 
-class Asks:
+class QuestionHandler:
     """The answers of a call to the upstream's questions: replaced for every call that uses the link."""
 
     async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -43,7 +43,7 @@ class Asks:
         return
 
 
-NOBODY = Asks()
+NO_CLIENT = QuestionHandler()
 
 
 class Link:
@@ -60,7 +60,7 @@ class Link:
         self._secrets = dict(secrets)
         self._capabilities = capabilities or {}
         self._on_change = on_change
-        self.asks: Asks = NOBODY
+        self.questions: QuestionHandler = NO_CLIENT
         self.client: Client | None = None
         self.alive = False
         self.opened_at = time.monotonic()
@@ -74,7 +74,7 @@ class Link:
         opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # The context is a new one: nothing of the call that happens to be the first one may leak into it.
         self._keeper = asyncio.get_running_loop().create_task(
-            self._keep(opened), name=f"upstream {self.connection.upstream}", context=contextvars.Context()
+            self._keep_open(opened), name=f"upstream {self.connection.upstream}", context=contextvars.Context()
         )
         try:
             await asyncio.wait_for(asyncio.shield(opened), self.connection.timeout)
@@ -82,7 +82,7 @@ class Link:
             self.close()
             if self._keeper is not None:
                 self._keeper.cancel()
-            raise too_late(self.connection) from None
+            raise timeout_error(self.connection) from None
         except asyncio.CancelledError:
             self.close()
             self._keeper.cancel()
@@ -94,7 +94,7 @@ class Link:
         self._linger = linger
         self._closing.set()
 
-    async def closed(self) -> None:
+    async def wait_closed(self) -> None:
         self.close()
         if self._keeper is not None:
             await asyncio.wait({self._keeper})
@@ -108,7 +108,7 @@ class Link:
     def revision(self) -> str:
         return self.client.protocol_version if self.client is not None else ""
 
-    async def _keep(self, opened: asyncio.Future[None]) -> None:
+    async def _keep_open(self, opened: asyncio.Future[None]) -> None:
         try:
             async with AsyncExitStack() as stack:
                 self.client = await stack.enter_async_context(await self._client(stack))
@@ -141,15 +141,15 @@ class Link:
         return Client(
             await self._transport(stack),
             client_info=Implementation(name="toolhub", version=__version__),
-            sampling_callback=self._ask_for("sampling/createMessage") if sampling is not None else None,
+            sampling_callback=self._question_callback("sampling/createMessage") if sampling is not None else None,
             sampling_capabilities=SamplingCapability.model_validate(sampling) if sampling else None,
             elicitation_callback=(
-                self._ask_for("elicitation/create") if self._capabilities.get("elicitation") is not None else None
+                self._question_callback("elicitation/create") if self._capabilities.get("elicitation") is not None else None
             ),
             list_roots_callback=self._roots if self._capabilities.get("roots") is not None else None,
-            logging_callback=self._logged,
+            logging_callback=self._on_log,
             log_level="debug",
-            message_handler=self._heard,
+            message_handler=self._on_message,
             cache=None,
         )
 
@@ -158,23 +158,23 @@ class Link:
         from mcp.client.streamable_http import streamable_http_client
 
         connection = self.connection
-        revealed = connection.revealed(self._secrets)
+        revealed = connection.reveal_values(self._secrets)
         if connection.transport == "stdio":
-            return pipes.open_pipes(connection, revealed, MAX_MESSAGE)
+            return pipes.open_pipes(connection, revealed, MAX_MESSAGE_BYTES)
 
         def http_client(headers: Any = None, timeout: Any = None, auth: Any = None) -> Any:
             return egress.checked_client(
                 headers=revealed,
                 timeout=connection.timeout,
-                read_timeout=SILENT_SECONDS,
-                max_bytes=MAX_MESSAGE,
+                read_timeout=MAX_SILENCE_SECONDS,
+                max_bytes=MAX_MESSAGE_BYTES,
                 allowed=(*networks.allowed(), *egress.parse_allowed(connection.allowed_networks)),
             )
 
         if connection.transport == "sse":
             return sse_client(connection.url, httpx_client_factory=http_client)
         client = await stack.enter_async_context(http_client())
-        return streamable_http_client(connection.url, http_client=client, max_sse_event_size=MAX_MESSAGE)
+        return streamable_http_client(connection.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES)
 
     async def _prepare(self, stack: AsyncExitStack) -> None:
         """Subscribe to log lines and changes of the list, where the server has them."""
@@ -203,35 +203,35 @@ class Link:
                 async with self.client.listen(tools_list_changed=True) as events:
                     began = True
                     async for _ in events:
-                        self._changed()
+                        self._notify_changed()
             except Exception as error:  # noqa: BLE001 - the schedule still finds every change
                 log.debug("%s: changes are not heard: %s", self.connection.label, error)
             if not began:
                 return
             await asyncio.sleep(pause)
-            self._changed()  # changes during the pause are not announced again
+            self._notify_changed()  # changes during the pause are not announced again
 
-    def _changed(self) -> None:
+    def _notify_changed(self) -> None:
         if self._on_change is not None:
             self._on_change(self.connection.upstream)
 
-    async def _heard(self, message: Any) -> None:
+    async def _on_message(self, message: Any) -> None:
         from mcp_types import ToolListChangedNotification
 
         if isinstance(message, ToolListChangedNotification):
-            self._changed()
+            self._notify_changed()
 
-    async def _logged(self, params: Any) -> None:
-        await self.asks.log(str(params.level), params.data, params.logger)
+    async def _on_log(self, params: Any) -> None:
+        await self.questions.log(str(params.level), params.data, params.logger)
 
-    def _ask_for(self, method: str) -> Any:
+    def _question_callback(self, method: str) -> Any:
         from mcp_types import CreateMessageResult, CreateMessageResultWithTools, ElicitResult, ErrorData
 
         async def callback(context: Any, params: Any) -> Any:
             asked = params.model_dump(by_alias=True, mode="json", exclude_none=True)
             asked.pop("_meta", None)
             try:
-                answer = await self.asks.ask(method, asked)
+                answer = await self.questions.ask(method, asked)
                 if method == "elicitation/create":
                     return ElicitResult.model_validate(answer)
                 if isinstance(answer.get("content"), list):
@@ -248,7 +248,7 @@ class Link:
         from mcp_types import ErrorData, ListRootsResult
 
         try:
-            return ListRootsResult.model_validate(await self.asks.ask("roots/list", {}))
+            return ListRootsResult.model_validate(await self.questions.ask("roots/list", {}))
         except UpstreamError as error:
             return ErrorData(code=-32603, message=str(error))
         except ValueError:

@@ -17,24 +17,24 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from catalog.processes import allowed
-from catalog.processes.launch import Child, Limits, Order, launched, let_go
+from catalog.processes import allowlist
+from catalog.processes.launch import Child, Limits, Order, run_program, close_pipes
 from catalog.runners.upstream_mcp.connection import Connection
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
-CHUNK = 65_536
-POLITE_SECONDS = 2.0
+CHUNK_BYTES = 65_536
+EXIT_GRACE_SECONDS = 2.0
 """Seconds that a server has to exit after its stdin was closed, and again after SIGTERM."""
-COMPLAINT = 2000
-LOOK_SECONDS = 0.5
+MAX_LOGGED_STDERR_BYTES = 2000
+POLL_SECONDS = 0.5
 LIMITS = Limits(cpu_seconds=3600, memory_bytes=2 << 30, processes=64, open_files=1024, reserves=True)
 """Limits of each process of the server, except for the number of processes."""
 log = logging.getLogger(__name__)
 
 
-class NotAllowed(Exception):
+class ProgramNotAllowed(Exception):
     """A program that may not be started; the message is a sentence."""
 
     def __init__(self, program: str, problem: str) -> None:
@@ -42,31 +42,31 @@ class NotAllowed(Exception):
         self._program = program
 
     @property
-    def in_words(self) -> str:
+    def localized_message(self) -> str:
         """The message in the language of the page."""
-        return allowed.problem(self._program) or str(self)
+        return allowlist.find_problem(self._program) or str(self)
 
 
 @asynccontextmanager
 async def open_pipes(
     connection: Connection, environment: Mapping[str, str], max_bytes: int
 ) -> AsyncIterator[TransportStreams]:
-    problem = allowed.problem(connection.command)
+    problem = allowlist.find_problem(connection.command)
     if problem:
-        raise NotAllowed(connection.command, problem)
+        raise ProgramNotAllowed(connection.command, problem)
     folder = tempfile.mkdtemp(prefix="thub-upstream-")
     order = Order(
-        allowed.programs()[connection.command],
+        allowlist.programs()[connection.command],
         list(connection.args),
-        {"PATH": allowed.PATH, "HOME": folder, "TMPDIR": folder, "LANG": "C.UTF-8", **environment},
+        {"PATH": allowlist.PATH, "HOME": folder, "TMPDIR": folder, "LANG": "C.UTF-8", **environment},
         folder,
         remove=True,
         limits=LIMITS,
         nice=5,
-        look_seconds=LOOK_SECONDS,
+        poll_seconds=POLL_SECONDS,
     )
     # The pool of connections counts it, not the limit on programs of calls.
-    async with launched(order, stdin=asyncio.subprocess.PIPE, counted=False) as child:
+    async with run_program(order, stdin=asyncio.subprocess.PIPE, counted=False) as child:
         try:
             async with _streams(child, connection.label, max_bytes) as streams:
                 yield streams
@@ -97,18 +97,18 @@ async def _streams(child: Child, label: str, max_bytes: int) -> AsyncIterator[Tr
                     await stdin.drain()
         await inbox_writer.aclose()
 
-    async def listen_to_complaints() -> None:
+    async def log_stderr() -> None:
         """Log a part of its stderr, and read all of it: it must never fill its pipe."""
-        said = 0
-        while chunk := await child.stderr.read(CHUNK):  # type: ignore[union-attr]
-            if said < COMPLAINT:
-                log.debug("%s says: %s", label, chunk[: COMPLAINT - said].decode(errors="replace"))
-                said += len(chunk)
+        logged_bytes = 0
+        while chunk := await child.stderr.read(CHUNK_BYTES):  # type: ignore[union-attr]
+            if logged_bytes < MAX_LOGGED_STDERR_BYTES:
+                log.debug("%s says: %s", label, chunk[: MAX_LOGGED_STDERR_BYTES - logged_bytes].decode(errors="replace"))
+                logged_bytes += len(chunk)
 
     async with inbox, outbox, anyio.create_task_group() as group:
         group.start_soon(read)
         group.start_soon(write)
-        group.start_soon(listen_to_complaints)
+        group.start_soon(log_stderr)
         try:
             yield inbox, outbox
         finally:
@@ -118,7 +118,7 @@ async def _streams(child: Child, label: str, max_bytes: int) -> AsyncIterator[Tr
 async def _lines(stdout: asyncio.StreamReader | None, max_bytes: int, label: str) -> AsyncIterator[bytes]:
     assert stdout is not None  # noqa: S101 - it was asked for
     pending = bytearray()
-    while chunk := await stdout.read(CHUNK):
+    while chunk := await stdout.read(CHUNK_BYTES):
         start = len(pending)
         pending += chunk
         while (end := pending.find(b"\n", start)) >= 0:
@@ -148,13 +148,13 @@ async def _end(child: Child, label: str) -> None:
     if child.stdin is not None:
         child.stdin.close()
     try:
-        report = await asyncio.wait_for(child.report(), POLITE_SECONDS)
+        report = await asyncio.wait_for(child.report(), EXIT_GRACE_SECONDS)
     except TimeoutError:
         child.stop()
-        let_go(child)  # otherwise unread output would be waited for
+        close_pipes(child)  # otherwise unread output would be waited for
         report = await child.report()
     if report.why == "processes":
         log.warning("%s was stopped: it had started more than %d processes", label, LIMITS.processes)
     elif report.status is not None and report.status < 0 and report.why == "ended":
         log.warning("%s was ended by %s", label, signal.Signals(-report.status).name)
-    let_go(child)
+    close_pipes(child)

@@ -9,18 +9,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from catalog.runners.upstream_mcp import news
+from catalog.runners.upstream_mcp import notifications
 from catalog.runners.upstream_mcp.connection import Connection, key_of
 from catalog.runners.upstream_mcp.failures import UpstreamError
-from catalog.runners.upstream_mcp.link import NOBODY, Asks, Link
+from catalog.runners.upstream_mcp.link import NO_CLIENT, QuestionHandler, Link
 from toolhub.parts import parts
 
-PER_KEY = 4
+MAX_CALLS_PER_KEY = 4
 """Maximum number of concurrent calls of one user to one upstream; the others wait."""
-PER_USER = 16
-IN_ALL = 128
-IDLE_SECONDS = 120.0
-LIFE_SECONDS = 3600.0
+MAX_LINKS_PER_USER = 16
+MAX_LINKS = 128
+MAX_IDLE_SECONDS = 120.0
+MAX_AGE_SECONDS = 3600.0
 """The age in seconds from which on a link is not used for another call."""
 LINGER_SECONDS = 1.0
 """Seconds that an abandoned link stays open for a last message: that the call is cancelled."""
@@ -31,7 +31,7 @@ class _Place:
     """The slots and idle links of one key."""
 
     user_id: int
-    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PER_KEY))
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CALLS_PER_KEY))
     idle: list[tuple[Link, float, asyncio.TimerHandle]] = field(default_factory=list)
     taken: int = 0
 
@@ -52,7 +52,7 @@ class Pool:
         credential: str,
         secrets: Mapping[str, str],
         capabilities: Mapping[str, Any],
-        asks: Asks,
+        questions: QuestionHandler,
     ) -> AsyncIterator[Link]:
         """Provide a link for one call alone. Raises UpstreamError.
 
@@ -64,16 +64,16 @@ class Pool:
         try:
             async with place.slots:
                 link = self._reuse(place) or await self._open(connection, user_id, secrets, capabilities)
-                link.asks = asks
+                link.questions = questions
                 try:
                     yield link
                 except BaseException:
                     self._drop(link, LINGER_SECONDS)
                     raise
                 finally:
-                    link.asks = NOBODY
-                if link.alive and time.monotonic() - link.opened_at < LIFE_SECONDS:
-                    self._keep(place, key, link)
+                    link.questions = NO_CLIENT
+                if link.alive and time.monotonic() - link.opened_at < MAX_AGE_SECONDS:
+                    self._put_back(place, key, link)
                 else:
                     self._drop(link)
         finally:
@@ -87,7 +87,7 @@ class Pool:
                 handle.cancel()
             place.idle.clear()
         self._links.clear()
-        await asyncio.gather(*(link.closed() for link in links))
+        await asyncio.gather(*(link.wait_closed() for link in links))
 
     def __len__(self) -> int:
         return len(self._links)
@@ -104,24 +104,24 @@ class Pool:
     async def _open(
         self, connection: Connection, user_id: int, secrets: Mapping[str, str], capabilities: Mapping[str, Any]
     ) -> Link:
-        if list(self._links.values()).count(user_id) >= PER_USER and not self._make_room(user_id):
+        if list(self._links.values()).count(user_id) >= MAX_LINKS_PER_USER and not self._close_longest_idle(user_id):
             raise UpstreamError("Too many of your calls to other servers are running. Try again in a few seconds.")
-        if len(self._links) >= IN_ALL and not self._make_room(None):
+        if len(self._links) >= MAX_LINKS and not self._close_longest_idle(None):
             raise UpstreamError("Too many connections to other servers are open. Try again in a few seconds.")
         used = {name: secrets[name] for name in connection.secret_names}
-        link = Link(connection, used, capabilities, news.changed)
+        link = Link(connection, used, capabilities, notifications.notify_changed)
         self._links[link] = user_id
         try:
             await link.open()
         except BaseException as error:
             self._drop(link)
             if isinstance(error, UpstreamError):
-                news.health(connection.upstream, error.on_record)
+                notifications.notify_health(connection.upstream, error.audit_message)
             raise
-        news.health(connection.upstream, "")
+        notifications.notify_health(connection.upstream, "")
         return link
 
-    def _make_room(self, user_id: int | None) -> bool:
+    def _close_longest_idle(self, user_id: int | None) -> bool:
         """Close the link that has been idle the longest; return False if there is none."""
         idle = [
             (since, link, place, handle)
@@ -137,8 +137,8 @@ class Pool:
         self._drop(link)
         return True
 
-    def _keep(self, place: _Place, key: str, link: Link) -> None:
-        handle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._expire, key, link)
+    def _put_back(self, place: _Place, key: str, link: Link) -> None:
+        handle = asyncio.get_running_loop().call_later(MAX_IDLE_SECONDS, self._expire, key, link)
         place.idle.append((link, time.monotonic(), handle))
 
     def _expire(self, key: str, link: Link) -> None:
@@ -163,7 +163,7 @@ class UpstreamPools:
     def __init__(self) -> None:
         self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
 
-    def here(self) -> Pool:
+    def current(self) -> Pool:
         """Return the pool of the running loop."""
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
@@ -180,9 +180,9 @@ class UpstreamPools:
             await pool.close()
 
 
-def here() -> Pool:
-    """Return the pool of the running loop; see `UpstreamPools.here`."""
-    return parts.get(UpstreamPools).here()
+def current_pool() -> Pool:
+    """Return the pool of the running loop; see `UpstreamPools.current`."""
+    return parts.get(UpstreamPools).current()
 
 
 async def close() -> None:

@@ -14,22 +14,23 @@ from pydantic import TypeAdapter
 from catalog.errors import NeedsInput, ProtocolError, ToolError
 from catalog.functions.content import Result
 from catalog.functions.context import Context
-from catalog.runners.upstream_mcp import news, pool
+from catalog.runners.upstream_mcp import pool
+from catalog.runners.upstream_mcp import notifications
 from catalog.runners.upstream_mcp.connection import Connection
-from catalog.runners.upstream_mcp.failures import UpstreamError, failure, one_line, why
-from catalog.runners.upstream_mcp.link import Asks, Link
+from catalog.runners.upstream_mcp.failures import UpstreamError, failure, one_line, explain_error
+from catalog.runners.upstream_mcp.link import QuestionHandler, Link
 from catalog.runners.upstream_mcp.settings import Settings
 
 logger = logging.getLogger(__name__)
-ROUNDS = 10
+MAX_ROUNDS = 10
 """Maximum number of question rounds of an upstream before it answers (from 2026-07-28 on)."""
-LAST_WORDS_SECONDS = 2.0
+CANCEL_GRACE_SECONDS = 2.0
 SESSION_GONE = (-32600, "Session terminated")
 """The official client's error for HTTP 404: the server does not know the session, so nothing ran."""
 CONNECTION_CLOSED, HEADER_MISMATCH, URL_ELICITATION_REQUIRED = -32000, -32020, -32042
 
 
-class _Passing(Asks):
+class _QuestionForwarder(QuestionHandler):
     """Questions of the upstream during one call, passed on to that call's client."""
 
     def __init__(self, context: Context) -> None:
@@ -70,7 +71,7 @@ def prepare(settings: Settings) -> Callable[[dict[str, Any], Context], Awaitable
             except _SessionGone:
                 return await _call(reach, settings.tool, arguments, context)
         except UpstreamError as error:
-            raise ToolError(str(error), on_record=error.on_record) from None
+            raise ToolError(str(error), audit_message=error.audit_message) from None
         except _SessionGone:
             raise ToolError(f"{reach.label} ended the session. Try again in a few seconds.") from None
 
@@ -82,24 +83,24 @@ class _SessionGone(Exception):
 
 
 async def _call(connection: Connection, tool: str, arguments: dict[str, Any], context: Context) -> Result:
-    asks = _Passing(context)
+    questions = _QuestionForwarder(context)
     credential = context.caller.credential
-    declared = _declared(context.capabilities)
-    borrowed = pool.here().borrow(connection, credential.user_id, credential.id, context.secrets, declared, asks)
+    declared = _select_capabilities(context.capabilities)
+    borrowed = pool.current_pool().borrow(connection, credential.user_id, credential.id, context.secrets, declared, questions)
     failed: BaseException
     async with borrowed as link:
         work = asyncio.ensure_future(_answer(link, tool, arguments, context))
         try:
-            ends: set[asyncio.Future[Any]] = {work, asks.paused}
+            ends: set[asyncio.Future[Any]] = {work, questions.paused}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
-                raise asks.paused.result()
+                raise questions.paused.result()
         finally:
             if not work.done():
                 work.cancel()
                 # The official client tells the upstream about the cancellation before it releases the call.
                 with contextlib.suppress(asyncio.CancelledError):
-                    await asyncio.wait({work}, timeout=LAST_WORDS_SECONDS)
+                    await asyncio.wait({work}, timeout=CANCEL_GRACE_SECONDS)
         try:
             return work.result()
         except (ToolError, ProtocolError, NeedsInput) as error:
@@ -108,8 +109,8 @@ async def _call(connection: Connection, tool: str, arguments: dict[str, Any], co
             link.close()
             raise
         except Exception as error:  # noqa: BLE001 - the boundary to a foreign library
-            broken = _broken(link, error)
-            news.health(connection.upstream, broken.on_record)
+            broken = _connection_error(link, error)
+            notifications.notify_health(connection.upstream, broken.audit_message)
             link.close()  # so that the next call tests the connection again
             raise broken from None
     raise failed
@@ -121,11 +122,11 @@ async def _answer(link: Link, tool: str, arguments: dict[str, Any], context: Con
 
     responses: dict[str, Any] | None = None
     state: str | None = None
-    for _round in range(ROUNDS):
+    for _round in range(MAX_ROUNDS):
         try:
             result = await _request(link, tool, arguments, context, responses, state)
         except MCPError as error:
-            raise _said(link, error, context) from None
+            raise _convert_error(link, error, context) from None
         if not isinstance(result, InputRequiredResult):
             return _result(result)
         state, responses = result.request_state, None
@@ -164,7 +165,7 @@ async def _request(
     return await link.session.send_request(request, answer, progress_callback=context.progress)
 
 
-def _said(link: Link, error: Any, context: Context) -> Exception:
+def _convert_error(link: Link, error: Any, context: Context) -> Exception:
     """Return an upstream's error answer as an exception of ours."""
     if (error.code, error.message) == SESSION_GONE:
         return _SessionGone()
@@ -173,10 +174,10 @@ def _said(link: Link, error: Any, context: Context) -> Exception:
     modes = context.capabilities.get("elicitation")
     if error.code == URL_ELICITATION_REQUIRED and isinstance(modes, Mapping) and "url" in modes:
         return ProtocolError(error.code, one_line(error.message), error.data)
-    return ToolError(f"{link.connection.label} {why(error)}")
+    return ToolError(f"{link.connection.label} {explain_error(error)}")
 
 
-def _broken(link: Link, error: Exception) -> UpstreamError:
+def _connection_error(link: Link, error: Exception) -> UpstreamError:
     code = getattr(error, "code", None)
     if code == CONNECTION_CLOSED or not link.alive:
         return UpstreamError(
@@ -186,7 +187,7 @@ def _broken(link: Link, error: Exception) -> UpstreamError:
     return failure(link.connection, error)
 
 
-def _declared(capabilities: Mapping[str, Any]) -> dict[str, Any]:
+def _select_capabilities(capabilities: Mapping[str, Any]) -> dict[str, Any]:
     """Return the client capabilities to declare to the upstream: the questions it can answer, nothing else."""
     found: dict[str, Any] = {name: {} for name in ("elicitation", "roots") if name in capabilities}
     sampling = capabilities.get("sampling")

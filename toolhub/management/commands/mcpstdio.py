@@ -26,7 +26,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        database.refuse_unapplied()
+        database.require_applied_migrations()
         sink = stdio.take_stdout()
         token = read_token(options["token_file"])
         hub = Hub()

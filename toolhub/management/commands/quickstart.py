@@ -33,18 +33,18 @@ class Command(BaseCommand):
         parser.add_argument("--no-serve", action="store_true", help="set up without serving")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        start_again_with(options["data"], options["port"])
+        restart_with_options(options["data"], options["port"])
         if settings.DATABASES["default"]["ENGINE"] != "django.db.backends.sqlite3":
             raise CommandError(
                 "quickstart uses SQLite. Unset TOOLHUB_DATABASE_URL, or run `migrate` and `serve` instead."
             )
         if not options["no_serve"]:
-            refuse_taken(options["port"])
+            require_free_port(options["port"])
         settings.DATA_DIR.mkdir(parents=True, exist_ok=True, mode=0o700)
         call_command("migrate", interactive=False, verbosity=0)
-        password = first_admin()
+        password = create_admin()
         with transaction.atomic():  # a first run that fails half-way is repeated as a first run
-            user, token = first_user()
+            user, token = create_demo_user()
             if token is not None:
                 catalogue.load(user)
         facts = {
@@ -59,15 +59,15 @@ class Command(BaseCommand):
         }
         if options["json"]:
             self.stdout.write(json.dumps(facts))
-            self.stderr.writelines(line.strip() for line in example_upstream())
+            self.stderr.writelines(line.strip() for line in describe_example_upstream())
         else:
-            self.stdout.write(welcome(facts))
+            self.stdout.write(format_welcome(facts))
         self.stdout.flush()
         if not options["no_serve"]:
             call_command("serve", port=options["port"], stderr=StringIO() if options["json"] else self.stderr)
 
 
-def start_again_with(data: str | None, port: int) -> None:
+def restart_with_options(data: str | None, port: int) -> None:
     """Restart the process with the options in its environment, because settings are read at the start."""
     wanted = {}
     if data and Path(data).absolute() != settings.DATA_DIR:
@@ -80,7 +80,7 @@ def start_again_with(data: str | None, port: int) -> None:
         os.execv(sys.executable, [sys.executable, *sys.argv])  # noqa: S606
 
 
-def refuse_taken(port: int) -> None:
+def require_free_port(port: int) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -89,7 +89,7 @@ def refuse_taken(port: int) -> None:
             raise CommandError(f"Port {port} cannot be used: {error}. Choose another with --port.") from error
 
 
-def first_admin() -> str | None:
+def create_admin() -> str | None:
     """Create the `admin` account if needed; return its password, or None when the account existed."""
     if User.objects.filter(username="admin").exists():
         return None
@@ -98,7 +98,7 @@ def first_admin() -> str | None:
     return password
 
 
-def first_user() -> tuple[str, str | None]:
+def create_demo_user() -> tuple[str, str | None]:
     """Return the `demo` user's name and a new access token, or None as token when the user existed."""
     user, made = User.objects.get_or_create(username="demo")
     if not made:
@@ -109,7 +109,7 @@ def first_user() -> tuple[str, str | None]:
     return user.username, token
 
 
-def example_upstream() -> list[str]:
+def describe_example_upstream() -> list[str]:
     """Return lines that say whether and where the example of another MCP server can be used."""
     state = catalogue.upstream_state()
     if state is None:
@@ -119,7 +119,7 @@ def example_upstream() -> list[str]:
     return [f"  Example upstream       {f'not available: {problem} See' if problem else 'list its tools at'} {place}"]
 
 
-def welcome(facts: dict[str, str | None]) -> str:
+def format_welcome(facts: dict[str, str | None]) -> str:
     url, mcp, token = facts["url"], facts["mcp_url"], facts["token"]
     password = facts["admin_password"] or "(printed by the first run)"
     lines = [
@@ -131,7 +131,7 @@ def welcome(facts: dict[str, str | None]) -> str:
         "",
         f"  Manage tools           {facts['admin_url']}",
         f"  as                     admin / {password}",
-        *example_upstream(),
+        *describe_example_upstream(),
         "",
     ]
     if token:

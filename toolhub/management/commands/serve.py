@@ -31,8 +31,8 @@ class Command(BaseCommand):
         if count < 1:
             raise CommandError("--workers must be at least 1.")
         if count > 1:
-            refuse_without_shared_stores()
-        database.refuse_unapplied()
+            require_shared_stores()
+        database.require_applied_migrations()
         try:
             listener = workers.listen(options["host"], options["port"])
         except (OSError, OverflowError) as error:
@@ -49,7 +49,7 @@ class Command(BaseCommand):
         raise SystemExit(supervisor.run())
 
 
-def refuse_without_shared_stores() -> None:
+def require_shared_stores() -> None:
     """Require PostgreSQL and Redis; without them each worker would have its own sessions and rate limits."""
     missing = []
     if connection.vendor != "postgresql":
@@ -66,6 +66,6 @@ def refuse_without_shared_stores() -> None:
 def run(endpoints: list[str], supervisor: int | None = None) -> int:
     """Serve in this process until a signal ends it; return the exit status."""
     # This import installs Twisted's reactor, which must not happen when a mere command starts.
-    from toolhub.management import running
+    from toolhub.management import worker_process
 
-    return running.serve(endpoints, supervisor)
+    return worker_process.serve(endpoints, supervisor)

@@ -30,15 +30,15 @@ from audit import local_time
 from catalog.models import Tool, Toolset, validators
 from catalog.policy import grant_changes
 from catalog.policy import messages as policy_messages
-from toolhub.pages.access.matrix import CHANGE, granted
-from toolhub.pages.lists import matching
+from toolhub.pages.access.matrix import CHANGE_PERMISSIONS, describe_changes
+from toolhub.pages.lists import filter_rows
 from toolhub.pages.staff import page, staff_page
 
-FOUND = 30
+MAX_RESULTS = 30
 """Maximum results of one search."""
-LISTED = 100
+MAX_LISTED_ROWS = 100
 """Maximum rows of each kind that the confirmation lists."""
-NEEDED = (*CHANGE, "catalog.view_tool", "catalog.view_toolset", "auth.view_user", "auth.view_group")
+REQUIRED_PERMISSIONS = (*CHANGE_PERMISSIONS, "catalog.view_tool", "catalog.view_toolset", "auth.view_user", "auth.view_group")
 EFFECTS = (
     (grant_changes.ALLOW, gettext_lazy("allow")),
     (grant_changes.DENY, gettext_lazy("deny")),
@@ -65,18 +65,18 @@ KINDS: tuple[tuple[str, str | Promise, Any, tuple[str, ...]], ...] = (
 )
 
 
-@staff_page(*NEEDED)
+@staff_page(*REQUIRED_PERMISSIONS)
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def bulk(request: HttpRequest) -> HttpResponse:
     data = request.POST if request.method == "POST" else request.GET
-    wish, problems = _wish(data)
+    wish, problems = _parse_change(data)
     looks = request.method == "POST" or "look" in data
     if looks and wish is not None:
         try:
-            plan = grant_changes.Plan.of(wish)
-        except grant_changes.TooMany:
-            problems.append(_("One change can cover at most %d grants. Choose fewer items.") % grant_changes.MOST)
+            plan = grant_changes.Plan.build(wish)
+        except grant_changes.TooManyPairs:
+            problems.append(_("One change can cover at most %d grants. Choose fewer items.") % grant_changes.MAX_PAIRS)
         else:
             return _confirm(request, data, plan)
     context = {
@@ -89,7 +89,7 @@ def bulk(request: HttpRequest) -> HttpResponse:
     return page(request, "admin/pages/bulk.html", _("Change many grants"), **context)
 
 
-@staff_page(*NEEDED)
+@staff_page(*REQUIRED_PERMISSIONS)
 @require_safe
 def pick(request: HttpRequest) -> JsonResponse:
     """Return {"results": [{"id", "name"}]} of one kind, for the search boxes."""
@@ -101,36 +101,36 @@ def pick(request: HttpRequest) -> JsonResponse:
 def _confirm(request: HttpRequest, data: QueryDict, plan: grant_changes.Plan) -> HttpResponse:
     stale = request.method == "POST" and "sure" in data
     if stale:
-        plan, done = grant_changes.carry_out(plan.wish, str(data["sure"]))
+        plan, done = grant_changes.carry_out(plan.change, str(data["sure"]))
         if done:
-            messages.success(request, granted(plan))
+            messages.success(request, describe_changes(plan))
             return redirect("pages:matrix")
-    kept = data.copy()
+    choice = data.copy()
     for name in ("sure", "look", "csrfmiddlewaretoken"):
-        kept.pop(name, None)
+        choice.pop(name, None)
     context = {
         "plan": plan,
-        "wish": plan.wish,
-        "effect": dict(EFFECTS)[plan.wish.effect],
+        "wish": plan.change,
+        "effect": dict(EFFECTS)[plan.change.effect],
         "stale": stale,
-        "kept": [(name, value) for name, values in kept.lists() for value in values],
-        "change": f"{reverse('pages:bulk')}?{kept.urlencode()}",
-        "make": plan.make[:LISTED],
-        "end": [policy_messages.name_row(grant) for grant in plan.end[:LISTED]],
-        "there": [policy_messages.name_row(grant) for grant in plan.there[:LISTED]],
-        "against": [policy_messages.name_row(grant) for grant in plan.against[:LISTED]],
-        "listed": LISTED,
+        "kept": [(name, value) for name, values in choice.lists() for value in values],
+        "change": f"{reverse('pages:bulk')}?{choice.urlencode()}",
+        "make": plan.to_create[:MAX_LISTED_ROWS],
+        "end": [policy_messages.name_row(grant) for grant in plan.to_end[:MAX_LISTED_ROWS]],
+        "there": [policy_messages.name_row(grant) for grant in plan.existing[:MAX_LISTED_ROWS]],
+        "against": [policy_messages.name_row(grant) for grant in plan.overriding[:MAX_LISTED_ROWS]],
+        "listed": MAX_LISTED_ROWS,
     }
     return page(request, "admin/pages/bulk_confirm.html", _("Review changes"), **context)
 
 
-def _wish(data: QueryDict) -> tuple[grant_changes.Wish | None, list[str]]:
+def _parse_change(data: QueryDict) -> tuple[grant_changes.GrantChange | None, list[str]]:
     """Return the requested change and no errors, or None and the errors."""
     problems: list[str] = []
-    targets = grant_changes.targets(_numbers(data, "tool"), _numbers(data, "toolset"))
+    targets = grant_changes.targets(_parse_ids(data, "tool"), _parse_ids(data, "toolset"))
     everyone = data.get("everyone") == "1"
     subjects = grant_changes.subjects(
-        _numbers(data, "user"), _numbers(data, "group"), everyone=everyone, word=_("everyone")
+        _parse_ids(data, "user"), _parse_ids(data, "group"), everyone=everyone, word=_("everyone")
     )
     if not targets:
         problems.append(_("Choose at least one toolset or tool."))
@@ -139,7 +139,7 @@ def _wish(data: QueryDict) -> tuple[grant_changes.Wish | None, list[str]]:
     effect = data.get("effect") or grant_changes.ALLOW
     if effect not in dict(EFFECTS):
         problems.append(_("Choose what to do."))
-    starts, ends = _moment(data, "starts", problems), _moment(data, "ends", problems)
+    starts, ends = _parse_time(data, "starts", problems), _parse_time(data, "ends", problems)
     if starts is not None and ends is not None and ends <= starts:
         problems.append(_("The end must be after the start."))
     environments = tuple(data.get("environments", "").replace(",", " ").split())
@@ -150,26 +150,26 @@ def _wish(data: QueryDict) -> tuple[grant_changes.Wish | None, list[str]]:
     if problems:
         return None, problems
     note = data.get("note", "").strip()[:500]
-    return grant_changes.Wish(effect, targets, subjects, starts, ends, environments, note), problems
+    return grant_changes.GrantChange(effect, targets, subjects, starts, ends, environments, note), problems
 
 
-def _moment(data: QueryDict, name: str, problems: list[str]) -> datetime | None:
+def _parse_time(data: QueryDict, name: str, problems: list[str]) -> datetime | None:
     text = data.get(name, "").strip()[:40]
     if not text:
         return None
-    moment = local_time.parse_time(text)
-    if moment is None:
+    parsed = local_time.parse_time(text)
+    if parsed is None:
         problems.append(_("“%s” is not a valid date and time.") % text)
-    return moment
+    return parsed
 
 
-def _numbers(data: QueryDict, name: str) -> list[int]:
-    return [int(value) for value in data.getlist(name)[: grant_changes.MOST] if value.isdecimal() and len(value) < 18]
+def _parse_ids(data: QueryDict, name: str) -> list[int]:
+    return [int(value) for value in data.getlist(name)[: grant_changes.MAX_PAIRS] if value.isdecimal() and len(value) < 18]
 
 
 def _picker(kind: tuple[str, Any, Any, tuple[str, ...]], data: QueryDict) -> Picker:
     key, title, model, names = kind
-    rows = model.objects.filter(pk__in=_numbers(data, key)).order_by(names[0])
+    rows = model.objects.filter(pk__in=_parse_ids(data, key)).order_by(names[0])
     chosen = [(row.pk, getattr(row, names[0])) for row in rows]
     query = data.get(f"{key}_q", "").strip()[:100]
     taken = {pk for pk, _name in chosen}
@@ -178,24 +178,24 @@ def _picker(kind: tuple[str, Any, Any, tuple[str, ...]], data: QueryDict) -> Pic
 
 def _search(kind: tuple[str, Any, Any, tuple[str, ...]], query: str) -> list[tuple[int, str]]:
     _key, _title, model, names = kind
-    found = matching(model.objects.all(), names, query.strip()[:100])
-    return list(found.order_by(names[0]).values_list("pk", names[0])[:FOUND])
+    found = filter_rows(model.objects.all(), names, query.strip()[:100])
+    return list(found.order_by(names[0]).values_list("pk", names[0])[:MAX_RESULTS])
 
 
 @admin.action(description=gettext_lazy("Change grants for selected items"), permissions=["grants"])
 def change_grants(modeladmin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponseRedirect:
     kind = str(modeladmin.model._meta.model_name)
-    numbers = queryset.order_by().values_list("pk", flat=True)[: grant_changes.MOST]
+    numbers = queryset.order_by().values_list("pk", flat=True)[: grant_changes.MAX_PAIRS]
     return HttpResponseRedirect(f"{reverse('pages:bulk')}?{urlencode([(kind, number) for number in numbers])}")
 
 
-def _may(request: HttpRequest) -> bool:
-    return request.user.has_perms(NEEDED)
+def _may_change_grants(request: HttpRequest) -> bool:
+    return request.user.has_perms(REQUIRED_PERMISSIONS)
 
 
 def connect() -> None:
     """Add the bulk action to the lists; call it after every admin module is loaded."""
     for model in (Tool, Toolset, get_user_model(), Group):
         page: Any = admin.site._registry[model]
-        page.has_grants_permission = _may
+        page.has_grants_permission = _may_change_grants
         page.actions = [*(page.actions or ()), change_grants]

@@ -22,13 +22,13 @@ from django.views.decorators.http import require_POST, require_safe
 
 from catalog.models import Grant, Toolset
 from catalog.policy import grant_changes
-from toolhub.pages.lists import around, matching
+from toolhub.pages.lists import adjacent_pages, filter_rows
 from toolhub.pages.staff import page, staff_page
 
-TOOLSETS, GROUPS = 25, 10
+TOOLSETS_PER_PAGE, GROUPS_PER_PAGE = 25, 10
 """Rows and columns of one page."""
-SEE = ("catalog.view_grant", "catalog.view_toolset", "auth.view_group")
-CHANGE = ("catalog.add_grant", "catalog.change_grant", "catalog.delete_grant")
+VIEW_PERMISSIONS = ("catalog.view_grant", "catalog.view_toolset", "auth.view_group")
+CHANGE_PERMISSIONS = ("catalog.add_grant", "catalog.change_grant", "catalog.delete_grant")
 EVERYONE = 0
 """The column of grants to everyone, beside those of the groups."""
 
@@ -42,15 +42,15 @@ class Cell:
     href: str
 
 
-@staff_page(*SEE)
+@staff_page(*VIEW_PERMISSIONS)
 @never_cache
 @require_safe
 def matrix(request: HttpRequest) -> HttpResponse:
     data = {name: request.GET.get(name, "").strip()[:100] for name in ("toolset", "group", "tp", "gp")}
-    found = matching(Toolset.objects.annotate(size=Count("tools")), ("name",), data["toolset"]).order_by("name")
-    toolsets = Paginator(found, TOOLSETS).get_page(data["tp"])
-    named = matching(Group.objects.all(), ("name",), data["group"]).order_by("name")
-    groups = Paginator(named, GROUPS).get_page(data["gp"])
+    found = filter_rows(Toolset.objects.annotate(size=Count("tools")), ("name",), data["toolset"]).order_by("name")
+    toolsets = Paginator(found, TOOLSETS_PER_PAGE).get_page(data["tp"])
+    named = filter_rows(Group.objects.all(), ("name",), data["group"]).order_by("name")
+    groups = Paginator(named, GROUPS_PER_PAGE).get_page(data["gp"])
     back = urlencode({name: value for name, value in data.items() if value})
     cells = _cells(toolsets, groups)
     columns = [(EVERYONE, _("everyone")), *((group.pk, group.name) for group in groups)]
@@ -73,18 +73,18 @@ def matrix(request: HttpRequest) -> HttpResponse:
     return page(request, "admin/pages/matrix.html", _("Toolsets and groups"), **context)
 
 
-@staff_page(*SEE)
+@staff_page(*VIEW_PERMISSIONS)
 @never_cache
 @require_safe
 def cell(request: HttpRequest, toolset: int, group: int) -> HttpResponse:
     """Show one cell: every grant behind it, and the changes to choose from. Group 0 is everyone."""
-    row, column = _named_by(toolset, group)
+    row, column = _get_toolset_and_group(toolset, group)
     back = request.GET.get("back", "")[:500]
-    may_change = request.user.has_perms(CHANGE)
+    may_change = request.user.has_perms(CHANGE_PERMISSIONS)
     now = timezone.now()
-    whom = Q(group=column) if column is not None else Q(everyone=True)
-    grants = Grant.objects.filter(whom, toolset=row).select_related("toolset", "group", "user").order_by("-pk")[:200]
-    stated = [(grant, grant.standing(now, settings.ENVIRONMENT)) for grant in grants]
+    subject = Q(group=column) if column is not None else Q(everyone=True)
+    grants = Grant.objects.filter(subject, toolset=row).select_related("toolset", "group", "user").order_by("-pk")[:200]
+    stated = [(grant, grant.state_at(now, settings.ENVIRONMENT)) for grant in grants]
     name = column.name if column is not None else _("everyone")
     context = {
         "toolset": row,
@@ -100,39 +100,39 @@ def cell(request: HttpRequest, toolset: int, group: int) -> HttpResponse:
     return page(request, "admin/pages/matrix_cell.html", title, **context)
 
 
-@staff_page(*CHANGE)
+@staff_page(*CHANGE_PERMISSIONS)
 @require_POST
 def set_cell(request: HttpRequest, toolset: int, group: int) -> HttpResponse:
     """Set allow, deny or neither, starting now; then redirect to the previous position in the table."""
-    _set(request, *_named_by(toolset, group))
+    _apply_change(request, *_get_toolset_and_group(toolset, group))
     back = QueryDict(request.POST.get("back", "")[:500])
-    kept = {name: back[name] for name in ("toolset", "group", "tp", "gp") if back.get(name)}
-    return redirect(f"{reverse('pages:matrix')}?{urlencode(kept)}" if kept else "pages:matrix")
+    position = {name: back[name] for name in ("toolset", "group", "tp", "gp") if back.get(name)}
+    return redirect(f"{reverse('pages:matrix')}?{urlencode(position)}" if position else "pages:matrix")
 
 
-def _named_by(toolset: int, group: int) -> tuple[Toolset, Group | None]:
+def _get_toolset_and_group(toolset: int, group: int) -> tuple[Toolset, Group | None]:
     return (
         get_object_or_404(Toolset, pk=toolset),
         get_object_or_404(Group, pk=group) if group != EVERYONE else None,
     )
 
 
-def _set(request: HttpRequest, toolset: Toolset, group: Group | None) -> None:
+def _apply_change(request: HttpRequest, toolset: Toolset, group: Group | None) -> None:
     wanted = request.POST.get("set", "")
     if wanted not in {grant_changes.ALLOW, grant_changes.DENY, grant_changes.END}:
         return
     done = grant_changes.set_cell(toolset, group, wanted, settings.ENVIRONMENT)
-    messages.success(request, granted(done))
+    messages.success(request, describe_changes(done))
 
 
-def granted(done: grant_changes.Plan) -> str:
+def describe_changes(done: grant_changes.Plan) -> str:
     """Describe the changes of an executed plan."""
-    said = []
-    if done.make:
-        said.append(ngettext("%d grant was created.", "%d grants were created.", len(done.make)) % len(done.make))
-    if done.end:
-        said.append(ngettext("%d grant was ended.", "%d grants were ended.", len(done.end)) % len(done.end))
-    return " ".join(said) or _("Nothing changed. The grants were already set this way.")
+    sentences = []
+    if done.to_create:
+        sentences.append(ngettext("%d grant was created.", "%d grants were created.", len(done.to_create)) % len(done.to_create))
+    if done.to_end:
+        sentences.append(ngettext("%d grant was ended.", "%d grants were ended.", len(done.to_end)) % len(done.to_end))
+    return " ".join(sentences) or _("Nothing changed. The grants were already set this way.")
 
 
 def _cells(toolsets: Page[Toolset], groups: Page[Group]) -> dict[tuple[int, int], list[Grant]]:
@@ -154,7 +154,7 @@ def _cell(grants: list[Grant], toolset: int, number: int, back: str) -> Cell:
 
 
 def _state(grants: list[Grant], now: Any) -> str:
-    states = [(grant.effect, grant.standing(now, settings.ENVIRONMENT)) for grant in grants]
+    states = [(grant.effect, grant.state_at(now, settings.ENVIRONMENT)) for grant in grants]
     for effect in ("deny", "allow"):
         if (effect, "in force") in states:
             return effect
@@ -167,4 +167,4 @@ def _links(pages: Page[Any], data: dict[str, str], name: str) -> tuple[str, str]
     def to(number: int) -> str:
         return "?" + urlencode({key: value for key, value in {**data, name: str(number)}.items() if value})
 
-    return around(pages, to)
+    return adjacent_pages(pages, to)

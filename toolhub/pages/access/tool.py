@@ -22,18 +22,18 @@ from django.views.decorators.http import require_safe
 
 from catalog.models import Tool
 from catalog.policy import messages, rules, snapshot
-from catalog.policy.rules import Who
+from catalog.policy.rules import Requester
 from toolhub.pages import view_as_rows
-from toolhub.pages.lists import around, matching
+from toolhub.pages.lists import adjacent_pages, filter_rows
 from toolhub.pages.staff import page, staff_page
 
-PAGE = 50
+ROWS_PER_PAGE = 50
 
 
 @staff_page("auth.view_user", "catalog.view_tool", "catalog.view_grant")
 @never_cache
 @require_safe
-def of_tool(request: HttpRequest, pk: int) -> HttpResponse:
+def tool_access(request: HttpRequest, pk: int) -> HttpResponse:
     tool = get_object_or_404(Tool, pk=pk)
     query = request.GET.get("q", "").strip()[:150]
     which = request.GET.get("sees", "yes")
@@ -45,18 +45,18 @@ def of_tool(request: HttpRequest, pk: int) -> HttpResponse:
     for user_id, member in catalogue.members.items():
         visible, rule = False, rules.DISABLED
         if item is not None:
-            decision = rules.decide(catalogue, Who(user_id), item, now, settings.ENVIRONMENT)
+            decision = rules.decide(catalogue, Requester(user_id), item, now, settings.ENVIRONMENT)
             visible, rule = decision.visible, decision.rule
         seeing += visible
         if (not which or visible == (which == "yes")) and all(word in member.username.lower() for word in words):
             found.append((member.username, visible, rule))
-    pages = Paginator(sorted(found, key=itemgetter(0)), PAGE).get_page(request.GET.get("page"))
+    pages = Paginator(sorted(found, key=itemgetter(0)), ROWS_PER_PAGE).get_page(request.GET.get("page"))
 
     def address(**changes: Any) -> str:
         parts = {"q": query, "sees": which or "all", **changes}
         return "?" + urlencode({name: value for name, value in parts.items() if value})
 
-    older, newer = around(pages, lambda number: address(page=number))
+    older, newer = adjacent_pages(pages, lambda number: address(page=number))
     context = {
         "tool": tool,
         "query": query,
@@ -75,7 +75,7 @@ def of_tool(request: HttpRequest, pk: int) -> HttpResponse:
             )
             for name, visible, rule in pages
         ],
-        "limits": [messages.translate(rule.rule) for rule in catalogue.limits_by_tool.get(pk, ())[:PAGE]],
+        "limits": [messages.translate(rule.rule) for rule in catalogue.limits_by_tool.get(pk, ())[:ROWS_PER_PAGE]],
         "choices": [
             (address(sees=value), (value if value != "all" else "") == which, words)
             for value, words in (("yes", _("users with access")), ("no", _("users without access")), ("all", _("all")))
@@ -86,14 +86,14 @@ def of_tool(request: HttpRequest, pk: int) -> HttpResponse:
     return page(request, "admin/pages/access_tool.html", _("Access to %(tool)s") % {"tool": tool.name}, **context)
 
 
-FOUND = 20
+MAX_SUGGESTIONS = 20
 
 
 @staff_page("auth.view_user")
 @require_safe
-def people(request: HttpRequest) -> JsonResponse:
+def suggest_users(request: HttpRequest) -> JsonResponse:
     """Return {"results": [{"value": user name, "label": full name}]} of active users, by name."""
     query = request.GET.get("q", "").strip()[:150]
     found = get_user_model().objects.filter(is_active=True)
-    rows = matching(found, ("username", "first_name", "last_name"), query).order_by("username")[:FOUND]
+    rows = filter_rows(found, ("username", "first_name", "last_name"), query).order_by("username")[:MAX_SUGGESTIONS]
     return JsonResponse({"results": [{"value": row.get_username(), "label": row.get_full_name()} for row in rows]})

@@ -23,9 +23,9 @@ from audit.queries.search import id_at, time_of
 from catalog import lint
 from catalog.models import Grant, Tool
 
-CALLS = 10_000
-SECONDS = 0.13
-_FIRST, _LARGEST = 250, 4_000
+MAX_CALLS = 10_000
+MAX_SECONDS = 0.13
+_FIRST_ROWS, _MAX_ROWS = 250, 4_000
 
 
 class Attempt(NamedTuple):
@@ -61,7 +61,7 @@ class Attempt(NamedTuple):
 
 
 @dataclass(slots=True)
-class Looked:
+class CallSample:
     """The calls that were read, and the extent of the reading."""
 
     attempts: list[Attempt]
@@ -71,7 +71,7 @@ class Looked:
     """Whether the requested days contain older calls that were not read."""
 
 
-def newest(days: int) -> Looked:
+def read_newest(days: int) -> CallSample:
     """Read the tool calls of the last `days` days, from the newest back until a bound is reached."""
     now = timezone.now()
     since = now - timedelta(days=days)
@@ -95,9 +95,9 @@ def newest(days: int) -> Looked:
             "method",
         )
     )
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + MAX_SECONDS
     found: list[Attempt] = []
-    looked, size, below = 0, _FIRST, None
+    rows_read, size, below = 0, _FIRST_ROWS, None
     while True:
         began = time.monotonic()
         part: list[Any] = list((rows if below is None else rows.filter(pk__lt=below))[:size])
@@ -120,22 +120,22 @@ def newest(days: int) -> Looked:
             for key, name, target, user, credential, client, outcome, kind, detail, reason, took, digest, method in part
             if method == "tools/call"
         ]
-        looked += len(part)
+        rows_read += len(part)
         ended = len(part) < size
         if part:
             below = UUID(part[-1][0])
-        if ended or looked >= CALLS or time.monotonic() >= deadline:
+        if ended or rows_read >= MAX_CALLS or time.monotonic() >= deadline:
             found.reverse()
-            return Looked(found, since if ended or below is None else time_of(below), not ended)
+            return CallSample(found, since if ended or below is None else time_of(below), not ended)
         # Arguments may be large: the cost of the last slice tells how many rows fit into the remaining time.
         now_, spent = time.monotonic(), max(time.monotonic() - began, 0.001)
         fits = int(size * max(0.0, deadline - now_) / spent)
-        size = max(50, min(size * 2, _LARGEST, CALLS - looked, fits))
+        size = max(50, min(size * 2, _MAX_ROWS, MAX_CALLS - rows_read, fits))
 
 
-DAYS = 30
-SHOWN = 20
-_NEAR = 50
+UNUSED_DAYS = 30
+MAX_LISTED_TOOLS = 20
+_MAX_COMPARED_TOOLS = 50
 """Maximum number of tools with a shared word in the name whose descriptions are compared."""
 
 
@@ -144,36 +144,36 @@ class Unused:
     tool: str
     granted: bool
     """Whether a grant allows the tool to any user."""
-    twins: list[str]
+    similar_tools: list[str]
     """Sentences about similar tools."""
 
 
-def unused() -> tuple[list[Unused], int, datetime, bool]:
+def find_unused() -> tuple[list[Unused], int, datetime, bool]:
     """Return the first few enabled tools without a call in 30 days, and their total.
 
     The third value is the end of the counted time, the fourth is True when that is now.
     """
-    called, counted, live = statistics.count_calls_by_tool(timezone.now() - timedelta(days=DAYS - 1))
-    offered = Tool.objects.filter(enabled=True, quarantined_since__isnull=True).order_by("name")
-    names = list(offered.values_list("name", flat=True))
-    never = [name for name in names if name not in called]
-    rows = list(Tool.objects.filter(name__in=never[:SHOWN]).order_by("name"))
-    granted = _granted([row.pk for row in rows])
-    near = _near([row.name for row in rows], names)
-    wanted = {name for group in near.values() for name in group}
-    said = dict(Tool.objects.filter(name__in=wanted).values_list("name", "description"))
+    called, counted, live = statistics.count_calls_by_tool(timezone.now() - timedelta(days=UNUSED_DAYS - 1))
+    available = Tool.objects.filter(enabled=True, quarantined_since__isnull=True).order_by("name")
+    names = list(available.values_list("name", flat=True))
+    uncalled = [name for name in names if name not in called]
+    rows = list(Tool.objects.filter(name__in=uncalled[:MAX_LISTED_TOOLS]).order_by("name"))
+    granted = _find_granted([row.pk for row in rows])
+    similar = _find_similar_names([row.name for row in rows], names)
+    wanted = {name for group in similar.values() for name in group}
+    descriptions = dict(Tool.objects.filter(name__in=wanted).values_list("name", "description"))
     found = [
         Unused(
             row.name,
             row.pk in granted,
-            lint.twins_of(row, [(name, said[name]) for name in near[row.name] if name in said])[:3],
+            lint.describe_similar(row, [(name, descriptions[name]) for name in similar[row.name] if name in descriptions])[:3],
         )
         for row in rows
     ]
-    return found, len(never), counted, live
+    return found, len(uncalled), counted, live
 
 
-def _granted(ids: list[int]) -> set[int]:
+def _find_granted(ids: list[int]) -> set[int]:
     allowing = Q(effect=Grant.Effect.ALLOW)
     direct = Grant.objects.filter(allowing, tool__in=ids).values_list("tool_id", flat=True)
     through = Tool.toolsets.through.objects.filter(
@@ -182,25 +182,25 @@ def _granted(ids: list[int]) -> set[int]:
     return {pk for pk in direct if pk is not None} | set(through.values_list("tool_id", flat=True))
 
 
-def _near(wanted: list[str], names: list[str]) -> dict[str, list[str]]:
+def _find_similar_names(wanted: list[str], names: list[str]) -> dict[str, list[str]]:
     """Return, for each of `wanted`, the names that share a word other than a verb, or have a similar spelling."""
     words = {name: _words(name) - lint.VERBS or _words(name) for name in wanted}
-    telling = frozenset().union(*words.values())
-    at: dict[str, list[str]] = {word: [] for word in telling}
+    significant = frozenset().union(*words.values())
+    at: dict[str, list[str]] = {word: [] for word in significant}
     for other in names:
-        for word in _words(other) & telling:
-            if len(at[word]) <= _NEAR:
+        for word in _words(other) & significant:
+            if len(at[word]) <= _MAX_COMPARED_TOOLS:
                 at[word].append(other)
     found: dict[str, list[str]] = {}
     for name in wanted:
         # Rare words first: they carry the most meaning.
         others = (other for word in sorted(words[name], key=lambda word: len(at[word])) for other in at[word])
-        found[name] = [other for other in dict.fromkeys(others) if other != name][:_NEAR]
+        found[name] = [other for other in dict.fromkeys(others) if other != name][:_MAX_COMPARED_TOOLS]
     return found
 
 
 @lru_cache(maxsize=20_000)
 def _words(name: str) -> frozenset[str]:
     # The last word is the whole name, so that order_status matches orderStatus and orders_status.
-    words = lint.words_of(name)
+    words = lint.split_name(name)
     return frozenset((*words, "".join(words).rstrip("s")))

@@ -10,26 +10,26 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from catalog.models import Tool
-from toolhub.pages.health import words
-from toolhub.pages.health.queries import CALLS, newest
-from toolhub.pages.health.words import Section
+from toolhub.pages.health import finding_texts
+from toolhub.pages.health.queries import MAX_CALLS, read_newest
+from toolhub.pages.health.finding_texts import Section
 from toolhub.pages.staff import page, staff_page
 
-DAYS = (1, 7, 30)
+DAY_CHOICES = (1, 7, 30)
 
 
 @staff_page("audit.view_call", "catalog.view_tool")
 @require_safe
 def health(request: HttpRequest) -> HttpResponse:
     wanted = request.GET.get("days", "")
-    days = int(wanted) if wanted in {str(number) for number in DAYS} else 7
-    looked = newest(days)
+    days = int(wanted) if wanted in {str(number) for number in DAY_CHOICES} else 7
+    sample = read_newest(days)
     sections = [
-        words.refused(looked),
-        words.troubles(looked),
-        words.given_up(looked),
-        words.loops(looked),
-        words.unused(),
+        finding_texts.rejected_section(sample),
+        finding_texts.trouble_section(sample),
+        finding_texts.abandoned_section(sample),
+        finding_texts.loop_section(sample),
+        finding_texts.unused_section(),
     ]
     _link_tools(sections)
     return page(
@@ -37,10 +37,10 @@ def health(request: HttpRequest) -> HttpResponse:
         "admin/pages/health.html",
         _("Tool health"),
         sections=sections,
-        days=[(number, number == days) for number in DAYS],
-        looked=looked,
-        number=len(looked.attempts),
-        most=CALLS,
+        days=[(number, number == days) for number in DAY_CHOICES],
+        sample=sample,
+        number=len(sample.attempts),
+        most=MAX_CALLS,
     )
 
 

@@ -27,16 +27,16 @@ from catalog.functions.elicitation import Elicit
 from catalog.models import Tool
 from catalog.schemas import errors, validator
 from catalog.schemas.errors import SchemaProblem
-from catalog.schemas.parameters import Parameter, at_the_top
+from catalog.schemas.parameters import Parameter, list_arguments
 from toolhub import invisible
-from toolhub.access.trying import MAY_TRY_AS
+from toolhub.access.try_permissions import MAY_TRY_AS
 
 MAX_FIELDS = 200
 PREFIX = "argument."
-WHOLE = "arguments"
+JSON_FIELD = "arguments"
 """The name of the field that holds all arguments as JSON."""
 INPUT_TYPES = {"date": "date", "email": "email", "uri": "url", "time": "time"}
-SHORT = 80
+MAX_ONE_LINE_CHARACTERS = 80
 """Maximum characters of a text with a one-line field; a longer one gets a box of several lines."""
 
 
@@ -73,7 +73,7 @@ class Field:
 def fields_of(schema: dict[str, Any]) -> list[Field]:
     """Return the fields of a schema, filled with its defaults."""
     found = []
-    for number, (part, row) in enumerate(at_the_top(schema)):
+    for number, (part, row) in enumerate(list_arguments(schema)):
         if number == MAX_FIELDS:
             break
         field = _field(part, row)
@@ -92,7 +92,7 @@ def fill_fields(fields: list[Field], data: Mapping[str, Any]) -> None:
 def fill_values(fields: list[Field], arguments: Mapping[str, Any]) -> None:
     """Fill the fields with arguments, as if they had been typed."""
     for field in fields:
-        field.value = _typed(field, arguments[field.name]) if field.name in arguments else ""
+        field.value = _format_value(field, arguments[field.name]) if field.name in arguments else ""
 
 
 def read_arguments(fields: list[Field]) -> dict[str, Any] | None:
@@ -108,15 +108,15 @@ def read_arguments(fields: list[Field]) -> dict[str, Any] | None:
                 field.error = _("This is required.")
             continue
         try:
-            found[field.name] = _read(field)
+            found[field.name] = _parse_value(field)
         except (ValueError, RecursionError) as error:
             field.error = str(error)
     return None if any(field.error for field in fields) else found
 
 
-def whole(text: str) -> dict[str, Any]:
+def parse_json_object(text: str) -> dict[str, Any]:
     """Parse arguments written as JSON. Raises ValueError with a sentence."""
-    value = _json(text or "{}")
+    value = _parse_json(text or "{}")
     if not isinstance(value, dict):
         raise ValueError(_('The arguments must be a JSON object, such as {"name": "value"}.'))
     return value
@@ -136,42 +136,42 @@ def _field(part: dict[str, Any], row: Parameter) -> Field:
     if not isinstance(listed, list) and "const" in part:
         listed = [part["const"]]
     if isinstance(listed, list):
-        options = tuple((json.dumps(value, ensure_ascii=False), _words(value)) for value in listed)
-        return _filled(Field(row.name, "choice", row, choices=options), part)
+        options = tuple((json.dumps(value, ensure_ascii=False), _choice_label(value)) for value in listed)
+        return _fill_default(Field(row.name, "choice", row, choices=options), part)
     named = part.get("oneOf", part.get("anyOf"))
     if isinstance(named, list) and named and all(isinstance(each, dict) and "const" in each for each in named):
         options = tuple(
-            (json.dumps(each["const"], ensure_ascii=False), str(each.get("title") or _words(each["const"])))
+            (json.dumps(each["const"], ensure_ascii=False), str(each.get("title") or _choice_label(each["const"])))
             for each in named
         )
-        return _filled(Field(row.name, "choice", row, choices=options), part)
+        return _fill_default(Field(row.name, "choice", row, choices=options), part)
     kind = part.get("type")
     if kind == "boolean":
         yes_no = (("true", _("yes")), ("false", _("no")))
-        return _filled(Field(row.name, "boolean", row, choices=yes_no), part)
+        return _fill_default(Field(row.name, "boolean", row, choices=yes_no), part)
     if kind in {"number", "integer"}:
         low, high = (_bound(part, name) for name in ("minimum", "maximum"))
-        return _filled(Field(row.name, "number", row, low=low, high=high, integer=kind == "integer"), part)
+        return _fill_default(Field(row.name, "number", row, low=low, high=high, integer=kind == "integer"), part)
     if kind == "string":
         form = part.get("format")
         secret = part.get("writeOnly") is True or form == "password"
         longest = part.get("maxLength")
-        if secret or form in INPUT_TYPES or (isinstance(longest, int) and longest <= SHORT):
+        if secret or form in INPUT_TYPES or (isinstance(longest, int) and longest <= MAX_ONE_LINE_CHARACTERS):
             shown = "password" if secret else INPUT_TYPES.get(str(form), "text")
-            return _filled(Field(row.name, "text", row, input_type=shown, secret=secret), part)
-        return _filled(Field(row.name, "lines", row), part)
-    return _filled(Field(row.name, "json", row), part)
+            return _fill_default(Field(row.name, "text", row, input_type=shown, secret=secret), part)
+        return _fill_default(Field(row.name, "lines", row), part)
+    return _fill_default(Field(row.name, "json", row), part)
 
 
-def _filled(field: Field, part: dict[str, Any]) -> Field:
+def _fill_default(field: Field, part: dict[str, Any]) -> Field:
     if "default" in part:
-        field.value = _typed(field, part["default"])
+        field.value = _format_value(field, part["default"])
     elif field.kind in {"choice", "boolean"} and field.parameter.required and len(field.choices) == 1:
         field.value = field.choices[0][0]
     return field
 
 
-def _typed(field: Field, value: Any) -> str:
+def _format_value(field: Field, value: Any) -> str:
     if field.kind in {"text", "lines"} and isinstance(value, str):
         return value
     if field.kind == "json":
@@ -179,21 +179,21 @@ def _typed(field: Field, value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _read(field: Field) -> Any:
+def _parse_value(field: Field) -> Any:
     match field.kind:
         case "text" | "lines":
             return field.value.replace("\r\n", "\n")
         case "number":
-            return _number(field)
+            return _parse_number(field)
         case "choice" | "boolean":
-            if field.value not in {value for value, _words in field.choices}:
+            if field.value not in {value for value, _choice_label in field.choices}:
                 raise ValueError(_("Choose one of the listed values."))
             return json.loads(field.value)
         case _other:
-            return _json(field.value)
+            return _parse_json(field.value)
 
 
-def _number(field: Field) -> int | float:
+def _parse_number(field: Field) -> int | float:
     text = field.value.strip()
     if len(text) > 400 or not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", text, re.ASCII):
         raise ValueError(_("This must be a number."))
@@ -207,15 +207,15 @@ def _number(field: Field) -> int | float:
     return value
 
 
-def _json(text: str) -> Any:
-    def refuse(word: str) -> Any:
+def _parse_json(text: str) -> Any:
+    def reject(word: str) -> Any:
         raise ValueError(_("%s is not valid JSON.") % word)
 
     try:
-        return json.loads(text, parse_constant=refuse)
+        return json.loads(text, parse_constant=reject)
     except json.JSONDecodeError as error:
-        said = {"line": error.lineno, "column": error.colno, "problem": error.msg}
-        raise ValueError(_("Invalid JSON at line %(line)s, column %(column)s: %(problem)s.") % said) from None
+        details = {"line": error.lineno, "column": error.colno, "problem": error.msg}
+        raise ValueError(_("Invalid JSON at line %(line)s, column %(column)s: %(problem)s.") % details) from None
 
 
 def _bound(part: dict[str, Any], name: str) -> str:
@@ -223,7 +223,7 @@ def _bound(part: dict[str, Any], name: str) -> str:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else ""
 
 
-def _words(value: Any) -> str:
+def _choice_label(value: Any) -> str:
     return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
 
 
@@ -235,12 +235,12 @@ def digest(schema: dict[str, Any]) -> str:
     return hashlib.sha256(as_json(schema).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-class Refused(Exception):
-    """An error that prevents the call; `where` is the id of a field, or empty for the form as a whole."""
+class Rejection(Exception):
+    """An error that prevents the call; `field_id` is the id of a field, or empty for the form as a whole."""
 
-    def __init__(self, message: str, where: str = "", call_id: UUID | None = None) -> None:
+    def __init__(self, message: str, field_id: str = "", call_id: UUID | None = None) -> None:
         super().__init__(message)
-        self.message, self.where, self.call_id = message, where, call_id
+        self.message, self.field_id, self.call_id = message, field_id, call_id
 
 
 class Form:
@@ -258,7 +258,7 @@ class Form:
         self.user_error = ""
         if data is not None:
             self.username = data.get("user", "").strip()[:150] or actor.get_username()
-            self.text = data.get(WHOLE, "{}")
+            self.text = data.get(JSON_FIELD, "{}")
             if not self.as_json:
                 fill_fields(self.fields, data)
 
@@ -271,7 +271,7 @@ class Form:
         """Switch from fields to JSON, or back, and keep the typed values."""
         if self.as_json:
             try:
-                fill_values(self.fields, whole(self.text))
+                fill_values(self.fields, parse_json_object(self.text))
             except ValueError as error:
                 self.error = str(error)
                 return
@@ -282,33 +282,33 @@ class Form:
         self.as_json = not self.as_json
 
     def arguments(self) -> dict[str, Any]:
-        """Return the arguments. Raises Refused when they cannot be read."""
+        """Return the arguments. Raises Rejection when they cannot be read."""
         if self.as_json:
             try:
-                return whole(self.text)
+                return parse_json_object(self.text)
             except (ValueError, RecursionError) as error:
-                raise Refused(str(error), WHOLE) from None
+                raise Rejection(str(error), JSON_FIELD) from None
         found = read_arguments(self.fields)
         if found is None:
-            raise Refused(_("Fix the marked fields."))
+            raise Rejection(_("Fix the marked fields."))
         return found
 
     def user(self) -> User:
-        """Return the user. Raises Refused for an unknown one, PermissionDenied for one this person may not choose."""
+        """Return the user. Raises Rejection for an unknown one, PermissionDenied for one this person may not choose."""
         if self.username == self.actor.get_username():
             return self.actor
         if not self.may_choose:
             raise PermissionDenied
         found = get_user_model().objects.filter(username=self.username).first()
         if found is None:
-            raise Refused(_("There is no user with this name. Check the spelling."), "user")
+            raise Rejection(_("There is no user with this name. Check the spelling."), "user")
         return found
 
-    def blame(self, refused: Refused) -> None:
-        if refused.where == "user":
-            self.user_error = refused.message
+    def show_error(self, rejected: Rejection) -> None:
+        if rejected.field_id == "user":
+            self.user_error = rejected.message
         else:
-            self.error = refused.message
+            self.error = rejected.message
 
     def errors(self) -> dict[str, str]:
         """Return the errors by field id."""

@@ -13,10 +13,10 @@ from audit import display
 from catalog.functions import media
 from toolhub import invisible
 
-SHOWN = 200
+MAX_PARTS = 200
 """Maximum parts of one result that a page shows."""
-PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
-SOUNDS = frozenset({"audio/mpeg", "audio/flac", "audio/ogg", "audio/wav", "audio/mp4"})
+PICTURE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
+SOUND_TYPES = frozenset({"audio/mpeg", "audio/flac", "audio/ogg", "audio/wav", "audio/mp4"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,14 @@ class Part:
 
 
 def parts(content: list[dict[str, Any]]) -> list[Part]:
-    return [_part(number, block) for number, block in enumerate(content[:SHOWN])]
+    return [_part(number, block) for number, block in enumerate(content[:MAX_PARTS])]
 
 
-def pretty(value: Any) -> str:
+def format_json(value: Any) -> str:
     return display.format_body(json.dumps(value, ensure_ascii=False))
 
 
-def body(block: dict[str, Any]) -> tuple[bytes, str]:
+def decode_body(block: dict[str, Any]) -> tuple[bytes, str]:
     """Return the bytes of a picture, sound or file, and the detected media type ("" for neither picture nor sound).
 
     Raises LookupError when the part has none.
@@ -55,7 +55,7 @@ def body(block: dict[str, Any]) -> tuple[bytes, str]:
     except binascii.Error:
         raise LookupError from None
     kind = media.kind_of(raw)
-    return raw, kind if kind in PICTURES or kind in SOUNDS else ""
+    return raw, kind if kind in PICTURE_TYPES or kind in SOUND_TYPES else ""
 
 
 def _part(number: int, block: dict[str, Any]) -> Part:
@@ -67,11 +67,11 @@ def _part(number: int, block: dict[str, Any]) -> Part:
     if kind == "resource_link":
         uri = str(block.get("uri", ""))
         title = str(block.get("title") or block.get("name") or uri)
-        said = str(block.get("description") or "")
+        description = str(block.get("description") or "")
         return Part(
             "link",
             number,
-            invisible.show(said),
+            invisible.show(description),
             invisible.show(title),
             invisible.show(uri),
             _href(uri),
@@ -83,7 +83,7 @@ def _part(number: int, block: dict[str, Any]) -> Part:
             found = _media(number, block, str(inner.get("mimeType", "")))
             return Part(found.kind, number, uri=uri, mime=found.mime, bytes=found.bytes)
         return Part("resource", number, display.format_body(str(inner.get("text", ""))), uri=uri, mime=_mime(inner))
-    return Part("json", number, pretty(block))
+    return Part("json", number, format_json(block))
 
 
 def _text(number: int, text: str) -> Part:
@@ -98,13 +98,13 @@ def _text(number: int, text: str) -> Part:
     return Part("text", number, invisible.show(cut))
 
 
-def _media(number: int, block: dict[str, Any], said: str) -> Part:
+def _media(number: int, block: dict[str, Any], declared_type: str) -> Part:
     try:
-        raw, kind = body(block)
+        raw, kind = decode_body(block)
     except LookupError:
-        return Part("json", number, pretty(block))
-    shown = "image" if kind in PICTURES else "audio" if kind in SOUNDS else "file"
-    return Part(shown, number, mime=kind or invisible.show(said[:100]), bytes=len(raw))
+        return Part("json", number, format_json(block))
+    shown = "image" if kind in PICTURE_TYPES else "audio" if kind in SOUND_TYPES else "file"
+    return Part(shown, number, mime=kind or invisible.show(declared_type[:100]), bytes=len(raw))
 
 
 def _mime(block: dict[str, Any]) -> str:

@@ -29,7 +29,7 @@ from catalog.errors import (
     ClientRefused,
     InternalFailure,
     InvalidArguments,
-    RecordUnavailable,
+    AuditLogUnavailable,
 )
 from catalog.functions.channel import Question
 from catalog.functions.results import ToolResult
@@ -42,8 +42,8 @@ from toolhub.wire.errors import McpError
 CAPABILITIES: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}}
 """Client capabilities of the page: it can show a form or an address. It has no model and no folders."""
 ANSWER_SECONDS = 600.0
-LOG_LINES = 200
-LINE_CHARACTERS = 2000
+MAX_LOG_LINES = 200
+MAX_LINE_CHARACTERS = 2000
 
 
 class TryChannel:
@@ -54,21 +54,21 @@ class TryChannel:
 
     def __init__(self) -> None:
         self.reported: tuple[float, float | None, str | None] | None = None
-        self.lines: deque[tuple[str, str]] = deque(maxlen=LOG_LINES)
+        self.lines: deque[tuple[str, str]] = deque(maxlen=MAX_LOG_LINES)
         """Level and text of the last log lines."""
-        self.asked: dict[str, Question] = {}
+        self.questions: dict[str, Question] = {}
         """Questions that wait for an answer."""
-        self.logged = self.asking = 0
+        self.log_version = self.questions_version = 0
         """Versions of the lines and of the questions: each is incremented when its part changes."""
         self._answers: dict[str, asyncio.Future[dict[str, Any]]] = {}
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        self.reported = (progress, total, message and message[:LINE_CHARACTERS])
+        self.reported = (progress, total, message and message[:MAX_LINE_CHARACTERS])
 
     async def log(self, level: str, data: Any, logger: str | None) -> None:
         text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
-        self.logged += 1
-        self.lines.append((level, f"{logger}: {text}"[:LINE_CHARACTERS] if logger else text[:LINE_CHARACTERS]))
+        self.log_version += 1
+        self.lines.append((level, f"{logger}: {text}"[:MAX_LINE_CHARACTERS] if logger else text[:MAX_LINE_CHARACTERS]))
 
     async def ask(self, requests: Mapping[str, Question]) -> dict[str, dict[str, Any]]:
         """Show the questions and wait for the answers. Raises ClientLacks for kinds that a page cannot show."""
@@ -77,17 +77,17 @@ class TryChannel:
             raise ClientLacks("two questions of one name at once")
         loop = asyncio.get_running_loop()
         self._answers |= {key: loop.create_future() for key in requests}
-        self.asked |= requests
-        self.asking += 1
+        self.questions |= requests
+        self.questions_version += 1
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 return {key: await self._answers[key] for key in requests}
         except TimeoutError:
             raise ClientRefused(f"no answer within {ANSWER_SECONDS:g} s") from None
         finally:
-            self.asking += 1
+            self.questions_version += 1
             for key in requests:
-                self.asked.pop(key, None)
+                self.questions.pop(key, None)
                 self._answers.pop(key).cancel()
 
     def answer(self, key: str, result: dict[str, Any]) -> bool:
@@ -95,8 +95,8 @@ class TryChannel:
         future = self._answers.get(key)
         if future is None or future.done():
             return False
-        self.asked.pop(key, None)
-        self.asking += 1
+        self.questions.pop(key, None)
+        self.questions_version += 1
         future.set_result(result)
         return True
 
@@ -108,15 +108,15 @@ log = logging.getLogger(__name__)
 
 CLIENT = "toolhub admin"
 TRANSPORT = "admin"
-KEPT_SECONDS = 900.0
+RETENTION_SECONDS = 900.0
 """Seconds for which a finished run stays available to its page."""
-KEPT_BYTES = 64 * 1024 * 1024
+MAX_RESULT_BYTES = 64 * 1024 * 1024
 """Maximum bytes of all results kept in this process; the oldest are dropped first."""
 BEGIN_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TryRequest:
     """A request to try a tool: `actor` runs `tool` as `user`, which may be the same person."""
 
     actor_id: int
@@ -148,7 +148,7 @@ class Run:
 
     id: UUID
     """Also the id of the call in the audit log."""
-    wanted: Wanted
+    try_request: TryRequest
     channel: TryChannel = field(default_factory=TryChannel)
     started: float = field(default_factory=time.monotonic)
     ended: float | None = None
@@ -162,8 +162,8 @@ class Run:
         """Return versions of the large parts of the state: a part with the same version has not changed."""
         return {
             "arguments": 0,
-            "log": self.channel.logged,
-            "asked": self.channel.asking,
+            "log": self.channel.log_version,
+            "asked": self.channel.questions_version,
             "result": int(self.ended is not None),
         }
 
@@ -172,16 +172,16 @@ class Run:
         reported = self.channel.reported
         state: dict[str, Any] = {
             "id": str(self.id),
-            "tool_id": self.wanted.tool_id,
-            "tool": self.wanted.tool,
-            "user": self.wanted.username,
-            "own": self.wanted.actor_id == self.wanted.user_id,
-            "arguments": self.wanted.arguments,
+            "tool_id": self.try_request.tool_id,
+            "tool": self.try_request.tool,
+            "user": self.try_request.username,
+            "own": self.try_request.actor_id == self.try_request.user_id,
+            "arguments": self.try_request.arguments,
             "seconds": round((self.ended or time.monotonic()) - self.started, 3),
             "ended": self.ended is not None,
             "progress": reported and {"progress": reported[0], "total": reported[1], "message": reported[2]},
             "log": [list(line) for line in self.channel.lines],
-            "asked": {key: [method, params] for key, (method, params) in self.channel.asked.items()},
+            "asked": {key: [method, params] for key, (method, params) in self.channel.questions.items()},
             "result": None,
             "error": None,
         }
@@ -189,7 +189,7 @@ class Run:
             found = self.result
             state["result"] = {"content": found.content, "structured": found.structured, "is_error": found.is_error}
         elif self.error is not None:
-            state["error"] = _sentence(self)
+            state["error"] = _describe_error(self)
         return state
 
 
@@ -201,7 +201,7 @@ class TryRuns:
         self._requests, self._ensure_started = requests, ensure_started
         self._runs: OrderedDict[UUID, Run] = OrderedDict()
 
-    async def start(self, wanted: Wanted) -> Run:
+    async def start(self, try_request: TryRequest) -> Run:
         """Start the call; return after it is logged and runs, or has ended already.
 
         Raises the errors of the call pipeline (CatalogError: not granted, limit reached, invalid arguments), and
@@ -209,14 +209,14 @@ class TryRuns:
         """
         await self._ensure_started()
         self._forget_old()
-        run = Run(recorder.new_call_id(), wanted)
+        run = Run(recorder.new_call_id(), try_request)
         loop = asyncio.get_running_loop()
         begun: asyncio.Future[None] = loop.create_future()
         # A new context: the request's context holds its database thread and its user, and both end with the request.
         task = loop.create_task(self._work(run, begun), name="try", context=contextvars.Context())
         run.task = task
         try:
-            run.entry = self._requests.adopt(Peer(wanted.caller(), "handshake", "", dict(CAPABILITIES)), task)
+            run.entry = self._requests.adopt(Peer(try_request.caller(), "handshake", "", dict(CAPABILITIES)), task)
         except BaseException:
             task.cancel()
             raise
@@ -236,12 +236,12 @@ class TryRuns:
             if not begun.done():
                 begun.set_result(None)
 
-        wanted = run.wanted
+        try_request = run.try_request
         try:
             run.result = await call_tool.call_tool(
-                wanted.caller(),
-                wanted.tool,
-                wanted.arguments,
+                try_request.caller(),
+                try_request.tool,
+                try_request.arguments,
                 run.channel,
                 call_id=run.id,
                 begun=announce,
@@ -262,12 +262,12 @@ class TryRuns:
         ended = [run for run in self._runs.values() if run.ended is not None]
         total = sum(run.size for run in ended)
         for run in ended:
-            if time.monotonic() - (run.ended or 0.0) > KEPT_SECONDS or total > KEPT_BYTES:
+            if time.monotonic() - (run.ended or 0.0) > RETENTION_SECONDS or total > MAX_RESULT_BYTES:
                 total -= run.size
                 del self._runs[run.id]
 
 
-def _sentence(run: Run) -> dict[str, str]:
+def _describe_error(run: Run) -> dict[str, str]:
     """Return the reason for a missing result: its kind for the page, and the sentence of the call pipeline."""
     match run.error:
         case asyncio.CancelledError():
@@ -275,6 +275,6 @@ def _sentence(run: Run) -> dict[str, str]:
             return {"kind": "cancelled", "text": reason or "", "reason": reason.reason.encode() if reason else ""}
         case InternalFailure() | None:
             return {"kind": "internal", "text": ""}
-        case InvalidArguments() | RecordUnavailable() | CatalogError() | McpError():
+        case InvalidArguments() | AuditLogUnavailable() | CatalogError() | McpError():
             return {"kind": "refused", "text": str(run.error)}
     return {"kind": "internal", "text": ""}

@@ -32,18 +32,18 @@ from catalog.schemas import errors as schema_errors
 from catalog.schemas.errors import SchemaProblem
 from catalog.views.tools import credential_of
 from toolhub import invisible
-from toolhub.access.middleware import ADMIN
-from toolhub.access.trying import MAY_TRY, MAY_TRY_AS
+from toolhub.access.middleware import ADMIN_POLICY
+from toolhub.access.try_permissions import MAY_TRY, MAY_TRY_AS
 from toolhub.pages.staff import page, staff_page
 from toolhub.pages.try_it import form as try_form
 from toolhub.pages.try_it import results
-from toolhub.pages.try_it.form import Form, Question, Refused
+from toolhub.pages.try_it.form import Form, Question, Rejection
 from toolhub.pages.try_it.remote import TryOwners
-from toolhub.pages.try_it.run import Run, TryRuns, Wanted
+from toolhub.pages.try_it.run import Run, TryRuns, TryRequest
 from toolhub.parts import parts
 from toolhub.wire.errors import McpError
 
-POLICY = f"{ADMIN}; media-src 'self'"
+POLICY = f"{ADMIN_POLICY}; media-src 'self'"
 """The admin's policy plus sound, which comes from an address of this site."""
 
 
@@ -58,7 +58,7 @@ def try_tool(request: HttpRequest, pk: int) -> HttpResponse:
         form.switch()
     elif request.method == "POST":
         return _run(request, tool, form)
-    state = _known(request, request.GET.get("run", ""))
+    state = _find_state(request, request.GET.get("run", ""))
     if state is not None:
         form.show(state)
     return _page(request, tool, form, state)
@@ -69,7 +69,7 @@ def try_tool(request: HttpRequest, pk: int) -> HttpResponse:
 @require_safe
 def try_state(request: HttpRequest, pk: int, run: UUID) -> HttpResponse:
     """Return the current parts of the page as JSON, for its polling."""
-    return JsonResponse(_shown(request, pk, _state(request, pk, run)))
+    return JsonResponse(_page_state(request, pk, _state(request, pk, run)))
 
 
 @staff_page("catalog.view_tool", MAY_TRY)
@@ -77,7 +77,7 @@ def try_state(request: HttpRequest, pk: int, run: UUID) -> HttpResponse:
 def try_cancel(request: HttpRequest, pk: int, run: UUID) -> HttpResponse:
     _state(request, pk, run)
     state = _state(request, pk, run, "cancel")
-    return _answered(request, pk, run, _shown(request, pk, state))
+    return _respond(request, pk, run, _page_state(request, pk, state))
 
 
 @staff_page("catalog.view_tool", MAY_TRY)
@@ -86,10 +86,10 @@ def try_answer(request: HttpRequest, pk: int, run: UUID) -> HttpResponse:
     """Pass on the person's answer to a question of the tool: accept with values, decline, or cancel."""
     state = _state(request, pk, run)
     key, action = request.POST.get("key", ""), request.POST.get("action", "cancel")
-    asked = state["asked"].get(key)
+    pending = state["asked"].get(key)
     problems: dict[str, Question] = {}
-    if asked is not None:
-        question = Question(key, *asked)
+    if pending is not None:
+        question = Question(key, *pending)
         result: dict[str, Any] | None = {"action": action if action in {"accept", "decline"} else "cancel"}
         if action == "accept" and question.fields is not None:
             content = question.read(request.POST)
@@ -97,7 +97,7 @@ def try_answer(request: HttpRequest, pk: int, run: UUID) -> HttpResponse:
             result = None if content is None else {"action": "accept", "content": content}
         if result is not None:
             state = _state(request, pk, run, "answer", key=key, result=try_form.as_json(result))
-    return _answered(request, pk, run, _shown(request, pk, state, problems))
+    return _respond(request, pk, run, _page_state(request, pk, state, problems))
 
 
 @staff_page("catalog.view_tool", MAY_TRY)
@@ -106,7 +106,7 @@ def try_part(request: HttpRequest, pk: int, run: UUID, number: int) -> HttpRespo
     """Serve a picture, sound or file of the result; only verified bytes get a picture or sound media type."""
     state = _state(request, pk, run)
     try:
-        raw, kind = results.body(state["result"]["content"][number])
+        raw, kind = results.decode_body(state["result"]["content"][number])
     except (LookupError, TypeError):
         raise Http404 from None
     response = HttpResponse(raw, content_type=kind or "application/octet-stream")
@@ -119,10 +119,10 @@ def try_part(request: HttpRequest, pk: int, run: UUID, number: int) -> HttpRespo
 
 def _run(request: HttpRequest, tool: Tool, form: Form) -> HttpResponse:
     try:
-        run = _started(request, tool, form)
-    except Refused as refused:
-        form.blame(refused)
-        link = _record_link(request, refused.call_id)
+        run = _start_run(request, tool, form)
+    except Rejection as rejected:
+        form.show_error(rejected)
+        link = _call_link(request, rejected.call_id)
         if _wants_json(request):
             found = {
                 "refused": True,
@@ -132,15 +132,15 @@ def _run(request: HttpRequest, tool: Tool, form: Form) -> HttpResponse:
                 "words": _("View call"),
             }
             return JsonResponse(found)
-        return _page(request, tool, form, None, record=link)
+        return _page(request, tool, form, None, call_link=link)
     if _wants_json(request):
-        return JsonResponse(_shown(request, tool.pk, run.state()))
+        return JsonResponse(_page_state(request, tool.pk, run.state()))
     return redirect(f"{reverse('pages:try', args=[tool.pk])}?run={run.id}")
 
 
-def _started(request: HttpRequest, tool: Tool, form: Form) -> Run:
+def _start_run(request: HttpRequest, tool: Tool, form: Form) -> Run:
     actor, user = form.actor, form.user()
-    wanted = Wanted(
+    try_request = TryRequest(
         actor_id=actor.pk,
         actor=actor.get_username(),
         user_id=user.pk,
@@ -151,21 +151,21 @@ def _started(request: HttpRequest, tool: Tool, form: Form) -> Run:
         address=str(request.META.get("REMOTE_ADDR") or ""),
     )
     # An attempt by an administrator is logged even if the call is then rejected.
-    log.record("tried", "tool", name_of(tool), None, {"as": wanted.username})
+    log.record("tried", "tool", name_of(tool), None, {"as": try_request.username})
     try:
-        return async_to_sync(parts.get(TryRuns).start)(wanted)
+        return async_to_sync(parts.get(TryRuns).start)(try_request)
     except UnknownTool:
-        raise Refused(_hidden(tool, user)) from None
+        raise Rejection(_hidden_reason(tool, user)) from None
     except InvalidArguments as error:
-        raise Refused(_wrong(form, error), "", error.call_id) from None
+        raise Rejection(_argument_error(form, error), "", error.call_id) from None
     except LimitReached as error:
-        raise Refused(_limited(error), "", error.call_id) from None
+        raise Rejection(_limit_error(error), "", error.call_id) from None
     except (CatalogError, McpError) as error:
-        raise Refused(str(error), "", getattr(error, "call_id", None)) from None
+        raise Rejection(str(error), "", getattr(error, "call_id", None)) from None
 
 
-def _wrong(form: Form, error: InvalidArguments) -> str:
-    problem = SchemaProblem.of(error.reason)
+def _argument_error(form: Form, error: InvalidArguments) -> str:
+    problem = SchemaProblem.from_reason(error.reason)
     if problem is None:
         return error.message  # the function rejected them with its own message
     if form.as_json:
@@ -173,56 +173,56 @@ def _wrong(form: Form, error: InvalidArguments) -> str:
     return try_form.place_error(form.fields, problem) or _("Fix the marked fields.")
 
 
-def _limited(error: LimitReached) -> str:
+def _limit_error(error: LimitReached) -> str:
     limit = messages.translate(Rule(LIMIT, error.reason.params)) if error.reason is not None else error.label
-    said = {"limit": limit, "seconds": error.seconds}
-    return _("Rate limit reached: %(limit)s. Try again in %(seconds)s s.") % said
+    details = {"limit": limit, "seconds": error.seconds}
+    return _("Rate limit reached: %(limit)s. Try again in %(seconds)s s.") % details
 
 
-def _hidden(tool: Tool, user: User) -> str:
-    said = {"user": user.get_username(), "rule": messages.translate(rules.DISABLED)}
+def _hidden_reason(tool: Tool, user: User) -> str:
+    details = {"user": user.get_username(), "rule": messages.translate(rules.DISABLED)}
     item = snapshot.latest().items.get(("tool", tool.pk))
     if item is not None:
         decision = visibility.decide(credential_of(user), item)
         # A grant may have been added in the meantime.
-        said["rule"] = (
+        details["rule"] = (
             _("Access was granted just now. Try again.") if decision.visible else messages.translate(decision.rule)
         )
-    return _("%(user)s does not have access to this tool. The attempt was logged. Reason: %(rule)s") % said
+    return _("%(user)s does not have access to this tool. The attempt was logged. Reason: %(rule)s") % details
 
 
-def _act(run: UUID, actor_id: int, what: str, **given: Any) -> dict[str, Any] | None:
+def _act(run: UUID, actor_id: int, action: str, **given: Any) -> dict[str, Any] | None:
     owners = parts.find(TryOwners)  # a process that serves no clients has no tries
-    return None if owners is None else async_to_sync(owners.act)(run, actor_id, what, **given)
+    return None if owners is None else async_to_sync(owners.act)(run, actor_id, action, **given)
 
 
-def _known(request: HttpRequest, text: str) -> dict[str, Any] | None:
+def _find_state(request: HttpRequest, text: str) -> dict[str, Any] | None:
     try:
         state = _act(UUID(text), cast(User, request.user).pk, "state") if text else None
     except ValueError:
         return None
-    return state if state is None or _may_look(request, state) else None
+    return state if state is None or _may_view(request, state) else None
 
 
-def _state(request: HttpRequest, pk: int, run: UUID, what: str = "state", **given: Any) -> dict[str, Any]:
+def _state(request: HttpRequest, pk: int, run: UUID, action: str = "state", **given: Any) -> dict[str, Any]:
     """Return the state of a run, or perform an action on it.
 
     Raises Http404 for a run that is unknown (or expired), belongs to another tool, or was tried by another person; and
     PermissionDenied for a run as another user after this person lost the permission for that.
     """
-    state: dict[str, Any] | None = _act(run, cast(User, request.user).pk, what, **given)
+    state: dict[str, Any] | None = _act(run, cast(User, request.user).pk, action, **given)
     if state is None or state["tool_id"] != pk:
         raise Http404
-    if not _may_look(request, state):
+    if not _may_view(request, state):
         raise PermissionDenied
     return state
 
 
-def _may_look(request: HttpRequest, state: dict[str, Any]) -> bool:
+def _may_view(request: HttpRequest, state: dict[str, Any]) -> bool:
     return bool(state["own"]) or cast(User, request.user).has_perm(MAY_TRY_AS)
 
 
-def _shown(
+def _page_state(
     request: HttpRequest, pk: int, state: dict[str, Any], questions: dict[str, Question] | None = None
 ) -> dict[str, Any]:
     """Return the state for the page's script: numbers, and the parts of the page as HTML."""
@@ -231,7 +231,7 @@ def _shown(
         name: render_to_string(f"admin/pages/try_{name}.html", context, request)
         for name in ("questions", "outcome", "log")
     }
-    addresses = {what: reverse(f"pages:try-{what}", args=[pk, state["id"]]) for what in ("state", "cancel", "answer")}
+    addresses = {action: reverse(f"pages:try-{action}", args=[pk, state["id"]]) for action in ("state", "cancel", "answer")}
     shown = {name: state[name] for name in ("id", "ended", "seconds", "progress", "user")}
     return {**shown, **parts, "addresses": addresses, "wrong": bool(questions)}
 
@@ -246,31 +246,31 @@ def _context(
         "pk": state["tool_id"],
         "result": result,
         "parts": results.parts(result["content"]) if result else [],
-        "more": max(0, len(result["content"]) - results.SHOWN) if result else 0,
-        "structured": "" if not result or result["structured"] is None else results.pretty(result["structured"]),
-        "error": error and {"kind": error["kind"], "text": invisible.show(_why(error))},
+        "more": max(0, len(result["content"]) - results.MAX_PARTS) if result else 0,
+        "structured": "" if not result or result["structured"] is None else results.format_json(result["structured"]),
+        "error": error and {"kind": error["kind"], "text": invisible.show(_error_text(error))},
         "log": [(level, invisible.show(text)) for level, text in state["log"]],
         "questions": [
             (questions or {}).get(key) or Question(key, method, params)
             for key, (method, params) in state["asked"].items()
         ],
-        "record": _record_link(request, UUID(state["id"]), own=state["own"]),
+        "record": _call_link(request, UUID(state["id"]), own=state["own"]),
     }
 
 
-def _why(error: dict[str, str]) -> str:
+def _error_text(error: dict[str, str]) -> str:
     reason = Reason.read(error.get("reason", ""))
     return (messages.translate_reason(reason) if reason is not None else "") or error["text"]
 
 
-def _record_link(request: HttpRequest, call_id: UUID | None, *, own: bool = False) -> str:
+def _call_link(request: HttpRequest, call_id: UUID | None, *, own: bool = False) -> str:
     """Return the address of the call in the audit log; "" when this person may not read it."""
     if call_id is not None and request.user.has_perm("audit.view_call"):
         return reverse("admin:audit_call_change", args=[call_id])
     return reverse("access:call", args=[call_id]) if call_id is not None and own else ""
 
 
-def _answered(request: HttpRequest, pk: int, run: UUID, shown: dict[str, Any]) -> HttpResponse:
+def _respond(request: HttpRequest, pk: int, run: UUID, shown: dict[str, Any]) -> HttpResponse:
     if _wants_json(request):
         return JsonResponse(shown)
     return redirect(f"{reverse('pages:try', args=[pk])}?run={run}")
@@ -281,9 +281,9 @@ def _wants_json(request: HttpRequest) -> bool:
 
 
 def _page(
-    request: HttpRequest, tool: Tool, form: Form, state: dict[str, Any] | None, *, record: str = ""
+    request: HttpRequest, tool: Tool, form: Form, state: dict[str, Any] | None, *, call_link: str = ""
 ) -> HttpResponse:
-    context: dict[str, Any] = {"tool": tool, "form": form, "refusal_record": record, "whole_page": True}
+    context: dict[str, Any] = {"tool": tool, "form": form, "refusal_record": call_link, "whole_page": True}
     if state is not None:
         context |= {**_context(request, state), "state_url": reverse("pages:try-state", args=[tool.pk, state["id"]])}
     title = _("Try %(tool)s") % {"tool": tool.name}

@@ -27,7 +27,7 @@ from audit.queries import live_calls
 from audit.queries.live_calls import CallState
 from audit.queries.search import id_at
 from catalog import threads
-from catalog.functions.context import Context, Onlookers
+from catalog.functions.context import Context, ProgressListeners
 from catalog.threads import Busy
 from toolhub.log_throttle import ThrottledWarning
 from toolhub.parts import parts
@@ -35,9 +35,9 @@ from toolhub.server.bus import Bus
 from toolhub.server.live import subscriptions
 from toolhub.server.live.subscriptions import PageSubscriptions
 
-BEHIND = timedelta(seconds=10)
+MAX_ROW_DELAY = timedelta(seconds=10)
 """How late a row may become visible: clocks of workers differ, and a row's time is older than its commit."""
-ABSENT_SECONDS = 10.0
+UNKNOWN_AFTER_SECONDS = 10.0
 """Seconds after which a missing call is reported as unknown: pages may get the id before the call has begun."""
 
 
@@ -59,49 +59,49 @@ class Watcher:
         return self.everything or seen.user_id == self.user_id
 
 
-class Person:
+class UserWatch:
     """The messages about their own calls that the windows of one person got."""
 
     def __init__(self) -> None:
         self.watchers: set[Watcher] = set()
         self.fresh: set[Watcher] = set()
         """Windows without any message so far."""
-        self.told: dict[UUID, str] = {}
-        self.looked: datetime | None = None
+        self.sent: dict[UUID, str] = {}
+        self.polled_at: datetime | None = None
 
-    def tell(self, found: list[CallState], now: datetime) -> None:
+    def send_changes(self, found: list[CallState], now: datetime) -> None:
         for seen in found:
-            if self.told.get(seen.id) == seen.outcome:
+            if self.sent.get(seen.id) == seen.outcome:
                 continue
-            self.told[seen.id] = seen.outcome
-            if self.looked is None:
+            self.sent[seen.id] = seen.outcome
+            if self.polled_at is None:
                 continue  # the page already shows it
-            message = {**news("calls", seen), "name": seen.name}
+            message = {**build_message("calls", seen), "name": seen.name}
             for watcher in self.watchers - self.fresh:
                 watcher.send(message)
         for watcher in list(self.fresh):  # a window with a full queue closes and is removed
             watcher.send({"topic": "calls", "id": None, "outcome": None, "progress": None, "url": None})
         self.fresh.clear()
-        self.looked = now
+        self.polled_at = now
         # Calls that ended before the period that is read again cannot occur a second time.
-        floor = id_at(now - 3 * BEHIND)
-        self.told = {
-            number: outcome for number, outcome in self.told.items() if outcome == outcomes.RUNNING or number > floor
+        floor = id_at(now - 3 * MAX_ROW_DELAY)
+        self.sent = {
+            number: outcome for number, outcome in self.sent.items() if outcome == outcomes.RUNNING or number > floor
         }
 
 
-class Call:
+class CallWatch:
     """A call that windows watch by its id."""
 
     def __init__(self) -> None:
         self.watchers: set[Watcher] = set()
         self.fresh: set[Watcher] = set()
         """Windows without any message so far."""
-        self.asked = time.monotonic()
+        self.requested_at = time.monotonic()
 
-    def tell(self, call_id: UUID, seen: CallState | None) -> list[Watcher]:
+    def send_state(self, call_id: UUID, seen: CallState | None) -> list[Watcher]:
         """Send the state of the call; return the watchers that got its final message."""
-        late = time.monotonic() - self.asked > ABSENT_SECONDS
+        late = time.monotonic() - self.requested_at > UNKNOWN_AFTER_SECONDS
         done = []
         for watcher in list(self.watchers):
             if seen is None or not watcher.may_see(seen):
@@ -109,15 +109,15 @@ class Call:
                     watcher.send({"topic": "call", "id": str(call_id), "error": "unknown"})
                     done.append(watcher)
             elif seen.outcome != outcomes.RUNNING:
-                watcher.send(news("call", seen, watcher))
+                watcher.send(build_message("call", seen, watcher))
                 done.append(watcher)
             elif watcher in self.fresh:
                 self.fresh.discard(watcher)
-                watcher.send(news("call", seen, watcher))
+                watcher.send(build_message("call", seen, watcher))
         return done
 
 
-def news(topic: str, seen: CallState, watcher: Watcher | None = None) -> dict[str, Any]:
+def build_message(topic: str, seen: CallState, watcher: Watcher | None = None) -> dict[str, Any]:
     """Build the message about the current state of a call; `outcome` is null while it runs."""
     outcome = None if seen.outcome == outcomes.RUNNING else seen.outcome
     if outcome == outcomes.REFUSED and (watcher is None or watcher.user_id == seen.user_id):
@@ -126,24 +126,24 @@ def news(topic: str, seen: CallState, watcher: Watcher | None = None) -> dict[st
 
 
 PROGRESS = "call.progress"
-LONGEST = 300
+MAX_MESSAGE_CHARACTERS = 300
 """Maximum characters of a message that a page shows."""
 
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 1.0
-AWAY = (DatabaseError, InterfaceError, Busy, OSError)
+POLL_SECONDS = 1.0
+UNAVAILABLE_ERRORS = (DatabaseError, InterfaceError, Busy, OSError)
 
 
-def _ask(
-    people: dict[int, tuple[datetime | None, list[UUID]]], calls: list[UUID], now: datetime
+def _query(
+    users: dict[int, tuple[datetime | None, list[UUID]]], calls: list[UUID], now: datetime
 ) -> tuple[dict[int, list[CallState]], dict[UUID, CallState]]:
     """Query the audit log, in a thread."""
     mine = {}
-    for user_id, (looked, known) in people.items():
-        found = live_calls.list_since(user_id, (looked or now) - BEHIND, known)
-        mine[user_id] = found if looked is not None else [*live_calls.list_running(user_id), *found]
+    for user_id, (polled_at, known) in users.items():
+        found = live_calls.list_since(user_id, (polled_at or now) - MAX_ROW_DELAY, known)
+        mine[user_id] = found if polled_at is not None else [*live_calls.list_running(user_id), *found]
     return mine, {seen.id: seen for seen in live_calls.list_by_ids(calls)}
 
 
@@ -153,126 +153,126 @@ class CallWindows:
     def __init__(self, bus: Bus, pages: PageSubscriptions) -> None:
         self._bus, self._pages = bus, pages
         self._windows: set[Watcher] = set()
-        self._people: dict[int, Person] = {}
-        self._calls: dict[UUID, Call] = {}
-        self._looking: asyncio.Task[None] | None = None
+        self._users: dict[int, UserWatch] = {}
+        self._calls: dict[UUID, CallWatch] = {}
+        self._polling: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._warning = ThrottledWarning(log)
-        bus.on(PROGRESS, self._progressed)
+        bus.on(PROGRESS, self._on_progress)
 
     def start(self) -> None:
         """Subscribe to the progress of running calls."""
-        parts.get(Onlookers).add(self.reported)
+        parts.get(ProgressListeners).add(self.on_progress)
 
     async def stop(self) -> None:
         """Close all windows, because the server stops; they reconnect to the next one."""
-        looking, self._looking = self._looking, None
+        polling, self._polling = self._polling, None
         for watcher in list(self._windows):
             watcher.close()
-        for known in (self._windows, self._people, self._calls):
+        for known in (self._windows, self._users, self._calls):
             known.clear()
-        if looking is not None:
-            looking.cancel()
-            await asyncio.wait([looking], timeout=5.0)
+        if polling is not None:
+            polling.cancel()
+            await asyncio.wait([polling], timeout=5.0)
         with suppress(ValueError):
-            parts.get(Onlookers).remove(self.reported)
+            parts.get(ProgressListeners).remove(self.on_progress)
 
     def watch_mine(self, watcher: Watcher) -> None:
         """Notify this window whenever a call of its person begins or ends.
 
         The first message asks the window to reload (`id` is null): from then on it misses nothing.
         """
-        person = self._people.setdefault(watcher.user_id, Person())
+        person = self._users.setdefault(watcher.user_id, UserWatch())
         if watcher not in person.watchers:
             person.watchers.add(watcher)
-            self._pages.hold(subscriptions.calls_of(watcher.user_id))
+            self._pages.hold(subscriptions.calls_key(watcher.user_id))
         person.fresh.add(watcher)
-        self._begin()
+        self._start_polling()
 
     def watch_one(self, watcher: Watcher, call_id: UUID) -> None:
         """Notify this window of the current state of one call, and of each change until its end.
 
         A missing call and a call that the person may not see get the same answer after a while: `error: "unknown"`.
         """
-        call = self._calls.setdefault(call_id, Call())
+        call = self._calls.setdefault(call_id, CallWatch())
         if watcher not in call.watchers:
             call.watchers.add(watcher)
-            self._pages.hold(subscriptions.call(call_id))
+            self._pages.hold(subscriptions.call_key(call_id))
         call.fresh.add(watcher)
-        call.asked = time.monotonic()
-        self._begin()
+        call.requested_at = time.monotonic()
+        self._start_polling()
 
     def forget(self, watcher: Watcher, call_id: UUID | None = None) -> None:
         """Remove a window that was closed, or that stopped watching this call."""
         if call_id is None:
-            person = self._people.get(watcher.user_id)
+            person = self._users.get(watcher.user_id)
             if person is not None and watcher in person.watchers:
-                self._pages.release(subscriptions.calls_of(watcher.user_id))
+                self._pages.release(subscriptions.calls_key(watcher.user_id))
                 person.watchers.discard(watcher)
                 person.fresh.discard(watcher)
                 if not person.watchers:
-                    del self._people[watcher.user_id]
+                    del self._users[watcher.user_id]
         for number in list(self._calls) if call_id is None else [call_id]:
             self._drop(number, watcher)
 
-    def opened(self, watcher: Watcher) -> None:
-        """Register a window until `closed`."""
+    def register(self, watcher: Watcher) -> None:
+        """Register a window until `unregister`."""
         self._windows.add(watcher)
 
-    def closed(self, watcher: Watcher) -> None:
+    def unregister(self, watcher: Watcher) -> None:
         self.forget(watcher)
         self._windows.discard(watcher)
 
-    def reported(self, running: Context, progress: float, total: float | None, message: str | None) -> None:
+    def on_progress(self, running: Context, progress: float, total: float | None, message: str | None) -> None:
         if not self._pages.keys:
             return
         number = str(running.call_id)
         if not (
-            self._pages.wanted(subscriptions.calls_of(running.user_id))
-            or self._pages.wanted(subscriptions.call(number))
+            self._pages.is_subscribed(subscriptions.calls_key(running.user_id))
+            or self._pages.is_subscribed(subscriptions.call_key(number))
         ):
             return
-        self._bus.tell(
+        self._bus.publish_soon(
             PROGRESS,
             {
                 "id": number,
                 "user": running.user_id,
                 "progress": progress,
                 "total": total,
-                "message": None if message is None else message[:LONGEST],
+                "message": None if message is None else message[:MAX_MESSAGE_CHARACTERS],
             },
         )
 
-    def _begin(self) -> None:
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.get_running_loop().create_task(self._look_on(), name="live calls")
+    def _start_polling(self) -> None:
+        if self._polling is None or self._polling.done():
+            self._polling = asyncio.get_running_loop().create_task(self._poll_repeatedly(), name="live calls")
         self._wake.set()
 
-    async def _look_on(self) -> None:
+    async def _poll_repeatedly(self) -> None:
         """Poll while there are watchers. A slow database is polled less often, never faster than it answers."""
-        while self._people or self._calls:
+        while self._users or self._calls:
             self._wake.clear()
             started = time.monotonic()
-            await self._look()
+            await self._poll()
             took = time.monotonic() - started
             try:
-                async with asyncio.timeout(max(LOOK_SECONDS, 2 * took)):
+                async with asyncio.timeout(max(POLL_SECONDS, 2 * took)):
                     await self._wake.wait()
             except TimeoutError:
                 continue
             # A short delay groups many new windows, and is not noticed by one.
             await asyncio.sleep(0.05)
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         now = datetime.now(UTC)
-        people = {
-            user_id: (person.looked, [number for number, outcome in person.told.items() if outcome == outcomes.RUNNING])
-            for user_id, person in self._people.items()
+        users = {
+            user_id: (person.polled_at, [number for number, outcome in person.sent.items() if outcome == outcomes.RUNNING])
+            for user_id, person in self._users.items()
         }
         calls = list(self._calls)
         try:
-            mine, others = await threads.looking().run(lambda: _ask(people, calls, now), wait=30.0)
-        except AWAY as error:
+            mine, others = await threads.queries().run(lambda: _query(users, calls, now), wait=30.0)
+        except UNAVAILABLE_ERRORS as error:
             self._warning.warn("Open pages cannot be kept up to date: %s", type(error).__name__)
             return
         except Exception:
@@ -281,14 +281,14 @@ class CallWindows:
             return
         self._warning.rearm()
         for user_id, found in mine.items():
-            if (person := self._people.get(user_id)) is not None:
-                person.tell(found, now)
+            if (person := self._users.get(user_id)) is not None:
+                person.send_changes(found, now)
         for call_id in calls:
             if (call := self._calls.get(call_id)) is not None:
-                for watcher in call.tell(call_id, others.get(call_id)):
+                for watcher in call.send_state(call_id, others.get(call_id)):
                     self._drop(call_id, watcher)
 
-    def _progressed(self, payload: dict[str, Any]) -> None:
+    def _on_progress(self, payload: dict[str, Any]) -> None:
         call_id = UUID(str(payload.get("id")))
         message = {
             "id": str(call_id),
@@ -296,7 +296,7 @@ class CallWindows:
             "progress": {name: payload.get(name) for name in ("progress", "total", "message")},
             "url": f"/calls/{call_id}/",
         }
-        person = self._people.get(int(payload.get("user") or 0))
+        person = self._users.get(int(payload.get("user") or 0))
         for watcher in list(person.watchers) if person is not None else ():
             watcher.send({"topic": "calls", **message})
         call = self._calls.get(call_id)
@@ -308,7 +308,7 @@ class CallWindows:
         call = self._calls.get(call_id)
         if call is None or watcher not in call.watchers:
             return
-        self._pages.release(subscriptions.call(call_id))
+        self._pages.release(subscriptions.call_key(call_id))
         call.watchers.discard(watcher)
         call.fresh.discard(watcher)
         if not call.watchers:

@@ -23,9 +23,9 @@ from toolhub.wire.errors import HEADER_MISMATCH, UNSUPPORTED_VERSION, McpError
 
 STEP = "connect.step"
 RECENT_SECONDS = 60.0
-RECENT = 20
+MAX_RECENT_STEPS = 20
 """Number of recent steps that a newly opened page still receives."""
-EVERY_SECONDS = 1.0
+MIN_REPEAT_SECONDS = 1.0
 """Minimum seconds between two messages about the same step of the same token, however fast its client is."""
 _REASONS = {UNSUPPORTED_VERSION: "revision", HEADER_MISMATCH: "headers"}
 
@@ -37,18 +37,18 @@ class ConnectCheck:
         self._bus, self._pages = bus, pages
         self._watchers: dict[str, set[Watcher]] = {}
         self._recent: dict[str, deque[tuple[float, dict[str, Any]]]] = {}
-        self._noted: dict[tuple[str, ...], float] = {}
-        bus.on(STEP, self._told)
+        self._sent_at: dict[tuple[str, ...], float] = {}
+        bus.on(STEP, self._on_step)
 
     def watch(self, watcher: Watcher, address: str) -> None:
         """Notify this window about its person's clients, and about failing unknown clients at its own address."""
-        for key in (subscriptions.connecting(watcher.user_id), subscriptions.address(address)):
+        for key in (subscriptions.connect_key(watcher.user_id), subscriptions.address_key(address)):
             found = self._watchers.setdefault(key, set())
             if watcher not in found:
                 found.add(watcher)
                 self._pages.hold(key)
         start = time.monotonic() - RECENT_SECONDS
-        for at, message in self._recent.get(subscriptions.connecting(watcher.user_id), ()):
+        for at, message in self._recent.get(subscriptions.connect_key(watcher.user_id), ()):
             if at > start:
                 watcher.send(message)
 
@@ -59,64 +59,64 @@ class ConnectCheck:
             if not self._watchers[key]:
                 del self._watchers[key]
 
-    def agreed(self, credential: Credential, revision: str, client_name: str, client_version: str) -> None:
+    def report_session(self, credential: Credential, revision: str, client_name: str, client_version: str) -> None:
         """Report the start of a session."""
-        if self._follows(credential):
-            self._note(credential, client_name, client_version, "revision", revision=revision)
+        if self._is_followed(credential):
+            self._send_step(credential, client_name, client_version, "revision", revision=revision)
 
-    def answered(self, peer: Peer, method: str, result: dict[str, Any]) -> None:
+    def report_result(self, peer: Peer, method: str, result: dict[str, Any]) -> None:
         """Report a request that was answered with a result."""
         caller = peer.caller
         credential = caller.credential
-        if not self._follows(credential):
+        if not self._is_followed(credential):
             return
         name, version = caller.client_name, caller.client_version
-        self._note(credential, name, version, "revision", revision=peer.revision)
+        self._send_step(credential, name, version, "revision", revision=peer.revision)
         if method == "tools/list":
             more = "nextCursor" in result
-            self._note(credential, name, version, "tools", count=len(result.get("tools", ())), more=more)
+            self._send_step(credential, name, version, "tools", count=len(result.get("tools", ())), more=more)
         elif method == "tools/call":
-            self._note(credential, name, version, "call", failed=bool(result.get("isError")))
+            self._send_step(credential, name, version, "call", failed=bool(result.get("isError")))
 
-    def refused(self, peer: Peer, method: str, error: Exception) -> None:
+    def report_error(self, peer: Peer, method: str, error: Exception) -> None:
         """Report a request that was answered with an error.
 
         Only methods of connecting count: clients try many others.
         """
         caller = peer.caller
-        if not self._pages.keys or not self._follows(caller.credential):
+        if not self._pages.keys or not self._is_followed(caller.credential):
             return
         if method == "tools/call":
-            self._note(caller.credential, caller.client_name, caller.client_version, "call", failed=True)
+            self._send_step(caller.credential, caller.client_name, caller.client_version, "call", failed=True)
         elif method in {"tools/list", "server/discover"} and isinstance(error, McpError):
-            self.not_understood(caller.credential, error, caller.client_name, caller.client_version)
+            self.report_invalid(caller.credential, error, caller.client_name, caller.client_version)
 
-    def not_understood(
+    def report_invalid(
         self, credential: Credential, error: McpError, client_name: str = "", client_version: str = ""
     ) -> None:
         """Report an invalid message with a known token."""
-        if self._pages.keys and self._follows(credential):
+        if self._pages.keys and self._is_followed(credential):
             reason = _REASONS.get(error.code, "request")
-            self._note(credential, client_name, client_version, "failed", reason=reason, said=error.message[:200])
+            self._send_step(credential, client_name, client_version, "failed", reason=reason, said=error.message[:200])
 
-    def turned_away(self, address: str, reason: str, user_id: int | None = None, credential: str | None = None) -> None:
+    def report_rejected(self, address: str, reason: str, user_id: int | None = None, credential: str | None = None) -> None:
         """Report a client that was rejected before its identification, or with a known but invalid token."""
-        keys = [subscriptions.address(address)]
+        keys = [subscriptions.address_key(address)]
         if user_id is not None:
-            keys = [subscriptions.connecting(user_id)]
-        if any(map(self._pages.wanted, keys)) and self._is_new(keys[0], "failed", reason):
+            keys = [subscriptions.connect_key(user_id)]
+        if any(map(self._pages.is_subscribed, keys)) and self._is_new(keys[0], "failed", reason):
             message = {"topic": "connect", "step": "failed", "credential": credential, "client": "", "reason": reason}
-            self._bus.tell(STEP, {"keys": keys, "message": message})
+            self._bus.publish_soon(STEP, {"keys": keys, "message": message})
 
     def clear(self) -> None:
         """Remove every page and its messages."""
-        for known in (self._watchers, self._recent, self._noted):
+        for known in (self._watchers, self._recent, self._sent_at):
             known.clear()
 
-    def _follows(self, credential: Credential) -> bool:
-        return self._pages.wanted(subscriptions.connecting(credential.user_id))
+    def _is_followed(self, credential: Credential) -> bool:
+        return self._pages.is_subscribed(subscriptions.connect_key(credential.user_id))
 
-    def _note(self, credential: Credential, client_name: str, client_version: str, step: str, **more: Any) -> None:
+    def _send_step(self, credential: Credential, client_name: str, client_version: str, step: str, **more: Any) -> None:
         if not self._is_new(credential.id, step, *map(str, more.values())):
             return
         message = {
@@ -127,24 +127,24 @@ class ConnectCheck:
             "client": f"{client_name} {client_version}".strip()[:100],
             **more,
         }
-        self._bus.tell(STEP, {"keys": [subscriptions.connecting(credential.user_id)], "message": message})
+        self._bus.publish_soon(STEP, {"keys": [subscriptions.connect_key(credential.user_id)], "message": message})
 
-    def _is_new(self, *what: str) -> bool:
+    def _is_new(self, *key: str) -> bool:
         now = time.monotonic()
-        if now - self._noted.get(what, -EVERY_SECONDS) < EVERY_SECONDS:
+        if now - self._sent_at.get(key, -MIN_REPEAT_SECONDS) < MIN_REPEAT_SECONDS:
             return False
-        if len(self._noted) > 1000:
-            self._noted.clear()
-        self._noted[what] = now
+        if len(self._sent_at) > 1000:
+            self._sent_at.clear()
+        self._sent_at[key] = now
         return True
 
-    def _told(self, payload: dict[str, Any]) -> None:
+    def _on_step(self, payload: dict[str, Any]) -> None:
         now = time.monotonic()
         for key in [key for key, steps in self._recent.items() if now - steps[-1][0] > RECENT_SECONDS]:
             del self._recent[key]
         message = dict(payload.get("message") or {})
         for key in map(str, payload.get("keys") or ()):
             if message.get("credential"):
-                self._recent.setdefault(key, deque(maxlen=RECENT)).append((now, message))
+                self._recent.setdefault(key, deque(maxlen=MAX_RECENT_STEPS)).append((now, message))
             for watcher in list(self._watchers.get(key, ())):
                 watcher.send(message)

@@ -14,25 +14,25 @@ from typing import Any
 from toolhub.server.bus import Bus
 
 INTEREST = "live.interest"
-SECONDS = 15.0
-AGAIN_SECONDS = 5.0
+TTL_SECONDS = 15.0
+RENEW_SECONDS = 5.0
 SWEEP_SECONDS = 1.0
-MOST = 20_000
+MAX_KEYS = 20_000
 
 
-def calls_of(user_id: int) -> str:
+def calls_key(user_id: int) -> str:
     return f"calls:{user_id}"
 
 
-def call(call_id: object) -> str:
+def call_key(call_id: object) -> str:
     return f"call:{call_id}"
 
 
-def connecting(user_id: int) -> str:
+def connect_key(user_id: int) -> str:
     return f"connect:{user_id}"
 
 
-def address(text: str) -> str:
+def address_key(text: str) -> str:
     return f"address:{text}"
 
 
@@ -44,52 +44,52 @@ class PageSubscriptions:
         self.keys: dict[str, float] = {}
         """Subscribed keys with their expiry (monotonic): empty without recent subscriptions."""
         self._held: dict[str, int] = {}
-        self._saying: asyncio.Task[None] | None = None
+        self._renewing: asyncio.Task[None] | None = None
         self._sweeping: asyncio.TimerHandle | None = None
-        bus.on(INTEREST, self._heard)
+        bus.on(INTEREST, self._on_interest)
 
-    def wanted(self, key: str) -> bool:
+    def is_subscribed(self, key: str) -> bool:
         end = self.keys.get(key)
         return end is not None and end > time.monotonic()
 
     def hold(self, key: str) -> None:
         """Subscribe a page of this worker to the key, until `release`. On the event loop."""
         self._held[key] = self._held.get(key, 0) + 1
-        self._bus.tell(INTEREST, {"keys": [key]})
+        self._bus.publish_soon(INTEREST, {"keys": [key]})
         loop = asyncio.get_running_loop()
-        if self._saying is None or self._saying.done():
-            self._saying = loop.create_task(self._say_again(), name="live interest")
+        if self._renewing is None or self._renewing.done():
+            self._renewing = loop.create_task(self._renew_repeatedly(), name="live interest")
 
     def release(self, key: str) -> None:
         """Unsubscribe one page; other workers are not notified, because the subscription expires by itself."""
-        left = self._held.get(key, 0) - 1
-        if left > 0:
-            self._held[key] = left
+        remaining = self._held.get(key, 0) - 1
+        if remaining > 0:
+            self._held[key] = remaining
         else:
             self._held.pop(key, None)
 
     async def stop(self) -> None:
         """Remove all subscriptions."""
-        saying, self._saying = self._saying, None
+        renewing, self._renewing = self._renewing, None
         sweeping, self._sweeping = self._sweeping, None
         if sweeping is not None:
             sweeping.cancel()
         self._held.clear()
         self.keys.clear()
-        if saying is not None:
-            saying.cancel()
-            await asyncio.wait([saying], timeout=5.0)
+        if renewing is not None:
+            renewing.cancel()
+            await asyncio.wait([renewing], timeout=5.0)
 
-    async def _say_again(self) -> None:
+    async def _renew_repeatedly(self) -> None:
         while self._held:
-            await asyncio.sleep(AGAIN_SECONDS)
+            await asyncio.sleep(RENEW_SECONDS)
             if self._held:
-                self._bus.tell(INTEREST, {"keys": sorted(self._held)})
+                self._bus.publish_soon(INTEREST, {"keys": sorted(self._held)})
 
-    def _heard(self, payload: dict[str, Any]) -> None:
-        end = time.monotonic() + SECONDS
+    def _on_interest(self, payload: dict[str, Any]) -> None:
+        end = time.monotonic() + TTL_SECONDS
         for key in map(str, payload.get("keys") or ()):
-            if len(self.keys) < MOST or key in self.keys:
+            if len(self.keys) < MAX_KEYS or key in self.keys:
                 self.keys[key] = end
         if self.keys and self._sweeping is None:
             self._sweep()

@@ -26,7 +26,7 @@ async def complete(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server:
     params.text(argument, "name")
     params.text(argument, "value")
     context = params.mapping(request.params, "context")
-    params.texts(context, "arguments")
+    params.string_mapping(context, "arguments")
     values, total, more = await call_tool.complete(peer.caller, ref, argument, context)
     completion: dict[str, Any] = {"values": values[:MAX_VALUES], "hasMore": more or len(values) > MAX_VALUES}
     if total is not None:

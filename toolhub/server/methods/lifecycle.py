@@ -50,7 +50,7 @@ async def initialize(
         "instructions": INSTRUCTIONS,
     }
     if server.pages.keys:
-        server.connect_check.agreed(credential, revision, name, version)
+        server.connect_check.report_session(credential, revision, name, version)
     return session, shapes.shape("initialize", revision, result)
 
 

@@ -24,7 +24,7 @@ def mapping(params: dict[str, Any], member: str) -> dict[str, Any]:
     raise invalid(f"`{member}` must be an object")
 
 
-def texts(params: dict[str, Any], member: str) -> dict[str, str]:
+def string_mapping(params: dict[str, Any], member: str) -> dict[str, str]:
     """Return an object of strings (arguments of a prompt)."""
     found = mapping(params, member)
     for name, value in found.items():
@@ -33,5 +33,5 @@ def texts(params: dict[str, Any], member: str) -> dict[str, str]:
     return found
 
 
-def invalid(why: str) -> McpError:
-    return McpError(INVALID_PARAMS, f"Invalid params: {why}")
+def invalid(reason: str) -> McpError:
+    return McpError(INVALID_PARAMS, f"Invalid params: {reason}")

@@ -14,7 +14,7 @@ from toolhub.server.process import ServerRole
 from toolhub.wire import jsonrpc
 
 
-async def listed(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
+async def list_prompts(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
     credential = peer.caller.credential
     seen = visibility.for_credential(credential)
     items = [definition for definition, _ in seen.prompts.values()]
@@ -27,7 +27,7 @@ async def listed(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
 
 async def get(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
     name = params.text(request.params, "name")
-    arguments = params.texts(request.params, "arguments")
+    arguments = params.string_mapping(request.params, "arguments")
     found = await call_tool.get_prompt(peer.caller, name, arguments, server.channels.open(request, peer, outlet))
     result: dict[str, Any] = {"messages": found.messages}
     if found.description:

@@ -15,10 +15,10 @@ from toolhub.server.process import ServerRole
 from toolhub.wire import jsonrpc
 from toolhub.wire.errors import INTERNAL_ERROR, McpError
 
-MAX_URI = 8192
+MAX_URI_CHARACTERS = 8192
 
 
-async def listed(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
+async def list_resources(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
     credential = peer.caller.credential
     seen = visibility.for_credential(credential)
     items = [definition for definition, _ in seen.resources.values()]
@@ -29,7 +29,7 @@ async def listed(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
     return result
 
 
-async def templates(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
+async def list_templates(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
     credential = peer.caller.credential
     seen = visibility.for_credential(credential)
     items = [definition for definition, _ in seen.templates.values()]
@@ -48,7 +48,7 @@ async def read(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: Ser
 
 async def subscribe(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
     uri = _uri(request)
-    if not subscribers.readable(visibility.for_credential(peer.caller.credential), uri):
+    if not subscribers.is_readable(visibility.for_credential(peer.caller.credential), uri):
         raise UnknownResource(uri)
     if peer.session is not None:
         try:
@@ -67,6 +67,6 @@ async def unsubscribe(request: jsonrpc.Request, peer: Peer, outlet: Outlet, serv
 
 def _uri(request: jsonrpc.Request) -> str:
     uri = params.text(request.params, "uri")
-    if len(uri) > MAX_URI:
+    if len(uri) > MAX_URI_CHARACTERS:
         raise params.invalid("`uri` is too long")
     return uri

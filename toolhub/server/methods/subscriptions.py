@@ -41,7 +41,7 @@ async def listen(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
             peer, outlet.notify, close, kinds=kinds, uris=frozenset(uris), task_ids=frozenset(task_ids), tag=request.id
         )
     except subscribers.TooManyListeners:
-        raise McpError(INTERNAL_ERROR, f"At most {subscribers.PER_USER} streams per user may be open") from None
+        raise McpError(INTERNAL_ERROR, f"At most {subscribers.MAX_LISTENERS_PER_USER} streams per user may be open") from None
     try:
         agreed: dict[str, Any] = {flag: True for flag, kind in _FLAGS.items() if kind in kinds}
         if uris:
@@ -67,22 +67,22 @@ async def _agree(wanted: dict[str, Any], peer: Peer) -> tuple[frozenset[str], li
         if flag in wanted and type(wanted[flag]) is not bool:
             raise params.invalid(f"`notifications.{flag}` must be true or false")
     kinds = frozenset(kind for flag, kind in _FLAGS.items() if wanted.get(flag) is True)
-    uris = _texts(wanted, "resourceSubscriptions", MAX_URIS)
+    uris = _read_strings(wanted, "resourceSubscriptions", MAX_URIS)
     if uris:
         seen = visibility.for_credential(peer.caller.credential)
-        uris = [uri for uri in uris if subscribers.readable(seen, uri)]
-    task_ids = _texts(wanted, "taskIds", MAX_TASKS)
+        uris = [uri for uri in uris if subscribers.is_readable(seen, uri)]
+    task_ids = _read_strings(wanted, "taskIds", MAX_TASKS)
     if task_ids:
-        if not tasks.opted_in(peer):
+        if not tasks.has_opted_in(peer):
             raise MissingCapability({"extensions": {TASKS_EXTENSION: {}}})
-        task_ids = [task_id for task_id in task_ids if await tasks.owned(task_id, peer)]
+        task_ids = [task_id for task_id in task_ids if await tasks.is_owned(task_id, peer)]
     return kinds, uris, task_ids
 
 
-def _texts(wanted: dict[str, Any], member: str, most: int) -> list[str]:
+def _read_strings(wanted: dict[str, Any], member: str, max_entries: int) -> list[str]:
     found = wanted.get(member, [])
     if type(found) is not list or not all(type(one) is str for one in found):
         raise params.invalid(f"`notifications.{member}` must be a list of strings")
-    if len(found) > most:
-        raise params.invalid(f"`notifications.{member}` may have at most {most} entries")
+    if len(found) > max_entries:
+        raise params.invalid(f"`notifications.{member}` may have at most {max_entries} entries")
     return list(dict.fromkeys(found))

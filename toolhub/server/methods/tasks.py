@@ -22,11 +22,11 @@ from toolhub.wire import jsonrpc
 from toolhub.wire.errors import INVALID_PARAMS, McpError
 
 
-def opted_in(peer: Peer) -> bool:
+def has_opted_in(peer: Peer) -> bool:
     return TASKS_EXTENSION in peer.capabilities.get("extensions", ())
 
 
-def runs_as_task(name: str, peer: Peer, channel: CallChannel) -> ToolDefinition | None:
+def find_task_definition(name: str, peer: Peer, channel: CallChannel) -> ToolDefinition | None:
     """Return the tool, if this call of it becomes a task: every eligible call of a client that opted in."""
     seen = visibility.for_credential(peer.caller.credential).tools.get(name)
     if seen is None or seen[0].task_support == "forbidden":
@@ -47,51 +47,51 @@ async def create(
 ) -> dict[str, Any]:
     """Start the call; answer after its log entry and its row are committed. Denials are as for any other call."""
     state = await server.tasks.start_run(definition.name, arguments, request, peer, outlet)
-    return {"resultType": "task", **task_runner.brief(state)}
+    return {"resultType": "task", **task_runner.task_summary(state)}
 
 
-async def owned(task_id: str, peer: Peer) -> bool:
+async def is_owned(task_id: str, peer: Peer) -> bool:
     return await store.get(peer.caller.credential.user_id, task_id) is not None
 
 
 async def get(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
-    user_id, task_id = _named(request, peer)
+    user_id, task_id = _read_task_id(request, peer)
     state = await store.get(user_id, task_id)
     if state is None:
-        raise _unknown()
-    return task_runner.detailed(state)
+        raise _unknown_task()
+    return task_runner.task_details(state)
 
 
 async def update(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
     """Accept answers; ignore keys without an open question."""
-    user_id, task_id = _named(request, peer)
+    user_id, task_id = _read_task_id(request, peer)
     responses = params.mapping(request.params, "inputResponses")
     if "inputResponses" not in request.params:
         raise params.invalid("`inputResponses` must be an object")
     state = await store.answer(user_id, task_id, responses)
     if state is None:
-        raise _unknown()
+        raise _unknown_task()
     await server.bus.publish(task_runner.ANSWERED, {"id": task_id}, state.worker)
-    server.tasks.changed(task_id)
+    server.tasks.publish_change(task_id)
     return {}
 
 
 async def cancel(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
     """Store the cancellation request and notify the task's worker; an ended task stays as it is."""
-    user_id, task_id = _named(request, peer)
+    user_id, task_id = _read_task_id(request, peer)
     state = await store.request_cancel(user_id, task_id)
     if state is None:
-        raise _unknown()
+        raise _unknown_task()
     if state.is_open:
         await server.bus.publish(task_runner.CANCEL, {"id": task_id}, state.worker)
     return {}
 
 
-def _named(request: jsonrpc.Request, peer: Peer) -> tuple[int, str]:
-    if not opted_in(peer):
+def _read_task_id(request: jsonrpc.Request, peer: Peer) -> tuple[int, str]:
+    if not has_opted_in(peer):
         raise MissingCapability({"extensions": {TASKS_EXTENSION: {}}})
     return peer.caller.credential.user_id, params.text(request.params, "taskId")
 
 
-def _unknown() -> McpError:
+def _unknown_task() -> McpError:
     return McpError(INVALID_PARAMS, "Invalid params: unknown task")

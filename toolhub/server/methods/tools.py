@@ -19,7 +19,7 @@ LIST_TTL_MS = 5000
 """Maximum milliseconds for which a client that caches its list still shows a revoked tool, as for every revocation."""
 
 
-async def listed(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
+async def list_tools(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
     credential = peer.caller.credential
     seen = visibility.for_credential(credential)
     items = [definition for definition, _ in seen.tools.values()]
@@ -41,12 +41,12 @@ async def call(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: Ser
     channel = server.channels.open(request, peer, outlet)
     try:
         if peer.era == "modern" and TASKS_EXTENSION in peer.capabilities.get("extensions", ()):
-            definition = tasks.runs_as_task(name, peer, channel)
+            definition = tasks.find_task_definition(name, peer, channel)
             if definition is not None:
                 return await tasks.create(definition, arguments, request, peer, outlet, server)
         return errors.tool_result(await call_tool.call_tool(peer.caller, name, arguments, channel))
     except CatalogError as error:
-        return errors.tool_refusal(error, peer)
+        return errors.tool_error_result(error, peer)
 
 
 def ttl_ms(seen: Visible) -> int:

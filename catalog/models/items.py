@@ -8,12 +8,12 @@ from django.utils.translation import gettext_lazy as _
 from simple_history.models import HistoricalRecords
 
 from catalog.models import validators as check
-from catalog.models.base import Offer, check_described, check_name, check_named
+from catalog.models.base import CatalogueItem, check_described, check_name, check_named
 from catalog.models.fields import JSONTextField
 from catalog.models.tools import Toolset
 
 
-class Resource(Offer):
+class Resource(CatalogueItem):
     name = models.CharField(_("name"), max_length=200, validators=[check_named])
     enabled = models.BooleanField(
         _("enabled"), default=True, help_text=_("When off, the resource is hidden from everyone.")
@@ -94,7 +94,7 @@ class Resource(Offer):
         check.resource(self)
 
 
-class Prompt(Offer):
+class Prompt(CatalogueItem):
     name = models.CharField(_("name"), max_length=128, unique=True, validators=[check_name])
     enabled = models.BooleanField(
         _("enabled"), default=True, help_text=_("When off, the prompt is hidden from everyone.")

@@ -9,11 +9,11 @@ from django.conf import settings
 
 from audit import recorder
 from toolhub.asgi import application, hub
-from toolhub.management.serving import HubServer
+from toolhub.management.daphne_server import HubServer
 
 log = logging.getLogger("toolhub.serving")
 
-GARBAGE_AFTER = 20_000
+GARBAGE_THRESHOLD_OBJECTS = 20_000
 """Number of new objects that triggers a collection of the youngest generation. With Python's own 700, collections took
 a quarter of the time of a server under load, mostly in traversing objects that were loaded at the start and never
 change (measured).
@@ -25,14 +25,14 @@ async def start() -> None:
     # Opening the audit log now, not at the first call, closes the calls that a crashed process left open.
     if reason := await recorder.ready():
         log.error("Calls cannot be logged: %s", reason)
-    spare_what_stays()
+    freeze_loaded_objects()
 
 
-def spare_what_stays() -> None:
+def freeze_loaded_objects() -> None:
     """Exclude all objects loaded so far from garbage collection."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(GARBAGE_AFTER, 10, 10)
+    gc.set_threshold(GARBAGE_THRESHOLD_OBJECTS, 10, 10)
 
 
 def serve(endpoints: list[str], supervisor: int | None = None) -> int:

@@ -15,10 +15,10 @@ from catalog.schemas.errors import Expected, SchemaProblem, expected_of
 Found = tuple[Expected, int | None]
 """The expectation that was not met, and the index of the item in a list."""
 Test = Callable[[Any], Found | None]
-ANNOTATIONS = frozenset(
+ANNOTATION_KEYWORDS = frozenset(
     {"title", "description", "default", "examples", "$comment", "deprecated", "readOnly", "writeOnly", "format"}
 )
-ROOT = ANNOTATIONS | {
+ROOT_KEYWORDS = ANNOTATION_KEYWORDS | {
     "$schema",
     "$id",
     "type",
@@ -28,9 +28,9 @@ ROOT = ANNOTATIONS | {
     "$defs",
     "definitions",
 }
-NUMERIC = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
-PROPERTY = ANNOTATIONS | NUMERIC | {"type", "enum", "const", "minLength", "maxLength", "pattern"}
-ARRAY = ANNOTATIONS | {"type", "items", "minItems", "maxItems"}
+NUMERIC_KEYWORDS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
+PROPERTY_KEYWORDS = ANNOTATION_KEYWORDS | NUMERIC_KEYWORDS | {"type", "enum", "const", "minLength", "maxLength", "pattern"}
+ARRAY_KEYWORDS = ANNOTATION_KEYWORDS | {"type", "items", "minItems", "maxItems"}
 TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "boolean": (bool,),
@@ -42,18 +42,18 @@ TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-def _plain(schema: dict[str, Any], keys: frozenset[str]) -> bool:
+def _has_only(schema: dict[str, Any], keys: frozenset[str]) -> bool:
     return all(key in keys or key.startswith("x-") for key in schema)
 
 
-def _scalar(value: Any) -> bool:
+def _is_scalar(value: Any) -> bool:
     return value is None or isinstance(value, str | bool | int | float)
 
 
 def compile_flat(schema: dict[str, Any]) -> Callable[[Any], SchemaProblem | None] | None:
     properties, required = schema.get("properties", {}), schema.get("required", [])
     closed = schema.get("additionalProperties", True)
-    if not _plain(schema, ROOT) or schema.get("type") != "object" or not isinstance(closed, bool):
+    if not _has_only(schema, ROOT_KEYWORDS) or schema.get("type") != "object" or not isinstance(closed, bool):
         return None
     if not isinstance(properties, dict) or not isinstance(required, list):
         return None
@@ -61,7 +61,7 @@ def compile_flat(schema: dict[str, Any]) -> Callable[[Any], SchemaProblem | None
     secrets = set()
     for name, part in properties.items():
         compiled = _property(part)
-        if compiled is _TOO_MUCH:
+        if compiled is _UNSUPPORTED:
             return None
         tests[name] = compiled
         if errors.holds_secret(part):
@@ -70,21 +70,21 @@ def compile_flat(schema: dict[str, Any]) -> Callable[[Any], SchemaProblem | None
 
     def validate(arguments: Any) -> SchemaProblem | None:
         if type(arguments) is not dict:
-            return errors.wrong((), expected_of("type", "object"), arguments, secret=False)
+            return errors.wrong_value((), expected_of("type", "object"), arguments, secret=False)
         for name, value in arguments.items():
-            test = known(name, _TOO_MUCH)
+            test = known(name, _UNSUPPORTED)
             if test is None:
                 continue
-            if test is _TOO_MUCH:
+            if test is _UNSUPPORTED:
                 if is_closed:
-                    return errors.unknown((), name, tests)
+                    return errors.unknown_member((), name, tests)
                 continue
             found = test(value)
             if found is not None:
                 return _problem(name, found, value, secret=name in secrets)
         for name in needed:
             if name not in arguments:
-                return errors.missing((), name)
+                return errors.missing_member((), name)
         return None
 
     return validate
@@ -93,40 +93,40 @@ def compile_flat(schema: dict[str, Any]) -> Callable[[Any], SchemaProblem | None
 def _problem(name: str, found: Found, value: Any, *, secret: bool) -> SchemaProblem:
     expected, index = found
     if index is None:
-        return errors.wrong((name,), expected, value, secret=secret)
-    return errors.wrong((name, index), expected, value[index], secret=secret)
+        return errors.wrong_value((name,), expected, value, secret=secret)
+    return errors.wrong_value((name, index), expected, value[index], secret=secret)
 
 
-def _too_much(value: Any) -> Found | None:
+def _unsupported(value: Any) -> Found | None:
     raise AssertionError("never called")
 
 
-_TOO_MUCH: Test = _too_much
+_UNSUPPORTED: Test = _unsupported
 
 
 def _property(schema: Any) -> Test | None:
-    """Return the test of one property: None accepts everything, _TOO_MUCH needs the thorough check."""
+    """Return the test of one property: None accepts everything, _UNSUPPORTED needs the thorough check."""
     if schema is True or schema == {}:
         return None
     if not isinstance(schema, dict):
-        return _TOO_MUCH
+        return _UNSUPPORTED
     if schema.get("type") == "array":
-        return _array(schema) if _plain(schema, ARRAY) else _TOO_MUCH
-    if not _plain(schema, PROPERTY):
-        return _TOO_MUCH
+        return _array(schema) if _has_only(schema, ARRAY_KEYWORDS) else _UNSUPPORTED
+    if not _has_only(schema, PROPERTY_KEYWORDS):
+        return _UNSUPPORTED
     tests: list[Test] = []
     if "type" in schema:
         test = _type(schema["type"])
-        if test is _TOO_MUCH:
-            return _TOO_MUCH
+        if test is _UNSUPPORTED:
+            return _UNSUPPORTED
         tests.append(test)
     for keyword in ("enum", "const"):
         if keyword in schema:
             values = schema["enum"] if keyword == "enum" else [schema["const"]]
-            if not isinstance(values, list) or not all(_scalar(value) for value in values):
-                return _TOO_MUCH
+            if not isinstance(values, list) or not all(_is_scalar(value) for value in values):
+                return _UNSUPPORTED
             tests.append(_enum(values))
-    tests += [_bound(keyword, schema[keyword]) for keyword in schema if keyword in NUMERIC]
+    tests += [_bound(keyword, schema[keyword]) for keyword in schema if keyword in NUMERIC_KEYWORDS]
     tests += [_length(keyword, schema[keyword]) for keyword in ("minLength", "maxLength") if keyword in schema]
     if "pattern" in schema:
         tests.append(_pattern(schema["pattern"]))
@@ -150,7 +150,7 @@ def _all(tests: list[Test]) -> Test | None:
 def _type(names: Any) -> Test:
     wanted = names if isinstance(names, list) else [names]
     if not all(isinstance(name, str) and name in TYPES for name in wanted):
-        return _TOO_MUCH
+        return _UNSUPPORTED
     allowed = frozenset(found for name in wanted for found in TYPES[name])
     whole_floats = "integer" in wanted and "number" not in wanted
     expected = (expected_of("type", names), None)
@@ -230,10 +230,10 @@ def _array(schema: dict[str, Any]) -> Test:
     if "items" in schema:
         part = schema["items"]
         if isinstance(part, dict) and part.get("type") == "array":
-            return _TOO_MUCH
+            return _UNSUPPORTED
         each = _property(part)
-        if each is _TOO_MUCH:
-            return _TOO_MUCH
+        if each is _UNSUPPORTED:
+            return _UNSUPPORTED
     fewest, most = schema.get("minItems", 0), schema.get("maxItems", float("inf"))
     no_list = (expected_of("type", "array"), None)
     too_few, too_many = (expected_of("minItems", fewest), None), (expected_of("maxItems", most), None)

@@ -20,12 +20,12 @@ async def _broken(typed: str) -> list[str]:
     raise RuntimeError("no suggestions")
 
 
-@prompt("offer_letter", complete={"to": ["Ada", "Alan", "Grace"], "tone": _tones, "place": _broken})
+@prompt("sample_letter", complete={"to": ["Ada", "Alan", "Grace"], "tone": _tones, "place": _broken})
 async def letter(
     to: str, tone: str = "kind", place: str = "", form: Literal["short", "long"] = "short"
 ) -> list[Message]:
     """Write a letter."""
-    RAN.append("offer_letter")
+    RAN.append("sample_letter")
     return [
         User(f"Write a {form} {tone} letter to {to}{place}."),
         Assistant("Gladly."),
@@ -33,19 +33,19 @@ async def letter(
     ]
 
 
-@prompt("offer_thread")
+@prompt("sample_thread")
 def in_thread() -> str:
     """Made in a thread."""
     return "from a thread"
 
 
-@prompt("offer_ask")
+@prompt("sample_ask")
 async def ask(ctx: Context) -> str:
     """Asks first."""
     return f"About {(await ctx.elicit('Whom?', NAME, key='who')).content['name']}"
 
 
-@prompt("offer_fail")
+@prompt("sample_fail")
 async def fail(how: str) -> Any:
     """Fails."""
     if how == "sentence":
@@ -55,8 +55,8 @@ async def fail(how: str) -> Any:
     raise RuntimeError("password=hunter2")
 
 
-@resource("offer://{kind}/{number}", name="offer_template", complete={"kind": ["book", "film"]})
-async def offered(kind: str, number: str) -> Any:
+@resource("sample://{kind}/{number}", name="sample_template", complete={"kind": ["book", "film"]})
+async def item(kind: str, number: str) -> Any:
     """One thing."""
     RAN.append(f"{kind} {number}")
     if kind == "bytes":
@@ -64,7 +64,7 @@ async def offered(kind: str, number: str) -> Any:
     if kind == "json":
         return {"number": number}
     if kind == "several":
-        return [EmbeddedResource(f"offer://part/{n}", text=str(n), mime_type="text/plain") for n in range(2)]
+        return [EmbeddedResource(f"sample://part/{n}", text=str(n), mime_type="text/plain") for n in range(2)]
     if kind == "nothing":
         return None
     if kind == "broken":
@@ -74,7 +74,7 @@ async def offered(kind: str, number: str) -> Any:
     return f"{kind} number {number}"
 
 
-@resource("offer-clock://now", name="offer_clock", mime_type="text/markdown")
+@resource("sample-clock://now", name="sample_clock", mime_type="text/markdown")
 def clock() -> str:
     """Always new."""
     return "# now"

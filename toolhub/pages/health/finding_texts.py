@@ -14,9 +14,9 @@ from audit.admin.base import calls_url
 from catalog.schemas import errors
 from toolhub import invisible
 from toolhub.pages.health import findings, queries
-from toolhub.pages.health.queries import Attempt, Looked
+from toolhub.pages.health.queries import Attempt, CallSample
 
-SHOWN = 20
+MAX_LISTED_FINDINGS = 20
 
 
 @dataclass(slots=True)
@@ -35,39 +35,39 @@ class Section:
     id: str
     title: str
     about: str
-    fine: str
+    empty_text: str
     """The text shown when there are no findings."""
     findings: list[Finding]
     number: int
 
 
-def _list(words: str, **filters: str) -> tuple[str, str]:
+def _calls_link(words: str, **filters: str) -> tuple[str, str]:
     return words, calls_url(**filters)
 
 
-def _call(attempt: Attempt) -> tuple[str, str]:
+def _call_link(attempt: Attempt) -> tuple[str, str]:
     return _("the last call"), reverse("admin:audit_call_change", args=(attempt.id,))
 
 
-def _said(attempt: Attempt | None) -> str:
+def _answer_text(attempt: Attempt | None) -> str:
     """Return the answer to the client, in the language of the page when the text is from toolhub."""
     return invisible.show(hooks.sentence(attempt.reason, attempt.detail)[:300]) if attempt is not None else ""
 
 
-def _since(looked: Looked) -> str:
-    return local_time.format_for_url(looked.since)
+def _since_address(sample: CallSample) -> str:
+    return local_time.format_for_url(sample.since)
 
 
-def _of(tool: str) -> str:
+def _tool_label(tool: str) -> str:
     return invisible.show(tool[:128])
 
 
 # --- arguments ---------------------------------------------------------------------------------------------------
 
 
-def refused(looked: Looked) -> Section:
-    found = findings.refusals(looked.attempts)
-    shown = [_refusal(one, looked) for one in found[:SHOWN]]
+def rejected_section(sample: CallSample) -> Section:
+    found = findings.find_rejected_arguments(sample.attempts)
+    shown = [_argument_finding(one, sample) for one in found[:MAX_LISTED_FINDINGS]]
     return Section(
         "arguments",
         _("Arguments that are often rejected"),
@@ -78,7 +78,7 @@ def refused(looked: Looked) -> Section:
     )
 
 
-KINDS = {
+PROBLEM_TEXTS = {
     findings.MISSING: gettext_lazy("“%(parameter)s” is missing"),
     findings.UNKNOWN: gettext_lazy("“%(parameter)s” is not a known parameter"),
     findings.CHOICE: gettext_lazy("“%(parameter)s” is not an allowed value: expected %(expected)s"),
@@ -89,22 +89,22 @@ KINDS = {
 }
 
 
-def _refusal(one: findings.Refusal, looked: Looked) -> Finding:
+def _argument_finding(one: findings.RejectedArgument, sample: CallSample) -> Finding:
     known = one.problem
     wanted = errors.translate_expected(known.code, known.params) if known is not None else ""
     parameter, expected = invisible.show(one.parameter[:100]), invisible.show(wanted[:200])
-    what = KINDS[one.kind] % {"parameter": parameter, "expected": expected}
-    times = ngettext("%(what)s, in %(number)s of %(of)s call.", "%(what)s, in %(number)s of %(of)s calls.", one.of) % {
+    what = PROBLEM_TEXTS[one.kind] % {"parameter": parameter, "expected": expected}
+    times = ngettext("%(what)s, in %(number)s of %(of)s call.", "%(what)s, in %(number)s of %(of)s calls.", one.calls) % {
         "what": what,
         "number": one.number,
-        "of": one.of,
+        "of": one.calls,
     }
     evidence = [
-        _list(_("the rejected calls"), tool=one.tool, outcome=outcomes.INVALID_ARGUMENTS, since=_since(looked)),
+        _calls_link(_("the rejected calls"), tool=one.tool, outcome=outcomes.INVALID_ARGUMENTS, since=_since_address(sample)),
     ]
     if one.last is not None:
-        evidence.append(_call(one.last))
-    return Finding(_of(one.tool), times, _said(one.last), evidence, [_argument_advice(one.kind)])
+        evidence.append(_call_link(one.last))
+    return Finding(_tool_label(one.tool), times, _answer_text(one.last), evidence, [_argument_advice(one.kind)])
 
 
 def _argument_advice(kind: str) -> str:
@@ -128,66 +128,66 @@ def _argument_advice(kind: str) -> str:
 # --- slow, failing, given up, repeated ---------------------------------------------------------------------------
 
 
-def troubles(looked: Looked) -> Section:
-    found = findings.troubles(looked.attempts)
+def trouble_section(sample: CallSample) -> Section:
+    found = findings.find_troubles(sample.attempts)
     return Section(
         "trouble",
         _("Slow and failing tools"),
         _("Tools with a fifth or more failed calls, repeated timeouts, or a p95 latency of at least ten seconds."),
         _("No slow or failing tools."),
-        [_trouble(one, looked) for one in found[:SHOWN]],
+        [_trouble_finding(one, sample) for one in found[:MAX_LISTED_FINDINGS]],
         len(found),
     )
 
 
-def _trouble(one: findings.Trouble, looked: Looked) -> Finding:
+def _trouble_finding(one: findings.Trouble, sample: CallSample) -> Finding:
     text = ngettext(
         "%(failed)s of %(ran)s call failed (timed out: %(timeouts)s). p95 latency: %(p95)s.",
         "%(failed)s of %(ran)s calls failed (timed out: %(timeouts)s). p95 latency: %(p95)s.",
         one.ran,
     ) % {"failed": one.failed, "ran": one.ran, "timeouts": one.timeouts, "p95": display.format_duration(one.p95) or "–"}
     advice = []
-    if one.timeouts >= findings.TIMEOUTS_LEAST:
+    if one.timeouts >= findings.MIN_TIMEOUTS:
         advice.append(_("Increase its timeout, let it run as a task, or let clients request less per call."))
-    if one.failed - one.timeouts >= findings.FAILED_LEAST:
+    if one.failed - one.timeouts >= findings.MIN_FAILED_CALLS:
         advice.append(
             _("Check that the service it calls is up. An error that names the next step helps the model continue.")
         )
-    if one.p95 is not None and one.p95 >= findings.SLOW_MICROSECONDS and not one.timeouts:
+    if one.p95 is not None and one.p95 >= findings.MIN_SLOW_MICROSECONDS and not one.timeouts:
         advice.append(_("Report progress, or let it run as a task. Clients may give up on long silent calls."))
-    since = _since(looked)
+    since = _since_address(sample)
     evidence = [
-        _list(words, tool=one.tool, outcome=outcome, since=since)
+        _calls_link(words, tool=one.tool, outcome=outcome, since=since)
         for number, words, outcome in (
             (one.failed - one.timeouts, _("the errors"), outcomes.TOOL_ERROR),
             (one.timeouts, _("the timeouts"), outcomes.TIMEOUT),
         )
         if number
-    ] or [_list(_("its calls"), tool=one.tool, since=since)]
+    ] or [_calls_link(_("its calls"), tool=one.tool, since=since)]
     if one.last is not None:
-        evidence.append(_call(one.last))
-    return Finding(_of(one.tool), text, _said(one.error), evidence, advice)
+        evidence.append(_call_link(one.last))
+    return Finding(_tool_label(one.tool), text, _answer_text(one.error), evidence, advice)
 
 
-def given_up(looked: Looked) -> Section:
-    found = findings.given_up(looked.attempts)
+def abandoned_section(sample: CallSample) -> Section:
+    found = findings.find_abandoned_tools(sample.attempts)
     shown = [
         Finding(
-            _of(one.tool),
+            _tool_label(one.tool),
             ngettext(
                 "After %(number)s of %(errors)s error, the client did not call it again within ten minutes.",
                 "After %(number)s of %(errors)s errors, the client did not call it again within ten minutes.",
                 one.errors,
             )
             % {"number": one.number, "errors": one.errors},
-            _said(one.last),
+            _answer_text(one.last),
             [
-                _list(_("its unsuccessful calls"), tool=one.tool, outcome="not_ok", since=_since(looked)),
-                _call(one.last),
+                _calls_link(_("its unsuccessful calls"), tool=one.tool, outcome="not_ok", since=_since_address(sample)),
+                _call_link(one.last),
             ],
             [_("Say in the error what to change: the wrong value, the allowed values, or the tool to use first.")],
         )
-        for one in found[:SHOWN]
+        for one in found[:MAX_LISTED_FINDINGS]
     ]
     return Section(
         "given-up",
@@ -199,14 +199,14 @@ def given_up(looked: Looked) -> Section:
     )
 
 
-def loops(looked: Looked) -> Section:
-    found = findings.loops(looked.attempts)
+def loop_section(sample: CallSample) -> Section:
+    found = findings.find_loops(sample.attempts)
     shown = []
-    for one in found[:SHOWN]:
+    for one in found[:MAX_LISTED_FINDINGS]:
         first, last = (
             local_time.format_for_url(datetime.fromtimestamp(int(at), UTC)) for at in (one.first.at, one.last.at + 1)
         )
-        if one.worst == outcomes.OK:
+        if one.outcome == outcomes.OK:
             advice = _("Say in the description that the result does not change, or say in the result when to retry.")
         else:
             advice = _(
@@ -214,17 +214,17 @@ def loops(looked: Looked) -> Section:
             )
         shown.append(
             Finding(
-                _of(one.tool),
+                _tool_label(one.tool),
                 _("%(client)s of %(user)s sent the same arguments %(number)s times within ten minutes.")
                 % {
                     "client": invisible.show(one.first.client[:60]) or one.first.credential,
                     "user": invisible.show(one.first.user),
                     "number": one.number,
                 },
-                _said(one.last),
+                _answer_text(one.last),
                 [
-                    _list(_("these calls"), tool=one.tool, credential=one.first.credential, since=first, until=last),
-                    _call(one.last),
+                    _calls_link(_("these calls"), tool=one.tool, credential=one.first.credential, since=first, until=last),
+                    _call_link(one.last),
                 ],
                 [advice, _("A rate limit per user stops the loop. The client is told how long to wait.")],
             )
@@ -242,18 +242,18 @@ def loops(looked: Looked) -> Section:
 # --- never called ------------------------------------------------------------------------------------------------
 
 
-def unused() -> Section:
-    found, number, counted, live = queries.unused()
+def unused_section() -> Section:
+    found, number, counted, live = queries.find_unused()
     shown = []
     for one in found:
-        advice = list(one.twins)
+        advice = list(one.similar_tools)
         if not one.granted:
             advice.insert(0, _("No grant allows this tool to anyone. Grant access to it, or disable it."))
-        elif not one.twins:
+        elif not one.similar_tools:
             advice.append(
                 _("Say in the description when to use it, or disable it: every tool uses context-window space.")
             )
-        shown.append(Finding(_of(one.tool), _("It was not called in the last 30 days."), "", [], advice))
+        shown.append(Finding(_tool_label(one.tool), _("It was not called in the last 30 days."), "", [], advice))
     about = _("Enabled tools without a call in the last 30 days.")
     if not live:
         about += " " + _("Counted up to %(at)s. Newer calls are still being counted.") % {

@@ -15,22 +15,22 @@ from audit.recorder import AuditLogUnavailable, BegunCall, Ending, Intent
 from audit.redaction import redactor as redaction
 from audit.types import Caller, Reason
 from catalog import threads
-from catalog.errors import InternalFailure, RecordUnavailable
+from catalog.errors import InternalFailure, AuditLogUnavailable
 from catalog.functions.results import size_of
 from catalog.policy.definitions import Item, Rule
 
 log = logging.getLogger(__name__)
 
-KEPT_CHARACTERS = 65_536
+MAX_RESULT_CHARACTERS = 65_536
 """Number of characters of a result that the log keeps; the full length and SHA-256 are always kept."""
-HEAVY_CHARACTERS = 262_144
+MAX_INLINE_CHARACTERS = 262_144
 """Size above which a result is written and hashed off the event loop."""
 
 TOOL, PROMPT, RESOURCE = "tools/call", "prompts/get", "resources/read"
-_unknown = redaction.redactor(None)
+_default_redactor = redaction.redactor(None)
 
 
-def intent(
+def build_intent(
     caller: Caller,
     method: str,
     name: str,
@@ -45,14 +45,14 @@ def intent(
     return Intent(caller, method, name, item.id, item.hash, english, arguments, request_id, reason)
 
 
-def unknown_arguments(arguments: Any, redactor: redaction.Redactor = _unknown, hidden: list[str] | None = None) -> str:
+def redact_rejected_arguments(arguments: Any, redactor: redaction.Redactor = _default_redactor, hidden: list[str] | None = None) -> str:
     """Return the arguments of a rejected call as redacted text; arguments that are too large are not kept."""
-    if size_of(arguments, KEPT_CHARACTERS) > KEPT_CHARACTERS:
+    if size_of(arguments, MAX_RESULT_CHARACTERS) > MAX_RESULT_CHARACTERS:
         return redaction.canonical({"$redacted": "too large to record"})
     return redactor.text(arguments, hidden)
 
 
-def masked(detail: str, secrets: list[str]) -> str:
+def mask_detail(detail: str, secrets: list[str]) -> str:
     """Return `detail` without secrets, at a bounded length.
 
     It is masked before it is cut, since half a secret is not found.
@@ -64,10 +64,10 @@ async def begin(what: Intent, call_id: UUID | None) -> BegunCall:
     try:
         return await recorder.begin(what, call_id)
     except AuditLogUnavailable as error:
-        raise RecordUnavailable(error.reason) from None
+        raise AuditLogUnavailable(error.reason) from None
 
 
-def masked_reason(reason: Reason | None, secrets: Sequence[str]) -> str:
+def mask_reason(reason: Reason | None, secrets: Sequence[str]) -> str:
     """Return the text of a reason without secrets; empty for none."""
     if reason is None:
         return ""
@@ -90,11 +90,11 @@ async def refuse(
 ) -> UUID:
     # Masked before it is cut: half a secret would no longer be found.
     detail = redaction.redact_text(detail[:20_000], secrets)[:2000]
-    ending = Ending(outcome, error_class, detail, detail_reason=masked_reason(reason, secrets))
+    ending = Ending(outcome, error_class, detail, detail_reason=mask_reason(reason, secrets))
     try:
         return await recorder.deny(what, ending)
     except AuditLogUnavailable as error:
-        raise RecordUnavailable(error.reason) from None
+        raise AuditLogUnavailable(error.reason) from None
 
 
 async def finish(begun: BegunCall, ending: Ending) -> None:
@@ -111,16 +111,16 @@ async def finish(begun: BegunCall, ending: Ending) -> None:
         raise InternalFailure(begun.id) from None
 
 
-def keep(ending: Ending, redactor: redaction.Redactor, result: dict[str, Any], secrets: list[str]) -> None:
+def attach_result(ending: Ending, redactor: redaction.Redactor, result: dict[str, Any], secrets: list[str]) -> None:
     """Put `result` into `ending`: redacted, capped, with the length and digest of the whole redacted text."""
     text = redactor.text(result, extra=secrets)
     data = text.encode()
     ending.result_bytes = len(data)
     ending.result_sha256 = hashlib.sha256(data).hexdigest()
-    ending.result = text if len(text) <= KEPT_CHARACTERS else text[:KEPT_CHARACTERS]
+    ending.result = text if len(text) <= MAX_RESULT_CHARACTERS else text[:MAX_RESULT_CHARACTERS]
 
 
-async def finish_with(
+async def finish_with_result(
     begun: BegunCall,
     ending: Ending,
     redactor: redaction.Redactor,
@@ -128,19 +128,19 @@ async def finish_with(
     secrets: list[str],
     size: int,
 ) -> None:
-    """Run `keep`, then `finish`: the end of the call is logged whatever happens in between."""
-    if size <= HEAVY_CHARACTERS:
-        keep(ending, redactor, result, secrets)
+    """Run `attach_result`, then `finish`: the end of the call is logged whatever happens in between."""
+    if size <= MAX_INLINE_CHARACTERS:
+        attach_result(ending, redactor, result, secrets)
         return await finish(begun, ending)
-    kept = replace(ending)
+    ending_with_result = replace(ending)
     try:
-        await threads.checking().run(lambda: keep(kept, redactor, result, secrets))
+        await threads.checks().run(lambda: attach_result(ending_with_result, redactor, result, secrets))
     except threads.Busy:
-        kept = ending  # its outcome stands, only its text is missing
+        ending_with_result = ending  # its outcome stands, only its text is missing
     except BaseException:
         recorder.finish(begun, ending)
         raise
-    return await finish(begun, kept)
+    return await finish(begun, ending_with_result)
 
 
-__all__ = ["BegunCall", "Ending", "Intent", "begin", "finish", "finish_with", "intent", "outcomes", "refuse"]
+__all__ = ["BegunCall", "Ending", "Intent", "begin", "finish", "finish_with_result", "build_intent", "outcomes", "refuse"]

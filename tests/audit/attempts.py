@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from audit import recorder
 from audit.types import Caller, Credential
-from tests.waiting import eventually
+from tests.polling import wait_until_async
 
 ALICE = Caller(
     Credential(7, "alice", "token:1", "laptop", None, None), "http", "2025-11-25", "192.0.2.7", "inspector", "1.0"
@@ -25,10 +25,10 @@ async def call(name: str = "calculate_sum", outcome: str = "ok") -> str:
     return begun.id.hex
 
 
-async def until_ready() -> None:
+async def wait_until_ready() -> None:
     """Returns when calls can be recorded again."""
 
     async def ready() -> bool:
         return await recorder.ready() is None
 
-    await eventually(ready)
+    await wait_until_async(ready)

@@ -21,16 +21,16 @@ from twisted.internet import defer, reactor
 
 log = logging.getLogger("toolhub.serving")
 
-WRITE_AHEAD = 1_048_576
+MAX_BUFFERED_BYTES = 1_048_576
 """Maximum bytes in a connection's buffer before a streaming sender has to wait."""
-STUCK_READER_SECONDS = 60.0
-LEAVING = (WebSocketProtocol.STATE_CLOSING, WebSocketProtocol.STATE_CLOSED)
+MAX_STALLED_SECONDS = 60.0
+CLOSING_STATES = (WebSocketProtocol.STATE_CLOSING, WebSocketProtocol.STATE_CLOSED)
 
 
 class BoundedRequest(WebRequest):  # type: ignore[misc]
     """A request that is rejected with 413 as soon as it announces, or sends, more than the settings allow."""
 
-    refused = False
+    rejected = False
     received = 0
     application_queue: asyncio.Queue[dict[str, Any]] | None
 
@@ -41,21 +41,21 @@ class BoundedRequest(WebRequest):  # type: ignore[misc]
 
     def gotLength(self, length: int | None) -> None:
         if length is not None and length > settings.MAX_BODY_BYTES:
-            self.refuse()
+            self.reject()
         else:
             super().gotLength(length)
 
     def handleContentChunk(self, data: bytes) -> None:
-        if self.refused:
+        if self.rejected:
             return
         self.received += len(data)
         if self.received > settings.MAX_BODY_BYTES:
-            self.refuse()
+            self.reject()
         else:
             super().handleContentChunk(data)
 
-    def refuse(self) -> None:
-        self.refused = True
+    def reject(self) -> None:
+        self.rejected = True
         channel = self.channel
         body = b'{"jsonrpc":"2.0","error":{"code":-32600,"message":"Request body too large"}}'
         channel.transport.write(
@@ -65,7 +65,7 @@ class BoundedRequest(WebRequest):  # type: ignore[misc]
         channel.loseConnection()
 
     def process(self) -> Any:
-        if self.refused:
+        if self.rejected:
             return None
         # A client must not choose the root path of the site; Daphne answers non-ASCII bytes in it with a 500.
         self.requestHeaders.removeHeader(b"daphne-root-path")
@@ -104,10 +104,10 @@ class HubServer(Server):  # type: ignore[misc]
         self.background: set[asyncio.Task[None]] = set()
 
     def run(self) -> None:
-        reactor.callWhenRunning(self.started)
+        reactor.callWhenRunning(self.on_running)
         super().run()
 
-    def started(self) -> None:
+    def on_running(self) -> None:
         loop = asyncio.get_event_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop_gracefully)
@@ -138,9 +138,9 @@ class HubServer(Server):  # type: ignore[misc]
     def spawn(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
         self.background.add(task)
-        task.add_done_callback(self.ended)
+        task.add_done_callback(self.on_task_end)
 
-    def ended(self, task: asyncio.Task[None]) -> None:
+    def on_task_end(self, task: asyncio.Task[None]) -> None:
         self.background.discard(task)
         if not task.cancelled() and (error := task.exception()):
             log.error("A background task of the server failed", exc_info=error)
@@ -193,21 +193,21 @@ class HubServer(Server):  # type: ignore[misc]
             # Daphne's own way rejects all codes but 1000 and 3000 to 4999: none of 1001, 1008, 1009 and 1013.
             protocol.sendCloseFrame(code=message.get("code") or 1000)
             return
-        if message["type"] == "websocket.send" and protocol.state in LEAVING:
+        if message["type"] == "websocket.send" and protocol.state in CLOSING_STATES:
             # The client is disconnecting and the event for that is under way: no reader is there for this message.
             return
         protocol.handle_reply(message)
         if message.get("more_body") or message["type"] == "websocket.send":
-            await self.pace(protocol)
+            await self.wait_for_reader(protocol)
 
-    async def pace(self, protocol: Any) -> None:
-        """Wait while the connection buffers more than WRITE_AHEAD bytes; drop a stalled reader."""
-        waited_since, least = time.monotonic(), None
-        while self.is_open(protocol) and (waiting := unsent(protocol)) > WRITE_AHEAD:
-            if least is None or waiting < least:
-                least, waited_since = waiting, time.monotonic()
-            elif time.monotonic() - waited_since > STUCK_READER_SECONDS:
-                log.info("Dropped a reader that took nothing for %d s", STUCK_READER_SECONDS)
+    async def wait_for_reader(self, protocol: Any) -> None:
+        """Wait while the connection buffers more than MAX_BUFFERED_BYTES; drop a stalled reader."""
+        waited_since, lowest = time.monotonic(), None
+        while self.is_open(protocol) and (waiting := count_unsent_bytes(protocol)) > MAX_BUFFERED_BYTES:
+            if lowest is None or waiting < lowest:
+                lowest, waited_since = waiting, time.monotonic()
+            elif time.monotonic() - waited_since > MAX_STALLED_SECONDS:
+                log.info("Dropped a reader that took nothing for %d s", MAX_STALLED_SECONDS)
                 if isinstance(protocol, WebSocketProtocol):
                     protocol.dropConnection(abort=True)
                 else:
@@ -220,7 +220,7 @@ class HubServer(Server):  # type: ignore[misc]
         return details is not None and "disconnected" not in details and not getattr(protocol, "finished", False)
 
 
-def unsent(protocol: Any) -> int:
+def count_unsent_bytes(protocol: Any) -> int:
     """Return the bytes of a request or WebSocket that the operating system has not accepted yet."""
     transport = getattr(getattr(protocol, "channel", protocol), "transport", None)
     transport = getattr(transport, "_channel", transport)

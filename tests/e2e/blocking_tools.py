@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 
 from catalog.functions import Context, tool
-from tests.e2e.seed import cast, granted
+from tests.e2e.seed import create_cast, grant_tool
 
-MODULES = "tests.e2e.holding"
+MODULES = "tests.e2e.blocking_tools"
 
 
 @tool()
@@ -28,13 +28,13 @@ def say_hello() -> str:
 
 def seed() -> dict[str, str]:
     """The cast, and both tools for alice."""
-    tokens = cast()
+    tokens = create_cast()
     for name in ("hold_until", "say_hello"):
-        granted(name, ["alice"], timeout=300)
+        grant_tool(name, ["alice"], timeout=300)
     return tokens
 
 
-def ended(name: str) -> dict[str, str]:
+def get_outcomes(name: str) -> dict[str, str]:
     """Call id -> outcome of this tool's calls."""
     from audit.models import Call
 

@@ -29,7 +29,7 @@ from toolhub.invisible import show
 
 FETCH_SECONDS = 30.0
 NEW, SAME, CHANGED, WAITING, GONE = "new", "unchanged", "changed", "waiting for review", "gone"
-WORDS: dict[str, Promise] = {
+STATE_LABELS: dict[str, Promise] = {
     NEW: gettext_lazy("new"),
     SAME: gettext_lazy("unchanged"),
     CHANGED: gettext_lazy("changed"),
@@ -38,7 +38,7 @@ WORDS: dict[str, Promise] = {
 }
 
 
-class CannotImport(Exception):
+class DocumentImportError(Exception):
     """A sentence for the person who imports."""
 
 
@@ -58,14 +58,14 @@ class Row:
         return self.state == NEW and not self.problem
 
     @property
-    def word(self) -> Promise:
+    def label(self) -> Promise:
         """The label of the state."""
-        return WORDS[self.state]
+        return STATE_LABELS[self.state]
 
     @property
-    def beyond(self) -> bool:
+    def over_limit(self) -> bool:
         """Whether the operation is only beyond the import limit of one document."""
-        return self.tool is None and self.proposal is not None and self.proposal.beyond
+        return self.tool is None and self.proposal is not None and self.proposal.over_limit
 
     def matches(self, words: str) -> bool:
         """Return whether all of these words are in the operation's line of the preview."""
@@ -82,7 +82,7 @@ class Result:
 
 
 def fetch(url: str) -> bytes:
-    """Return the document at an address, fetched through `toolhub.egress`. Raises CannotImport."""
+    """Return the document at an address, fetched through `toolhub.egress`. Raises DocumentImportError."""
     try:
         reply = async_to_sync(egress.fetch)(
             "GET",
@@ -93,15 +93,15 @@ def fetch(url: str) -> bytes:
             allowed=networks.allowed(),
         )
     except egress.EgressError as error:
-        raise CannotImport(_("The document cannot be fetched: %(why)s.") % {"why": error.in_words}) from None
+        raise DocumentImportError(_("The document cannot be fetched: %(why)s.") % {"why": error.localized_message}) from None
     if 300 <= reply.status < 400:
         moved = _(
             "The document cannot be fetched: the address answers with a redirect (status %(status)d). Enter the "
             "address that it redirects to."
         )
-        raise CannotImport(moved % {"status": reply.status})
+        raise DocumentImportError(moved % {"status": reply.status})
     if reply.status != 200:
-        raise CannotImport(
+        raise DocumentImportError(
             _("The address answered with HTTP status %(status)d. Check the address.") % {"status": reply.status}
         )
     return reply.body
@@ -110,8 +110,8 @@ def fetch(url: str) -> bytes:
 def read(data: bytes) -> dict[str, Any]:
     try:
         return documents.parse(data)
-    except documents.BadDocument as error:
-        raise CannotImport(str(error)) from None
+    except documents.DocumentError as error:
+        raise DocumentImportError(str(error)) from None
 
 
 def prepare(data: bytes, source: str, *, again: ImportedDocument | None = None) -> ImportedDocument:
@@ -144,7 +144,7 @@ def rows(row: ImportedDocument, choices: Choices) -> list[Row]:
     tools = {quarantine.approved(tool).get("name"): tool for tool in Tool.objects.filter(origin=row.origin)}
     taken = dict(Tool.objects.values_list("name", "origin"))
     found = []
-    for proposal in proposing.proposals(content, choices, row.pending_source or row.source):
+    for proposal in proposing.build_proposals(content, choices, row.pending_source or row.source):
         tool = tools.pop(proposal.key, None)
         if tool is None:
             problem = proposal.problem
@@ -153,18 +153,18 @@ def rows(row: ImportedDocument, choices: Choices) -> list[Row]:
                 problem = taken_already % {"name": proposal.name}
             found.append(Row(proposal.key, NEW, proposal, problem=problem))
         else:
-            found.append(_again(proposal, tool))
-    found += [Row(str(key), GONE, None, tool) for key, tool in tools.items() if tool.pinned != quarantine.GONE]
+            found.append(_compare_row(proposal, tool))
+    found += [Row(str(key), GONE, None, tool) for key, tool in tools.items() if tool.pinned != quarantine.GONE_PIN]
     return found
 
 
-def _again(proposal: Proposal, tool: Tool) -> Row:
+def _compare_row(proposal: Proposal, tool: Tool) -> Row:
     if proposal.problem:
         return Row(proposal.key, CHANGED, proposal, tool, problem=proposal.problem)
     if quarantine.pin(proposal.definition()) == tool.pinned:
         state = SAME if tool.quarantined_since is None else WAITING
         return Row(proposal.key, state, proposal, tool)
-    before, after = quarantine.approved(tool), quarantine.source_side(proposal.definition())
+    before, after = quarantine.approved(tool), quarantine.pinned_members(proposal.definition())
     shown = [
         (member, readable(before.get(member)), readable(after.get(member)))
         for member in quarantine.MEMBERS
@@ -183,22 +183,22 @@ def readable(value: Any) -> str:
 def apply(row: ImportedDocument, choices: Choices, chosen: Collection[str], toolset: Toolset | None, by: Any) -> Result:
     """Create tools from the chosen operations; quarantine the changed and vanished ones of earlier imports.
 
-    Runs in one transaction. Raises CannotImport, and then nothing was changed.
+    Runs in one transaction. Raises DocumentImportError, and then nothing was changed.
     """
     result = Result()
     with transaction.atomic():
         for line in rows(row, choices):
             if line.state == NEW and line.key in chosen:
                 if line.problem or line.proposal is None:
-                    raise CannotImport(f"{line.key}: {line.problem}")
-                result.made.append(_make(row, line.proposal, toolset))
+                    raise DocumentImportError(f"{line.key}: {line.problem}")
+                result.made.append(_create_tool(row, line.proposal, toolset))
             elif line.tool is not None and line.state in (CHANGED, GONE, WAITING):
                 # An operation that cannot be imported any more counts as removed: its tool must not be called in the
                 # old form.
                 usable = line.proposal is not None and not line.proposal.problem
                 if quarantine.propose(line.tool, line.proposal.definition() if usable and line.proposal else None):
                     result.quarantined.append(line.tool)
-        _imported(row, choices, toolset, by)
+        _save_import(row, choices, toolset, by)
         log.record(
             "imported",
             "OpenAPI document",
@@ -214,20 +214,20 @@ def apply(row: ImportedDocument, choices: Choices, chosen: Collection[str], tool
     return result
 
 
-def _make(row: ImportedDocument, proposal: Proposal, toolset: Toolset | None) -> Tool:
+def _create_tool(row: ImportedDocument, proposal: Proposal, toolset: Toolset | None) -> Tool:
     tool = Tool(name=proposal.name, runner="http_api", origin=row.origin)
     try:
         quarantine.adopt(tool, proposal.definition())
         tool.full_clean()
     except ValidationError as error:
-        raise CannotImport(f"{proposal.key}: {' '.join(error.messages)}") from None
+        raise DocumentImportError(f"{proposal.key}: {' '.join(error.messages)}") from None
     tool.save()
     if toolset is not None:
         tool.toolsets.add(toolset)
     return tool
 
 
-def _imported(row: ImportedDocument, choices: Choices, toolset: Toolset | None, by: Any) -> None:
+def _save_import(row: ImportedDocument, choices: Choices, toolset: Toolset | None, by: Any) -> None:
     content = read(row.pending.encode())
     info = content.get("info")
     info = info if isinstance(info, dict) else {}

@@ -19,10 +19,10 @@ INTERPRETERS |= {"gdb", "git", "tar", "rsync", "docker"}
 
 def programs() -> dict[str, str]:
     """Return {name in the setting: absolute path}; programs that were not found are missing."""
-    return _resolved(tuple(settings.COMMANDS))
+    return _resolve(tuple(settings.COMMANDS))
 
 
-def problem(program: str) -> str | None:
+def find_problem(program: str) -> str | None:
     """Return the reason why this program may not be started, as a sentence, or None."""
     if not settings.COMMANDS:
         return _("Commands are turned off. Add the program to TOOLHUB_COMMANDS and restart.")
@@ -40,13 +40,13 @@ def problem(program: str) -> str | None:
     return None
 
 
-def risky() -> list[str]:
+def list_interpreters() -> list[str]:
     """Return the listed programs that can run others."""
     return [name for name in settings.COMMANDS if os.path.basename(name).rstrip("0123456789.") in INTERPRETERS]
 
 
 @functools.lru_cache(maxsize=8)
-def _resolved(names: tuple[str, ...]) -> dict[str, str]:
+def _resolve(names: tuple[str, ...]) -> dict[str, str]:
     found = {}
     for name in names:
         if os.path.isabs(name):

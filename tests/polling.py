@@ -11,7 +11,7 @@ from typing import Any, TypeVar, overload
 T = TypeVar("T")
 
 
-def until(condition: Callable[[], T], timeout: float = 60.0, what: str = "") -> T:
+def wait_until(condition: Callable[[], T], timeout: float = 60.0, what: str = "") -> T:
     """The first true value of `condition`, asked every 20 ms for at most `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while True:
@@ -23,11 +23,11 @@ def until(condition: Callable[[], T], timeout: float = 60.0, what: str = "") -> 
 
 
 @overload
-async def eventually(condition: Callable[[], Awaitable[T]], timeout: float = 60.0, what: str = "") -> T: ...
+async def wait_until_async(condition: Callable[[], Awaitable[T]], timeout: float = 60.0, what: str = "") -> T: ...
 @overload
-async def eventually(condition: Callable[[], T], timeout: float = 60.0, what: str = "") -> T: ...
-async def eventually(condition: Callable[[], Any], timeout: float = 60.0, what: str = "") -> Any:
-    """`until` for a running event loop; the condition may be a coroutine function."""
+async def wait_until_async(condition: Callable[[], T], timeout: float = 60.0, what: str = "") -> T: ...
+async def wait_until_async(condition: Callable[[], Any], timeout: float = 60.0, what: str = "") -> Any:
+    """`wait_until` for a running event loop; the condition may be a coroutine function."""
     deadline = time.monotonic() + timeout
     while True:
         value = condition()

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tests.conftest import missing
-from tests.waiting import until
+from tests.polling import wait_until
 
 ROOT = Path(__file__).resolve().parents[1]
 POSTGRES = os.environ.get("TOOLHUB_TEST_POSTGRES", "postgresql://postgres@127.0.0.1:5432")
@@ -174,11 +174,11 @@ class Hub:
             )
 
     def wait_until_listening(self) -> None:
-        self.port = int(until(lambda: self._port(self._logged), START_SECONDS, "a listening server") or 0)
+        self.port = int(wait_until(lambda: self._port(self._logged), START_SECONDS, "a listening server") or 0)
 
     def wait_until_ready(self) -> None:
         self.wait_until_listening()
-        until(lambda: self._alive() and self.get("/readyz")[0] == 200, START_SECONDS, "a ready server")
+        wait_until(lambda: self._alive() and self.get("/readyz")[0] == 200, START_SECONDS, "a ready server")
 
     def _port(self, offset: int) -> str | None:
         self._alive()
@@ -233,17 +233,17 @@ class Hub:
         return [int(pid) for pid in children]
 
     @contextlib.contextmanager
-    def only(self, worker: int) -> Iterator[None]:
+    def pin_to_worker(self, worker: int) -> Iterator[None]:
         """Connections made inside are accepted by this worker, and stay with it: the others stand still meanwhile."""
         others = [pid for index, pid in enumerate(sorted(self.worker_pids())) if index != worker]
         try:
-            until(lambda: self._stand_still(others), what="workers that stand still and hold no transaction")
+            wait_until(lambda: self._pause_workers(others), what="workers that stand still and hold no transaction")
             yield
         finally:
             for pid in others:
                 os.kill(pid, signal.SIGCONT)
 
-    def _stand_still(self, workers: list[int]) -> bool:
+    def _pause_workers(self, workers: list[int]) -> bool:
         """Stop these; not in the middle of a transaction, whose locks would hold up the worker that goes on."""
         for pid in workers:
             os.kill(pid, signal.SIGSTOP)
@@ -278,7 +278,7 @@ class Hub:
         if self._shell is None:
             with (self.folder / "shell.log").open("ab") as errors:
                 self._shell = subprocess.Popen(
-                    [sys.executable, "-m", "tests.serving"],
+                    [sys.executable, "-m", "tests.real_servers"],
                     cwd=ROOT,
                     env=self.environment(),
                     stdin=subprocess.PIPE,
@@ -321,9 +321,9 @@ class Redis:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        until(self._listens, 60, "Redis")
+        wait_until(self._is_listening, 60, "Redis")
 
-    def _listens(self) -> bool:
+    def _is_listening(self) -> bool:
         """Its socket is there a moment before anybody may connect to it."""
         assert self.process is not None and self.process.poll() is None, "Redis ended"
         with socket.socket(socket.AF_UNIX) as client:
@@ -340,7 +340,7 @@ class Redis:
 @functools.cache
 def migrated_sqlite() -> Path:
     """Return a database file after the migrations, made once in this process, to be copied."""
-    hub = _made_once()
+    hub = _make_template()
     hub.manage("migrate", "--verbosity", "0")
     file = Path(hub.environment()["TOOLHUB_DATA_DIR"]) / DATABASE_FILE
     assert [path.name for path in file.parent.glob(f"{DATABASE_FILE}*")] == [DATABASE_FILE], "it is all in one file"
@@ -350,7 +350,7 @@ def migrated_sqlite() -> Path:
 @functools.cache
 def migrated_postgres() -> str:
     """Return the name of a database after the migrations, made once in this process, to be a template."""
-    hub = _made_once()
+    hub = _make_template()
     name = f"toolhub_test_{secrets.token_hex(6)}"
     postgres(f'CREATE DATABASE "{name}"')
     hub._database = name
@@ -358,7 +358,7 @@ def migrated_postgres() -> str:
     return name
 
 
-def _made_once() -> Hub:
+def _make_template() -> Hub:
     """Return a hub that never runs and is removed when this process ends."""
     hub, process = Hub(), os.getpid()
 

@@ -9,31 +9,33 @@ from typing import Any
 from django.db import DatabaseError, InterfaceError
 
 from audit.redaction import redactor
-from catalog.calls import masking, recording, truncation
-from catalog.errors import RecordUnavailable, ToolError
+from catalog.calls import masking, truncation
+from catalog.calls import call_log
+from catalog.errors import AuditLogUnavailable, ToolError
 from catalog.functions.context import Context
 from catalog.functions.results import BadResult, Produced, produce, size_of
 from catalog.policy import snapshot
 from catalog.policy.definitions import Snapshot, ToolDefinition
-from catalog.runners import loading, registry, secret_refs
-from catalog.runners.loading import Run
+from catalog.runners import registry, secret_refs
+from catalog.runners import factory
+from catalog.runners.factory import Run
 from catalog.schemas import defaults, errors, validator
 from catalog.schemas.errors import SchemaProblem
 from toolhub.parts import parts
 
 log = logging.getLogger(__name__)
-MAX_PREPARED = 20_000
+MAX_PREPARED_TOOLS = 20_000
 
 
-async def catalogue_now() -> Snapshot:
+async def load_catalogue() -> Snapshot:
     try:
         return await snapshot.ensure()
     except (DatabaseError, InterfaceError):
         log.warning("the catalogue cannot be read", exc_info=True)
-        raise RecordUnavailable("the catalogue cannot be read now") from None
+        raise AuditLogUnavailable("the catalogue cannot be read now") from None
 
 
-class Gate:
+class PreparedTool:
     """One tool compiled for calling."""
 
     __slots__ = (
@@ -42,7 +44,7 @@ class Gate:
         "_redactor",
         "arguments_text",
         "asks_before_task",
-        "demanding",
+        "has_requirements",
         "result_redactor",
         "run",
         "secret_names",
@@ -58,25 +60,25 @@ class Gate:
         self._redactor = redactor.redactor(tool.input_schema, tool.record_bodies)
         self.arguments_text = self._redactor.text
         self.result_redactor = redactor.result_redactor(tool.output_schema, tool.record_bodies)
-        self.run, self.secret_names = _runner(tool)
+        self.run, self.secret_names = _prepare_run(tool)
         if tool.fill_defaults and (fill := defaults.compile_fill(tool.input_schema)) is not None:
-            self.run = _filling(self.run, fill)
+            self.run = _wrap_with_defaults(self.run, fill)
         self.asks_before_task = _asks_before_task(tool)
-        self.demanding = bool(tool.requires_capabilities) or tool.task_support == "required"
+        self.has_requirements = bool(tool.requires_capabilities) or tool.task_support == "required"
 
-    async def problem(self, arguments: Any) -> SchemaProblem | None:
+    async def find_problem(self, arguments: Any) -> SchemaProblem | None:
         """Return the problem of the arguments: the field and what was expected; None when they are valid."""
         limit = self.tool.max_argument_bytes
         size = size_of(arguments, limit)
         if size > limit:
             return SchemaProblem((), errors.TOO_LARGE, {"limit": limit})
-        return await validator.problem(self._check, arguments, size)
+        return await validator.find_problem(self._check, arguments, size)
 
-    def bounded_text(self, arguments: Any, hidden: list[str] | None = None) -> str:
+    def rejected_arguments_text(self, arguments: Any, hidden: list[str] | None = None) -> str:
         """Return the arguments of a rejected call for the audit log."""
-        return recording.unknown_arguments(arguments, self._redactor, hidden)
+        return call_log.redact_rejected_arguments(arguments, self._redactor, hidden)
 
-    async def work(self, arguments: dict[str, Any], context: Context) -> Produced:
+    async def execute(self, arguments: dict[str, Any], context: Context) -> Produced:
         """Run the tool and turn its result into one that can be sent."""
         value = await self.run(arguments, context)
         if context._held is not None:
@@ -84,24 +86,24 @@ class Gate:
         check = self._check_output
         produced = produce(value, check is not None)
         if check is not None and not produced.is_error:
-            await self._hold_to_schema(check, produced)
+            await self._validate_output(check, produced)
         if context.secrets:
-            masking.veil(produced, context.secrets)
+            masking.mask_result(produced, context.secrets)
         if produced.size > self.tool.max_result_bytes:
-            return await truncation.fit(produced, self.tool, context)
+            return await truncation.fit_to_limit(produced, self.tool, context)
         return produced
 
-    async def _hold_to_schema(self, check: validator.Check, produced: Produced) -> None:
-        problem = await validator.problem(check, produced.structured, produced.size, validator.RESULT_SECONDS)
+    async def _validate_output(self, check: validator.Check, produced: Produced) -> None:
+        problem = await validator.find_problem(check, produced.structured, produced.size, validator.MAX_RESULT_SECONDS)
         if problem is not None:
             raise BadResult(f"The tool's result does not match its output schema: {problem}")
 
 
-def _runner(tool: ToolDefinition) -> tuple[Run, frozenset[str]]:
+def _prepare_run(tool: ToolDefinition) -> tuple[Run, frozenset[str]]:
     """Return the run function and the names of the secrets that it needs."""
     try:
         settings = registry.parse_settings(tool.runner, tool.settings)
-        return loading.prepare_parsed(tool.runner, settings), secret_refs.names(settings)
+        return factory.prepare_parsed(tool.runner, settings), secret_refs.names(settings)
     except (LookupError, ValueError) as error:
         log.warning("the tool %s is not set up: %s", tool.name, error)
 
@@ -111,7 +113,7 @@ def _runner(tool: ToolDefinition) -> tuple[Run, frozenset[str]]:
     return unavailable, frozenset()
 
 
-def _filling(run: Run, fill: defaults.Fill) -> Run:
+def _wrap_with_defaults(run: Run, fill: defaults.Fill) -> Run:
     """Wrap `run` so that defaults are filled in; only tools whose schema has defaults pay for this."""
 
     def filled(arguments: dict[str, Any], context: Context) -> Awaitable[Any]:
@@ -134,18 +136,18 @@ class PreparedTools:
     """The prepared tools of this process, each kept as long as its definition is in force."""
 
     def __init__(self) -> None:
-        self._gates: dict[int, Gate] = {}
+        self._prepared: dict[int, PreparedTool] = {}
 
-    def of(self, tool: ToolDefinition) -> Gate:
+    def get(self, tool: ToolDefinition) -> PreparedTool:
         """Return the prepared tool of this definition; it is made on the first call."""
-        gate = self._gates.get(tool.id)
-        if gate is None or gate.tool is not tool:
-            gate = self._gates[tool.id] = Gate(tool)
-            if len(self._gates) > MAX_PREPARED:
-                del self._gates[next(iter(self._gates))]
-        return gate
+        prepared = self._prepared.get(tool.id)
+        if prepared is None or prepared.tool is not tool:
+            prepared = self._prepared[tool.id] = PreparedTool(tool)
+            if len(self._prepared) > MAX_PREPARED_TOOLS:
+                del self._prepared[next(iter(self._prepared))]
+        return prepared
 
 
-def gate_of(tool: ToolDefinition) -> Gate:
-    """Return the prepared tool of this definition, see `PreparedTools.of`."""
-    return parts.get(PreparedTools).of(tool)
+def get_prepared(tool: ToolDefinition) -> PreparedTool:
+    """Return the prepared tool of this definition, see `PreparedTools.get`."""
+    return parts.get(PreparedTools).get(tool)

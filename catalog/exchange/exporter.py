@@ -8,41 +8,41 @@ from catalog.canonical import dumps
 from catalog.exchange import values
 from catalog.exchange.kinds import KINDS, Kind, Values
 
-FORMAT = 1
+FORMAT_VERSION = 1
 
 
-def everything() -> dict[str, Any]:
-    content: dict[str, Any] = {"toolhub": FORMAT}
+def export_catalogue() -> dict[str, Any]:
+    content: dict[str, Any] = {"toolhub": FORMAT_VERSION}
     for kind in KINDS:
-        found = [short(kind, whole) for _, whole in rows(kind)]
+        found = [drop_defaults(kind, whole) for _, whole in load_rows(kind)]
         if found:
             content[kind.section] = found
     return content
 
 
-def rows(kind: Kind) -> list[tuple[Any, Values]]:
+def load_rows(kind: Kind) -> list[tuple[Any, Values]]:
     """Return every row with all its values, in the order of the file."""
     columns = kind.columns()
     related = [column.name for column in columns if column.is_relation]
     query = kind.model._default_manager.select_related(*related) if related else kind.model._default_manager.all()
     found = []
     for row in query.prefetch_related(*kind.many):
-        whole: Values = {column.name: values.out(column, getattr(row, column.name)) for column in columns}
+        whole: Values = {column.name: values.export_value(column, getattr(row, column.name)) for column in columns}
         whole |= {name: sorted(values.name_of(other) for other in getattr(row, name).all()) for name in kind.many}
         found.append((row, whole))
     return sorted(found, key=lambda pair: (dumps(kind.key(pair[1])), dumps(pair[1])))
 
 
-def short(kind: Kind, whole: Values) -> Values:
+def drop_defaults(kind: Kind, whole: Values) -> Values:
     """Return the values without the defaults that an import fills in."""
     made: Values = {}
     for column in kind.columns():
         value = whole[column.name]
-        if values.required(column) or not same(value, values.default(column)):
+        if values.is_required(column) or not equal_as_json(value, values.default(column)):
             made[column.name] = value
     return made | {name: whole[name] for name in kind.many if whole[name]}
 
 
-def same(one: Any, other: Any) -> bool:
+def equal_as_json(one: Any, other: Any) -> bool:
     """Compare two values as JSON: 1 is not true, and the order of names counts, as it does to a reader."""
     return dumps(one) == dumps(other)

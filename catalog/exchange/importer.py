@@ -12,9 +12,9 @@ from django.db import transaction
 
 from catalog.canonical import dumps
 from catalog.exchange import values
-from catalog.exchange.exporting import FORMAT, rows, same
+from catalog.exchange.exporter import FORMAT_VERSION, load_rows, equal_as_json
 from catalog.exchange.kinds import KINDS, Kind, Values
-from catalog.exchange.values import Wrong
+from catalog.exchange.values import FileError
 
 
 @dataclass(slots=True)
@@ -31,60 +31,60 @@ class Outcome:
     unchanged: int = 0
 
 
-class _Planned(Exception):
+class _PlanRollback(Exception):
     """The signal to roll back after a plan."""
 
 
 def run(content: Any, *, plan: bool = False, prune: bool = False) -> Outcome:
     """Import in one transaction; a plan does everything and rolls it back.
 
-    Raises Wrong, and then nothing has changed.
+    Raises FileError, and then nothing has changed.
     """
-    sections = _sections(content)
+    sections = _check_sections(content)
     outcome = Outcome()
     try:
         with transaction.atomic():
             for kind in KINDS:
                 if kind.section in sections:
-                    _section(kind, sections[kind.section], outcome, prune=prune)
+                    _import_section(kind, sections[kind.section], outcome, prune=prune)
             if plan:
-                raise _Planned
-    except _Planned:
+                raise _PlanRollback
+    except _PlanRollback:
         pass
     return outcome
 
 
-def _sections(content: Any) -> dict[str, list[Any]]:
+def _check_sections(content: Any) -> dict[str, list[Any]]:
     if not isinstance(content, dict):
-        raise Wrong("the file", "it must be an object.")
-    if content.get("toolhub") != FORMAT:
-        raise Wrong("toolhub", f"this must be {FORMAT}, the format of the file.")
+        raise FileError("the file", "it must be an object.")
+    if content.get("toolhub") != FORMAT_VERSION:
+        raise FileError("toolhub", f"this must be {FORMAT_VERSION}, the format of the file.")
     known = {kind.section for kind in KINDS}
     found = {}
     for name, value in content.items():
         if name == "toolhub":
             continue
         if name not in known:
-            raise Wrong(str(name), f"this section is unknown. Known sections: {', '.join(sorted(known))}.")
+            raise FileError(str(name), f"this section is unknown. Known sections: {', '.join(sorted(known))}.")
         if not isinstance(value, list):
-            raise Wrong(str(name), "this must be a list.")
+            raise FileError(str(name), "this must be a list.")
         found[name] = value
     return found
 
 
-def _section(kind: Kind, entries: list[Any], outcome: Outcome, *, prune: bool) -> None:
-    present = rows(kind)
+def _import_section(kind: Kind, entries: list[Any], outcome: Outcome, *, prune: bool) -> None:
+    present = load_rows(kind)
     wanted = [(f"{kind.section}[{number}]", entry) for number, entry in enumerate(entries)]
-    complete = [(place, _complete(kind, entry, place)) for place, entry in wanted]
-    _refuse_twins(kind, complete)
-    pairs, left = _matched(kind, complete, present)
+    complete = [(place, _fill_entry(kind, entry, place)) for place, entry in wanted]
+    _check_duplicates(kind, complete)
+    pairs, unmatched = _match_rows(kind, complete, present)
     if prune:  # first: removed rows may conflict with new ones
-        for row, whole in left:
+        for row, whole in unmatched:
             outcome.changes.append(Change("-", f"{kind.word} {kind.label(whole)}"))
             row.delete()
     for (place, entry), match in pairs:
         before = match[1] if match is not None else None
-        differences = list(_differences(before, entry)) if before is not None else []
+        differences = list(_find_differences(before, entry)) if before is not None else []
         if before is not None and not differences:
             outcome.unchanged += 1
             continue
@@ -93,61 +93,61 @@ def _section(kind: Kind, entries: list[Any], outcome: Outcome, *, prune: bool) -
         outcome.changes.append(Change("~" if before is not None else "+", f"{kind.word} {label}", differences))
 
 
-def _complete(kind: Kind, entry: Any, place: str) -> Values:
+def _fill_entry(kind: Kind, entry: Any, place: str) -> Values:
     """Return the entry with its defaults; every name is known, every value has the type of its column.
 
-    Relations are resolved when it is saved. Raises Wrong.
+    Relations are resolved when it is saved. Raises FileError.
     """
     if not isinstance(entry, dict):
-        raise Wrong(place, "this must be an object.")
+        raise FileError(place, "this must be an object.")
     columns = {column.name: column for column in kind.columns()}
     for name in entry:
-        if name in kind.left_out:
-            raise Wrong(f"{place}.{name}", f"this is not part of a file. {kind.left_out[name]}")
+        if name in kind.excluded:
+            raise FileError(f"{place}.{name}", f"this is not part of a file. {kind.excluded[name]}")
         if name not in columns and name not in kind.many:
-            raise Wrong(f"{place}.{name}", f"a {kind.word} has no member with this name.")
+            raise FileError(f"{place}.{name}", f"a {kind.word} has no member with this name.")
     whole: Values = {}
     for name, column in columns.items():
         if name in entry:
             whole[name] = entry[name]
             if not column.is_relation and name != "origin":
-                whole[name] = values.out(column, values.into(column, entry[name], f"{place}.{name}"))
-        elif values.required(column):
-            raise Wrong(f"{place}.{name}", "this is missing.")
+                whole[name] = values.export_value(column, values.import_value(column, entry[name], f"{place}.{name}"))
+        elif values.is_required(column):
+            raise FileError(f"{place}.{name}", "this is missing.")
         else:
-            whole[name] = values.out(column, values.default(column))
+            whole[name] = values.export_value(column, values.default(column))
     for name in kind.many:
         listed = entry.get(name, [])
         if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
-            raise Wrong(f"{place}.{name}", "this must be a list of names.")
+            raise FileError(f"{place}.{name}", "this must be a list of names.")
         whole[name] = sorted(set(listed))
     return whole
 
 
-def _refuse_twins(kind: Kind, entries: list[tuple[str, Values]]) -> None:
-    """Raise Wrong for two entries of one name, where the name is the key; two grants may be equal."""
+def _check_duplicates(kind: Kind, entries: list[tuple[str, Values]]) -> None:
+    """Raise FileError for two entries of one name, where the name is the key; two grants may be equal."""
     unique = any(column.unique for column in kind.columns()) or kind.section == "resources"
     seen: dict[str, str] = {}
     for place, entry in entries if unique else ():
         key = dumps(kind.key(entry))
         if key in seen:
-            raise Wrong(place, f"{kind.word} {kind.label(entry)} already exists, at {seen[key]}.")
+            raise FileError(place, f"{kind.word} {kind.label(entry)} already exists, at {seen[key]}.")
         seen[key] = place
 
 
 Match = tuple[Any, Values]
 
 
-def _matched(
+def _match_rows(
     kind: Kind, entries: list[tuple[str, Values]], present: list[Match]
 ) -> tuple[list[tuple[tuple[str, Values], Match | None]], list[Match]]:
     """Return each entry with its row, or None, and the rows without an entry.
 
     An entry belongs to a row that is equal already, else to one with the same key.
     """
-    left = list(present)
+    unmatched = list(present)
     by_content: dict[str, list[Match]] = {}
-    for match in left:
+    for match in unmatched:
         by_content.setdefault(dumps(match[1]), []).append(match)
     found: dict[int, Match] = {}
     taken: set[int] = set()
@@ -157,7 +157,7 @@ def _matched(
             found[number] = same_ones.pop(0)
             taken.add(id(found[number]))
     by_key: dict[str, list[Match]] = {}
-    for match in left:
+    for match in unmatched:
         if id(match) not in taken:
             by_key.setdefault(dumps(kind.key(match[1])), []).append(match)
     for number, (_, entry) in enumerate(entries):
@@ -166,12 +166,12 @@ def _matched(
             found[number] = candidates.pop(0)
             taken.add(id(found[number]))
     pairs = [(entry, found.get(number)) for number, entry in enumerate(entries)]
-    return pairs, [match for match in left if id(match) not in taken]
+    return pairs, [match for match in unmatched if id(match) not in taken]
 
 
 def _save(kind: Kind, row: Any, entry: Values, place: str) -> None:
     for column in kind.columns():
-        setattr(row, column.name, values.into(column, entry[column.name], f"{place}.{column.name}"))
+        setattr(row, column.name, values.import_value(column, entry[column.name], f"{place}.{column.name}"))
     try:
         row.full_clean()
         with transaction.atomic():
@@ -180,30 +180,30 @@ def _save(kind: Kind, row: Any, entry: Values, place: str) -> None:
         named = error.message_dict if hasattr(error, "error_dict") else {"__all__": error.messages}
         name, sentences = next(iter(named.items()))
         where = place if name == "__all__" else f"{place}.{name}"
-        raise Wrong(where, " ".join(sentences)) from None
+        raise FileError(where, " ".join(sentences)) from None
     except (PermissionDenied, DatabaseError) as error:
-        raise Wrong(place, f"it cannot be saved: {error}") from None
+        raise FileError(place, f"it cannot be saved: {error}") from None
     for name in kind.many:
         relation = getattr(row, name)
-        relation.set([values.related(relation.model, other, f"{place}.{name}") for other in entry[name]])
+        relation.set([values.find_related(relation.model, other, f"{place}.{name}") for other in entry[name]])
 
 
-def _differences(before: Any, after: Any, name: str = "") -> Iterator[tuple[str, str, str]]:
+def _find_differences(before: Any, after: Any, name: str = "") -> Iterator[tuple[str, str, str]]:
     """Yield (member, before, after) for every difference, also inside nested objects."""
     if isinstance(before, dict) and isinstance(after, dict):
-        inner = [key for key in (*before, *after) if not same(before.get(key, _ABSENT), after.get(key, _ABSENT))]
+        inner = [key for key in (*before, *after) if not equal_as_json(before.get(key, _ABSENT), after.get(key, _ABSENT))]
         if inner:
             for key in dict.fromkeys(inner):
-                yield from _differences(
+                yield from _find_differences(
                     before.get(key, _ABSENT), after.get(key, _ABSENT), f"{name}.{key}" if name else key
                 )
             return
-    if not same(before, after):
-        yield name, _shown(before), _shown(after)
+    if not equal_as_json(before, after):
+        yield name, _format_value(before), _format_value(after)
 
 
 _ABSENT = "\x00absent"
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return "(absent)" if value == _ABSENT else dumps(value)

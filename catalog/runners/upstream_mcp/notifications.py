@@ -10,7 +10,7 @@ from collections.abc import Callable
 from toolhub.parts import parts
 
 
-class UpstreamNews:
+class UpstreamListeners:
     """The listeners for upstreams in this process. They are called on the loop of the connection and must be quick."""
 
     def __init__(self) -> None:
@@ -31,20 +31,20 @@ class UpstreamNews:
         if health in self._health:
             self._health.remove(health)
 
-    def tell_changed(self, upstream: int) -> None:
+    def notify_changed(self, upstream: int) -> None:
         for listener in list(self._changed):
             listener(upstream)
 
-    def tell_health(self, upstream: int, problem: str) -> None:
+    def notify_health(self, upstream: int, problem: str) -> None:
         for listener in list(self._health):
             listener(upstream, problem)
 
 
-def changed(upstream: int) -> None:
+def notify_changed(upstream: int) -> None:
     """Notify the listeners that the list of an upstream changed."""
-    parts.get(UpstreamNews).tell_changed(upstream)
+    parts.get(UpstreamListeners).notify_changed(upstream)
 
 
-def health(upstream: int, problem: str) -> None:
+def notify_health(upstream: int, problem: str) -> None:
     """Notify the listeners that an upstream works (""), or of its problem."""
-    parts.get(UpstreamNews).tell_health(upstream, problem)
+    parts.get(UpstreamListeners).notify_health(upstream, problem)

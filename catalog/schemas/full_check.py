@@ -21,8 +21,8 @@ from referencing import Registry
 
 from catalog.schemas import errors, patterns
 from catalog.schemas.errors import SchemaProblem
-from catalog.schemas.patterns import TooMuch
-from catalog.schemas.schema_rules import DIALECTS, dialect, heaviest
+from catalog.schemas.patterns import BudgetError
+from catalog.schemas.schema_rules import DIALECTS, dialect, max_subschemas_per_value
 
 MAX_STEPS = 10_000
 STEPS_PER_VALUE = 100
@@ -40,7 +40,7 @@ class _Work:
     steps: int
     seconds: float
     began: float
-    look_at: float
+    next_check: float
     """Time of the next check of the processor time: reading that clock costs more than reading the time."""
     listed: dict[int, tuple[Any, set[Any]]]
     """The values of every enum that was met, as sets for quick lookup; for the whole schema, not for one check."""
@@ -59,12 +59,12 @@ def _spend(steps: int = 1) -> None:
     work = _local.work
     work.steps -= steps
     if work.steps < 0:
-        raise TooMuch
-    if time.perf_counter() > work.look_at:
-        left = work.seconds - (time.thread_time() - work.began)
-        if left <= 0:
-            raise TooMuch
-        work.look_at = time.perf_counter() + left / 2
+        raise BudgetError
+    if time.perf_counter() > work.next_check:
+        remaining = work.seconds - (time.thread_time() - work.began)
+        if remaining <= 0:
+            raise BudgetError
+        work.next_check = time.perf_counter() + remaining / 2
 
 
 Keyword = Callable[[Any, Any, Any, dict[str, Any]], Iterable[Violation] | None]
@@ -182,7 +182,7 @@ def _unevaluated(keyword: Keyword) -> Keyword:
     return check
 
 
-OURS: dict[str, Keyword] = {
+OWN_KEYWORDS: dict[str, Keyword] = {
     "enum": _enum,
     "const": _const,
     "required": _required,
@@ -196,7 +196,7 @@ _CLASSES = {
         original,
         {
             name: _counted(_unevaluated(keyword) if name.startswith("unevaluated") else keyword)
-            for name, keyword in {**dict(original.VALIDATORS), **OURS}.items()
+            for name, keyword in {**dict(original.VALIDATORS), **OWN_KEYWORDS}.items()
         },
     )
     for original in set(DIALECTS.values())
@@ -204,9 +204,9 @@ _CLASSES = {
 
 
 def compile_full(schema: dict[str, Any]) -> Callable[..., SchemaProblem | None]:
-    """Return the check, which raises TooMuch after `seconds` of processor time."""
+    """Return the check, which raises BudgetError after `seconds` of processor time."""
     listed: dict[int, tuple[Any, set[Any]]] = {}
-    weight = heaviest(schema)
+    weight = max_subschemas_per_value(schema)
     checker = _CLASSES[dialect(schema)](schema, registry=Registry())
     secret = errors.holds_secret(schema)
 
@@ -214,14 +214,14 @@ def compile_full(schema: dict[str, Any]) -> Callable[..., SchemaProblem | None]:
         began = time.thread_time()
         steps = MAX_STEPS + STEPS_PER_VALUE * _count(arguments)
         _local.work = _Work(steps, seconds, began, time.perf_counter() + seconds / 2, listed, weight)
-        patterns.allow(seconds)
+        patterns.set_regex_budget(seconds)
         try:
             error = best_match(islice(checker.iter_errors(arguments), MAX_ERRORS))
             return None if error is None else _problem(error, secret=secret)
         except RecursionError:
-            raise TooMuch from None
+            raise BudgetError from None
         finally:
-            patterns.allow(math.inf)
+            patterns.set_regex_budget(math.inf)
 
     return validate
 
@@ -231,9 +231,9 @@ def _problem(error: Any, *, secret: bool) -> SchemaProblem:
     match error.validator:
         case "required":
             name = next((name for name in expected if name not in value), "")
-            return errors.missing(path, name)
+            return errors.missing_member(path, name)
         case "additionalProperties" if isinstance(value, dict):
             extras = _extras(value, error.schema)
-            return errors.unknown(path, extras[0] if extras else "", error.schema.get("properties", {}))
+            return errors.unknown_member(path, extras[0] if extras else "", error.schema.get("properties", {}))
         case _:
-            return errors.wrong(path, errors.expected_of(str(error.validator), expected), value, secret=secret)
+            return errors.wrong_value(path, errors.expected_of(str(error.validator), expected), value, secret=secret)

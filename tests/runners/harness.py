@@ -15,23 +15,23 @@ from catalog.functions.channel import NullChannel
 from catalog.functions.context import Context
 from catalog.functions.results import Produced, produce
 from catalog.processes import launch
-from catalog.runners import loading
-from tests.catalog.pipeline import Recording
-from tests.waiting import eventually
+from catalog.runners import factory
+from tests.catalog.pipeline import RecordingChannel
+from tests.polling import wait_until_async
 
 CALLER = Caller(Credential(7, "alice", "token:7", "laptop", frozenset({3}), None), "http", "2025-11-25", "192.0.2.7")
 MARK = "TOOLHUB_TEST_MARK"
 
 
-def context(secrets: Mapping[str, str] | None = None, channel: Any = None) -> Context:
+def make_context(secrets: Mapping[str, str] | None = None, channel: Any = None) -> Context:
     return Context(CALLER, channel or NullChannel(), "tool", uuid4(), None, secrets or {})
 
 
 async def run(kind: str, settings: Mapping[str, Any], arguments: Mapping[str, Any], **options: Any) -> Any:
-    return await loading.prepare(kind, dict(settings))(dict(arguments), context(**options))
+    return await factory.prepare(kind, dict(settings))(dict(arguments), make_context(**options))
 
 
-async def produced(kind: str, settings: Mapping[str, Any], arguments: Mapping[str, Any], **options: Any) -> Produced:
+async def produce_result(kind: str, settings: Mapping[str, Any], arguments: Mapping[str, Any], **options: Any) -> Produced:
     return produce(await run(kind, settings, arguments, **options))
 
 
@@ -39,7 +39,7 @@ def texts(result: Produced) -> list[str]:
     return [block["text"] for block in result.content]
 
 
-def script(folder: Path, name: str, source: str) -> str:
+def make_script(folder: Path, name: str, source: str) -> str:
     """A program in Python that can be started without a shell; its path."""
     path = folder / name
     path.write_text(f"#!{sys.executable} -IS\n{source}")
@@ -47,7 +47,7 @@ def script(folder: Path, name: str, source: str) -> str:
     return str(path)
 
 
-def marked(mark: str) -> list[int]:
+def find_marked(mark: str) -> list[int]:
     """Processes that were started with this mark in their environment and have not ended."""
     found = []
     for name in os.listdir("/proc"):
@@ -62,14 +62,14 @@ def marked(mark: str) -> list[int]:
     return found
 
 
-async def nothing_left(mark: str = "") -> None:
-    await eventually(lambda: not launch.running() and not (mark and marked(mark)), 60, "no process of the tool is left")
+async def wait_until_nothing_left(mark: str = "") -> None:
+    await wait_until_async(lambda: not launch.count_running() and not (mark and find_marked(mark)), 60, "no process of the tool is left")
 
 
-async def cancelled(kind: str, settings: Mapping[str, Any], arguments: Mapping[str, Any], started: Path) -> None:
+async def cancel_run(kind: str, settings: Mapping[str, Any], arguments: Mapping[str, Any], started: Path) -> None:
     """Run until the program has made the file `started`, then cancel the call."""
     task = asyncio.ensure_future(run(kind, settings, arguments))
-    await eventually(lambda: started.exists() or task.done(), 60, "the program runs")
+    await wait_until_async(lambda: started.exists() or task.done(), 60, "the program runs")
     assert not task.done(), task
     task.cancel()
     try:
@@ -79,4 +79,4 @@ async def cancelled(kind: str, settings: Mapping[str, Any], arguments: Mapping[s
     raise AssertionError("the call was not cancelled")
 
 
-__all__ = ["Recording", "cancelled", "context", "marked", "nothing_left", "produced", "run", "script", "texts"]
+__all__ = ["RecordingChannel", "cancel_run", "make_context", "find_marked", "wait_until_nothing_left", "produce_result", "run", "make_script", "texts"]

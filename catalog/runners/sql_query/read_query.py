@@ -18,14 +18,14 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from catalog.errors import ToolError
-from catalog.runners.sql_query.statements import for_psycopg
+from catalog.runners.sql_query.statements import convert_for_psycopg
 
-STEPS = 10_000
+CHECK_INTERVAL_STEPS = 10_000
 """Number of SQLite instructions between two checks of the time."""
 MAX_VALUE_BYTES = 16_777_216
 CONNECT_SECONDS = 5
-_MAY = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE})
-_NEVER = frozenset({"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"})
+_ALLOWED_ACTIONS = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE})
+_DENIED_FUNCTIONS = frozenset({"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,14 @@ class Bounds:
 
 
 @dataclass(slots=True)
-class Found:
+class QueryResult:
     columns: list[str]
     rows: list[dict[str, Any]] = field(default_factory=list)
     cut: str = ""
     """The reason why the rows are incomplete, or ""."""
 
 
-class Reading:
+class Query:
     """One statement that runs in a thread; `stop` may be called from any other thread."""
 
     def __init__(self, address: str, statement: str, values: Mapping[str, Any], bounds: Bounds) -> None:
@@ -53,12 +53,12 @@ class Reading:
         self._connection: Any = None
         self._until = 0.0
 
-    def run(self) -> Found:
+    def run(self) -> QueryResult:
         self._until = time.monotonic() + self._bounds.seconds
         try:
             return self._sqlite() if self._address.startswith("sqlite:") else self._postgres()
         except (sqlite3.Error, psycopg.Error) as error:
-            raise ToolError(self._sentence(error)) from None
+            raise ToolError(self._format_error(error)) from None
 
     def stop(self) -> None:
         with self._lock:
@@ -69,16 +69,16 @@ class Reading:
                 with suppress(psycopg.Error):
                     self._connection.cancel_safe(timeout=CONNECT_SECONDS)
 
-    def _began(self, connection: Any) -> None:
+    def _set_connection(self, connection: Any) -> None:
         with self._lock:
             self._connection = connection
             if self._stopped:
                 raise ToolError("It was cancelled.")
 
-    def _over(self) -> bool:
+    def _is_over(self) -> bool:
         return self._stopped or time.monotonic() > self._until
 
-    def _sqlite(self) -> Found:
+    def _sqlite(self) -> QueryResult:
         path = unquote(urlsplit(self._address).path)
         uri = f"file:{quote(path[1:] if path.startswith('//') else path)}?mode=ro"
         with closing(
@@ -88,8 +88,8 @@ class Reading:
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
             connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
             connection.set_authorizer(_authorise)
-            connection.set_progress_handler(self._over, STEPS)
-            self._began(connection)
+            connection.set_progress_handler(self._is_over, CHECK_INTERVAL_STEPS)
+            self._set_connection(connection)
             try:
                 cursor = connection.execute(self._statement, {name: _sqlite(v) for name, v in self._values.items()})
                 return self._collect([column[0] for column in cursor.description or ()], cursor)
@@ -97,37 +97,37 @@ class Reading:
                 with self._lock:
                     self._connection = None
 
-    def _postgres(self) -> Found:
+    def _postgres(self) -> QueryResult:
         milliseconds = max(1, int(self._bounds.seconds * 1000))
         options = f"-c default_transaction_read_only=on -c statement_timeout={milliseconds} -c lock_timeout=5000"
         with psycopg.connect(
             self._address, connect_timeout=CONNECT_SECONDS, options=options, application_name="toolhub sql_query"
         ) as connection:
             connection.read_only = True
-            self._began(connection)
+            self._set_connection(connection)
             try:
                 # A server-side cursor accepts only a query, and fetches rows on demand.
                 with connection.cursor(name="toolhub") as cursor:
                     cursor.itersize = 200
                     values = {name: _postgres(value) for name, value in self._values.items()}
-                    cursor.execute(for_psycopg(self._statement), values)
+                    cursor.execute(convert_for_psycopg(self._statement), values)
                     return self._collect([column.name for column in cursor.description or ()], cursor)
             finally:
                 with self._lock:
                     self._connection = None
                 connection.rollback()
 
-    def _collect(self, columns: list[str], rows: Any) -> Found:
-        found = Found(_distinct(columns))
+    def _collect(self, columns: list[str], rows: Any) -> QueryResult:
+        found = QueryResult(_make_unique(columns))
         size = 0
-        for row in _until_time(rows, self._over):
+        for row in _limit_time(rows, self._is_over):
             if row is None:
                 found.cut = f"after {self._bounds.seconds:g} s"
                 break
             if len(found.rows) >= self._bounds.rows:
                 found.cut = f"after {self._bounds.rows} rows"
                 break
-            shown = {name: _shown(value) for name, value in zip(found.columns, row, strict=True)}
+            shown = {name: _to_json_value(value) for name, value in zip(found.columns, row, strict=True)}
             size += len(json.dumps(shown, ensure_ascii=False).encode("utf-8", "surrogatepass"))
             if size > self._bounds.bytes:
                 found.cut = f"after {self._bounds.bytes} bytes"
@@ -135,7 +135,7 @@ class Reading:
             found.rows.append(shown)
         return found
 
-    def _sentence(self, error: Exception) -> str:
+    def _format_error(self, error: Exception) -> str:
         if isinstance(error, (psycopg.errors.QueryCanceled, psycopg.errors.LockNotAvailable)) or (
             isinstance(error, sqlite3.OperationalError) and "interrupted" in str(error)
         ):
@@ -153,12 +153,12 @@ class Reading:
 
 
 def _authorise(action: int, first: str | None, second: str | None, *_: Any) -> int:
-    if action not in _MAY or (action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in _NEVER):
+    if action not in _ALLOWED_ACTIONS or (action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in _DENIED_FUNCTIONS):
         return sqlite3.SQLITE_DENY
     return sqlite3.SQLITE_OK
 
 
-def _until_time(rows: Any, over: Any) -> Iterator[Any]:
+def _limit_time(rows: Any, over: Any) -> Iterator[Any]:
     for row in rows:
         if over():
             yield None
@@ -166,7 +166,7 @@ def _until_time(rows: Any, over: Any) -> Iterator[Any]:
         yield row
 
 
-def _distinct(columns: list[str]) -> list[str]:
+def _make_unique(columns: list[str]) -> list[str]:
     """Make column names unique, so that two columns of one name keep both their values."""
     made: list[str] = []
     for column in columns:
@@ -185,7 +185,7 @@ def _postgres(value: Any) -> Any:
     return Jsonb(value) if isinstance(value, dict) else value
 
 
-def _shown(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     """Convert a value to JSON; types that JSON lacks become text."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
@@ -194,7 +194,7 @@ def _shown(value: Any) -> Any:
     if isinstance(value, (bytes, memoryview)):
         return base64.b64encode(bytes(value)).decode()
     if isinstance(value, (list, tuple)):
-        return [_shown(item) for item in value]
+        return [_to_json_value(item) for item in value]
     if isinstance(value, dict):
-        return {str(name): _shown(item) for name, item in value.items()}
+        return {str(name): _to_json_value(item) for name, item in value.items()}
     return str(value)

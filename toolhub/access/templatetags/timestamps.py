@@ -14,7 +14,7 @@ FORMATS = {"date": "%Y-%m-%d", "both": "%Y-%m-%d %H:%M", "seconds": "%Y-%m-%d %H
 
 
 @register.simple_tag
-def moment(value: datetime | None, precision: str = "both") -> SafeString | str:
+def timestamp(value: datetime | None, precision: str = "both") -> SafeString | str:
     """Return a <time> element, to the "date", the minute ("both") or the "seconds"; nothing for None."""
     if value is None:
         return ""
