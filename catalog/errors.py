@@ -5,7 +5,7 @@
     ├── InvalidArguments                               the arguments do not match the schema
     ├── LimitReached                                   which limit, and how many seconds to wait
     ├── MissingCapability                              the client did not declare a capability that the tool needs
-    ├── AuditLogUnavailable                              nothing runs that cannot be logged
+    ├── CallNotLogged                                  nothing runs that cannot be logged
     ├── ProtocolError                                  a function wants this JSON-RPC error; ToolError is usual
     └── InternalFailure                                a fault of the hub; details are in the log, under the call's id
     ToolError                                          a function reports what went wrong, in words for the model
@@ -123,7 +123,7 @@ class MissingCapability(CatalogError):
         self.required, self.call_id = required, call_id
 
 
-class AuditLogUnavailable(CatalogError):
+class CallNotLogged(CatalogError):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason

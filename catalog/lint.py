@@ -109,9 +109,9 @@ def _check_description(row: Any) -> Iterator[str]:
 
 def _check_parameters(properties: dict[str, dict[str, Any]], schema: dict[str, Any]) -> Iterator[str]:
     if bare := [name for name, part in properties.items() if not part.get("description")]:
-        yield _("Arguments without a description: %(names)s. Models use descriptions to fill in arguments.") % _format_names(
-            bare
-        )
+        yield _(
+            "Arguments without a description: %(names)s. Models use descriptions to fill in arguments."
+        ) % _format_names(bare)
     if properties and "additionalProperties" not in schema:
         yield _('A misspelled argument is silently ignored. Add "additionalProperties": false to reject it.')
     if listed := [name for name, part in properties.items() if _lists_choices(part)]:
@@ -120,14 +120,18 @@ def _check_parameters(properties: dict[str, dict[str, Any]], schema: dict[str, A
     with_default_in_text = [
         name
         for name, part in properties.items()
-        if "default" not in part and name not in (needed or []) and DEFAULT_WORDS.search(str(part.get("description", "")))
+        if "default" not in part
+        and name not in (needed or [])
+        and DEFAULT_WORDS.search(str(part.get("description", "")))
     ]
     if with_default_in_text:
         yield _(
             "The description names a default of %(names)s. Put it in the schema to fill it in automatically."
         ) % _format_names(with_default_in_text)
     if nested := [name for name, part in properties.items() if _is_nested(part)]:
-        yield _("Objects inside arguments: %(names)s. Models fill flat parameters more reliably.") % _format_names(nested)
+        yield _("Objects inside arguments: %(names)s. Models fill flat parameters more reliably.") % _format_names(
+            nested
+        )
     if unbounded := [name for name, part in properties.items() if _is_unbounded(part)]:
         unbound = _("No size limit (maxLength, maxItems): %(names)s. A model in a loop can send very large values.")
         yield unbound % _format_names(unbounded)

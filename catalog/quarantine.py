@@ -82,7 +82,11 @@ def fill(tool: Tool, definition: Definition, before: Definition | None = None) -
     """
     edited_by_hand = []
     for member in MEMBERS[1:]:
-        if before is not None and member in (*before, *definition) and not _is_unedited(_own_value(tool, member), before, member):
+        if (
+            before is not None
+            and member in (*before, *definition)
+            and not _is_unedited(_own_value(tool, member), before, member)
+        ):
             edited_by_hand.append(member)
         elif before is None or definition.get(member) != before.get(member):
             _set_member(tool, member, definition.get(member))

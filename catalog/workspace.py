@@ -66,7 +66,9 @@ def read(path: str, max_bytes: int = MAX_READ_BYTES) -> bytes:
     with _file(path, os.O_RDONLY) as descriptor:
         size = os.fstat(descriptor).st_size
         if size > max_bytes:
-            raise ToolError(f"{_quote_path(path)} has {size} bytes, more than the {max_bytes} that can be read at once.")
+            raise ToolError(
+                f"{_quote_path(path)} has {size} bytes, more than the {max_bytes} that can be read at once."
+            )
         data = b""
         while chunk := os.read(descriptor, max_bytes + 1 - len(data)):
             data += chunk
@@ -237,7 +239,9 @@ def _translate_errors(path: str) -> Iterator[None]:
     except FileNotFoundError:
         raise ToolError(f"There is no {_quote_path(path)}.") from None
     except (NotADirectoryError, IsADirectoryError):
-        raise ToolError(f"{_quote_path(path)}: a folder and a file are mixed up, or a link stands in the way.") from None
+        raise ToolError(
+            f"{_quote_path(path)}: a folder and a file are mixed up, or a link stands in the way."
+        ) from None
     except OSError as error:
         # O_NOFOLLOW fails with ELOOP for a link, O_NONBLOCK with ENXIO for a FIFO without a reader.
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG):

@@ -379,7 +379,9 @@ def create_address_values(owner: User) -> dict[str, Any]:
         "audit.checkpoint": Checkpoint.objects.first(),
         "audit.verification": Verification.objects.first(),
     }
-    return collect_address_values(models) | {"view": SavedView.objects.create(owner=owner, name="census", filters="{}").pk}
+    return collect_address_values(models) | {
+        "view": SavedView.objects.create(owner=owner, name="census", filters="{}").pk
+    }
 
 
 def collect_address_values(models: dict[str, Any]) -> dict[str, Any]:

@@ -85,7 +85,14 @@ SLOWEST_FILES = (
 
 MAX_PROCESSES = 8
 
-PATIENT_FOLDERS = ("tests/browser/", "tests/clients/", "tests/conformance/", "tests/e2e/", "tests/runners/", "tests/upgrade/")
+PATIENT_FOLDERS = (
+    "tests/browser/",
+    "tests/clients/",
+    "tests/conformance/",
+    "tests/e2e/",
+    "tests/runners/",
+    "tests/upgrade/",
+)
 PATIENT_SECONDS = 900
 """These start servers and browsers, and install packages where none of them is in the cache yet."""
 

@@ -109,9 +109,13 @@ def test_every_row_is_about_an_address_that_exists() -> None:
 def test_every_row_with_parameters_gives_values_for_them(address_values: dict[str, Any]) -> None:
     for rule in census.every_rule():
         path = rule.path(address_values)
-        assert not set(path) & set("<>^$"), f"{rule.route!r} has parameters: give its row at=..., see census.create_address_values."
+        assert not set(path) & set("<>^$"), (
+            f"{rule.route!r} has parameters: give its row at=..., see census.create_address_values."
+        )
         if rule.who is OWNER:
-            assert rule.path(address_values | ABSENT) != path, f"{rule.route!r} is somebody's own: ABSENT needs the name too."
+            assert rule.path(address_values | ABSENT) != path, (
+                f"{rule.route!r} is somebody's own: ABSENT needs the name too."
+            )
 
 
 def test_signed_out_visitors_are_sent_to_the_sign_in(address_values: dict[str, Any]) -> None:
@@ -151,7 +155,9 @@ def test_rows_of_alice_read_like_missing_ones_to_charlie_and_to_root(
                 hers = reach(client, rule, address_values, method)
                 absent = reach(client, rule, address_values | ABSENT, method)
                 if hers.status_code != 404 or get_page_text(hers) != get_page_text(absent):
-                    wrong.append(f"{method} {rule.path(address_values)} for {user}: {hers.status_code}, {absent.status_code}")
+                    wrong.append(
+                        f"{method} {rule.path(address_values)} for {user}: {hers.status_code}, {absent.status_code}"
+                    )
     assert not wrong, "\n".join(wrong)
 
 
@@ -199,12 +205,17 @@ def test_verbs_missing_from_the_admin_are_missing_for_root_too(address_values: d
             wrong.append(f"{rule.path(address_values)}: {verb} is not among the verbs of its row")
         if rule.route.endswith("/change/") and "change" not in model.verbs.split():
             before = read_row(model, address_values)
-            if reach(client, rule, address_values, "POST").status_code == 302 or read_row(model, address_values) != before:
+            if (
+                reach(client, rule, address_values, "POST").status_code == 302
+                or read_row(model, address_values) != before
+            ):
                 wrong.append(f"{rule.path(address_values)}: change is not among the verbs of its row")
     assert not wrong, "\n".join(wrong)
 
 
-def test_addresses_that_change_something_do_not_answer_a_get(address_values: dict[str, Any], alice: User, root: User) -> None:
+def test_addresses_that_change_something_do_not_answer_a_get(
+    address_values: dict[str, Any], alice: User, root: User
+) -> None:
     wrong = []
     for rule in census.every_rule():
         if "GET" not in rule.methods.split():
@@ -215,9 +226,7 @@ def test_addresses_that_change_something_do_not_answer_a_get(address_values: dic
     assert not wrong, "\n".join(wrong)
 
 
-def test_a_read_only_page_of_ours_takes_no_post(
-    address_values: dict[str, Any], alice: User, root: User
-) -> None:
+def test_a_read_only_page_of_ours_takes_no_post(address_values: dict[str, Any], alice: User, root: User) -> None:
     ours, theirs, wrong = browser(alice), browser(root), []
     for rule in census.every_rule():
         if "POST" not in rule.methods.split() and rule.route not in DJANGOS and not census.generated(rule.route):
@@ -238,7 +247,9 @@ def test_a_form_without_its_csrf_token_is_refused_whoever_sends_it(
     assert not wrong, "\n".join(wrong)
 
 
-def test_no_page_and_no_empty_form_is_an_error_of_the_server(address_values: dict[str, Any], alice: User, root: User) -> None:
+def test_no_page_and_no_empty_form_is_an_error_of_the_server(
+    address_values: dict[str, Any], alice: User, root: User
+) -> None:
     clients, wrong = {True: browser(root), False: browser(alice)}, []
     for rule in census.every_rule():
         if rule.route.endswith(("sign-out/", "logout/")):

@@ -19,8 +19,8 @@ from django.utils import timezone
 
 from audit.models import Call
 from tests import factories
-from tests.server.conftest import refresh_catalogue
 from tests.server.conftest import hub as hub
+from tests.server.conftest import refresh_catalogue
 from tests.transports.conftest import META, MODERN, Person, run_in_database
 from tests.transports.conftest import person as person
 from tests.transports.conftest import publish as publish

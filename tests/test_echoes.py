@@ -55,9 +55,7 @@ HOSTILE = ("x", "9" * 30, "a\x00b")
 
 
 @pytest.mark.django_db
-def test_an_add_page_ignores_impossible_values_in_its_address(
-    address_values: dict[str, Any], root: User
-) -> None:
+def test_an_add_page_ignores_impossible_values_in_its_address(address_values: dict[str, Any], root: User) -> None:
     client = Client(raise_request_exception=False)
     client.force_login(root)
     wrong = []

@@ -167,7 +167,10 @@ def test_an_error_is_english_for_callers_and_the_audit_log_and_in_the_active_lan
         "TOOLHUB_ALLOW_PRIVATE_NETWORKS（例如 10.1.2.0/24:8080）并重启",
         "路径中的值必须是文本或数字",
     ]
-    assert [denied.value.localized_message, refused.value.localized_message] == [denied.value.explanation, str(refused.value)]
+    assert [denied.value.localized_message, refused.value.localized_message] == [
+        denied.value.explanation,
+        str(refused.value),
+    ]
 
 
 # --- URLs ----------------------------------------------------------------------------------------------------------
@@ -312,7 +315,13 @@ class LocalServer:
         return f"{scheme}://{host}:{self.port}{path}"
 
     async def fetch(self, path: str = "/", **options: Any) -> egress.Reply:
-        settings = {"timeout": TIMEOUT_SECONDS, "max_bytes": 10_000, "allowed": self.allowed, "pools": self.pools, **options}
+        settings = {
+            "timeout": TIMEOUT_SECONDS,
+            "max_bytes": 10_000,
+            "allowed": self.allowed,
+            "pools": self.pools,
+            **options,
+        }
         return await egress.fetch(settings.pop("method", "GET"), self.url(path), **settings)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -382,14 +391,21 @@ async def test_one_private_address_among_public_ones_denies_the_name(local: Loca
     assert local.connections == 0
 
 
-async def test_a_connection_goes_to_the_address_that_was_checked_and_the_host_stays_the_name(local: LocalServer) -> None:
+async def test_a_connection_goes_to_the_address_that_was_checked_and_the_host_stays_the_name(
+    local: LocalServer,
+) -> None:
     asked: list[str] = []
 
     async def rebinding(host: str, port: int) -> Sequence[str]:
         asked.append(host)
         return ["127.0.0.1"] if len(asked) == 1 else ["10.0.0.1"]
 
-    options: dict[str, Any] = {"timeout": TIMEOUT_SECONDS, "max_bytes": 100, "allowed": local.allowed, "resolver": rebinding}
+    options: dict[str, Any] = {
+        "timeout": TIMEOUT_SECONDS,
+        "max_bytes": 100,
+        "allowed": local.allowed,
+        "resolver": rebinding,
+    }
     options["pools"] = local.pools
     reply = await egress.fetch("GET", local.url(host="rebind.test"), **options)
     assert reply.body == b"hello"
@@ -491,7 +507,9 @@ async def test_a_request_is_sent_as_given(local: LocalServer) -> None:
     ],
     ids=repr,
 )
-async def test_a_header_that_could_redirect_or_split_a_request_is_denied(local: LocalServer, headers: dict[str, str]) -> None:
+async def test_a_header_that_could_redirect_or_split_a_request_is_denied(
+    local: LocalServer, headers: dict[str, str]
+) -> None:
     with pytest.raises(Denied):
         await local.fetch(headers=headers)
     assert local.connections == 0
@@ -641,7 +659,9 @@ async def test_a_body_that_cannot_be_unpacked_is_an_error(local: LocalServer, en
     "said",
     [b"220 smtp ready\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", b"", b"HTTP/1.1 abc\r\n\r\n"],
 )
-async def test_a_server_that_breaks_off_or_speaks_something_else_is_unreachable(local: LocalServer, said: bytes) -> None:
+async def test_a_server_that_breaks_off_or_speaks_something_else_is_unreachable(
+    local: LocalServer, said: bytes
+) -> None:
     async def handler(exchange: Exchange) -> None:
         exchange.writer.write(said)
         await exchange.writer.drain()

@@ -23,7 +23,11 @@ ALICE = Credential(1, "alice", "token:1", "laptop", None, None)
 
 def count_listeners() -> tuple[int, int, int]:
     """How many listen to the signals that a hub connects."""
-    return len(signals.revoked.receivers), len(catalog_signals.changed.receivers), len(parts.get(ProgressListeners).listeners)
+    return (
+        len(signals.revoked.receivers),
+        len(catalog_signals.changed.receivers),
+        len(parts.get(ProgressListeners).listeners),
+    )
 
 
 @pytest.mark.django_db(transaction=True)

@@ -35,7 +35,11 @@ SAMPLE = sorted(
 
 def test_the_table_holds_what_the_places_had_before() -> None:
     former = "[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
-    ranges = [*invisible.MISLEADING_CHARACTERS.replace("-", ""), *former.strip("[]").replace("-", ""), *"\ufff9\ufffb\U000e007f"]
+    ranges = [
+        *invisible.MISLEADING_CHARACTERS.replace("-", ""),
+        *former.strip("[]").replace("-", ""),
+        *"\ufff9\ufffb\U000e007f",
+    ]
     assert [character for character in ranges if not invisible.is_invisible(character)] == []
     assert not any(map(invisible.is_invisible, " \n\taé漢ก한あΩя"))
 

@@ -63,7 +63,10 @@ class CatalogueItemAdmin(HistoryAdmin):
         # The theme asks for each text of a page several times; deciding for a thousand users is done once.
         shown: str | None = row.__dict__.get("_audience")
         if shown is None:
-            context = {"audience": visibility.find_audience(row._meta.model_name, row.pk), "environment": settings.ENVIRONMENT}
+            context = {
+                "audience": visibility.find_audience(row._meta.model_name, row.pk),
+                "environment": settings.ENVIRONMENT,
+            }
             shown = row._audience = render_to_string("admin/catalog/audience.html", context)
         return shown
 

@@ -15,7 +15,7 @@ from audit.recorder import AuditLogUnavailable, BegunCall, Ending, Intent
 from audit.redaction import redactor as redaction
 from audit.types import Caller, Reason
 from catalog import threads
-from catalog.errors import InternalFailure, AuditLogUnavailable
+from catalog.errors import CallNotLogged, InternalFailure
 from catalog.functions.results import size_of
 from catalog.policy.definitions import Item, Rule
 
@@ -45,7 +45,9 @@ def build_intent(
     return Intent(caller, method, name, item.id, item.hash, english, arguments, request_id, reason)
 
 
-def redact_rejected_arguments(arguments: Any, redactor: redaction.Redactor = _default_redactor, hidden: list[str] | None = None) -> str:
+def redact_rejected_arguments(
+    arguments: Any, redactor: redaction.Redactor = _default_redactor, hidden: list[str] | None = None
+) -> str:
     """Return the arguments of a rejected call as redacted text; arguments that are too large are not kept."""
     if size_of(arguments, MAX_RESULT_CHARACTERS) > MAX_RESULT_CHARACTERS:
         return redaction.canonical({"$redacted": "too large to record"})
@@ -64,7 +66,7 @@ async def begin(what: Intent, call_id: UUID | None) -> BegunCall:
     try:
         return await recorder.begin(what, call_id)
     except AuditLogUnavailable as error:
-        raise AuditLogUnavailable(error.reason) from None
+        raise CallNotLogged(error.reason) from None
 
 
 def mask_reason(reason: Reason | None, secrets: Sequence[str]) -> str:
@@ -94,7 +96,7 @@ async def refuse(
     try:
         return await recorder.deny(what, ending)
     except AuditLogUnavailable as error:
-        raise AuditLogUnavailable(error.reason) from None
+        raise CallNotLogged(error.reason) from None
 
 
 async def finish(begun: BegunCall, ending: Ending) -> None:
@@ -143,4 +145,14 @@ async def finish_with_result(
     return await finish(begun, ending_with_result)
 
 
-__all__ = ["BegunCall", "Ending", "Intent", "begin", "finish", "finish_with_result", "build_intent", "outcomes", "refuse"]
+__all__ = [
+    "BegunCall",
+    "Ending",
+    "Intent",
+    "begin",
+    "build_intent",
+    "finish",
+    "finish_with_result",
+    "outcomes",
+    "refuse",
+]

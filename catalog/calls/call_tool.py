@@ -15,13 +15,12 @@ from uuid import UUID
 
 from audit import outcomes
 from audit.types import Caller, Reason
-from catalog.calls import masking
-from catalog.calls import call_log
+from catalog.calls import call_log, masking
+from catalog.calls.call_log import BegunCall, Ending, Intent
 from catalog.calls.completion import complete
 from catalog.calls.execution import Deadline, Outcome, RunningCalls, cancellation, perform
-from catalog.calls.prepared_tools import PreparedTool, load_catalogue, get_prepared
+from catalog.calls.prepared_tools import PreparedTool, get_prepared, load_catalogue
 from catalog.calls.prompts import get_prompt
-from catalog.calls.call_log import BegunCall, Ending, Intent
 from catalog.calls.resources import read_resource
 from catalog.errors import (
     TASKS_EXTENSION,
@@ -61,7 +60,7 @@ async def call_tool(
 
     `begun` is awaited once the start is durable and before anything runs: a task's row is committed there. `detached`
     says that the call runs as a task: without it a tool that must run as one raises MissingCapability. Raises
-    UnknownTool, MissingCapability, LimitReached, InvalidArguments, AuditLogUnavailable, NeedsInput, ProtocolError,
+    UnknownTool, MissingCapability, LimitReached, InvalidArguments, CallNotLogged, NeedsInput, ProtocolError,
     InternalFailure. Cancel the awaiting task with a reason (`task.cancel(errors.CLIENT_GONE)`): the audit log keeps
     the reason.
     """
@@ -196,9 +195,7 @@ def _find_missing_capabilities(prepared: PreparedTool, channel: Channel, detache
     return missing
 
 
-async def _log_denied(
-    caller: Caller, name: str, arguments: Any, channel: Channel, tool: ToolDefinition | None
-) -> None:
+async def _log_denied(caller: Caller, name: str, arguments: Any, channel: Channel, tool: ToolDefinition | None) -> None:
     """Log a denied call; the caller must not learn whether the tool exists."""
     if tool is None:
         text = call_log.redact_rejected_arguments(arguments)

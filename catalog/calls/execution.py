@@ -107,7 +107,7 @@ CANCEL_RETRY_SECONDS = 1.0
 class Deadline:
     """A timer that cancels the current task when the time is up, and is paused while a person is asked."""
 
-    __slots__ = ("_before", "_handle", "_remaining_seconds", "_loop", "_paused", "deadline", "fired", "seconds", "task")
+    __slots__ = ("_before", "_handle", "_loop", "_paused", "_remaining_seconds", "deadline", "fired", "seconds", "task")
 
     def __init__(self, seconds: float) -> None:
         task = asyncio.current_task()

@@ -9,15 +9,13 @@ from typing import Any
 from django.db import DatabaseError, InterfaceError
 
 from audit.redaction import redactor
-from catalog.calls import masking, truncation
-from catalog.calls import call_log
-from catalog.errors import AuditLogUnavailable, ToolError
+from catalog.calls import call_log, masking, truncation
+from catalog.errors import CallNotLogged, ToolError
 from catalog.functions.context import Context
 from catalog.functions.results import BadResult, Produced, produce, size_of
 from catalog.policy import snapshot
 from catalog.policy.definitions import Snapshot, ToolDefinition
-from catalog.runners import registry, secret_refs
-from catalog.runners import factory
+from catalog.runners import factory, registry, secret_refs
 from catalog.runners.factory import Run
 from catalog.schemas import defaults, errors, validator
 from catalog.schemas.errors import SchemaProblem
@@ -32,7 +30,7 @@ async def load_catalogue() -> Snapshot:
         return await snapshot.ensure()
     except (DatabaseError, InterfaceError):
         log.warning("the catalogue cannot be read", exc_info=True)
-        raise AuditLogUnavailable("the catalogue cannot be read now") from None
+        raise CallNotLogged("the catalogue cannot be read now") from None
 
 
 class PreparedTool:

@@ -34,7 +34,7 @@ _redactor = redactor.redactor(None)
 async def get_prompt(caller: Caller, name: str, arguments: dict[str, Any], channel: Channel) -> PromptResult:
     """Get a prompt and log the call.
 
-    Raises UnknownPrompt, InvalidArguments, AuditLogUnavailable, NeedsInput, ProtocolError, InternalFailure.
+    Raises UnknownPrompt, InvalidArguments, CallNotLogged, NeedsInput, ProtocolError, InternalFailure.
     """
     catalogue = await load_catalogue()
     text = call_log.redact_rejected_arguments(arguments)

@@ -12,18 +12,17 @@ from typing import Any
 from audit import outcomes
 from audit.redaction import redactor
 from audit.types import Caller, Reason
-from catalog.calls import stored_results
-from catalog.calls import call_log
+from catalog.calls import call_log, stored_results
+from catalog.calls.call_log import BegunCall, Intent
 from catalog.calls.execution import MAX_FUNCTION_SECONDS, Deadline, answer, perform
 from catalog.calls.prepared_tools import load_catalogue
-from catalog.calls.call_log import BegunCall, Intent
 from catalog.errors import ToolError, UnknownResource
 from catalog.functions import registry
 from catalog.functions.channel import Channel
 from catalog.functions.content import EmbeddedResource
 from catalog.functions.context import Context
 from catalog.functions.invoke import invoke
-from catalog.functions.results import BadResult, Produced, ResourceResult, to_plain_json, resource_content
+from catalog.functions.results import BadResult, Produced, ResourceResult, resource_content, to_plain_json
 from catalog.language import in_english
 from catalog.policy import visibility
 from catalog.policy.definitions import ResourceDefinition, Rule, Snapshot
@@ -39,7 +38,7 @@ Make = Callable[[Context], Coroutine[Any, Any, Produced]]
 async def read_resource(caller: Caller, uri: str, channel: Channel) -> ResourceResult:
     """Read a resource and log the call.
 
-    Raises UnknownResource, InvalidArguments, AuditLogUnavailable, NeedsInput, ProtocolError, InternalFailure.
+    Raises UnknownResource, InvalidArguments, CallNotLogged, NeedsInput, ProtocolError, InternalFailure.
     """
     catalogue = await load_catalogue()
     name = redactor.redact_text(uri[:1000])
@@ -124,7 +123,8 @@ async def _make_contents(resource: ResourceDefinition, uri: str, values: dict[st
         raise ToolError("This address has no content.")
     several = isinstance(value, list) and bool(value) and all(isinstance(item, EmbeddedResource) for item in value)
     contents = [
-        _convert_content(item, uri, resource.mime_type or function.mime_type) for item in (value if several else [value])
+        _convert_content(item, uri, resource.mime_type or function.mime_type)
+        for item in (value if several else [value])
     ]
     return _produced(contents)
 

@@ -12,7 +12,7 @@ from typing import Any
 from catalog.calls import stored_results
 from catalog.functions.content import ResourceLink
 from catalog.functions.context import Context
-from catalog.functions.results import Produced, dump, utf8_length, size_of_block
+from catalog.functions.results import Produced, dump, size_of_block, utf8_length
 from catalog.policy.definitions import ToolDefinition
 
 log = logging.getLogger(__name__)

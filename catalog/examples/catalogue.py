@@ -13,8 +13,7 @@ from django.contrib.auth import get_user_model
 from django.db import transaction
 
 from catalog import workspace
-from catalog.exchange import files
-from catalog.exchange import importer
+from catalog.exchange import files, importer
 from catalog.functions import registry
 from catalog.models import Prompt, Resource, Secret, Tool, Toolset, Upstream
 from catalog.processes import allowlist

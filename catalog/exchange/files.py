@@ -24,7 +24,16 @@ def _text(dumper: Any, value: str) -> Any:
     style = None
     if "\n" in value:
         style = "|"
-    elif document.parse_plain_scalar(value) != value or value.lower() in {"yes", "no", "on", "off", "y", "n", "<<", "="}:
+    elif document.parse_plain_scalar(value) != value or value.lower() in {
+        "yes",
+        "no",
+        "on",
+        "off",
+        "y",
+        "n",
+        "<<",
+        "=",
+    }:
         style = '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 

@@ -12,7 +12,7 @@ from django.db import transaction
 
 from catalog.canonical import dumps
 from catalog.exchange import values
-from catalog.exchange.exporter import FORMAT_VERSION, load_rows, equal_as_json
+from catalog.exchange.exporter import FORMAT_VERSION, equal_as_json, load_rows
 from catalog.exchange.kinds import KINDS, Kind, Values
 from catalog.exchange.values import FileError
 
@@ -191,7 +191,9 @@ def _save(kind: Kind, row: Any, entry: Values, place: str) -> None:
 def _find_differences(before: Any, after: Any, name: str = "") -> Iterator[tuple[str, str, str]]:
     """Yield (member, before, after) for every difference, also inside nested objects."""
     if isinstance(before, dict) and isinstance(after, dict):
-        inner = [key for key in (*before, *after) if not equal_as_json(before.get(key, _ABSENT), after.get(key, _ABSENT))]
+        inner = [
+            key for key in (*before, *after) if not equal_as_json(before.get(key, _ABSENT), after.get(key, _ABSENT))
+        ]
         if inner:
             for key in dict.fromkeys(inner):
                 yield from _find_differences(

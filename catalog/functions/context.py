@@ -171,7 +171,9 @@ class Context:
     async def _report(self, progress: float, total: float | None, message: str | None) -> None:
         progress_listeners = parts.find(ProgressListeners)  # None in the process of an isolated function
         if progress_listeners is not None and progress_listeners.listeners:
-            masked = redactor.mask_values(tuple(self.secrets.values()), message) if message and self.secrets else message
+            masked = (
+                redactor.mask_values(tuple(self.secrets.values()), message) if message and self.secrets else message
+            )
             for listener in progress_listeners.listeners:
                 listener(self, progress, total, masked)
         await self.channel.progress(progress, total, message)

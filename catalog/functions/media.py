@@ -41,7 +41,9 @@ _ALIASES = {
     "audio/aacp": "audio/aac",
 }
 
-DETECTABLE_TYPES = frozenset({*(kind for _, kind in _SIGNATURES), *_RIFF.values(), *_FORM.values(), *_BRANDS.values(), *_ALIASES})
+DETECTABLE_TYPES = frozenset(
+    {*(kind for _, kind in _SIGNATURES), *_RIFF.values(), *_FORM.values(), *_BRANDS.values(), *_ALIASES}
+)
 """The types that can be detected from the bytes."""
 
 

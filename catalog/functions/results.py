@@ -20,7 +20,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from catalog.errors import ToolError
 from catalog.functions import media
 from catalog.functions.content import BLOCKS, Result, Structured, Text
-from catalog.functions.sanitise import sanitise_text, is_clean, format_note
+from catalog.functions.sanitise import format_note, is_clean, sanitise_text
 
 dump = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
@@ -134,7 +134,9 @@ def _sanitise_content(content: list[dict[str, Any]], structured: Any) -> Produce
     if total or in_data:
         # The text mostly repeats the data: the note counts the changes once, not each time they are shown.
         content.append({"type": "text", "text": format_note(max(total, in_data))})
-    size = sum(size_of_block(item) for item in content) + (utf8_length(dump(structured)) if structured is not None else 0)
+    size = sum(size_of_block(item) for item in content) + (
+        utf8_length(dump(structured)) if structured is not None else 0
+    )
     return Produced(content, structured, size=size)
 
 

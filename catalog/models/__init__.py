@@ -7,8 +7,8 @@ from django.utils.translation import gettext_lazy as _
 from catalog.models.imports import ImportedDocument
 from catalog.models.items import Prompt, Resource
 from catalog.models.rules import CatalogueRevision, Grant, Limit
-from catalog.models.task_state import StoredResult, Task
 from catalog.models.secrets import PersonalSecret, Secret
+from catalog.models.task_state import StoredResult, Task
 from catalog.models.tools import Tool, Toolset
 from catalog.models.upstreams import Upstream
 

@@ -11,7 +11,9 @@ from catalog.openapi.references import OperationError
 from catalog.openapi.schemas import plain_text
 
 FORMS = {"application/x-www-form-urlencoded": "form", "multipart/form-data": "multipart"}
-COMBINING_KEYWORDS = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "$ref", "patternProperties", "dependentSchemas"})
+COMBINING_KEYWORDS = frozenset(
+    {"allOf", "anyOf", "oneOf", "not", "if", "$ref", "patternProperties", "dependentSchemas"}
+)
 BODY_METHODS = frozenset({"post", "put", "patch", "delete"})
 
 

@@ -93,7 +93,9 @@ def fetch(url: str) -> bytes:
             allowed=networks.allowed(),
         )
     except egress.EgressError as error:
-        raise DocumentImportError(_("The document cannot be fetched: %(why)s.") % {"why": error.localized_message}) from None
+        raise DocumentImportError(
+            _("The document cannot be fetched: %(why)s.") % {"why": error.localized_message}
+        ) from None
     if 300 <= reply.status < 400:
         moved = _(
             "The document cannot be fetched: the address answers with a redirect (status %(status)d). Enter the "

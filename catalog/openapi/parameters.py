@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext_lazy
 
 from catalog.openapi.names import Arguments
-from catalog.openapi.references import References, OperationError
+from catalog.openapi.references import OperationError, References
 from catalog.openapi.schemas import Converter, plain_text
 
 PLACES = {"query": "query", "header": "headers", "cookie": "cookies"}
@@ -23,7 +23,9 @@ PLACE_LABELS: dict[str, Promise] = {
 }
 IGNORED_HEADERS = frozenset({"accept", "content-type", "authorization"})
 """Header parameters to ignore, by the specification."""
-BLOCKED_HEADERS = frozenset({"cookie", "host", "proxy-authorization", "content-length", "transfer-encoding", "connection"})
+BLOCKED_HEADERS = frozenset(
+    {"cookie", "host", "proxy-authorization", "content-length", "transfer-encoding", "connection"}
+)
 BLOCKED_HEADERS |= {"accept-encoding", "expect", "te", "trailer", "upgrade", "keep-alive"}
 _BRACES = re.compile(r"\{([^{}]*)\}")
 
@@ -141,7 +143,9 @@ def _convert_schema(inputs: Inputs, parameter: dict[str, Any]) -> dict[str, Any]
     content = parameter.get("content")
     if schema is None and isinstance(content, dict) and content:
         values = {"name": str(parameter.get("name"))[:100], "type": next(iter(content))[:100]}
-        raise OperationError(_("The parameter %(name)s uses the content type %(type)s, which is not supported.") % values)
+        raise OperationError(
+            _("The parameter %(name)s uses the content type %(type)s, which is not supported.") % values
+        )
     made = dict(inputs.converter.schema(schema)) if schema is not None else {}
     if text := plain_text(parameter.get("description")):
         made["description"] = text

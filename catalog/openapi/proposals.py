@@ -13,7 +13,7 @@ from catalog.models.validators import runner_settings
 from catalog.openapi import names, security, servers
 from catalog.openapi.bodies import add_body
 from catalog.openapi.parameters import Inputs, add_parameters
-from catalog.openapi.references import References, OperationError
+from catalog.openapi.references import OperationError, References
 from catalog.openapi.responses import result_of
 from catalog.schemas import validator
 
@@ -151,7 +151,10 @@ def _fill(
     add_body(inputs, method, operation)
     proposal.input_schema = inputs.schema()
     check_schema(proposal.input_schema, _("The schema of the arguments: %(why)s"))
-    settings = {"method": method.upper(), "url": servers.choose_url(document, item, operation, base, source) + inputs.path}
+    settings = {
+        "method": method.upper(),
+        "url": servers.choose_url(document, item, operation, base, source) + inputs.path,
+    }
     settings |= inputs.settings
     answer, proposal.output_schema = result_of(references, version, operation, method)
     if proposal.output_schema is not None:

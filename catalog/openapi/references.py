@@ -57,4 +57,6 @@ class References:
             if "$ref" not in value:
                 return value
             value = self.target(value["$ref"])
-        raise OperationError(_('"$ref" passes through more than %(most)d references, or forms a loop.') % {"most": MAX_HOPS})
+        raise OperationError(
+            _('"$ref" passes through more than %(most)d references, or forms a loop.') % {"most": MAX_HOPS}
+        )

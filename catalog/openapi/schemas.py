@@ -12,7 +12,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from catalog.openapi.references import MAX_HOPS, References, OperationError
+from catalog.openapi.references import MAX_HOPS, OperationError, References
 from toolhub.invisible import is_invisible
 
 MAX_EXPANDED_SUBSCHEMAS = 300
@@ -29,10 +29,20 @@ PLAIN_KEYWORDS = frozenset(
     {"type", "enum", "const", "format", "default", "examples", "pattern", "required", "dependentRequired"}
 )
 PLAIN_KEYWORDS |= {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength"}
-PLAIN_KEYWORDS |= {"minItems", "maxItems", "uniqueItems", "minContains", "maxContains", "minProperties", "maxProperties"}
+PLAIN_KEYWORDS |= {
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "minContains",
+    "maxContains",
+    "minProperties",
+    "maxProperties",
+}
 PLAIN_KEYWORDS |= {"deprecated", "readOnly", "writeOnly", "contentEncoding", "contentMediaType"}
 TEXTS = frozenset({"title", "description"})
-UNSUPPORTED_KEYWORDS = frozenset({"$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$id", "$anchor"})
+UNSUPPORTED_KEYWORDS = frozenset(
+    {"$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$id", "$anchor"}
+)
 
 
 def plain_text(value: Any, max_characters: int = MAX_TEXT_CHARACTERS) -> str:

@@ -9,7 +9,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from catalog.openapi.references import References, OperationError
+from catalog.openapi.references import OperationError, References
 from catalog.openapi.schemas import plain_text
 
 PLACE_TEXTS: dict[str, Promise] = {

@@ -37,7 +37,9 @@ def resolve_url(url: str, source: str) -> str:
     return "" if re.search(r"[{}]", joined) else joined
 
 
-def choose_url(document: dict[str, Any], item: dict[str, Any], operation: dict[str, Any], base: str, source: str) -> str:
+def choose_url(
+    document: dict[str, Any], item: dict[str, Any], operation: dict[str, Any], base: str, source: str
+) -> str:
     """Return the chosen server's URL.
 
     Raises OperationError for an operation served elsewhere: requests with credentials go only to the chosen server.

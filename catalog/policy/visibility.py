@@ -15,7 +15,7 @@ from audit.types import Credential
 from catalog.policy import messages, snapshot
 from catalog.policy import rules as policy
 from catalog.policy.definitions import Item, Snapshot
-from catalog.policy.rules import Decision, Visible, Requester
+from catalog.policy.rules import Decision, Requester, Visible
 
 MAX_CACHED_USERS = 20_000
 """Maximum number of remembered people; above it the cache is emptied."""

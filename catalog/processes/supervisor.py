@@ -208,7 +208,9 @@ def watch(pid: int, hub: int, order: dict[str, Any], status: dict[int, int]) -> 
         count = len(list_descendants(os.getpid()))
         if count > max_processes:
             return "processes"
-        wait = max(POLL_SECONDS, 25 * (time.monotonic() - counted_at), min(2 * wait, max_wait) if count == before else 0.0)
+        wait = max(
+            POLL_SECONDS, 25 * (time.monotonic() - counted_at), min(2 * wait, max_wait) if count == before else 0.0
+        )
         before = count
 
 

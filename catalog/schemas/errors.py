@@ -202,7 +202,9 @@ def cut(text: str, max_characters: int = MAX_SENTENCE_CHARACTERS) -> str:
 
 def format_listing(values: Iterable[Any]) -> str:
     """Return the values as a text of limited length: there may be a hundred thousand."""
-    return cut(", ".join(json.dumps(value, ensure_ascii=False) for value in islice(values, 100)), MAX_LISTING_CHARACTERS)
+    return cut(
+        ", ".join(json.dumps(value, ensure_ascii=False) for value in islice(values, 100)), MAX_LISTING_CHARACTERS
+    )
 
 
 def _describe_value(value: Any) -> dict[str, Any]:

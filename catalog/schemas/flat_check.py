@@ -29,7 +29,9 @@ ROOT_KEYWORDS = ANNOTATION_KEYWORDS | {
     "definitions",
 }
 NUMERIC_KEYWORDS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
-PROPERTY_KEYWORDS = ANNOTATION_KEYWORDS | NUMERIC_KEYWORDS | {"type", "enum", "const", "minLength", "maxLength", "pattern"}
+PROPERTY_KEYWORDS = (
+    ANNOTATION_KEYWORDS | NUMERIC_KEYWORDS | {"type", "enum", "const", "minLength", "maxLength", "pattern"}
+)
 ARRAY_KEYWORDS = ANNOTATION_KEYWORDS | {"type", "items", "minItems", "maxItems"}
 TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),

@@ -20,7 +20,7 @@ from catalog.schemas.flat_check import compile_flat
 from catalog.schemas.full_check import compile_full
 from catalog.schemas.schema_rules import check, check_stored
 
-__all__ = ["MAX_ARGUMENTS_SECONDS", "MAX_RESULT_SECONDS", "Check", "check", "find_problem", "check_stored", "validator"]
+__all__ = ["MAX_ARGUMENTS_SECONDS", "MAX_RESULT_SECONDS", "Check", "check", "check_stored", "find_problem", "validator"]
 
 MAX_COMPILED = 20_000
 MAX_INLINE_BYTES = 16_384
@@ -84,7 +84,9 @@ def validator(definition_hash: str, schema: dict[str, Any]) -> Check:
     return found
 
 
-async def find_problem(check: Check, value: Any, size: int, seconds: float = MAX_ARGUMENTS_SECONDS) -> SchemaProblem | None:
+async def find_problem(
+    check: Check, value: Any, size: int, seconds: float = MAX_ARGUMENTS_SECONDS
+) -> SchemaProblem | None:
     """Return the problem of a value of about `size` bytes, or None, without blocking the event loop."""
     if size <= (MAX_INLINE_FLAT_BYTES if check.flat else MAX_INLINE_BYTES):
         found = check(value, MAX_LOOP_SECONDS)

@@ -25,7 +25,7 @@ from django.utils.translation import gettext_lazy as _
 from audit.redaction.rules import MIN_VALUE_CHARACTERS, redaction
 from audit.types import Caller
 from catalog import encryption, threads
-from catalog.errors import AuditLogUnavailable
+from catalog.errors import CallNotLogged
 from catalog.models import PersonalSecret, Secret, Tool
 from catalog.policy import snapshot
 from catalog.policy.definitions import ToolDefinition
@@ -105,7 +105,7 @@ def forget(**kwargs: Any) -> None:
 async def resolve(names: Iterable[str], caller: Caller) -> Mapping[str, str]:
     """Return the values of the secrets for this caller: the caller's own where a secret is personal.
 
-    Reads the database only the first time at a catalogue revision. Raises MissingSecret, AuditLogUnavailable.
+    Reads the database only the first time at a catalogue revision. Raises MissingSecret, CallNotLogged.
     """
     user_id = caller.credential.user_id
     read = parts.get(SecretStore).current(asyncio.get_running_loop())
@@ -114,7 +114,7 @@ async def resolve(names: Iterable[str], caller: Caller) -> Mapping[str, str]:
             await _fill(read, user_id)
         except (DatabaseError, InterfaceError):
             log.warning("the secrets cannot be read", exc_info=True)
-            raise AuditLogUnavailable("the catalogue cannot be read now") from None
+            raise CallNotLogged("the catalogue cannot be read now") from None
     return _values(read, names, user_id)
 
 

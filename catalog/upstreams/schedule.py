@@ -17,8 +17,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from catalog.models import Upstream
-from catalog.runners.upstream_mcp import pool
-from catalog.runners.upstream_mcp import notifications
+from catalog.runners.upstream_mcp import notifications, pool
 from catalog.runners.upstream_mcp.failures import UpstreamError
 from catalog.upstreams import discovery
 from toolhub.jobs import Job
@@ -65,7 +64,9 @@ def schedule_now(number: int) -> None:
     Upstream.objects.filter(pk=number, enabled=True, next_refresh__gt=soon).update(next_refresh=soon)
 
 
-async def _list_all(connections: Sequence[discovery.ConnectionWithSecrets | UpstreamError]) -> list[discovery.ToolList | UpstreamError]:
+async def _list_all(
+    connections: Sequence[discovery.ConnectionWithSecrets | UpstreamError],
+) -> list[discovery.ToolList | UpstreamError]:
     async def one(connection: discovery.ConnectionWithSecrets | UpstreamError) -> discovery.ToolList | UpstreamError:
         if isinstance(connection, UpstreamError):
             return connection

@@ -20,7 +20,7 @@ from catalog.policy import limits as rate_limits
 from catalog.policy import snapshot, visibility
 from catalog.policy.definitions import PromptDefinition, ResourceDefinition, ToolDefinition
 from catalog.policy.rules import Visible
-from catalog.schemas.parameters import Mark, Parameter, kinds, marks, list_parameters
+from catalog.schemas.parameters import Mark, Parameter, kinds, list_parameters, marks
 
 MAX_PAGE_TOOLS = 50
 """Maximum number of tools on one page that the browser filters; with more of them, the server searches, in pages."""

@@ -187,9 +187,7 @@ def test_a_user_is_created_and_changed_in_the_admin(root: User, browser: Browser
     assert User.objects.get(username="dora").check_password(password)
 
 
-def test_permissions_are_searchable_only_by_staff_who_change_users(
-    root: User, viewer: User, browser: Browser
-) -> None:
+def test_permissions_are_searchable_only_by_staff_who_change_users(root: User, viewer: User, browser: Browser) -> None:
     path = "/admin/autocomplete/"
     asked = {"app_label": "auth", "model_name": "user", "field_name": "user_permissions", "term": "view_call"}
     assert browser(viewer).get(path, asked).status_code == 403

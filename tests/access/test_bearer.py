@@ -112,9 +112,7 @@ async def test_unknown_expired_revoked_and_inactive_read_the_same_outside_and_di
         assert text not in caplog.text
 
 
-async def test_a_cached_token_is_rejected_once_it_expires(
-    alice: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_cached_token_is_rejected_once_it_expires(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
     token, text = await issue(alice)
     ends = timezone.now() + timedelta(seconds=30)
     await AccessToken.objects.filter(pk=token.pk).aupdate(expires=ends)
@@ -149,7 +147,9 @@ async def test_deleting_the_token_or_the_user_takes_effect_at_once(alice: User) 
     assert (await get_refusal(second)).reason == "unknown"
 
 
-async def test_deactivating_a_user_takes_effect_at_once_and_is_announced(alice: User, revocations: list[dict[str, Any]]) -> None:
+async def test_deactivating_a_user_takes_effect_at_once_and_is_announced(
+    alice: User, revocations: list[dict[str, Any]]
+) -> None:
     _, text = await issue(alice)
     await get_authenticator().authenticate(text)
     alice.is_active = False
@@ -237,7 +237,10 @@ async def test_while_the_database_is_away_known_tokens_go_on_and_unknown_ones_ca
     assert (await get_authenticator().authenticate(text)).id == token.credential_id
     refused = await get_refusal(never_seen)
     assert (refused.status, refused.headers()) == (503, {"Retry-After": "5"})
-    assert await get_authenticator().filter_valid({token.credential_id, "token:999"}) == {token.credential_id, "token:999"}
+    assert await get_authenticator().filter_valid({token.credential_id, "token:999"}) == {
+        token.credential_id,
+        "token:999",
+    }
     # A revocation that reached this process still bites, and ten minutes later nothing is taken on trust.
     get_authenticator().forget(digest_of(ending))
     assert (await get_refusal(ending)).status == 503

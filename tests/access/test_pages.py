@@ -232,9 +232,7 @@ def test_an_expired_token_says_so_and_has_no_actions(alice: User, browser: Brows
     assert "Revoke token" not in page
 
 
-def test_the_connect_page_warns_users_without_grants(
-    alice: User, bob: User, browser: Browser
-) -> None:
+def test_the_connect_page_warns_users_without_grants(alice: User, bob: User, browser: Browser) -> None:
     factories.grant(alice, factories.make_tool())
     factories.load()
     said = "so a client would find none"

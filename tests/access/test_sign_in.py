@@ -123,9 +123,7 @@ def test_users_with_tools_and_no_usable_token_land_on_the_connect_page(alice: Us
     assert find_landing_page(browser()) == "/connect/"
 
 
-def test_users_without_grants_land_on_the_page_that_names_a_contact(
-    alice: User, bob: User, browser: Browser
-) -> None:
+def test_users_without_grants_land_on_the_page_that_names_a_contact(alice: User, bob: User, browser: Browser) -> None:
     factories.grant(bob, factories.make_tool("his"))
     client = browser()
     assert find_landing_page(client) == "/tools/"

@@ -252,7 +252,11 @@ def test_the_detail_shows_the_decision_and_is_itself_logged(reader, alice, djang
 
 def test_the_detail_shows_nearby_calls_from_the_same_client(reader, alice, bob):
     mine = save(*(build_call(number, user=alice) for number in range(20)))
-    save(build_call(30, user=alice, client_name="Cursor"), build_call(31, user=bob), build_call(32, user=alice, credential_id="token:9"))
+    save(
+        build_call(30, user=alice, client_name="Cursor"),
+        build_call(31, user=bob),
+        build_call(32, user=alice, credential_id="token:9"),
+    )
     response = reader.get(reverse("admin:audit_call_change", args=(mine[10].pk,)))
     assert [moment.call.pk for moment, _, _ in response.context["neighbours"]] == [row.pk for row in mine[2:19]]
 

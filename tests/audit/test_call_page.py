@@ -101,7 +101,8 @@ def test_an_id_of_nothing_is_an_empty_list(reader, text):
 
 def test_hashes_and_credentials_are_found_too(reader):
     first, second = save(
-        build_call(1, definition="1" * 64, credential_id="token:7"), build_call(2, result_sha256="2" * 64, credential_id="token:71")
+        build_call(1, definition="1" * 64, credential_id="token:7"),
+        build_call(2, result_sha256="2" * 64, credential_id="token:71"),
     )
     for text, wanted in (("1" * 64, first), ("2" * 64, second), ("token:7", first), ("token:71", second)):
         rows = reader.get(LIST, {"q": text}).context["cl"].result_list
@@ -268,7 +269,9 @@ def test_requests_that_no_client_can_make_have_no_curl_command(reader):
 def test_the_difference_of_two_calls_puts_the_earlier_first(reader, alice, django_assert_num_queries):
     first, second = save(
         build_call(1, user=alice, arguments='{"a":1,"b":2}', duration_us=10_000),
-        build_call(2, user=alice, arguments='{"a":1,"b":3}', outcome="tool_error", detail="no such file", duration_us=90_000),
+        build_call(
+            2, user=alice, arguments='{"a":1,"b":3}', outcome="tool_error", detail="no such file", duration_us=90_000
+        ),
     )
     page = reader.get(COMPARE, {"call": [str(second.pk), str(first.pk)]})
     found = page.context["found"]
@@ -310,7 +313,8 @@ def test_different_definitions_without_a_history_are_reported(reader, alice):
 
 def action(before, after, **values):
     return Action.objects.create(
-        id=build_call(90).pk, at=build_call(90).started_at, actor="root", verb="changed", kind="tool", target="x", link=1 << 40,
+        id=build_call(90).pk, at=build_call(90).started_at,
+        actor="root", verb="changed", kind="tool", target="x", link=1 << 40,
         before=json.dumps(before) if before is not None else "", after=json.dumps(after) if after is not None else "",
         **values,
     )  # fmt: skip

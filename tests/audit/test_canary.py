@@ -40,8 +40,8 @@ from tests import factories
 from tests.audit.stores import Cluster
 from tests.audit_log import replace_audit_log
 from tests.catalog.pipeline import RecordingChannel, run_in_database
+from tests.polling import wait_until, wait_until_async
 from tests.real_servers import ROOT
-from tests.polling import wait_until_async, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -52,9 +52,9 @@ def test_a_table_of_calls_holds_no_formulas():
 
 
 def test_json_lines_hold_every_column_exactly(alice):
-    row = save(build_call(1, user=alice, arguments='{"a":"=1+1 \\u2028 M\\u00fcller"}', result="\u2028\u0085 line\nbreaks"))[
-        0
-    ]
+    row = save(
+        build_call(1, user=alice, arguments='{"a":"=1+1 \\u2028 M\\u00fcller"}', result="\u2028\u0085 line\nbreaks")
+    )[0]
     text = b"".join(export_rows.chunks(CallSearch(), "jsonl")).decode()
     assert text.count("\n") == 1
     line = json.loads(text)

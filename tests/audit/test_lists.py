@@ -222,7 +222,9 @@ def test_every_row_is_read_in_batches(logged_calls, django_assert_num_queries):
     with django_assert_num_queries(3 * 13 - 1):  # where a batch ends, the keys of its rows, the rows
         batches = list(CallSearch().iterate_batches(10))
     assert [row.pk for batch in batches for row in batch] == [row.pk for row in reversed(logged_calls)]
-    assert [row.pk for batch in CallSearch(q="number 11").iterate_batches(7) for row in batch] == find_keys(q="number 11")
+    assert [row.pk for batch in CallSearch(q="number 11").iterate_batches(7) for row in batch] == find_keys(
+        q="number 11"
+    )
 
 
 def test_any_model_can_be_paged_by_its_key(logged_calls):

@@ -29,7 +29,9 @@ pytestmark = pytest.mark.postgres
 def test_filters_and_exports_find_the_same_rows_whichever_index_is_read(postgres_store: AuditStore) -> None:
     outcomes = ("ok", "ok", "ok", "timeout", "refused")
     rows = [
-        build_call(n, outcome=outcomes[n % 5], name=f"tool_{n % 7}", user_id=n % 3 + 1, arguments=f'{{"n":"number {n}"}}')
+        build_call(
+            n, outcome=outcomes[n % 5], name=f"tool_{n % 7}", user_id=n % 3 + 1, arguments=f'{{"n":"number {n}"}}'
+        )
         for n in range(1200)
     ]
     save(*rows)
@@ -113,7 +115,9 @@ def test_the_statement_of_a_batch_outlives_what_the_driver_forgets_and_what_an_a
         (b"23505", ConnStatus.OK, psycopg.errors.UniqueViolation),
     ],
 )
-def test_an_error_that_the_server_did_not_send_is_a_lost_connection(code: bytes | None, status: ConnStatus, kind: Any) -> None:
+def test_an_error_that_the_server_did_not_send_is_a_lost_connection(
+    code: bytes | None, status: ConnStatus, kind: Any
+) -> None:
     store = PostgresStore.__new__(PostgresStore)
     store._connection = SimpleNamespace(pgconn=SimpleNamespace(status=status))  # type: ignore[assignment]
     result: Any = SimpleNamespace(

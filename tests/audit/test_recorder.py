@@ -87,7 +87,9 @@ async def test_a_denied_call_is_one_entry_with_its_reason(audit_store: AuditStor
     assert recorder.running() == 0
 
 
-async def test_values_that_no_database_can_store_are_replaced_and_never_stop_the_audit_log(audit_store: AuditStore) -> None:
+async def test_values_that_no_database_can_store_are_replaced_and_never_stop_the_audit_log(
+    audit_store: AuditStore,
+) -> None:
     begun = await recorder.begin(intent("nul \x00 and half a pair \ud800", '{"a":"\ud800"}'))
     await recorder.finish(begun, recorder.Ending("tool_error", detail="\x00", result='{"x":"\udfff"}'))
     assert audit_store.sql("SELECT name, arguments, detail, result FROM audit_call") == [

@@ -19,7 +19,7 @@ from audit.integrity import verification
 from audit.writing import leases, recovery
 from tests.audit.attempts import call, ending, intent
 from tests.audit.stores import AuditStore
-from tests.polling import wait_until_async, wait_until
+from tests.polling import wait_until, wait_until_async
 
 HOLDER = """
 import asyncio, sys, django
@@ -152,7 +152,9 @@ def test_live_and_dead_processes_are_told_apart() -> None:
         assert not leases.is_running(process.pid, since - 1), "another process has its id"
     finally:
         process.kill()
-    wait_until(lambda: not leases.is_running(process.pid, since), 30, "a process that nobody waited for is dead as well")
+    wait_until(
+        lambda: not leases.is_running(process.pid, since), 30, "a process that nobody waited for is dead as well"
+    )
     process.wait()
     assert not leases.is_running(process.pid, since)
 

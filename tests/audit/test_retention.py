@@ -116,7 +116,10 @@ async def _run_sync(work):
 
 def save_old_calls(count, days):
     return save(
-        *(build_call(number, started_at=timezone.now() - timedelta(days=days, seconds=number)) for number in range(count))
+        *(
+            build_call(number, started_at=timezone.now() - timedelta(days=days, seconds=number))
+            for number in range(count)
+        )
     )
 
 

@@ -62,14 +62,22 @@ def test_a_process_overtaken_by_another_counts_nothing():
 
 
 def test_names_that_no_tool_has_are_not_counted_as_tools():
-    save(build_recent_call(200, name="made up", target_id=None, outcome="unknown_tool"), build_recent_call(201, name="real"))
+    save(
+        build_recent_call(200, name="made up", target_id=None, outcome="unknown_tool"),
+        build_recent_call(201, name="real"),
+    )
     rollups.catch_up()
     assert set(Rollup.objects.filter(what="tool").values_list("key", flat=True)) == {"real"}
 
 
 @pytest.mark.parametrize("period", statistics.PERIODS)
 def test_a_report_says_the_same_before_and_after_counting(period):
-    save(*(build_recent_call(40 * number, name=f"tool_{number % 3}", duration_us=1_000 * (number + 1)) for number in range(50)))
+    save(
+        *(
+            build_recent_call(40 * number, name=f"tool_{number % 3}", duration_us=1_000 * (number + 1))
+            for number in range(50)
+        )
+    )
     before = statistics.report(period)
     rollups.catch_up()
     after = statistics.report(period)

@@ -26,8 +26,8 @@ from audit.writing.stores import sqlite
 from audit.writing.stores.base import NotDurable
 from audit.writing.stores.sqlite import SqliteStore
 from tests.audit.attempts import call, ending, intent, wait_until_ready
-from tests.audit.stores import Cluster, AuditStore, open_store
-from tests.polling import wait_until_async, wait_until
+from tests.audit.stores import AuditStore, Cluster, open_store
+from tests.polling import wait_until, wait_until_async
 
 MAX_REFUSAL_SECONDS = 3.0
 """The promise. A stopwatch is the only way to test it; the machine is given a little more."""

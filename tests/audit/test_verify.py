@@ -22,7 +22,7 @@ from audit.format.uuid7 import new_id
 from audit.integrity import messages, verification
 from audit.models import Action, Call, Checkpoint, Link, Verification, Writer
 from tests.audit.attempts import call, ending, intent
-from tests.audit.stores import Cluster, AuditStore, open_store, postgres_database
+from tests.audit.stores import AuditStore, Cluster, open_store, postgres_database
 
 MODELS = (Call, Action, Writer, Link, Checkpoint, Verification)
 STRING, NUMBER, TIME = "'tampered'", "987654321", "'2020-01-02 03:04:05.678'"
@@ -184,7 +184,9 @@ def test_an_action_that_is_inserted_is_named(filled_store: AuditStore) -> None:
 
 
 def test_a_link_that_is_inserted_is_found(filled_store: AuditStore) -> None:
-    writer, sequence = filled_store.sql("SELECT writer, max(sequence) FROM audit_link WHERE writer > 100 GROUP BY writer")[0]
+    writer, sequence = filled_store.sql(
+        "SELECT writer, max(sequence) FROM audit_link WHERE writer > 100 GROUP BY writer"
+    )[0]
     filled_store.sql(
         "INSERT INTO audit_link (id, writer, sequence, kind, subject, content, hash)"
         f" SELECT {chain.link_id(writer, sequence + 1)}, writer, {sequence + 1}, kind, subject, content, hash"
@@ -246,7 +248,9 @@ def cut_newest(store: AuditStore, count: int) -> str:
     return f"link {writer}:{sequence}"
 
 
-def test_deleting_the_newest_entries_and_checkpoints_is_noticed_by_an_external_checkpoint(filled_store: AuditStore) -> None:
+def test_deleting_the_newest_entries_and_checkpoints_is_noticed_by_an_external_checkpoint(
+    filled_store: AuditStore,
+) -> None:
     head = filled_store.folder / "heads.jsonl"
     missing = cut_newest(filled_store, 3)
     out = StringIO()

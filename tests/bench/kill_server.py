@@ -27,8 +27,8 @@ from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
-from tests.real_servers import ROOT, START_SECONDS, Hub
 from tests.polling import wait_until
+from tests.real_servers import ROOT, START_SECONDS, Hub
 
 REVISION = "2026-07-28"
 META = "io.modelcontextprotocol/"

@@ -171,4 +171,7 @@ def find_heaviest(owner: Any, call: Any) -> dict[str, Any]:
         "audit.verification": Verification.objects.first(),
     }
     view = SavedView.objects.filter(owner=owner).first()
-    return census.collect_address_values(models) | {"username": owner.get_username(), "view": view.pk if view is not None else 1}
+    return census.collect_address_values(models) | {
+        "username": owner.get_username(),
+        "view": view.pk if view is not None else 1,
+    }

@@ -42,7 +42,13 @@ SCHEMA = {
     "title": FULL_ATTACK,
     "description": FULL_ATTACK,
     "properties": {
-        FULL_ATTACK: {"type": "string", "title": FULL_ATTACK, "description": FULL_ATTACK, "default": FULL_ATTACK, "enum": [FULL_ATTACK, PIECES[3]]},
+        FULL_ATTACK: {
+            "type": "string",
+            "title": FULL_ATTACK,
+            "description": FULL_ATTACK,
+            "default": FULL_ATTACK,
+            "enum": [FULL_ATTACK, PIECES[3]],
+        },
         PIECES[0]: {"type": "array", "items": {"type": "string", "examples": [FULL_ATTACK]}, "$comment": FULL_ATTACK},
         "plain": {"type": "object", "description": FULL_ATTACK, "properties": {PIECES[1]: {"const": FULL_ATTACK}}},
         "pattern": {"type": "string", "format": FULL_ATTACK, "x-hostile": FULL_ATTACK},
@@ -52,7 +58,13 @@ SCHEMA = {
 CONTENT = {
     "content": [
         {"type": "text", "text": FULL_ATTACK},
-        {"type": "resource_link", "uri": "javascript:p()", "name": FULL_ATTACK, "title": FULL_ATTACK, "description": FULL_ATTACK},
+        {
+            "type": "resource_link",
+            "uri": "javascript:p()",
+            "name": FULL_ATTACK,
+            "title": FULL_ATTACK,
+            "description": FULL_ATTACK,
+        },
         {"type": "image", "data": '"><script>p()</script>', "mimeType": 'image/svg+xml"' + PIECES[1]},
         {"type": "audio", "data": "AAAA", "mimeType": PIECES[0]},
         {"type": "resource", "resource": {"uri": "javascript:p()", "mimeType": "text/html", "text": FULL_ATTACK}},
@@ -60,7 +72,13 @@ CONTENT = {
     "structuredContent": {FULL_ATTACK: FULL_ATTACK},
     "_meta": {FULL_ATTACK: [FULL_ATTACK]},
 }
-DEFINITION = {"name": FULL_ATTACK, "title": FULL_ATTACK, "description": FULL_ATTACK, "inputSchema": SCHEMA, "icons": ICONS}
+DEFINITION = {
+    "name": FULL_ATTACK,
+    "title": FULL_ATTACK,
+    "description": FULL_ATTACK,
+    "inputSchema": SCHEMA,
+    "icons": ICONS,
+}
 DOCUMENT = {
     "openapi": "3.0.3",
     "info": {"title": FULL_ATTACK, "version": FULL_ATTACK, "description": FULL_ATTACK},
@@ -78,7 +96,9 @@ DOCUMENT = {
         }
     },
 }
-PAIR = json.dumps({FULL_ATTACK: FULL_ATTACK, "name": PIECES[0], "list": [FULL_ATTACK], "nested": {PIECES[1]: FULL_ATTACK}})
+PAIR = json.dumps(
+    {FULL_ATTACK: FULL_ATTACK, "name": PIECES[0], "list": [FULL_ATTACK], "nested": {PIECES[1]: FULL_ATTACK}}
+)
 SPECIAL: dict[str, Any] = {
     # What the framework and the theme keep for themselves, and what is a key, a digest or a cipher.
     "auth.Permission": KEEP,
@@ -119,7 +139,9 @@ SPECIAL: dict[str, Any] = {
     "catalog.Resource.function": KEEP,
     "catalog.Resource.completions": KEEP,
     "catalog.Prompt.function": KEEP,
-    "catalog.Prompt.arguments": [{"name": FULL_ATTACK, "title": FULL_ATTACK, "description": FULL_ATTACK, "required": True}],
+    "catalog.Prompt.arguments": [
+        {"name": FULL_ATTACK, "title": FULL_ATTACK, "description": FULL_ATTACK, "required": True}
+    ],
     "catalog.Prompt.messages": [{"role": "user", "content": {"type": "text", "text": FULL_ATTACK}}],
     "catalog.Grant.environments": lambda number: [FULL_ATTACK] if number == 2 else [],
     "catalog.Limit.rate": KEEP,

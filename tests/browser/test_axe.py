@@ -16,7 +16,12 @@ Windows = Callable[..., Window]
 ALIKE = ("/add/", "/delete/", "/history/")
 """Pages that the admin makes in the same way for every model, or that are the form of the change page: those of some
 models are looked at."""
-SAMPLE_PAGES = ("/admin/catalog/grant/", "/admin/catalog/tool/add/", "/admin/access/accesstoken/add/", "/admin/auth/user/add/")
+SAMPLE_PAGES = (
+    "/admin/catalog/grant/",
+    "/admin/catalog/tool/add/",
+    "/admin/access/accesstoken/add/",
+    "/admin/auth/user/add/",
+)
 
 
 @pytest.fixture(scope="module")

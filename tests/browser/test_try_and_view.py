@@ -10,8 +10,8 @@ import pytest
 
 from tests.browser.conftest import Window
 from tests.pages import try_seed
-from tests.real_servers import Hub
 from tests.polling import wait_until
+from tests.real_servers import Hub
 
 pytestmark = pytest.mark.chromium
 Windows = Callable[..., Window]

@@ -17,8 +17,8 @@ import pytest
 from tests.browser import seed
 from tests.browser.conftest import Window
 from tests.client import HttpClient, RpcError
-from tests.real_servers import Hub
 from tests.polling import wait_until
+from tests.real_servers import Hub
 
 pytestmark = pytest.mark.chromium
 Windows = Callable[..., Window]

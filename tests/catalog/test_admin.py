@@ -345,9 +345,7 @@ def test_the_contents_of_tasks_and_stored_results_are_not_shown(browser: Client,
 
 
 @pytest.mark.parametrize("model", ["tool", "toolset", "resource", "prompt"])
-def test_deleting_an_item_deletes_its_grants_and_logs_both(
-    browser: Client, alice: User, model: str
-) -> None:
+def test_deleting_an_item_deletes_its_grants_and_logs_both(browser: Client, alice: User, model: str) -> None:
     target: Any = getattr(factories, f"make_{model}")()
     named = str(factories.grant(alice, target))
     response = browser.post(reverse(f"admin:catalog_{model}_delete", args=(target.pk,)), {"post": "yes"})

@@ -112,9 +112,7 @@ def test_a_preview_changes_nothing(browser: Client) -> None:
     ],
 )
 @pytest.mark.parametrize("field", ["input_schema", "output_schema"])
-def test_schema_errors_name_their_place(
-    browser: Client, field: str, schema: str, place: list[str], words: str
-) -> None:
+def test_schema_errors_name_their_place(browser: Client, field: str, schema: str, place: list[str], words: str) -> None:
     found = request_preview(browser, None, **{field: schema})
     assert list_places(found) == [(field, place)]
     assert words in found["problems"][0]["text"]
@@ -220,7 +218,9 @@ def test_characters_that_hide_are_shown(browser: Client) -> None:
 
 
 def test_a_programs_settings_are_denied_without_the_permission(alice: User) -> None:
-    found = request_preview(sign_in_with(alice, "view_tool", "add_tool"), runner="command", settings='{"program": "ls"}')
+    found = request_preview(
+        sign_in_with(alice, "view_tool", "add_tool"), runner="command", settings='{"program": "ls"}'
+    )
     assert ("runner", []) in list_places(found)
 
 

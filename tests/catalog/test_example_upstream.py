@@ -8,8 +8,7 @@ import pytest
 
 from catalog.examples import catalogue
 from catalog.models import Tool, Upstream
-from catalog.processes import launch
-from catalog.processes import allowlist
+from catalog.processes import allowlist, launch
 
 
 @pytest.mark.django_db

@@ -76,10 +76,16 @@ def make_document(*tools: Any, **sections: Any) -> dict[str, Any]:
         (make_document(tool(), tool()), "tools[1]: tool add already exists, at tools[0]"),
         (make_document(tool(origin="moon:1")), "tools[0] (add).origin: an origin starts with"),
         (make_document(secrets=[{"name": "key", "value": "hunter2"}]), "secrets[0].value: this is not part of a file"),
-        (make_document(grants=[{"tool": "none", "everyone": True}]), "grants[0] (allow tool none, everyone).tool: there"),
+        (
+            make_document(grants=[{"tool": "none", "everyone": True}]),
+            "grants[0] (allow tool none, everyone).tool: there",
+        ),
         (make_document(tool(), grants=[{"tool": "add", "user": "nobody"}]), "there is no user 'nobody'"),
         (make_document(tool(), grants=[{"tool": "add"}]), "grants[0]"),
-        (make_document(tool(), grants=[{"tool": "add", "everyone": True, "starts": "soon"}]), "must be a date and time"),
+        (
+            make_document(tool(), grants=[{"tool": "add", "everyone": True, "starts": "soon"}]),
+            "must be a date and time",
+        ),
         (make_document(tool(), limits=[{"tool": "add", "rate": "often"}]), "Enter a rate such as"),
     ],
 )

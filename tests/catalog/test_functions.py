@@ -20,7 +20,16 @@ from catalog.functions.context import Context, SyncContext
 from catalog.functions.elicitation import Elicit
 from catalog.functions.signatures import derive, derive_arguments
 from tests.catalog import tools
-from tests.catalog.pipeline import MODERN, RecordingChannel, call, run_in_database, logged_calls, publish, text, only_logged_call
+from tests.catalog.pipeline import (
+    MODERN,
+    RecordingChannel,
+    call,
+    logged_calls,
+    only_logged_call,
+    publish,
+    run_in_database,
+    text,
+)
 
 ACCEPT = {"action": "accept", "content": {"name": "Ada"}}
 
@@ -233,7 +242,9 @@ async def test_an_invalid_answer_is_rejected_at_handshake_and_modern_revisions(a
         waited = await call(alice, "call_name", channel=RecordingChannel(answers={"name": bad}))
         assert waited.is_error and "'name'" in text(waited)
         with pytest.raises(ProtocolError, match=r"inputResponses\.name") as refused:
-            await call(alice, "call_name", channel=RecordingChannel(answers={"name": bad}, modern=True), revision=MODERN)
+            await call(
+                alice, "call_name", channel=RecordingChannel(answers={"name": bad}, modern=True), revision=MODERN
+            )
         assert refused.value.code == -32602
     declined = RecordingChannel(answers={"name": {"action": "decline"}})
     assert text(await call(alice, "call_name", channel=declined)) == "decline"
@@ -242,7 +253,10 @@ async def test_an_invalid_answer_is_rejected_at_handshake_and_modern_revisions(a
 @pytest.mark.django_db(transaction=True)
 async def test_a_function_in_a_thread_asks_without_await(alice: Any) -> None:
     await run_in_database(publish, alice, "call_name_thread")
-    assert text(await call(alice, "call_name_thread", channel=RecordingChannel(answers={"elicit_1": ACCEPT}))) == "Hello, Ada!"
+    assert (
+        text(await call(alice, "call_name_thread", channel=RecordingChannel(answers={"elicit_1": ACCEPT})))
+        == "Hello, Ada!"
+    )
     with pytest.raises(NeedsInput):
         await call(alice, "call_name_thread", channel=RecordingChannel(modern=True), revision=MODERN)
 

@@ -15,14 +15,13 @@ import pytest
 from audit import outcomes
 from catalog.errors import ToolError
 from catalog.functions.results import produce
-from catalog.runners import registry
-from catalog.runners import factory
+from catalog.runners import factory, registry
 from catalog.runners.http_api import resilience
 from catalog.runners.http_api.json_path import parse_path, select
 from tests import factories
 from tests.catalog.local_api import Api, ask, context
 from tests.catalog.local_api import api as api
-from tests.catalog.pipeline import call, run_in_database, text, only_logged_call
+from tests.catalog.pipeline import call, only_logged_call, run_in_database, text
 
 # --- refusals --------------------------------------------------------------------------------------------------------
 

@@ -112,7 +112,9 @@ def test_suggestions_are_in_the_viewers_language_and_contain_the_names() -> None
 def test_a_good_definition_gets_no_suggestions() -> None:
     assert lint.check_tool(tool()) == []
     assert lint.check_tool(tool(part=part(enum=["a"], description="One of them."))) == []
-    assert lint.check_tool(tool("github_create_issue", GOOD + " Creates one.", read_only=False, destructive=False)) == []
+    assert (
+        lint.check_tool(tool("github_create_issue", GOOD + " Creates one.", read_only=False, destructive=False)) == []
+    )
 
 
 def test_indistinguishable_tools_are_named_and_the_others_are_not() -> None:

@@ -103,7 +103,10 @@ def test_an_edited_reason_keeps_its_english_sentence() -> None:
 
 def test_target_and_subject_of_a_grant_read_as_in_its_sentence(alice: User) -> None:
     for grant in (rule for rule in rules(alice) if isinstance(rule, Grant)):
-        assert str(grant) == f"Grant {grant.pk}: {grant.effect} {messages.name_target(grant)} to {messages.name_subject(grant)}"
+        assert (
+            str(grant)
+            == f"Grant {grant.pk}: {grant.effect} {messages.name_target(grant)} to {messages.name_subject(grant)}"
+        )
 
 
 @pytest.mark.parametrize("code", CANCELLATIONS)

@@ -13,7 +13,7 @@ from catalog.errors import InvalidArguments, NeedsInput, ProtocolError, UnknownP
 from catalog.functions import registry
 from tests import factories
 from tests.catalog import prompts_and_resources
-from tests.catalog.pipeline import MODERN, RecordingChannel, caller, run_in_database, logged_calls, only_logged_call
+from tests.catalog.pipeline import MODERN, RecordingChannel, caller, logged_calls, only_logged_call, run_in_database
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ASKED = [
@@ -44,7 +44,9 @@ async def get(user: Any, name: str, arguments: Any = None, channel: Any = None, 
     return await call_tool.get_prompt(caller(user, revision), name, arguments or {}, channel or RecordingChannel())
 
 
-async def test_another_users_prompt_and_an_unknown_one_are_answered_alike_and_logged_apart(alice: Any, bob: Any) -> None:
+async def test_another_users_prompt_and_an_unknown_one_are_answered_alike_and_logged_apart(
+    alice: Any, bob: Any
+) -> None:
     await run_in_database(publish_template, alice)
     answers = []
     for name in ("weather", "nothing"):

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from catalog.runners import registry
-from catalog.runners import factory
+from catalog.runners import factory, registry
 from tests.catalog import tools  # noqa: F401 - registers the functions
-from tests.catalog.pipeline import call, run_in_database, publish, text
+from tests.catalog.pipeline import call, publish, run_in_database, text
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from catalog.errors import CLIENT_GONE, ProtocolError, UnknownResource
 from catalog.functions import registry
 from tests import factories
 from tests.catalog import prompts_and_resources
-from tests.catalog.pipeline import RecordingChannel, caller, run_in_database, logged_calls, only_logged_call
+from tests.catalog.pipeline import RecordingChannel, caller, logged_calls, only_logged_call, run_in_database
 from tests.polling import wait_until_async
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -38,7 +38,9 @@ async def read(user: Any, uri: str) -> Any:
     return await call_tool.read_resource(caller(user), uri, RecordingChannel())
 
 
-async def test_another_users_resource_and_an_unknown_one_are_answered_alike_and_logged_apart(alice: Any, bob: Any) -> None:
+async def test_another_users_resource_and_an_unknown_one_are_answered_alike_and_logged_apart(
+    alice: Any, bob: Any
+) -> None:
     await run_in_database(text, alice)
     await run_in_database(publish_functions, alice, "sample_template")
     for uri in ("docs://handbook", "sample://book/1", "docs://nothing", "toolhub://results/x", "x" * 5000):
@@ -50,7 +52,9 @@ async def test_another_users_resource_and_an_unknown_one_are_answered_alike_and_
     assert all(row.method == "resources/read" for row in rows) and prompts_and_resources.RAN == []
 
 
-@pytest.mark.parametrize("uri", ["sample://book/", "sample://book", "sample:///1", "sample://book/1/2", "sample://b%0aok/1"])
+@pytest.mark.parametrize(
+    "uri", ["sample://book/", "sample://book", "sample:///1", "sample://book/1/2", "sample://b%0aok/1"]
+)
 async def test_an_address_that_does_not_fit_the_template_is_unknown(alice: Any, uri: str) -> None:
     await run_in_database(publish_functions, alice, "sample_template")
     with pytest.raises(UnknownResource):

@@ -15,13 +15,21 @@ from audit import outcomes
 from audit.models import Call
 from audit.redaction import redactor
 from catalog import threads
-from catalog.calls import call_tool, stored_results
-from catalog.calls import call_log
+from catalog.calls import call_log, call_tool, stored_results
 from catalog.errors import UnknownResource
 from catalog.functions.results import BadResult, clean_name, clean_text, produce, size_of
-from catalog.functions.sanitise import sanitise_text, format_note
+from catalog.functions.sanitise import format_note, sanitise_text
 from tests.catalog import tools
-from tests.catalog.pipeline import RecordingChannel, call, caller, run_in_database, logged_calls, publish, text, only_logged_call
+from tests.catalog.pipeline import (
+    RecordingChannel,
+    call,
+    caller,
+    logged_calls,
+    only_logged_call,
+    publish,
+    run_in_database,
+    text,
+)
 from tests.polling import wait_until_async
 
 pytestmark = pytest.mark.django_db(transaction=True)

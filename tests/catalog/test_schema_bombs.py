@@ -126,7 +126,9 @@ def seed() -> dict[str, str]:
     tokens = create_cast()
     grant_tool("quick", ["bob"], function="add")
     for number, (_, schema, _) in enumerate(BOMBS):
-        grant_tool(f"bomb_{number}", ["alice"], function="swallow", input_schema={"type": "object"}, fill_defaults=False)
+        grant_tool(
+            f"bomb_{number}", ["alice"], function="swallow", input_schema={"type": "object"}, fill_defaults=False
+        )
         text = schema.get("deep") or json.dumps(schema)
         with connection.cursor() as cursor:  # past every check
             cursor.execute("UPDATE catalog_tool SET input_schema = %s WHERE name = %s", [text, f"bomb_{number}"])

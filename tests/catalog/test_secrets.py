@@ -31,7 +31,7 @@ from catalog.secrets import resolve
 from tests import factories
 from tests.catalog.local_api import Api
 from tests.catalog.local_api import api as api
-from tests.catalog.pipeline import call, caller, run_in_database, logged_calls, text
+from tests.catalog.pipeline import call, caller, logged_calls, run_in_database, text
 from toolhub import env
 
 CANARY = "kv-canary/7 Q+zz9=plum"
@@ -176,9 +176,7 @@ def test_rotation_moves_everything_to_the_first_key(alice: Any, bob: Any, settin
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_a_missing_secret_is_a_clear_logged_error_until_it_exists(
-    alice: Any, api: Api, settings: Any
-) -> None:
+async def test_a_missing_secret_is_a_clear_logged_error_until_it_exists(alice: Any, api: Api, settings: Any) -> None:
     await run_in_database(make_api_tool, alice, api.url, secret="my_token")
     unknown = await call(alice, "ask_api", {"q": "x"})
     assert unknown.is_error and "my_token, which is not set. Ask your administrator" in text(unknown)

@@ -13,7 +13,7 @@ from audit.models import Action
 from audit.redaction import redactor
 from catalog.models import PersonalSecret, Secret, Tool
 from catalog.secrets import resolve
-from tests.catalog.test_secrets import CANARY, make_api_tool, dump_stored, make_personal, make_shared
+from tests.catalog.test_secrets import CANARY, dump_stored, make_api_tool, make_personal, make_shared
 
 pytestmark = pytest.mark.django_db
 

@@ -34,7 +34,9 @@ async def get_state(user: Any, number: Any) -> tasks.TaskState:
 
 
 async def test_another_users_task_a_wrong_id_and_an_expired_one_are_none(alice: Any, bob: Any) -> None:
-    number = await create_task(alice, id=UUID("a" + uuid4().hex[1:]))  # one with a letter, or upper case would be the same
+    number = await create_task(
+        alice, id=UUID("a" + uuid4().hex[1:])
+    )  # one with a letter, or upper case would be the same
     assert await tasks.get(bob.pk, number) is None
     assert await tasks.answer(bob.pk, number, {"a": {}}) is None
     assert await tasks.request_cancel(bob.pk, number) is None
@@ -57,7 +59,11 @@ async def test_a_task_ends_once_whoever_comes_first(alice: Any) -> None:
     )
     assert sum(ended) == 1
     first = await get_state(alice, number)
-    assert not first.is_open and not await tasks.ask(number, {"a": QUESTION}) and not await tasks.set_message(number, "late")
+    assert (
+        not first.is_open
+        and not await tasks.ask(number, {"a": QUESTION})
+        and not await tasks.set_message(number, "late")
+    )
     assert await tasks.request_cancel(alice.pk, number) == first
 
 

@@ -20,9 +20,9 @@ from catalog.models import Upstream as Row
 from catalog.upstreams import discovery, schedule
 from tests import factories
 from tests.client import HttpClient
-from tests.runners.upstream import Upstream, tool
-from tests.real_servers import Hub
 from tests.polling import wait_until_async
+from tests.real_servers import Hub
+from tests.runners.upstream import Upstream, tool
 
 LOCAL = ["127.0.0.0/8"]
 CHANGED = "notifications/tools/list_changed"
@@ -164,9 +164,7 @@ def test_tools_changed_between_preview_and_import_are_not_imported(other: Upstre
 
 
 @pytest.mark.django_db
-def test_an_administrator_tests_lists_and_imports_in_the_browser_and_it_is_logged(
-    other: Upstream, root: User
-) -> None:
+def test_an_administrator_tests_lists_and_imports_in_the_browser_and_it_is_logged(other: Upstream, root: User) -> None:
     other.tools["odd\u202ename"] = tool("odd\u202ename", "Hidden\u200b words.")
     made = make_upstream(other, separator=".")
     client, address = browser(root), reverse("admin:catalog_upstream_tools", args=[made.pk])
@@ -278,9 +276,7 @@ def test_one_process_at_a_time_compares_and_a_change_that_is_announced_is_due_at
 
 
 @pytest.mark.django_db
-def test_tools_of_a_disabled_upstream_are_hidden_and_its_secrets_count_as_used(
-    other: Upstream, alice: User
-) -> None:
+def test_tools_of_a_disabled_upstream_are_hidden_and_its_secrets_count_as_used(other: Upstream, alice: User) -> None:
     from catalog.secrets import resolve
 
     made = make_upstream(other)

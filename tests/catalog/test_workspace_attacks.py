@@ -206,7 +206,9 @@ def test_links_that_are_swapped_in_during_the_call_lead_nowhere(folder: Path) ->
         def use_for_a_while() -> None:
             """Longer where the disk or the processor was somebody else's: until both ends were met often enough."""
             began, number = time.monotonic(), 0
-            while (now := time.monotonic() - began) < 2.5 or (now < HANG_SECONDS and min(outcomes.values()) <= MIN_ATTEMPTS):
+            while (now := time.monotonic() - began) < 2.5 or (
+                now < HANG_SECONDS and min(outcomes.values()) <= MIN_ATTEMPTS
+            ):
                 use(number := number + 1)
 
         with ThreadPoolExecutor(1) as pool:

@@ -80,7 +80,13 @@ def run(
 def output(command: Sequence[str], where: Path, given: str = "", status: int = 0) -> str:
     """What a client writes to stdout, started in this folder as in its home."""
     done = subprocess.run(
-        command, input=given, env=clean_environment(where), cwd=where, capture_output=True, text=True, timeout=WAIT_SECONDS
+        command,
+        input=given,
+        env=clean_environment(where),
+        cwd=where,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_SECONDS,
     )
     assert done.returncode == status, f"{done.args}: {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
     return done.stdout

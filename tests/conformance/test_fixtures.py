@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.conformance import fixtures
-from tests.server.conftest import TASKS, refresh_catalogue, handshake, hub, run_in_database, modern, text  # noqa: F401
 from tests.polling import wait_until_async
+from tests.server.conftest import TASKS, handshake, hub, modern, refresh_catalogue, run_in_database, text  # noqa: F401
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -126,7 +126,14 @@ class Raw:
         return await self.ask("POST", "/mcp", self.plain(more).items(), json.dumps(body).encode())
 
     async def ask(
-        self, method: str, path: str, headers: Headers, body: bytes = b"", *, wait: float = WAIT_SECONDS, until: bytes = b""
+        self,
+        method: str,
+        path: str,
+        headers: Headers,
+        body: bytes = b"",
+        *,
+        wait: float = WAIT_SECONDS,
+        until: bytes = b"",
     ) -> Answer:
         """Send one request and read its whole answer; of an event stream, up to an event that contains `until`."""
         if self.writer is None:

@@ -19,8 +19,8 @@ from tests.e2e import proofs
 from tests.e2e.pages import Pages
 from tests.e2e.raw import META, MODERN, Raw
 from tests.e2e.seed import end_grants
-from tests.real_servers import ROOT, Hub
 from tests.polling import wait_until_async
+from tests.real_servers import ROOT, Hub
 from toolhub.wire import versions
 
 REVISIONS = (*versions.HANDSHAKE, *versions.MODERN)
@@ -182,9 +182,7 @@ async def connected(hub: Hub) -> AsyncIterator[dict[str, Any]]:
         yield {"alice": alice, "bob": bob, "charlie": charlie}
 
 
-async def test_only_clients_whose_list_changed_hear_of_a_saved_change(
-    hub: Hub, connected: dict[str, Any]
-) -> None:
+async def test_only_clients_whose_list_changed_hear_of_a_saved_change(hub: Hub, connected: dict[str, Any]) -> None:
     rows = await asyncio.to_thread(hub.call, get_ids)
     heard = dict.fromkeys(connected, 0)
     async with Pages(hub, proofs.ROOT) as admin:

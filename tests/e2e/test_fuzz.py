@@ -26,8 +26,8 @@ from tests.client import HttpClient, WebSocketClient
 from tests.e2e import mutations, proofs
 from tests.e2e.mutations import Mutator
 from tests.e2e.raw import Answer, ConnectionLost, Raw
-from tests.real_servers import Hub
 from tests.polling import wait_until_async
+from tests.real_servers import Hub
 from toolhub.wire import versions
 
 SEED = int(os.environ.get("TOOLHUB_TEST_SEED", "20260728"))
@@ -338,7 +338,9 @@ async def test_websocket_frames_with_something_wrong(hub: Hub) -> None:
                 async with asyncio.timeout(2 * HANG_SECONDS):
                     received = await socket.recv()
             except TimeoutError:
-                raise AssertionError(f"seed {SEED}: no answer within {2 * HANG_SECONDS} s after {frames!r:.4000}") from None
+                raise AssertionError(
+                    f"seed {SEED}: no answer within {2 * HANG_SECONDS} s after {frames!r:.4000}"
+                ) from None
             message = json.loads(received)
             for one in message if isinstance(message, list) else [message]:
                 judge_message(one, frames)

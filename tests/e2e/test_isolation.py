@@ -16,8 +16,8 @@ import pytest
 from tests.client import WebSocketClient
 from tests.e2e import proofs
 from tests.e2e.raw import Answer, Raw
-from tests.real_servers import Hub
 from tests.polling import wait_until_async
+from tests.real_servers import Hub
 
 pytestmark = [pytest.mark.postgres, pytest.mark.redis]
 
@@ -227,13 +227,17 @@ async def test_a_cursor_of_somebody_else_is_not_valid(hub: Hub, alice: Raw, bob:
 
     cursor = await wait_until_async(page, 60)
     assert (await alice.modern("tools/list", {"cursor": cursor})).result()["tools"]
-    await assert_same(lambda c: bob.modern("tools/list", {"cursor": c}), cursor, tamper(cursor), status=400, code=-32602)
+    await assert_same(
+        lambda c: bob.modern("tools/list", {"cursor": c}), cursor, tamper(cursor), status=400, code=-32602
+    )
     his = await bob.session()
     await assert_same(
         lambda c: bob.handshake("tools/list", {"cursor": c}, his), cursor, tamper(cursor), status=200, code=-32602
     )
     # Nor does it fit another list of her own.
-    await assert_same(lambda c: alice.modern("prompts/list", {"cursor": c}), cursor, tamper(cursor), status=400, code=-32602)
+    await assert_same(
+        lambda c: alice.modern("prompts/list", {"cursor": c}), cursor, tamper(cursor), status=400, code=-32602
+    )
 
 
 def make_many_tools(count: int) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from tests.e2e import proofs
 from tests.e2e.raw import ConnectionLost, Raw
-from tests.real_servers import Hub
 from tests.polling import wait_until_async
+from tests.real_servers import Hub
 
 BURST = 8
 """Connections that call without a pause when the server is killed."""

@@ -15,8 +15,8 @@ from websockets.typing import Subprotocol
 
 from tests.client import HttpClient, RpcError, WebSocketClient
 from tests.e2e import seed
+from tests.polling import wait_until, wait_until_async
 from tests.real_servers import Hub
-from tests.polling import wait_until_async, wait_until
 
 MODERN = "2026-07-28"
 ENV = {"TOOLHUB_TOOL_MODULES": "tests.e2e.functions"}

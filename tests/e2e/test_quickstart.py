@@ -127,7 +127,9 @@ async def test_with_node_the_official_server_is_imported_granted_and_really_call
             (number,) = re.findall(r'/admin/catalog/tool/(\d+)/change/"[^>]*>everything_echo<', imported)
             # A machine that is busy with other tests takes its time to start Node.
             await pages.send(f"/admin/catalog/tool/{number}/change/", timeout="120")
-            assert "everything_echo" not in await use_as_demo(hub, list_tool_names), "nobody sees it before it is granted"
+            assert "everything_echo" not in await use_as_demo(hub, list_tool_names), (
+                "nobody sees it before it is granted"
+            )
             found = (await pages.http.get("/admin/access/pick/", params={"kind": "user", "q": "demo"})).json()
             (demo,) = [row["id"] for row in found["results"] if row["name"] == "demo"]
             await pages.send("/admin/catalog/grant/add/", tool=number, user=demo)

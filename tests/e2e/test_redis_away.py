@@ -16,8 +16,8 @@ import pytest
 from tests.client import HttpClient
 from tests.e2e import proofs
 from tests.e2e.raw import MODERN, Raw
-from tests.real_servers import Hub
 from tests.polling import wait_until_async
+from tests.real_servers import Hub
 
 pytestmark = [pytest.mark.postgres, pytest.mark.redis]
 

@@ -17,8 +17,8 @@ import pytest
 
 from tests.client import HttpClient, RpcError, WebSocketClient
 from tests.e2e import blocking_tools
-from tests.real_servers import ROOT, Hub
 from tests.polling import wait_until_async
+from tests.real_servers import ROOT, Hub
 
 MODERN = "2026-07-28"
 CONCURRENT_CALLS = 20
@@ -55,7 +55,10 @@ async def test_every_call_ends_and_so_does_the_server_whatever_is_open(tmp_path:
         post = f"POST /mcp HTTP/1.1\nHost: 127.0.0.1\nAuthorization: Bearer {token}\nContent-Type: application/json\n"
         idle = send_raw(hub, "GET /healthz HTTP/1.1\nHost: 127.0.0.1\n")
         assert await asyncio.to_thread(idle.recv, 1000)
-        halves = [send_raw(hub, f"{post}Content-Length: 1000\n"), send_raw(hub, f"{post}Content-Length: 1000\n", b'{"jsonrpc":')]
+        halves = [
+            send_raw(hub, f"{post}Content-Length: 1000\n"),
+            send_raw(hub, f"{post}Content-Length: 1000\n", b'{"jsonrpc":'),
+        ]
         halves.append(send_raw(hub, f"{post}Transfer-Encoding: chunked\n", b"a\r\n0123456789\r\n"))
         async with WebSocketClient(hub.ws_url, token, "2025-11-25") as watching, WebSocketClient(
             hub.ws_url, token, MODERN
@@ -66,7 +69,9 @@ async def test_every_call_ends_and_so_does_the_server_whatever_is_open(tmp_path:
                 who: Any = busy if number % 4 == 3 else client
                 arguments = {"file": str(never if number % 2 else free), "started": str(tmp_path / f"s{number}")}
                 calls.append(asyncio.ensure_future(who.text("hold_until", arguments)))
-            await wait_until_async(lambda: all((tmp_path / f"s{number}").exists() for number in range(CONCURRENT_CALLS)))
+            await wait_until_async(
+                lambda: all((tmp_path / f"s{number}").exists() for number in range(CONCURRENT_CALLS))
+            )
             signalled = time.monotonic()
             hub.process.send_signal(signal.SIGTERM)
             # A connection with calls under way stays, for their answers; nothing new begins on it.
@@ -131,6 +136,8 @@ async def test_a_database_that_hangs_does_not_keep_the_server_from_stopping() ->
                 "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'access_servingprocess'::regclass"
                 " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
             )
-            await wait_until_async(lambda: (held.execute(waits).fetchone() or (0,))[0], 60, "the server waits for the lock")
+            await wait_until_async(
+                lambda: (held.execute(waits).fetchone() or (0,))[0], 60, "the server waits for the lock"
+            )
             hub.process.send_signal(signal.SIGTERM)
             assert await asyncio.to_thread(hub.process.wait, MAX_STOP_SECONDS + SLOW_MACHINE_SECONDS) == 0

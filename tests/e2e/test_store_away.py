@@ -17,8 +17,8 @@ from tests.audit.stores import Cluster
 from tests.audit.test_store_away import lock_file
 from tests.client import HttpClient, RpcError
 from tests.e2e import blocking_tools
-from tests.real_servers import Hub
 from tests.polling import wait_until_async
+from tests.real_servers import Hub
 
 MODERN = "2026-07-28"
 MAX_REFUSAL_SECONDS, SLOW_MACHINE_SECONDS = 3.0, 17.0
@@ -110,7 +110,11 @@ async def check_outage(
             return found
 
         await wait_until_async(lambda: are_all_ok(ended, ids), 60)
-        hellos = {id: outcome for id, outcome in hub.call(blocking_tools.get_outcomes, name="say_hello").items() if id not in counted}
+        hellos = {
+            id: outcome
+            for id, outcome in hub.call(blocking_tools.get_outcomes, name="say_hello").items()
+            if id not in counted
+        }
         assert sorted(outcome for outcome in hellos.values() if outcome != "refused") == ["ok", "ok"]
     assert hub.process.poll() is None and hub.process.pid == pid
     assert json.loads(await asyncio.to_thread(hub.manage, "verifycalls", "--json"))["ok"]

@@ -17,8 +17,8 @@ from tests.client import HttpClient, HttpRefusal, RpcError, WebSocketClient
 from tests.e2e import proofs
 from tests.e2e.pages import Pages
 from tests.e2e.raw import MODERN, Raw
-from tests.real_servers import Hub
 from tests.polling import wait_until_async
+from tests.real_servers import Hub
 
 pytestmark = [pytest.mark.postgres, pytest.mark.redis]
 

@@ -13,8 +13,8 @@ import pytest
 
 from tests.client import HttpClient, HttpRefusal, RpcError, WebSocketClient
 from tests.e2e import seed
-from tests.real_servers import Hub
 from tests.polling import wait_until_async
+from tests.real_servers import Hub
 
 pytestmark = [pytest.mark.postgres, pytest.mark.redis]
 ROUNDS = int(os.environ.get("TOOLHUB_TEST_ROUNDS", "2"))
@@ -117,7 +117,8 @@ async def test_a_change_is_heard_at_both_workers_and_only_by_affected_clients(hu
     for client in (*bobs, alice):
         await client.initialize()
     listening = [
-        await connect_at(hub, worker, client.same_session()) for worker, client in zip((0, 1, 0), (*bobs, alice), strict=True)
+        await connect_at(hub, worker, client.same_session())
+        for worker, client in zip((0, 1, 0), (*bobs, alice), strict=True)
     ]
     for client in listening:
         await client.listen()

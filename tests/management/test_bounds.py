@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.real_servers import Hub
 from tests.polling import wait_until
+from tests.real_servers import Hub
 
 MAX_BODY_BYTES = 1_000_000
 MAX_GROWTH_BYTES = 40_000_000

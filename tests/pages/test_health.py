@@ -18,8 +18,7 @@ from catalog.schemas import errors, validator
 from catalog.schemas.errors import SchemaProblem
 from tests.audit.rows import build_call, save
 from tests.factories import grant, make_tool
-from toolhub.pages.health import findings, queries
-from toolhub.pages.health import finding_texts
+from toolhub.pages.health import finding_texts, findings, queries
 
 pytestmark = pytest.mark.django_db
 _numbers = itertools.count(1)
@@ -120,7 +119,9 @@ def test_every_kind_of_argument_problem_has_a_description(code):
 def test_a_parameter_whose_name_reads_like_a_problem_is_named_with_what_was_expected(client, root):
     make_tool("book_room")
     problem = schema_check(n={"type": "integer"}, **{ODD: {"type": "integer", "maximum": 3}})({ODD: 4})
-    save(*(build_recent_call(100 * number, name="book_room", **make_rejected_columns(problem)) for number in range(1, 5)))
+    save(
+        *(build_recent_call(100 * number, name="book_room", **make_rejected_columns(problem)) for number in range(1, 5))
+    )
     html = section(page(client, root), "arguments")
     assert f"“{ODD}” is out of range: expected at most 3, in 4 of 4 calls." in html
     chinese = unescape(client.get("/admin/health/", headers={"accept-language": "zh-hans"}).content.decode())
@@ -138,7 +139,8 @@ def test_a_repeatedly_invalid_argument_is_named_with_its_calls(client, root):
     tool = make_tool("book_room")
     wrong = {"name": "book_room", **make_rejected_columns(SchemaProblem(("room",), errors.MISSING))}
     save(
-        *(build_recent_call(100 * number, arguments=make_arguments(number), **wrong) for number in range(1, 5)), build_recent_call(50, name="book_room")
+        *(build_recent_call(100 * number, arguments=make_arguments(number), **wrong) for number in range(1, 5)),
+        build_recent_call(50, name="book_room"),
     )
     html = section(page(client, root), "arguments")
     assert "“room” is missing, in 4 of 5 calls." in html and "default to the schema" in html
@@ -150,8 +152,18 @@ def test_a_repeatedly_invalid_argument_is_named_with_its_calls(client, root):
 def test_one_client_in_a_loop_is_found_and_two_clients_are_not(client, root, alice):
     same = {"user": alice, "name": "get_status", "arguments": '{"job":7}', "outcome": "ok"}
     save(*(build_recent_call(1000 + 20 * number, **same) for number in range(6)))
-    save(*(build_recent_call(2000 + number, **{**same, "name": "other"}, credential_id=f"token:{number}") for number in range(6)))
-    save(*(build_recent_call(3000 + number, **{**same, "name": "third", "arguments": make_arguments(number)}) for number in range(6)))
+    save(
+        *(
+            build_recent_call(2000 + number, **{**same, "name": "other"}, credential_id=f"token:{number}")
+            for number in range(6)
+        )
+    )
+    save(
+        *(
+            build_recent_call(3000 + number, **{**same, "name": "third", "arguments": make_arguments(number)})
+            for number in range(6)
+        )
+    )
     save(*(build_recent_call(4000 + 700 * number, **{**same, "name": "fourth"}) for number in range(6)))
     html = section(page(client, root), "loops")
     assert "claude-code of alice sent the same arguments 6 times within ten minutes." in html
@@ -251,7 +263,9 @@ def test_the_page_shows_a_bounded_part_with_a_bounded_number_of_queries(client, 
 
 def test_stored_values_are_text(client, root):
     make_tool("odd")
-    wrong = make_rejected_columns(SchemaProblem((HOSTILE,), errors.ENUM, {"values": HOSTILE, "got": "string", "value": HOSTILE}))
+    wrong = make_rejected_columns(
+        SchemaProblem((HOSTILE,), errors.ENUM, {"values": HOSTILE, "got": "string", "value": HOSTILE})
+    )
     save(*(build_recent_call(100 + number, name="odd", client_name=HOSTILE, **wrong) for number in range(6)))
     client.force_login(root)
     html = client.get("/admin/health/").content.decode()

@@ -117,7 +117,11 @@ def test_every_number_is_that_of_the_list_it_leads_to(client, root, alice, perio
 
 def test_the_chart_and_the_table_say_the_same(client, root):
     client.force_login(root)
-    save(build_recent_call(1), build_recent_call(2, outcome="timeout", duration_us=30_000_000), build_recent_call(3, outcome="unknown_tool", target_id=None))
+    save(
+        build_recent_call(1),
+        build_recent_call(2, outcome="timeout", duration_us=30_000_000),
+        build_recent_call(3, outcome="unknown_tool", target_id=None),
+    )
     html = page(client)
     charts = [json.loads(unescape(data)) for data in re.findall(r'<canvas[^>]*data-value="([^"]*)"', html)]
     assert len(charts) == 2 and len(charts[0]["labels"]) == 24

@@ -10,9 +10,9 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.utils import timezone
 
+from tests.polling import wait_until_async
 from tests.server.conftest import hub as hub
 from tests.server.conftest import run_in_database
-from tests.polling import wait_until_async
 from toolhub.access.models import ServingProcess
 from toolhub.hub import Hub, background_jobs
 from toolhub.jobs import Job, Scheduler

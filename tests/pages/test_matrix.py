@@ -218,9 +218,7 @@ def confirm_change(browser: Client, chosen: dict[str, Any]) -> Any:
     return browser.post(BULK, kept)
 
 
-def test_a_change_does_exactly_what_its_preview_says(
-    browser: Client, alice: User, analysts: Group
-) -> None:
+def test_a_change_does_exactly_what_its_preview_says(browser: Client, alice: User, analysts: Group) -> None:
     files, mail = factories.make_toolset("Files"), factories.make_toolset("Mail")
     tool = factories.make_tool()
     there = factories.grant(analysts, files)
@@ -317,7 +315,9 @@ def test_ending_a_grant_keeps_concurrent_edits_of_it(alice: User) -> None:
 
 def test_a_target_that_is_gone_meanwhile_is_granted_to_nobody(alice: User) -> None:
     tool = factories.make_tool()
-    wish = grant_changes.GrantChange("allow", grant_changes.targets([tool.pk], []), grant_changes.subjects([alice.pk], []))
+    wish = grant_changes.GrantChange(
+        "allow", grant_changes.targets([tool.pk], []), grant_changes.subjects([alice.pk], [])
+    )
     digest = grant_changes.Plan.build(wish).digest
     tool.delete()
     assert grant_changes.carry_out(wish, digest)[1] is False

@@ -80,7 +80,9 @@ def test_more_tools_users_and_calls_cost_no_page_a_query_and_leave_it_bounded() 
             wrong.append(f"{name}: {before[0]} became {status}")
         more = next((number for part, number in MAX_EXTRA_QUERIES.items() if part in name), 0)
         if len(queries) > len(before[1]) + more:
-            wrong.append(f"{name}: {len(before[1])} queries became {len(queries)}, such as {find_new_query(before[1], queries)}")
+            wrong.append(
+                f"{name}: {len(before[1])} queries became {len(queries)}, such as {find_new_query(before[1], queries)}"
+            )
         if len(queries) > MAX_QUERIES:
             wrong.append(f"{name}: {len(queries)} queries, more than {MAX_QUERIES}")
         if size > MAX_PAGE_BYTES:

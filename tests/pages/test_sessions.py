@@ -21,8 +21,8 @@ from audit.models import Action
 from tests.client import HttpClient, HttpRefusal, WebSocketClient
 from tests.e2e import proofs
 from tests.e2e.pages import Pages
-from tests.real_servers import ROOT, Hub
 from tests.polling import wait_until_async
+from tests.real_servers import ROOT, Hub
 from toolhub.access.models import AccessToken, ServingProcess
 from toolhub.server import clients
 

@@ -15,8 +15,8 @@ from catalog.schemas.errors import SchemaProblem
 from tests.pages import try_seed
 from tests.pages.try_person import Person
 from tests.pages.try_tools import HOSTILE, LARGE_CHARACTERS, PICTURE
-from tests.real_servers import Hub
 from tests.polling import wait_until
+from tests.real_servers import Hub
 from toolhub.pages.try_it import form as try_form
 
 MODULES = {"TOOLHUB_TOOL_MODULES": "catalog.examples,tests.pages.try_tools"}

@@ -78,7 +78,9 @@ def test_rules_and_limits_are_in_the_language_of_the_page(browser: Client, alice
     assert read_rows(chinese, user="alice") == {"calculate_sum": (True, said)}
     assert read_rows(browser, user="alice") == {"calculate_sum": (True, str(allowed))}
     assert "<td>工具 calculate_sum</td>" in open_view_as(chinese, user="alice", show="grants")
-    assert f"速率限制 {limit.pk}：工具 calculate_sum，每位用户，5/m" in open_view_as(chinese, user="alice", show="limits")
+    assert f"速率限制 {limit.pk}：工具 calculate_sum，每位用户，5/m" in open_view_as(
+        chinese, user="alice", show="limits"
+    )
     page = chinese.get(f"/admin/access/tool/{tool.pk}/").content.decode()
     assert said in page and f"速率限制 {limit.pk}：" in page
     assert f'2 位用户里有 1 位可以访问 <a href="/admin/catalog/tool/{tool.pk}/change/">calculate_sum</a>。' in page

@@ -8,8 +8,8 @@ from typing import Any, Self
 import httpx2
 
 from tests.pages.try_seed import PASSWORD
-from tests.real_servers import Hub
 from tests.polling import wait_until
+from tests.real_servers import Hub
 
 TOKEN = re.compile(r'name="csrfmiddlewaretoken" value="([^"]+)"')
 JSON = {"Accept": "application/json"}

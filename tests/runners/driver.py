@@ -8,8 +8,7 @@ import sys
 
 
 async def main(program: str) -> None:
-    from tests.runners import payloads
-    from tests.runners import harness
+    from tests.runners import harness, payloads
 
     names = [f"a{number}" for number in range(len(payloads.LITERAL))]
     settings = {"program": program, "arguments": [f"{{{name}}}" for name in names]}

@@ -31,7 +31,9 @@ async def run(kind: str, settings: Mapping[str, Any], arguments: Mapping[str, An
     return await factory.prepare(kind, dict(settings))(dict(arguments), make_context(**options))
 
 
-async def produce_result(kind: str, settings: Mapping[str, Any], arguments: Mapping[str, Any], **options: Any) -> Produced:
+async def produce_result(
+    kind: str, settings: Mapping[str, Any], arguments: Mapping[str, Any], **options: Any
+) -> Produced:
     return produce(await run(kind, settings, arguments, **options))
 
 
@@ -63,7 +65,9 @@ def find_marked(mark: str) -> list[int]:
 
 
 async def wait_until_nothing_left(mark: str = "") -> None:
-    await wait_until_async(lambda: not launch.count_running() and not (mark and find_marked(mark)), 60, "no process of the tool is left")
+    await wait_until_async(
+        lambda: not launch.count_running() and not (mark and find_marked(mark)), 60, "no process of the tool is left"
+    )
 
 
 async def cancel_run(kind: str, settings: Mapping[str, Any], arguments: Mapping[str, Any], started: Path) -> None:
@@ -79,4 +83,14 @@ async def cancel_run(kind: str, settings: Mapping[str, Any], arguments: Mapping[
     raise AssertionError("the call was not cancelled")
 
 
-__all__ = ["RecordingChannel", "cancel_run", "make_context", "find_marked", "wait_until_nothing_left", "produce_result", "run", "make_script", "texts"]
+__all__ = [
+    "RecordingChannel",
+    "cancel_run",
+    "find_marked",
+    "make_context",
+    "make_script",
+    "produce_result",
+    "run",
+    "texts",
+    "wait_until_nothing_left",
+]

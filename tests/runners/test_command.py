@@ -20,13 +20,21 @@ from audit import outcomes
 from catalog.checks import check_commands, check_tool_runners
 from catalog.errors import ToolError
 from catalog.functions.results import failure
-from catalog.runners import registry
-from catalog.runners import factory
+from catalog.runners import factory, registry
 from tests import factories
-from tests.catalog.pipeline import call, run_in_database, text, only_logged_call
+from tests.catalog.pipeline import call, only_logged_call, run_in_database, text
 from tests.conftest import missing
+from tests.runners.harness import (
+    MARK,
+    cancel_run,
+    find_marked,
+    make_script,
+    produce_result,
+    run,
+    texts,
+    wait_until_nothing_left,
+)
 from tests.runners.payloads import DASHED, IMPOSSIBLE, LITERAL
-from tests.runners.harness import MARK, cancel_run, find_marked, wait_until_nothing_left, produce_result, run, make_script, texts
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SAY = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ), os.getcwd(), sys.stdin.read()]))"
@@ -278,9 +286,7 @@ async def test_a_program_that_takes_too_much_is_stopped_and_the_answer_says_why(
     await wait_until_nothing_left(mark)
 
 
-async def test_a_cancelled_call_ends_every_process_even_deaf_and_detached_ones(
-    python: str, tmp_path: Path
-) -> None:
+async def test_a_cancelled_call_ends_every_process_even_deaf_and_detached_ones(python: str, tmp_path: Path) -> None:
     mark, started = uuid4().hex, tmp_path / "started"
     source = (
         "import os, signal, sys, time\n"

@@ -12,7 +12,7 @@ import pytest
 
 from catalog.errors import ToolError
 from catalog.processes import launch
-from tests.runners.harness import MARK, RecordingChannel, cancel_run, wait_until_nothing_left, produce_result, run
+from tests.runners.harness import MARK, RecordingChannel, cancel_run, produce_result, run, wait_until_nothing_left
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +59,9 @@ async def test_processor_time_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("function", ["bad_loop", "bad_deaf"])
-async def test_a_cancelled_call_kills_functions_that_cannot_be_stopped(function: str, tmp_path: Path, modules: str) -> None:
+async def test_a_cancelled_call_kills_functions_that_cannot_be_stopped(
+    function: str, tmp_path: Path, modules: str
+) -> None:
     started = tmp_path / "started"
     await cancel_run("python_function", make_settings(function), {"started": str(started)}, started)
     await wait_until_nothing_left()

@@ -12,9 +12,9 @@ import time
 from typing import Any
 
 from tests.client import HttpClient
-from tests.runners.harness import MARK, find_marked
-from tests.real_servers import Hub
 from tests.polling import wait_until_async
+from tests.real_servers import Hub
+from tests.runners.harness import MARK, find_marked
 
 log = logging.getLogger(__name__)
 DEADLINE_SECONDS = 3.0
@@ -28,15 +28,71 @@ BAD: list[tuple[str, dict[str, Any], dict[str, Any], float, str, str]] = [
     # name, settings, arguments, deadline, outcome on record, what the caller reads
     ("loops", {"function": "bad_loop"}, {}, DEADLINE_SECONDS, "timeout", "did not finish within 3 s"),
     ("ignores SIGTERM", {"function": "bad_deaf"}, {}, DEADLINE_SECONDS, "timeout", "did not finish within 3 s"),
-    ("exits", {"function": "bad_end"}, {"how": "exit"}, LONG_DEADLINE_SECONDS, "tool_error", "ended its process (status 3)"),
-    ("leaves at once", {"function": "bad_end"}, {"how": "at once"}, LONG_DEADLINE_SECONDS, "tool_error", "exited with status"),
+    (
+        "exits",
+        {"function": "bad_end"},
+        {"how": "exit"},
+        LONG_DEADLINE_SECONDS,
+        "tool_error",
+        "ended its process (status 3)",
+    ),
+    (
+        "leaves at once",
+        {"function": "bad_end"},
+        {"how": "at once"},
+        LONG_DEADLINE_SECONDS,
+        "tool_error",
+        "exited with status",
+    ),
     ("crashes", {"function": "bad_end"}, {"how": "crash"}, LONG_DEADLINE_SECONDS, "tool_error", "crashed (SIGSEGV)"),
-    ("takes 10 GB", {"function": "bad_end"}, {"how": "memory"}, LONG_DEADLINE_SECONDS, "tool_error", "exceeded its memory limit"),
-    ("forks", {"function": "bad_end"}, {"how": "fork bomb"}, LONG_DEADLINE_SECONDS, "tool_error", "more than 16 processes"),
-    ("returns NaN", {"function": "bad_end"}, {"how": "nan"}, LONG_DEADLINE_SECONDS, "tool_error", "cannot be written as JSON"),
-    ("returns a cycle", {"function": "bad_end"}, {"how": "cycle"}, LONG_DEADLINE_SECONDS, "tool_error", "cannot be written as JSON"),
-    ("returns too much", {"function": "bad_end"}, {"how": "huge"}, LONG_DEADLINE_SECONDS, "tool_error", "more than the 1000000 bytes"),
-    ("prints a gigabyte", {"program": GIGABYTE}, {}, LONG_DEADLINE_SECONDS, "tool_error", "truncated after 100000 bytes"),
+    (
+        "takes 10 GB",
+        {"function": "bad_end"},
+        {"how": "memory"},
+        LONG_DEADLINE_SECONDS,
+        "tool_error",
+        "exceeded its memory limit",
+    ),
+    (
+        "forks",
+        {"function": "bad_end"},
+        {"how": "fork bomb"},
+        LONG_DEADLINE_SECONDS,
+        "tool_error",
+        "more than 16 processes",
+    ),
+    (
+        "returns NaN",
+        {"function": "bad_end"},
+        {"how": "nan"},
+        LONG_DEADLINE_SECONDS,
+        "tool_error",
+        "cannot be written as JSON",
+    ),
+    (
+        "returns a cycle",
+        {"function": "bad_end"},
+        {"how": "cycle"},
+        LONG_DEADLINE_SECONDS,
+        "tool_error",
+        "cannot be written as JSON",
+    ),
+    (
+        "returns too much",
+        {"function": "bad_end"},
+        {"how": "huge"},
+        LONG_DEADLINE_SECONDS,
+        "tool_error",
+        "more than the 1000000 bytes",
+    ),
+    (
+        "prints a gigabyte",
+        {"program": GIGABYTE},
+        {},
+        LONG_DEADLINE_SECONDS,
+        "tool_error",
+        "truncated after 100000 bytes",
+    ),
     ("is a deaf program", {"program": DEAF}, {}, DEADLINE_SECONDS, "timeout", "did not finish within 3 s"),
 ]
 

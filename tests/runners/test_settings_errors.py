@@ -177,9 +177,9 @@ def test_every_sentence_is_translated_into_chinese_with_its_values() -> None:
 
 def test_errors_without_a_sentence_of_ours_stay_in_the_words_of_pydantic() -> None:
     with override("zh-hans"):
-        assert settings_errors.translate_error({"type": "url_scheme", "msg": "URL scheme should be odd", "loc": ()}) == (
-            "URL scheme should be odd"
-        )
+        assert settings_errors.translate_error(
+            {"type": "url_scheme", "msg": "URL scheme should be odd", "loc": ()}
+        ) == ("URL scheme should be odd")
 
 
 @pytest.mark.parametrize(("kind", "data"), WRONG)

@@ -15,14 +15,12 @@ import pytest
 
 from catalog.errors import ToolError
 from catalog.functions.results import Produced
-from catalog.runners import registry
-from catalog.runners import factory
-from catalog.runners.sql_query import statements
-from catalog.runners.sql_query import read_query
+from catalog.runners import factory, registry
+from catalog.runners.sql_query import read_query, statements
 from tests.conftest import missing
-from tests.runners.payloads import LITERAL
-from tests.runners.harness import produce_result
 from tests.polling import wait_until_async
+from tests.runners.harness import produce_result
+from tests.runners.payloads import LITERAL
 
 SERVER = os.environ.get("TOOLHUB_TEST_POSTGRES", "postgresql://postgres@127.0.0.1:5432")
 ROWS = [(1, "north", "lamp", 12), (2, "south", "chair", 3), (3, "north", "desk", 1)]
@@ -104,7 +102,10 @@ def test_words_and_signs_inside_of_texts_names_and_comments_mean_nothing() -> No
     )
     assert found == ["c", "f"]
     assert statements.names("SELECT $$ :a; delete $$, $q$ ' $q$, ARRAY['x', :b]") == ["b"]
-    assert statements.convert_for_psycopg("SELECT '50%' WHERE a LIKE :p || '%';") == "SELECT '50%%' WHERE a LIKE %(p)s || '%%'"
+    assert (
+        statements.convert_for_psycopg("SELECT '50%' WHERE a LIKE :p || '%';")
+        == "SELECT '50%%' WHERE a LIKE %(p)s || '%%'"
+    )
 
 
 def test_a_database_that_is_not_named_in_the_settings_is_refused(settings: Any) -> None:

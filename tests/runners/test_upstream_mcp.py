@@ -29,8 +29,8 @@ from catalog.upstreams import discovery, schedule
 from tests import factories
 from tests.catalog import pipeline
 from tests.clients.installed import npm_packages
+from tests.polling import wait_until, wait_until_async
 from tests.runners.upstream import Upstream, tool
-from tests.polling import wait_until_async, wait_until
 from toolhub.jobs import Scheduler
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -335,7 +335,9 @@ async def _use_everything(user: User, prefix: str) -> None:
     assert questions["elicitation_1"][1]["requestedSchema"]["properties"]
     sample = {"role": "assistant", "content": {"type": "text", "text": "42 it is"}, "model": "test"}
     sampled = await call(
-        "trigger-sampling-request", {"prompt": "x", "maxTokens": 10}, pipeline.RecordingChannel(answers={"sampling_1": sample})
+        "trigger-sampling-request",
+        {"prompt": "x", "maxTokens": 10},
+        pipeline.RecordingChannel(answers={"sampling_1": sample}),
     )
     assert "42 it is" in json.dumps(sampled.content)
     assert {call.outcome for call in await pipeline.logged_calls()} == {"ok"}
@@ -372,7 +374,9 @@ async def test_the_everything_server_works_over_sse(everything: tuple[str, str],
     with _run_everything_server(everything, "sse", tmp_path) as url:
         made = await sync_to_async(make_upstream)(f"{url}/sse", prefix="every", transport="sse")
         await publish(made, alice)
-        answer = await pipeline.call(alice, "every_echo", {"message": "hello"}, pipeline.RecordingChannel(capabilities={}))
+        answer = await pipeline.call(
+            alice, "every_echo", {"message": "hello"}, pipeline.RecordingChannel(capabilities={})
+        )
         assert "hello" in pipeline.text(answer)
         await pool.close()
 

@@ -17,8 +17,8 @@ from catalog.runners.upstream_mcp import pipes
 from catalog.runners.upstream_mcp.connection import parse
 from catalog.runners.upstream_mcp.failures import UpstreamError
 from catalog.runners.upstream_mcp.link import Link
-from tests.runners.harness import make_script
 from tests.polling import wait_until_async
+from tests.runners.harness import make_script
 
 SERVER = """
 import json, os, resource, signal, sys, time

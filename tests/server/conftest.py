@@ -15,8 +15,8 @@ from audit.types import Credential
 from catalog.functions import registry
 from catalog.policy import snapshot
 from tests import factories
-from tests.server import functions as published
 from tests.polling import wait_until_async
+from tests.server import functions as published
 from tests.wire.official import validate_server_message
 from toolhub.access.models import AccessToken
 from toolhub.hub import Hub

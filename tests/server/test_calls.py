@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 
 from audit.models import Call
 from tests import factories
-from tests.server.conftest import MODERN, Client, refresh_catalogue, handshake, run_in_database, modern, text, token
+from tests.server.conftest import MODERN, Client, handshake, modern, refresh_catalogue, run_in_database, text, token
 from toolhub.wire.versions import HANDSHAKE
 
 REVISIONS = (*HANDSHAKE, MODERN)

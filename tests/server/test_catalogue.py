@@ -8,7 +8,7 @@ from django.core import signing
 
 from catalog.functions import registry
 from tests import factories
-from tests.server.conftest import MODERN, Client, refresh_catalogue, handshake, run_in_database, modern, token
+from tests.server.conftest import MODERN, Client, handshake, modern, refresh_catalogue, run_in_database, token
 from toolhub.server import pagination
 from toolhub.wire.versions import HANDSHAKE
 

@@ -12,9 +12,9 @@ from django.contrib.auth.models import User
 
 from catalog.errors import ACCESS_REVOKED, SERVER_STOPPING
 from tests import factories
-from tests.server import functions
-from tests.server.conftest import Client, Outlet, refresh_catalogue, handshake, run_in_database, modern, server, token
 from tests.polling import wait_until_async
+from tests.server import functions
+from tests.server.conftest import Client, Outlet, handshake, modern, refresh_catalogue, run_in_database, server, token
 from toolhub.access.models import AccessToken
 from toolhub.server import dispatch, sessions, subscribers
 

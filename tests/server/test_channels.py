@@ -10,8 +10,8 @@ from django.contrib.auth.models import User
 
 from audit.models import Call
 from tests import factories
-from tests.server.conftest import Client, refresh_catalogue, handshake, run_in_database, modern, server, text, token
 from tests.polling import wait_until_async
+from tests.server.conftest import Client, handshake, modern, refresh_catalogue, run_in_database, server, text, token
 from toolhub.server import channels
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("hub")]

@@ -77,7 +77,9 @@ def test_disconnected_clients_are_forgotten(registry):
     registry.register_message(client(ALICE), True)
     registry.register_message(client(BOB), False)
     (bobs,) = [row["key"] for row in registry.rows(100)[0] if row["user"] == "bob"]
-    registry.register_message(peers.modern(Envelope("2026-07-28", "s", "1", {}, None, None), ALICE, "websocket", "::1", "c1"), True)
+    registry.register_message(
+        peers.modern(Envelope("2026-07-28", "s", "1", {}, None, None), ALICE, "websocket", "::1", "c1"), True
+    )
     registry.forget("c1")
     rows, _left_out = registry.rows(100)
     assert {row["user"] for row in rows} == {"alice", "bob"} and bobs in {row["key"] for row in rows}

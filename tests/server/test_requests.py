@@ -10,9 +10,9 @@ from django.contrib.auth.models import User
 
 from audit.models import Call
 from catalog.errors import CLIENT_GONE, SERVER_STOPPING
-from tests.server import functions
-from tests.server.conftest import Client, refresh_catalogue, handshake, run_in_database, modern, server, text, token
 from tests.polling import wait_until_async
+from tests.server import functions
+from tests.server.conftest import Client, handshake, modern, refresh_catalogue, run_in_database, server, text, token
 from toolhub.hub import Hub
 from toolhub.parts import parts
 from toolhub.server import dispatch, requests

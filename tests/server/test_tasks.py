@@ -12,9 +12,19 @@ from django.contrib.auth.models import User
 from audit.models import Call
 from catalog.calls import tasks as store
 from catalog.errors import CLIENT_GONE
-from tests.server import functions
-from tests.server.conftest import ASKABLE, TASKS, Client, refresh_catalogue, run_in_database, modern, server, text, token
 from tests.polling import wait_until_async
+from tests.server import functions
+from tests.server.conftest import (
+    ASKABLE,
+    TASKS,
+    Client,
+    modern,
+    refresh_catalogue,
+    run_in_database,
+    server,
+    text,
+    token,
+)
 from toolhub.server import requests, task_runner
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("hub")]
@@ -144,7 +154,9 @@ async def test_a_task_asks_and_goes_on_with_the_answer(client: Client) -> None:
     assert done["result"]["content"][0]["text"] == "deleted a.txt"
 
 
-async def test_of_two_questions_one_may_be_answered_first_and_without_an_announcement(client: Client, alice: User) -> None:
+async def test_of_two_questions_one_may_be_answered_first_and_without_an_announcement(
+    client: Client, alice: User
+) -> None:
     task_id = await create_task(client, "server_two_questions")
     assert set((await wait_for_status(client, task_id, "input_required"))["inputRequests"]) == {"one", "two"}
     await client.result("tasks/update", {"taskId": task_id, "inputResponses": {"two": NAME}})
@@ -185,7 +197,9 @@ async def test_a_subscriber_hears_every_state_of_its_task(client: Client) -> Non
     assert acknowledged["params"]["notifications"] == {"taskIds": [task_id]}
     await wait_for_status(client, task_id, "input_required")
     await client.result("tasks/update", {"taskId": task_id, "inputResponses": {"confirm": NAME}})
-    await wait_until_async(lambda: any(one["params"]["status"] == "completed" for one in outlet.of("notifications/tasks")))
+    await wait_until_async(
+        lambda: any(one["params"]["status"] == "completed" for one in outlet.of("notifications/tasks"))
+    )
     last = outlet.of("notifications/tasks")[-1]["params"]
     assert last["result"]["content"][0]["text"] == "deleted b.txt" and last["taskId"] == task_id
     assert last["_meta"]["io.modelcontextprotocol/subscriptionId"]

@@ -14,9 +14,9 @@ from channels_redis.core import RedisChannelLayer
 from audit.types import Credential
 from catalog import signals
 from catalog.errors import CLIENT_GONE
-from tests.server.conftest import Outlet
-from tests.real_servers import Redis
 from tests.polling import wait_until_async
+from tests.real_servers import Redis
+from tests.server.conftest import Outlet
 from toolhub.server import bus, channels, list_changes, peer, requests, sessions, state
 from toolhub.server.process import ServerRole
 from toolhub.server.sessions import Sessions

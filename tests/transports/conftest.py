@@ -12,8 +12,8 @@ from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
 
 from tests import factories
-from tests.server.conftest import refresh_catalogue
 from tests.server.conftest import hub as hub
+from tests.server.conftest import refresh_catalogue
 from tests.transports import functions
 from tests.transports.windows import Window, sign_in
 from tests.transports.wire import Request, Wire

@@ -13,12 +13,12 @@ from django.test import AsyncClient
 from django.utils import timezone
 
 from audit.models import Action, Call
+from tests.polling import wait_until_async
 from tests.server.conftest import refresh_catalogue, server
 from tests.transports import functions
 from tests.transports.conftest import META, Person, run_in_database, sockets
 from tests.transports.sockets import WAIT_SECONDS
 from tests.transports.windows import Window, sign_in
-from tests.polling import wait_until_async
 from toolhub.access.models import AccessToken
 from toolhub.server.live import subscriptions
 from toolhub.transports import live
@@ -402,9 +402,7 @@ async def test_a_bad_token_is_reported_with_the_reason(alices, connecting):
         pytest.param({"content_type": "text/plain"}, "content_type", id="another content type"),
     ],
 )
-async def test_a_rejected_unknown_client_is_reported_at_the_same_address(
-    alices, connecting, headers, reason
-):
+async def test_a_rejected_unknown_client_is_reported_at_the_same_address(alices, connecting, headers, reason):
     await alices.modern("tools/list", **headers)
     told = await connecting.message(topic="connect")
     assert (told["step"], told["reason"], told["credential"]) == ("failed", reason, None)

@@ -18,9 +18,9 @@ from django.http import HttpRequest
 from django.test import Client
 from django.utils import timezone
 
+from tests.polling import wait_until_async
 from tests.transports.conftest import run_in_database, sockets
 from tests.transports.windows import sign_in
-from tests.polling import wait_until_async
 from toolhub.transports import live, live_viewers
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("hub")]
@@ -150,7 +150,15 @@ def change_nothing(user: User, key: str, settings: Any) -> None:
     """As she signed in."""
 
 
-SIGNED_IN = (change_nothing, rotate_secret, make_staff, make_auditor, make_auditor_by_group, make_auditor_without_staff, make_superuser)
+SIGNED_IN = (
+    change_nothing,
+    rotate_secret,
+    make_staff,
+    make_auditor,
+    make_auditor_by_group,
+    make_auditor_without_staff,
+    make_superuser,
+)
 SIGNED_OUT = (expire, deactivate, delete, set_new_password, replace_secret, set_other_backend, remove_proof)
 
 
@@ -195,7 +203,9 @@ async def test_the_sessions_of_all_open_pages_are_looked_up_together(windows, mo
     assert sorted(number for _, number in asked[:4]) == [2, 2, 5, 5], asked
 
 
-async def test_an_auditor_who_loses_the_permission_reconnects_with_the_remaining_rights(bob, alice, windows, monkeypatch):
+async def test_an_auditor_who_loses_the_permission_reconnects_with_the_remaining_rights(
+    bob, alice, windows, monkeypatch
+):
     monkeypatch.setattr(live, "CHECK_SECONDS", 0.1)
     await run_in_database(make_auditor_by_group, bob, "", None)
     window = await (await windows(bob)).opened()

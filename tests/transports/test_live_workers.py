@@ -14,8 +14,8 @@ import pytest
 from websockets.sync.client import ClientConnection, connect
 
 from tests.browser import seed
-from tests.real_servers import Hub
 from tests.polling import wait_until
+from tests.real_servers import Hub
 from toolhub.access.call_pages import CANCEL_SECONDS
 
 pytestmark = [pytest.mark.postgres, pytest.mark.redis]

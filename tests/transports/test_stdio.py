@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.e2e import seed
-from tests.real_servers import ROOT, Hub
 from tests.polling import wait_until
+from tests.real_servers import ROOT, Hub
 from tests.wire.official import validate_server_message
 from toolhub.wire.versions import HANDSHAKE
 

@@ -12,11 +12,11 @@ from django.contrib.auth.models import User
 
 from audit.models import Call
 from catalog.errors import CLIENT_GONE
+from tests.polling import wait_until_async
 from tests.server.conftest import refresh_catalogue
 from tests.transports import functions
 from tests.transports.conftest import MODERN, Person, run_in_database
 from tests.transports.wire import Request
-from tests.polling import wait_until_async
 from tests.wire.official import validate_server_message
 from toolhub.access.models import AccessToken
 from toolhub.transports import exchange, resume, stream

@@ -12,11 +12,11 @@ import pytest
 from django.contrib.auth.models import User
 
 from audit.models import Call
+from tests.polling import wait_until_async
 from tests.server.conftest import refresh_catalogue
 from tests.transports import functions
 from tests.transports.conftest import META, MODERN, Person, run_in_database
 from tests.transports.sockets import WAIT_SECONDS, AsgiSocket
-from tests.polling import wait_until_async
 from tests.wire.official import validate_server_message
 from toolhub.access.models import AccessToken
 from toolhub.transports import connection
@@ -314,7 +314,9 @@ async def test_changes_reach_a_session_and_a_subscription_on_one_socket(sockets:
     socket = await sockets().opened()
     await socket.initialize()
     socket.send(
-        socket.person.message("subscriptions/listen", add_envelope({"notifications": {"toolsListChanged": True}}), id="s")
+        socket.person.message(
+            "subscriptions/listen", add_envelope({"notifications": {"toolsListChanged": True}}), id="s"
+        )
     )
     assert (await socket.message())["method"] == "notifications/subscriptions/acknowledged"
     await run_in_database(lambda: Grant.objects.filter(user=alice).order_by("pk")[0].delete())

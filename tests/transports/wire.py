@@ -88,7 +88,9 @@ class Request:
     async def wait_for_text(self, text: bytes) -> None:
         """Wait until this was sent."""
         while text not in self.body:
-            assert await asyncio.wait_for(self.chunks.get(), WAIT_SECONDS) is not None, f"ended without {text!r}: {self.body!r}"
+            assert await asyncio.wait_for(self.chunks.get(), WAIT_SECONDS) is not None, (
+                f"ended without {text!r}: {self.body!r}"
+            )
 
     def header(self, name: str) -> str | None:
         found = [value for key, value in self.headers if key == name]

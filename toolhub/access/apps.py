@@ -10,8 +10,7 @@ class AccessConfig(AppConfig):
     verbose_name = _("Access")
 
     def ready(self) -> None:
-        from toolhub.access import preferences
-        from toolhub.access import credential_changes
+        from toolhub.access import credential_changes, preferences
 
         credential_changes.connect()
         preferences.connect()

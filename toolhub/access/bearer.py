@@ -330,7 +330,9 @@ class Authenticator:
         if clock - marked_at >= LAST_USED_SECONDS:
             marked_at = clock
             self._threads.submit(_run_with_fresh_connections, _mark_used, row.pk)
-        self._remember(digest, _CachedCredential(credential, clock + FRESH_SECONDS, clock + STALE_SECONDS, marked_at), changes)
+        self._remember(
+            digest, _CachedCredential(credential, clock + FRESH_SECONDS, clock + STALE_SECONDS, marked_at), changes
+        )
         return credential
 
     def _reuse_stale(self, known: _CachedCredential | None, reason: str) -> Credential:

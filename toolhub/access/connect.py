@@ -158,7 +158,9 @@ CLIENTS: tuple[Client, ...] = (
                 ".vscode/mcp.json",
             ),
         ),
-        verification=_("Run “MCP: List Servers” from the command palette. The tools button of the chat lists your tools."),
+        verification=_(
+            "Run “MCP: List Servers” from the command palette. The tools button of the chat lists your tools."
+        ),
         deeplink="vscode",
     ),
     Client(
@@ -270,7 +272,10 @@ CLIENTS_BY_KEY = {client.key: client for client in CLIENTS}
 
 def fill(client: Client, public_url: str, token: str = "", name: str = "toolhub") -> list[FilledSnippet]:
     """Return the snippets with this server's address and, when there is one, the token."""
-    return [FilledSnippet(part.label, _replace_placeholders(part.text, public_url, token, name), part.file) for part in client.snippets]
+    return [
+        FilledSnippet(part.label, _replace_placeholders(part.text, public_url, token, name), part.file)
+        for part in client.snippets
+    ]
 
 
 def _replace_placeholders(text: str, public_url: str, token: str, name: str) -> str:

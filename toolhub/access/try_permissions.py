@@ -37,5 +37,7 @@ def _filter_users(ids: Iterable[int], permission: str = "") -> set[int]:
     rest, found = list(ids), set()
     for start in range(0, len(rest), MAX_QUERY_USERS):
         users = User.objects.with_perm(permission).filter(is_staff=True) if permission else User.objects.all()
-        found |= set(users.filter(pk__in=rest[start : start + MAX_QUERY_USERS], is_active=True).values_list("pk", flat=True))
+        found |= set(
+            users.filter(pk__in=rest[start : start + MAX_QUERY_USERS], is_active=True).values_list("pk", flat=True)
+        )
     return found

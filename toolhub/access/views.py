@@ -44,7 +44,11 @@ class SignIn(auth_views.LoginView):
         page follows instead: the tools page explains what to do then.
         """
         key = self.request.user.pk
-        if key is not None and hooks.installed().has_any_access(key) and not _own_tokens(self.request).usable().exists():
+        if (
+            key is not None
+            and hooks.installed().has_any_access(key)
+            and not _own_tokens(self.request).usable().exists()
+        ):
             return reverse("access:connect")
         return super().get_default_redirect_url()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .addresses import AllowList, AllowedNetwork, check_address, parse_allowed
+from .addresses import AllowedNetwork, AllowList, check_address, parse_allowed
 from .client import Reply, fetch
 from .connections import ConnectionPools
 from .errors import DeadlineExceeded, Denied, DeniedAddress, EgressError, TooLarge, Unreachable

@@ -42,7 +42,9 @@ class _CappedStream(httpx2.AsyncByteStream):
         async for chunk in self._stream:
             self._remaining_bytes -= len(chunk)
             if self._remaining_bytes < 0:
-                raise EgressTransportError(TooLarge(_("the response is larger than %(most)d bytes"), most=self._max_bytes))
+                raise EgressTransportError(
+                    TooLarge(_("the response is larger than %(most)d bytes"), most=self._max_bytes)
+                )
             yield chunk
 
     async def aclose(self) -> None:
@@ -66,7 +68,9 @@ class CheckedTransport(httpx2.AsyncHTTPTransport):
         if response.has_redirect_location:
             await response.aclose()
             led_on = _("%(host)s sent a redirect (HTTP status %(status)d), which is not followed")
-            raise EgressTransportError(DeniedAddress(led_on, host=request.url.host, status=response.status_code), request)
+            raise EgressTransportError(
+                DeniedAddress(led_on, host=request.url.host, status=response.status_code), request
+            )
         if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
             await response.aclose()
             raise EgressTransportError(

@@ -38,9 +38,10 @@ def require_known_migrations(using: str = DEFAULT_DB_ALIAS) -> None:
     unknown = sorted(f"{app}.{name}" for app, name in applied if app in OWN_APPS and (app, name) not in known)
     if not unknown:
         return
+    listed = ", ".join(unknown[:MAX_LISTED_MIGRATIONS])
     more = f" and {len(unknown) - MAX_LISTED_MIGRATIONS} more" if len(unknown) > MAX_LISTED_MIGRATIONS else ""
     raise CommandError(
-        f"This database was made by another version of toolhub: it has {', '.join(unknown[:MAX_LISTED_MIGRATIONS])}{more}, which this "
+        f"This database was made by another version of toolhub: it has {listed}{more}, which this "
         "version does not know. Nothing was changed. Start the version that made it; or, to move to this version, run "
         "its `python manage.py exporttools catalogue.yaml`, point TOOLHUB_DATABASE_URL (or TOOLHUB_DATA_DIR) to a new "
         "database, and run `python manage.py migrate` and `python manage.py importtools catalogue.yaml` here. Keep the "

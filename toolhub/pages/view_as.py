@@ -28,7 +28,7 @@ from audit.types import Credential
 from catalog.models import Grant
 from catalog.policy import limits, messages, rules, snapshot, visibility
 from catalog.policy.definitions import LimitRule, Snapshot
-from catalog.policy.rules import Visible, Requester
+from catalog.policy.rules import Requester, Visible
 from toolhub.access.models import AccessToken
 from toolhub.pages import view_as_rows
 from toolhub.pages.lists import adjacent_pages, filter_rows
@@ -161,7 +161,9 @@ def _protocol_response(params: ViewAsParams, seen: Visible) -> JsonResponse:
     return JsonResponse(answer, json_dumps_params={"ensure_ascii": False, "indent": 1})
 
 
-def _page_context(request: HttpRequest, params: ViewAsParams, catalogue: Snapshot, who: Requester, seen: Visible) -> dict[str, Any]:
+def _page_context(
+    request: HttpRequest, params: ViewAsParams, catalogue: Snapshot, who: Requester, seen: Visible
+) -> dict[str, Any]:
     counts = {
         "tool": len(seen.tools),
         "resource": len(seen.resources) + len(seen.templates),

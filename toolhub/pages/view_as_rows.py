@@ -12,9 +12,17 @@ from django.urls import reverse
 from catalog.models import Prompt, Resource, Tool
 from catalog.policy import messages, rules
 from catalog.policy.definitions import GRANT, Item, ResourceDefinition, Rule, Snapshot
-from catalog.policy.rules import Visible, Requester
+from catalog.policy.rules import Requester, Visible
 
-SEARCH_FIELDS = ("tool__name", "toolset__name", "resource__uri", "prompt__name", "user__username", "group__name", "note")
+SEARCH_FIELDS = (
+    "tool__name",
+    "toolset__name",
+    "resource__uri",
+    "prompt__name",
+    "user__username",
+    "group__name",
+    "note",
+)
 """Fields that a search for grants covers."""
 ITEM_KINDS = ("tool", "resource", "prompt")
 

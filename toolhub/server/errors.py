@@ -10,6 +10,7 @@ from uuid import UUID
 
 from audit import outcomes, recorder
 from catalog.errors import (
+    CallNotLogged,
     CatalogError,
     InternalFailure,
     InvalidArguments,
@@ -17,7 +18,6 @@ from catalog.errors import (
     MissingCapability,
     NeedsInput,
     ProtocolError,
-    AuditLogUnavailable,
     ToolError,
     UnknownResource,
 )
@@ -77,7 +77,7 @@ def mcp_error(error: CatalogError, peer: Peer) -> McpError:
         case LimitReached():
             details = {RETRY_AFTER: error.seconds, **({CALL_ID: str(error.call_id)} if error.call_id else {})}
             return McpError(INTERNAL_ERROR, str(error), details)
-        case AuditLogUnavailable():
+        case CallNotLogged():
             return McpError(INTERNAL_ERROR, error.reason)
         case InternalFailure():
             return internal_error(error.call_id)

@@ -43,7 +43,14 @@ class TaskChannel(ModernChannel):
 
     __slots__ = ("_asked", "_store_progress", "_store_questions", "_waiting")
 
-    def __init__(self, request: jsonrpc.Request, peer: Peer, outlet: Outlet, store_questions: StoreQuestions, store_progress: StoreProgress) -> None:
+    def __init__(
+        self,
+        request: jsonrpc.Request,
+        peer: Peer,
+        outlet: Outlet,
+        store_questions: StoreQuestions,
+        store_progress: StoreProgress,
+    ) -> None:
         super().__init__(request, peer, outlet)
         self._store_questions, self._store_progress = store_questions, store_progress
         self._waiting: dict[str, asyncio.Future[None]] = {}

@@ -188,7 +188,9 @@ class Connection:
     def _listen(self, kinds: frozenset[str]) -> None:
         self._listener.detach()
         with suppress(subscribers.TooManyListeners):
-            self._listener = self.server.subscribers.attach(self._peer, self.notify, self._on_close_requested, kinds=kinds)
+            self._listener = self.server.subscribers.attach(
+                self._peer, self.notify, self._on_close_requested, kinds=kinds
+            )
 
     # --- outgoing messages ---------------------------------------------------------------------------------------
 

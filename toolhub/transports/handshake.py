@@ -40,7 +40,9 @@ async def post(exchange: Exchange) -> None:
         except sessions.UnknownSession as unknown:
             gone = unknown
     try:
-        messages = jsonrpc.parse(exchange.body, batches=session is not None and session.revision in versions.BATCHING_REVISIONS)
+        messages = jsonrpc.parse(
+            exchange.body, batches=session is not None and session.revision in versions.BATCHING_REVISIONS
+        )
     except McpError as error:
         await exchange.reject(error, 404 if gone else 400)
         return

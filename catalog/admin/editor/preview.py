@@ -21,7 +21,7 @@ from catalog.models import Tool
 from catalog.policy import loader
 from catalog.policy.definitions import ToolDefinition
 from catalog.schemas import validator
-from catalog.schemas.parameters import Mark, Parameter, marks, list_parameters
+from catalog.schemas.parameters import Mark, Parameter, list_parameters, marks
 from toolhub.invisible import show
 from toolhub.wire.shapes import shape
 from toolhub.wire.versions import ALL
@@ -59,7 +59,15 @@ def preview_shapes(wire: dict[str, Any]) -> list[Shape]:
     for compact, revisions in by_text.items():
         text = json.dumps(json.loads(compact), indent=2, ensure_ascii=False)
         size = len(compact.encode("utf-8", "surrogatepass"))
-        found.append(Shape(tuple(revisions), show(text[:MAX_PREVIEW_CHARACTERS]), len(text) > MAX_PREVIEW_CHARACTERS, size, estimate_tokens(compact)))
+        found.append(
+            Shape(
+                tuple(revisions),
+                show(text[:MAX_PREVIEW_CHARACTERS]),
+                len(text) > MAX_PREVIEW_CHARACTERS,
+                size,
+                estimate_tokens(compact),
+            )
+        )
     return found
 
 
@@ -126,7 +134,9 @@ def build_preview(form: Any) -> Preview:
     described = bool(row.name and row.description.strip())
     suggestions = lint.check_tool(row) if described else []
     if described:
-        suggestions += lint.describe_similar(row, Tool.objects.exclude(pk=row.pk).values_list("name", "description"))[:MAX_SIMILAR_TOOLS]
+        suggestions += lint.describe_similar(row, Tool.objects.exclude(pk=row.pk).values_list("name", "description"))[
+            :MAX_SIMILAR_TOOLS
+        ]
     schema = row.input_schema if isinstance(row.input_schema, dict) else {}
     invalid_labels = [_label(form, name) for name in form.fields if name in wrong]
     return Preview(

@@ -96,7 +96,11 @@ class _Form:
             return {"kind": "list", "item": self._field(part["items"], depth + 1)}
         if kind == "string":
             longest = part.get("maxLength", 0)
-            return {"kind": "text", "long": longest >= MIN_MULTILINE_CHARACTERS and "pattern" not in part, "longest": longest}
+            return {
+                "kind": "text",
+                "long": longest >= MIN_MULTILINE_CHARACTERS and "pattern" not in part,
+                "longest": longest,
+            }
         if kind in ("integer", "number"):
             bounds = {"least": part.get("minimum"), "most": part.get("maximum")}
             whole = {"kind": "number", "whole": kind == "integer"}
@@ -185,7 +189,9 @@ def find_problems(kind: str, data: Any) -> list[tuple[list[str | int], str]]:
     return locate_problems(errors, data)
 
 
-def locate_problems(errors: list[tuple[tuple[str | int, ...], str, str]], data: Any) -> list[tuple[list[str | int], str]]:
+def locate_problems(
+    errors: list[tuple[tuple[str | int, ...], str, str]], data: Any
+) -> list[tuple[list[str | int], str]]:
     """Return pydantic's errors as (place, sentence), without the names of the variants that it tried.
 
     Errors of variants that do not match the value are left out.
@@ -232,4 +238,4 @@ def _locate(location: tuple[str | int, ...], kind: str, data: Any) -> tuple[str 
     return tuple(place)
 
 
-__all__ = ["Field", "kind_name", "describe_forms", "find_problems", "list_secret_names", "locate_problems"]
+__all__ = ["Field", "describe_forms", "find_problems", "kind_name", "list_secret_names", "locate_problems"]

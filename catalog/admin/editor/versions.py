@@ -15,7 +15,9 @@ from catalog.models import Tool
 from catalog.models.fields import JSONTextField
 from toolhub.invisible import show
 
-HIDDEN_FIELDS = frozenset({"id", "version", "origin", "pinned", "approved", "proposed", "rejected", "quarantined_since"})
+HIDDEN_FIELDS = frozenset(
+    {"id", "version", "origin", "pinned", "approved", "proposed", "rejected", "quarantined_since"}
+)
 MIN_LINE_DIFF_CHARACTERS = 80
 """Number of characters from which on a text is compared line by line."""
 

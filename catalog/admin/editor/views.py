@@ -122,7 +122,9 @@ class EditorAdmin(HistoryAdmin):
         """Return the data for the scripts; None where nothing may be changed."""
         if not self._may_edit(request, obj):
             return None
-        preview_url = reverse("admin:catalog_tool_look", args=[obj.pk]) if obj else reverse("admin:catalog_tool_look_new")
+        preview_url = (
+            reverse("admin:catalog_tool_look", args=[obj.pk]) if obj else reverse("admin:catalog_tool_look_new")
+        )
         data = {
             "look": preview_url,
             "function": reverse("admin:catalog_tool_function"),

@@ -7,8 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from catalog.exchange import files
-from catalog.exchange import exporter
+from catalog.exchange import exporter, files
 
 
 class Command(BaseCommand):

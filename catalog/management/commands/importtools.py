@@ -9,8 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser, no_translations
 
 from audit.text_diff import GONE, NEW, SAME, SKIPPED, lines
-from catalog.exchange import files
-from catalog.exchange import importer
+from catalog.exchange import files, importer
 from catalog.exchange.values import FileError
 from toolhub.invisible import show
 

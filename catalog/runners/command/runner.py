@@ -16,7 +16,7 @@ from catalog.functions.context import Context
 from catalog.functions.results import dump
 from catalog.functions.sanitise import sanitise_text
 from catalog.processes import allowlist
-from catalog.processes.launch import Child, Limits, Order, Report, write_stdin, run_program, read
+from catalog.processes.launch import Child, Limits, Order, Report, read, run_program, write_stdin
 from catalog.runners import secret_refs
 from catalog.runners.command.settings import PLACEHOLDER, Command, Option, Settings, not_ready
 
@@ -116,7 +116,9 @@ def _text(name: str, value: Any) -> str:
     return text
 
 
-def _folder_options(settings: Settings, command: Command, arguments: dict[str, Any], stack: ExitStack) -> dict[str, Any]:
+def _folder_options(
+    settings: Settings, command: Command, arguments: dict[str, Any], stack: ExitStack
+) -> dict[str, Any]:
     """Return the options for the working folder.
 
     A folder of the workspace is passed as an open descriptor, so that it cannot be swapped for another one.

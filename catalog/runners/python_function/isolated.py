@@ -21,7 +21,7 @@ from catalog.errors import InvalidArguments, ProtocolError, ToolError
 from catalog.functions.context import Context
 from catalog.functions.results import Produced
 from catalog.functions.signatures import Function
-from catalog.processes.launch import Child, Limits, Order, Report, write_stdin, run_program, read
+from catalog.processes.launch import Child, Limits, Order, Report, read, run_program, write_stdin
 
 CHILD_MODULE = "catalog.runners.python_function.child"
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -155,7 +155,9 @@ def _format_ending(report: Report, limits: Limits) -> str:
 
 def _log_output(output: bytes, context: Context) -> None:
     if output.strip():
-        log.warning("call %s of %s printed: %s", context.call_id, context.name, output.decode("utf-8", "replace")[-4000:])
+        log.warning(
+            "call %s of %s printed: %s", context.call_id, context.name, output.decode("utf-8", "replace")[-4000:]
+        )
 
 
 def _result(message: dict[str, Any], context: Context, output: bytes) -> Any:

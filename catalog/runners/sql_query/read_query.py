@@ -24,7 +24,9 @@ CHECK_INTERVAL_STEPS = 10_000
 """Number of SQLite instructions between two checks of the time."""
 MAX_VALUE_BYTES = 16_777_216
 CONNECT_SECONDS = 5
-_ALLOWED_ACTIONS = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE})
+_ALLOWED_ACTIONS = frozenset(
+    {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+)
 _DENIED_FUNCTIONS = frozenset({"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"})
 
 
@@ -153,7 +155,9 @@ class Query:
 
 
 def _authorise(action: int, first: str | None, second: str | None, *_: Any) -> int:
-    if action not in _ALLOWED_ACTIONS or (action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in _DENIED_FUNCTIONS):
+    if action not in _ALLOWED_ACTIONS or (
+        action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in _DENIED_FUNCTIONS
+    ):
         return sqlite3.SQLITE_DENY
     return sqlite3.SQLITE_OK
 

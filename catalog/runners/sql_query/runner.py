@@ -12,7 +12,7 @@ from catalog import threads
 from catalog.functions.content import Structured, Text
 from catalog.functions.context import Context
 from catalog.runners.sql_query import statements
-from catalog.runners.sql_query.read_query import Bounds, QueryResult, Query
+from catalog.runners.sql_query.read_query import Bounds, Query, QueryResult
 from catalog.runners.sql_query.settings import Settings, not_ready
 
 MAX_CELL_CHARACTERS = 80

@@ -22,8 +22,23 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 READ_KEYWORDS = frozenset({"select", "with", "values"})
-WRITE_KEYWORDS = frozenset({"insert", "update", "delete", "replace", "merge", "truncate", "create", "alter", "drop", "grant"})
-WRITE_KEYWORDS |= {"revoke", "attach", "detach", "vacuum", "reindex", "pragma", "copy", "call", "do", "lock", "begin", "into"}
+WRITE_KEYWORDS = frozenset(
+    {"insert", "update", "delete", "replace", "merge", "truncate", "create", "alter", "drop", "grant"}
+)
+WRITE_KEYWORDS |= {
+    "revoke",
+    "attach",
+    "detach",
+    "vacuum",
+    "reindex",
+    "pragma",
+    "copy",
+    "call",
+    "do",
+    "lock",
+    "begin",
+    "into",
+}
 WRITE_KEYWORDS |= {"commit", "rollback", "savepoint", "set", "reset"}
 _FUNCTIONS = frozenset({"replace", "truncate", "insert"})
 """Words of writes that are function names too: `replace(x, 'a', 'b')`."""

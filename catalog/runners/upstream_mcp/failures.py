@@ -26,7 +26,9 @@ class UpstreamError(Exception):
     The message is a sentence for callers; `audit_message`, the one for the audit log, may say more.
     """
 
-    def __init__(self, sentence: str, audit_message: str = "", localized_message: Callable[[], str] | None = None) -> None:
+    def __init__(
+        self, sentence: str, audit_message: str = "", localized_message: Callable[[], str] | None = None
+    ) -> None:
         super().__init__(sentence)
         self.audit_message = audit_message or sentence
         self._in_words = localized_message
@@ -71,7 +73,9 @@ def explain_error(error: BaseException, *, explained: bool = False) -> str:
     if isinstance(error, MCPError):
         return _("answered with an error: %(why)s (%(code)s).") % {"why": one_line(error.message), "code": error.code}
     if isinstance(error, (egress.EgressTransportError, egress.EgressError)):
-        return _("cannot be reached: %(why)s.") % {"why": one_line(error.localized_message if explained else str(error))}
+        return _("cannot be reached: %(why)s.") % {
+            "why": one_line(error.localized_message if explained else str(error))
+        }
     if isinstance(error, httpx2.HTTPStatusError):
         return _("answered with HTTP status %(status)d.") % {"status": error.response.status_code}
     if isinstance(error, httpx2.TimeoutException):

@@ -144,7 +144,9 @@ class Link:
             sampling_callback=self._question_callback("sampling/createMessage") if sampling is not None else None,
             sampling_capabilities=SamplingCapability.model_validate(sampling) if sampling else None,
             elicitation_callback=(
-                self._question_callback("elicitation/create") if self._capabilities.get("elicitation") is not None else None
+                self._question_callback("elicitation/create")
+                if self._capabilities.get("elicitation") is not None
+                else None
             ),
             list_roots_callback=self._roots if self._capabilities.get("roots") is not None else None,
             logging_callback=self._on_log,

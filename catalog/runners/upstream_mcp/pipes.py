@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from catalog.processes import allowlist
-from catalog.processes.launch import Child, Limits, Order, run_program, close_pipes
+from catalog.processes.launch import Child, Limits, Order, close_pipes, run_program
 from catalog.runners.upstream_mcp.connection import Connection
 
 if TYPE_CHECKING:
@@ -102,7 +102,9 @@ async def _streams(child: Child, label: str, max_bytes: int) -> AsyncIterator[Tr
         logged_bytes = 0
         while chunk := await child.stderr.read(CHUNK_BYTES):  # type: ignore[union-attr]
             if logged_bytes < MAX_LOGGED_STDERR_BYTES:
-                log.debug("%s says: %s", label, chunk[: MAX_LOGGED_STDERR_BYTES - logged_bytes].decode(errors="replace"))
+                log.debug(
+                    "%s says: %s", label, chunk[: MAX_LOGGED_STDERR_BYTES - logged_bytes].decode(errors="replace")
+                )
                 logged_bytes += len(chunk)
 
     async with inbox, outbox, anyio.create_task_group() as group:

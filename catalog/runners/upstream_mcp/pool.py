@@ -12,7 +12,7 @@ from typing import Any
 from catalog.runners.upstream_mcp import notifications
 from catalog.runners.upstream_mcp.connection import Connection, key_of
 from catalog.runners.upstream_mcp.failures import UpstreamError
-from catalog.runners.upstream_mcp.link import NO_CLIENT, QuestionHandler, Link
+from catalog.runners.upstream_mcp.link import NO_CLIENT, Link, QuestionHandler
 from toolhub.parts import parts
 
 MAX_CALLS_PER_KEY = 4

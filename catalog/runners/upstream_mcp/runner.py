@@ -14,11 +14,10 @@ from pydantic import TypeAdapter
 from catalog.errors import NeedsInput, ProtocolError, ToolError
 from catalog.functions.content import Result
 from catalog.functions.context import Context
-from catalog.runners.upstream_mcp import pool
-from catalog.runners.upstream_mcp import notifications
+from catalog.runners.upstream_mcp import notifications, pool
 from catalog.runners.upstream_mcp.connection import Connection
-from catalog.runners.upstream_mcp.failures import UpstreamError, failure, one_line, explain_error
-from catalog.runners.upstream_mcp.link import QuestionHandler, Link
+from catalog.runners.upstream_mcp.failures import UpstreamError, explain_error, failure, one_line
+from catalog.runners.upstream_mcp.link import Link, QuestionHandler
 from catalog.runners.upstream_mcp.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -86,7 +85,9 @@ async def _call(connection: Connection, tool: str, arguments: dict[str, Any], co
     questions = _QuestionForwarder(context)
     credential = context.caller.credential
     declared = _select_capabilities(context.capabilities)
-    borrowed = pool.current_pool().borrow(connection, credential.user_id, credential.id, context.secrets, declared, questions)
+    borrowed = pool.current_pool().borrow(
+        connection, credential.user_id, credential.id, context.secrets, declared, questions
+    )
     failed: BaseException
     async with borrowed as link:
         work = asyncio.ensure_future(_answer(link, tool, arguments, context))

@@ -38,7 +38,13 @@ MAX_RESULTS = 30
 """Maximum results of one search."""
 MAX_LISTED_ROWS = 100
 """Maximum rows of each kind that the confirmation lists."""
-REQUIRED_PERMISSIONS = (*CHANGE_PERMISSIONS, "catalog.view_tool", "catalog.view_toolset", "auth.view_user", "auth.view_group")
+REQUIRED_PERMISSIONS = (
+    *CHANGE_PERMISSIONS,
+    "catalog.view_tool",
+    "catalog.view_toolset",
+    "auth.view_user",
+    "auth.view_group",
+)
 EFFECTS = (
     (grant_changes.ALLOW, gettext_lazy("allow")),
     (grant_changes.DENY, gettext_lazy("deny")),
@@ -164,7 +170,9 @@ def _parse_time(data: QueryDict, name: str, problems: list[str]) -> datetime | N
 
 
 def _parse_ids(data: QueryDict, name: str) -> list[int]:
-    return [int(value) for value in data.getlist(name)[: grant_changes.MAX_PAIRS] if value.isdecimal() and len(value) < 18]
+    return [
+        int(value) for value in data.getlist(name)[: grant_changes.MAX_PAIRS] if value.isdecimal() and len(value) < 18
+    ]
 
 
 def _picker(kind: tuple[str, Any, Any, tuple[str, ...]], data: QueryDict) -> Picker:

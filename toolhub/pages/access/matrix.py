@@ -129,7 +129,9 @@ def describe_changes(done: grant_changes.Plan) -> str:
     """Describe the changes of an executed plan."""
     sentences = []
     if done.to_create:
-        sentences.append(ngettext("%d grant was created.", "%d grants were created.", len(done.to_create)) % len(done.to_create))
+        sentences.append(
+            ngettext("%d grant was created.", "%d grants were created.", len(done.to_create)) % len(done.to_create)
+        )
     if done.to_end:
         sentences.append(ngettext("%d grant was ended.", "%d grants were ended.", len(done.to_end)) % len(done.to_end))
     return " ".join(sentences) or _("Nothing changed. The grants were already set this way.")

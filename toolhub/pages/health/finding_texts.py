@@ -94,13 +94,17 @@ def _argument_finding(one: findings.RejectedArgument, sample: CallSample) -> Fin
     wanted = errors.translate_expected(known.code, known.params) if known is not None else ""
     parameter, expected = invisible.show(one.parameter[:100]), invisible.show(wanted[:200])
     what = PROBLEM_TEXTS[one.kind] % {"parameter": parameter, "expected": expected}
-    times = ngettext("%(what)s, in %(number)s of %(of)s call.", "%(what)s, in %(number)s of %(of)s calls.", one.calls) % {
+    times = ngettext(
+        "%(what)s, in %(number)s of %(of)s call.", "%(what)s, in %(number)s of %(of)s calls.", one.calls
+    ) % {
         "what": what,
         "number": one.number,
         "of": one.calls,
     }
     evidence = [
-        _calls_link(_("the rejected calls"), tool=one.tool, outcome=outcomes.INVALID_ARGUMENTS, since=_since_address(sample)),
+        _calls_link(
+            _("the rejected calls"), tool=one.tool, outcome=outcomes.INVALID_ARGUMENTS, since=_since_address(sample)
+        ),
     ]
     if one.last is not None:
         evidence.append(_call_link(one.last))
@@ -223,7 +227,9 @@ def loop_section(sample: CallSample) -> Section:
                 },
                 _answer_text(one.last),
                 [
-                    _calls_link(_("these calls"), tool=one.tool, credential=one.first.credential, since=first, until=last),
+                    _calls_link(
+                        _("these calls"), tool=one.tool, credential=one.first.credential, since=first, until=last
+                    ),
                     _call_link(one.last),
                 ],
                 [advice, _("A rate limit per user stops the loop. The client is told how long to wait.")],

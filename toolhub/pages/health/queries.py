@@ -166,7 +166,9 @@ def find_unused() -> tuple[list[Unused], int, datetime, bool]:
         Unused(
             row.name,
             row.pk in granted,
-            lint.describe_similar(row, [(name, descriptions[name]) for name in similar[row.name] if name in descriptions])[:3],
+            lint.describe_similar(
+                row, [(name, descriptions[name]) for name in similar[row.name] if name in descriptions]
+            )[:3],
         )
         for row in rows
     ]

@@ -11,8 +11,8 @@ from django.views.decorators.http import require_safe
 
 from catalog.models import Tool
 from toolhub.pages.health import finding_texts
-from toolhub.pages.health.queries import MAX_CALLS, read_newest
 from toolhub.pages.health.finding_texts import Section
+from toolhub.pages.health.queries import MAX_CALLS, read_newest
 from toolhub.pages.staff import page, staff_page
 
 DAY_CHOICES = (1, 7, 30)

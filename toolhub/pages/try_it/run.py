@@ -24,12 +24,12 @@ from audit import recorder
 from audit.types import Caller, Credential
 from catalog.calls import call_tool
 from catalog.errors import (
+    CallNotLogged,
     CatalogError,
     ClientLacks,
     ClientRefused,
     InternalFailure,
     InvalidArguments,
-    AuditLogUnavailable,
 )
 from catalog.functions.channel import Question
 from catalog.functions.results import ToolResult
@@ -275,6 +275,6 @@ def _describe_error(run: Run) -> dict[str, str]:
             return {"kind": "cancelled", "text": reason or "", "reason": reason.reason.encode() if reason else ""}
         case InternalFailure() | None:
             return {"kind": "internal", "text": ""}
-        case InvalidArguments() | AuditLogUnavailable() | CatalogError() | McpError():
+        case InvalidArguments() | CallNotLogged() | CatalogError() | McpError():
             return {"kind": "refused", "text": str(run.error)}
     return {"kind": "internal", "text": ""}

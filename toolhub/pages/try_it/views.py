@@ -39,7 +39,7 @@ from toolhub.pages.try_it import form as try_form
 from toolhub.pages.try_it import results
 from toolhub.pages.try_it.form import Form, Question, Rejection
 from toolhub.pages.try_it.remote import TryOwners
-from toolhub.pages.try_it.run import Run, TryRuns, TryRequest
+from toolhub.pages.try_it.run import Run, TryRequest, TryRuns
 from toolhub.parts import parts
 from toolhub.wire.errors import McpError
 
@@ -231,7 +231,9 @@ def _page_state(
         name: render_to_string(f"admin/pages/try_{name}.html", context, request)
         for name in ("questions", "outcome", "log")
     }
-    addresses = {action: reverse(f"pages:try-{action}", args=[pk, state["id"]]) for action in ("state", "cancel", "answer")}
+    addresses = {
+        action: reverse(f"pages:try-{action}", args=[pk, state["id"]]) for action in ("state", "cancel", "answer")
+    }
     shown = {name: state[name] for name in ("id", "ended", "seconds", "progress", "user")}
     return {**shown, **parts, "addresses": addresses, "wrong": bool(questions)}
 

@@ -266,7 +266,10 @@ class CallWindows:
     async def _poll(self) -> None:
         now = datetime.now(UTC)
         users = {
-            user_id: (person.polled_at, [number for number, outcome in person.sent.items() if outcome == outcomes.RUNNING])
+            user_id: (
+                person.polled_at,
+                [number for number, outcome in person.sent.items() if outcome == outcomes.RUNNING],
+            )
             for user_id, person in self._users.items()
         }
         calls = list(self._calls)

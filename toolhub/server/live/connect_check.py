@@ -99,7 +99,9 @@ class ConnectCheck:
             reason = _REASONS.get(error.code, "request")
             self._send_step(credential, client_name, client_version, "failed", reason=reason, said=error.message[:200])
 
-    def report_rejected(self, address: str, reason: str, user_id: int | None = None, credential: str | None = None) -> None:
+    def report_rejected(
+        self, address: str, reason: str, user_id: int | None = None, credential: str | None = None
+    ) -> None:
         """Report a client that was rejected before its identification, or with a known but invalid token."""
         keys = [subscriptions.address_key(address)]
         if user_id is not None:

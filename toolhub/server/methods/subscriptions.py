@@ -41,7 +41,9 @@ async def listen(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
             peer, outlet.notify, close, kinds=kinds, uris=frozenset(uris), task_ids=frozenset(task_ids), tag=request.id
         )
     except subscribers.TooManyListeners:
-        raise McpError(INTERNAL_ERROR, f"At most {subscribers.MAX_LISTENERS_PER_USER} streams per user may be open") from None
+        raise McpError(
+            INTERNAL_ERROR, f"At most {subscribers.MAX_LISTENERS_PER_USER} streams per user may be open"
+        ) from None
     try:
         agreed: dict[str, Any] = {flag: True for flag, kind in _FLAGS.items() if kind in kinds}
         if uris:
