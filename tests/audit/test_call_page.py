@@ -242,7 +242,7 @@ def test_the_curl_command_repeats_the_exact_request_and_a_shell_runs_nothing_in_
     hostile = {QUOTES: [QUOTES, {"$redacted": "hmac-sha256:0123456789abcdef", "length": 9}]}
     row = save(build_call(1, name=f"read{QUOTES}", arguments=json.dumps(hostile)))[0]
     command = copy_call(reader, row, "curl").content.decode()
-    assert command.startswith("# What was secret") and "Bearer $TOKEN" in command
+    assert command.startswith("# Secret and removed values") and "Bearer $TOKEN" in command
     fake = tmp_path / "curl"
     fake.write_text('#!/bin/sh\nfor one in "$@"; do printf "%s\\0" "$one"; done\n')
     fake.chmod(0o755)

@@ -253,7 +253,7 @@ def find_in_audit_log(auditor: Window, call_id: str) -> None:
     page.wait_for_url(f"**/admin/audit/call/{call_id}/change/")
     clicks = hand.take_count()
     assert clicks <= MAX_FIND_CALL_CLICKS, clicks
-    page.wait_for_selector("text=cancelled by alice in the browser")
+    page.wait_for_selector("text=alice cancelled the call in the browser")
 
 
 def export_call(page: Any, call_id: str, file: Path) -> None:
