@@ -1,16 +1,20 @@
-"""Routing of connections: to the two MCP endpoints, the pages' WebSocket, the two probes, or Django."""
+"""Routing of connections: to the two MCP endpoints, the pages' WebSocket, the two probes, or Django.
+
+The probes /healthz (the process is up) and /readyz (it can take calls) are answered without Django.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable
 from typing import Any
 
+from audit import recorder
 from toolhub.hub import Hub
-from toolhub.transports.asgi import Application, Receive, Scope, Send
+from toolhub.transports.asgi import JSON, TEXT, Application, Receive, Scope, Send, respond
 from toolhub.transports.http import StreamableHttpConsumer
 from toolhub.transports.live import LiveConsumer
-from toolhub.transports.probes import healthz, readyz
 from toolhub.transports.websocket import McpWebsocketConsumer
 
 MCP_PATHS = frozenset({"/mcp", "/mcp/"})
@@ -65,3 +69,14 @@ async def reject_unknown_path(scope: Scope, receive: Receive, send: Send) -> Non
     """Reject the handshake of a WebSocket with an unknown path."""
     await receive()
     await send({"type": "websocket.close"})
+
+
+async def healthz(scope: Scope, receive: Receive, send: Send) -> None:
+    await respond(send, 200, TEXT, b"ok\n")
+
+
+async def readyz(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer 200, or 503 with the reason; a load balancer stops sending calls here."""
+    reason = await recorder.ready()
+    body = json.dumps({"ready": reason is None, "reason": reason or ""}).encode() + b"\n"
+    await respond(send, 200 if reason is None else 503, JSON, body)

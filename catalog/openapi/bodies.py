@@ -1,4 +1,8 @@
-"""The body of an operation: the members of a plain object become arguments, any other body is one argument."""
+"""The bodies of an operation.
+
+The members of a plain object that is sent become arguments, any other body is one argument. Of the successful answers:
+how the runner reads them, and the schema of a JSON object.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,8 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from catalog.openapi.parameters import Inputs
-from catalog.openapi.references import OperationError
-from catalog.openapi.schemas import plain_text
+from catalog.openapi.references import OperationError, References
+from catalog.openapi.schemas import Converter, plain_text
 
 FORMS = {"application/x-www-form-urlencoded": "form", "multipart/form-data": "multipart"}
 COMBINING_KEYWORDS = frozenset(
@@ -145,3 +149,47 @@ def _file_type(part: Any) -> str | None:
     if part.get("format") == "binary" or (isinstance(media_type, str) and "contentEncoding" not in part):
         return media_type if isinstance(media_type, str) and "/" in media_type else "application/octet-stream"
     return None
+
+
+def result_of(
+    references: References, version: str, operation: dict[str, Any], method: str
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Return (settings of the runner, output schema or None).
+
+    The output schema exists where every successful answer is one JSON object.
+    """
+    if method == "head":
+        return {"response": "text"}, None
+    listed = operation.get("responses")
+    responses = listed if isinstance(listed, dict) else {}
+    bodies: list[dict[str, Any]] = []
+    for status in responses:
+        if status.startswith("2"):
+            content = references.resolve(responses[status]).get("content")
+            bodies.append(content if isinstance(content, dict) else {})
+    types = [media_type for content in bodies for media_type in content]
+    json_types = [media_type for media_type in types if is_json(media_type)]
+    if not json_types:
+        return {"response": _other(types)}, None
+    settings: dict[str, Any] = {"response": "json"}
+    if len(json_types) < len(types):
+        settings["static_headers"] = {"Accept": json_types[0]}
+    # Results are validated only where all successful answers share one schema.
+    if len(bodies) != 1:
+        return {**settings, "response": "auto"}, None
+    holder = bodies[0][json_types[0]]
+    value = holder.get("schema") if isinstance(holder, dict) else None
+    if value is None:
+        return settings, None
+    converter = Converter(references, for_input=False, version=version)
+    schema = converter.schema(value)
+    if schema.get("type") != "object":
+        return settings, None
+    return settings, {**schema, "$defs": converter.definitions} if converter.definitions else schema
+
+
+def _other(types: list[str]) -> str:
+    for start, response in (("text/", "text"), ("image/", "image"), ("audio/", "audio")):
+        if types and all(media_type.startswith(start) for media_type in types):
+            return response
+    return "auto"

@@ -11,10 +11,9 @@ from django.utils.translation import gettext as _
 
 from catalog.models.validators import runner_settings
 from catalog.openapi import names, security, servers
-from catalog.openapi.bodies import add_body
+from catalog.openapi.bodies import add_body, result_of
 from catalog.openapi.parameters import Inputs, add_parameters
 from catalog.openapi.references import OperationError, References
-from catalog.openapi.responses import result_of
 from catalog.schemas import validator
 
 

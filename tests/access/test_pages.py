@@ -417,7 +417,7 @@ def test_a_page_costs_a_fixed_number_of_queries(
 
 
 def test_a_browser_that_opens_mcp_gets_directions() -> None:
-    from toolhub.access.pages import mcp_help
+    from toolhub.access.views import mcp_help
 
     page = mcp_help().decode()
     assert "/connect/" in page
@@ -438,7 +438,7 @@ def test_a_browser_that_opens_mcp_gets_directions() -> None:
     ],
 )
 def test_a_browser_that_opens_mcp_gets_directions_in_its_language(accepted: str, language: str) -> None:
-    from toolhub.access.pages import mcp_help
+    from toolhub.access.views import mcp_help
 
     assert f'<html lang="{language}"'.encode() in mcp_help(accepted)
 

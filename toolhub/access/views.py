@@ -1,7 +1,12 @@
-"""Pages of the signed-in user: account, tokens, connecting a client. Every row is filtered by `request.user`."""
+"""Pages of the signed-in user: account, tokens, connecting a client. Every row is filtered by `request.user`.
+
+Also the help page for a browser that opens /mcp.
+"""
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import cache
 from typing import Any, cast
 
 from django.conf import settings
@@ -12,9 +17,12 @@ from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
+from django.template.loader import render_to_string
 from django.urls import reverse, reverse_lazy
 from django.utils import translation
+from django.utils.translation import get_supported_language_variant
 from django.utils.translation import gettext as _
+from django.utils.translation.trans_real import parse_accept_lang_header
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -181,3 +189,25 @@ def connect(request: HttpRequest, key: str = connect_page.CLIENTS[0].key) -> Htt
         "websocket_url": "ws" + settings.PUBLIC_URL.removeprefix("http") + "/ws/mcp",
     }
     return render(request, "access/connect.html", context)
+
+
+def mcp_help(accepted: str = "") -> bytes:
+    """Return the page for a browser at /mcp, in one of these languages.
+
+    It is rendered once for each language, and needs no database.
+    """
+    return _mcp_help(_language(accepted))
+
+
+def _language(accepted: str) -> str:
+    """Return the first language of an Accept-Language header that the pages support."""
+    for code, _quality in parse_accept_lang_header(accepted.lower()):
+        with suppress(LookupError):
+            return get_supported_language_variant(code)
+    return settings.LANGUAGE_CODE
+
+
+@cache
+def _mcp_help(language: str) -> bytes:
+    with translation.override(language):
+        return render_to_string("access/mcp_help.html", {"mcp_url": f"{settings.PUBLIC_URL}/mcp"}).encode()

@@ -88,9 +88,9 @@ async def post(exchange: Exchange, headers: dict[str, str]) -> None:
 async def get(exchange: Exchange, headers: dict[str, str]) -> None:
     _, events, page = guard.parse_accept(headers.get("accept"))
     if page:
-        from toolhub.access import pages
+        from toolhub.access import views
 
-        await respond(exchange.send, 200, HTML, pages.mcp_help(headers.get("accept-language", "")))
+        await respond(exchange.send, 200, HTML, views.mcp_help(headers.get("accept-language", "")))
         return
     if is_modern(headers):
         raise Rejection(405, "This protocol version has no GET stream; use subscriptions/listen.", ALLOW_MODERN)
