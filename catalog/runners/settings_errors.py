@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext, ngettext, override
 from django.utils.translation import gettext_noop as _
 from pydantic import ValidationError
 
@@ -36,6 +36,28 @@ SENTENCES = {
 """Messages by the type of the error; any other type keeps pydantic's message."""
 
 
+class SettingsProblem(ValueError):
+    """A problem with one setting: a text of the translation catalogues and its parameters.
+
+    The message is in English; `localized_message` is in the language of the page. A parameter may be another problem,
+    or an error of `toolhub.egress`, whose message is then translated with it.
+    """
+
+    def __init__(self, sentence: str, **params: object) -> None:
+        super().__init__(sentence, params)
+        self._sentence, self._params = sentence, params
+
+    def __str__(self) -> str:
+        with override("en"):
+            return self.localized_message
+
+    @property
+    def localized_message(self) -> str:
+        """Return the problem in the language of the page."""
+        params = {name: getattr(value, "localized_message", value) for name, value in self._params.items()}
+        return gettext(self._sentence) % params if params else gettext(self._sentence)
+
+
 def format_errors(error: ValidationError) -> str:
     """Return a sentence with the first few errors, each with its field."""
     text = ""
@@ -49,8 +71,11 @@ def format_errors(error: ValidationError) -> str:
 
 def translate_error(entry: Mapping[str, Any]) -> str:
     """Return the message of one of pydantic's errors."""
-    own = str(entry["msg"]).removeprefix("Value error, ")
     context = {name: _shown(name, value) for name, value in entry.get("ctx", {}).items()}
+    localized: str | None = getattr(context.get("error"), "localized_message", None)
+    if localized is not None:
+        return localized
+    own = str(entry["msg"]).removeprefix("Value error, ")
     original = SENTENCES.get(entry["type"])
     if original is not None:
         translated = gettext(original)

@@ -183,6 +183,15 @@ def test_errors_without_a_sentence_of_ours_stay_in_the_words_of_pydantic() -> No
 
 
 @pytest.mark.parametrize(("kind", "data"), WRONG)
+def test_a_problem_that_an_english_page_finds_is_translated_where_it_is_shown(kind: str, data: dict[str, Any]) -> None:
+    with override("en"), pytest.raises(ValidationError) as refused:
+        registry.runner(kind).settings.model_validate(data)
+    with override("zh-hans"):
+        said = settings_errors.format_errors(refused.value)
+    assert CHINESE.search(said) and not ENGLISH.search(said), said
+
+
+@pytest.mark.parametrize(("kind", "data"), WRONG)
 def test_errors_of_a_tool_are_in_the_active_language(kind: str, data: dict[str, Any]) -> None:
     said = {}
     for language in ("en", "zh-hans"):

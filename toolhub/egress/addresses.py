@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final, TypeAlias
 
-from django.utils.translation import gettext
 from django.utils.translation import gettext_noop as _
 
-from .errors import DeniedAddress
+from .errors import DeniedAddress, InvalidNetwork
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,24 +38,27 @@ _DENIED_NETWORKS: Final = tuple(
 
 
 def parse_allowed(entries: Iterable[str]) -> AllowList:
-    """Parse networks such as `10.0.0.0/8`, `10.1.2.3:8080`, `127.0.0.0/8:8000`, `fd00::/8` or `[fd00::/8]:443`."""
+    """Parse networks such as `10.0.0.0/8`, `10.1.2.3:8080`, `127.0.0.0/8:8000`, `fd00::/8` or `[fd00::/8]:443`.
+
+    Raises InvalidNetwork.
+    """
     allowed: list[AllowedNetwork] = []
     for entry in entries:
         text, port = entry.strip(), ""
         if match := re.fullmatch(r"\[([^\]]*)\](?::(.*))?", text) or re.fullmatch(r"([^:]*):([^:]*)", text):
             text, port = match[1], match[2] or ""
             if not port and entry.strip().endswith(":"):
-                raise ValueError(gettext("%(entry)s: a port must follow the last colon") % {"entry": repr(entry)})
+                raise InvalidNetwork(_("%(entry)s: a port must follow the last colon"), entry=repr(entry))
         try:
             network = ip_network(text)
         except ValueError as error:
             if "host bits" in str(error):
-                wrong = gettext("%(entry)s has host bits set. Write a network such as 10.0.0.0/8 or 10.0.0.0/8:8080")
+                wrong = _("%(entry)s has host bits set. Write a network such as 10.0.0.0/8 or 10.0.0.0/8:8080")
             else:
-                wrong = gettext("%(entry)s is not a network such as 10.0.0.0/8 or 10.0.0.0/8:8080")
-            raise ValueError(wrong % {"entry": repr(entry)}) from None
+                wrong = _("%(entry)s is not a network such as 10.0.0.0/8 or 10.0.0.0/8:8080")
+            raise InvalidNetwork(wrong, entry=repr(entry)) from None
         if port and not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
-            raise ValueError(gettext("%(entry)s: the port must be a number from 1 to 65535") % {"entry": repr(entry)})
+            raise InvalidNetwork(_("%(entry)s: the port must be a number from 1 to 65535"), entry=repr(entry))
         allowed.append(AllowedNetwork(str(network), int(port) if port else None))
     return tuple(allowed)
 

@@ -55,6 +55,10 @@ class DeniedAddress(Denied):
         return gettext("%(what)s: %(why)s") % params
 
 
+class InvalidNetwork(EgressError, ValueError):
+    """An entry of an allow list that is no network."""
+
+
 class TooLarge(EgressError):
     """An answer that is larger than its cap, as sent or unpacked."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_noop
+from django.utils.translation import gettext_noop as _
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from catalog.processes import allowlist
 from catalog.runners import secret_refs
+from catalog.runners.settings_errors import SettingsProblem
 
 PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
 
@@ -18,12 +18,8 @@ PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
 class Option(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    option: str = Field(
-        pattern=r"^--?[A-Za-z0-9][A-Za-z0-9_-]*$", description=gettext_noop("For example --lines or -n.")
-    )
-    value: str = Field(
-        min_length=1, description=gettext_noop("The name of the argument whose value follows the option.")
-    )
+    option: str = Field(pattern=r"^--?[A-Za-z0-9][A-Za-z0-9_-]*$", description=_("For example --lines or -n."))
+    value: str = Field(min_length=1, description=_("The name of the argument whose value follows the option."))
 
 
 class Command(BaseModel):
@@ -32,29 +28,23 @@ class Command(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     program: str = Field(
-        default="", max_length=500, description=gettext_noop("The program, exactly as listed in TOOLHUB_COMMANDS.")
+        default="", max_length=500, description=_("The program, exactly as listed in TOOLHUB_COMMANDS.")
     )
     arguments: list[str | Option] = Field(
         default_factory=list,
         max_length=100,
-        description=gettext_noop('Fixed texts, "{argument}" alone, or {"option": "--lines", "value": "argument"}.'),
+        description=_('Fixed texts, "{argument}" alone, or {"option": "--lines", "value": "argument"}.'),
     )
-    allow_dash: list[str] = Field(
-        default_factory=list, description=gettext_noop("Arguments whose value may begin with a dash.")
-    )
-    separator: bool = Field(default=True, description=gettext_noop('Put "--" before the first "{argument}".'))
-    stdin: str = Field(
-        default="", description=gettext_noop("The argument whose text the program reads as standard input.")
-    )
+    allow_dash: list[str] = Field(default_factory=list, description=_("Arguments whose value may begin with a dash."))
+    separator: bool = Field(default=True, description=_('Put "--" before the first "{argument}".'))
+    stdin: str = Field(default="", description=_("The argument whose text the program reads as standard input."))
     stdin_file: str = Field(
         default="",
-        description=gettext_noop(
-            "The argument that names a workspace file. The program reads this file as standard input."
-        ),
+        description=_("The argument that names a workspace file. The program reads this file as standard input."),
     )
     folder_argument: str = Field(
         default="",
-        description=gettext_noop("The argument that names a workspace folder. The program runs in this folder."),
+        description=_("The argument that names a workspace folder. The program runs in this folder."),
     )
 
     @field_validator("arguments")
@@ -62,16 +52,16 @@ class Command(BaseModel):
     def _check_placeholders(cls, arguments: list[str | Option]) -> list[str | Option]:
         for item in arguments:
             if isinstance(item, str) and "\0" in item:
-                raise ValueError(_("an argument cannot contain a NUL character"))
+                raise SettingsProblem(_("an argument cannot contain a NUL character"))
             if isinstance(item, str) and PLACEHOLDER.search(item) and not PLACEHOLDER.fullmatch(item):
                 partial = _("%(argument)s: a placeholder must be a whole argument, with no text around it")
-                raise ValueError(partial % {"argument": repr(item)})
+                raise SettingsProblem(partial, argument=repr(item))
         return arguments
 
     @model_validator(mode="after")
     def _check_combination(self) -> Command:
         if self.stdin and self.stdin_file:
-            raise ValueError(_("give either stdin or stdin_file"))
+            raise SettingsProblem(_("give either stdin or stdin_file"))
         positional = False
         before = ""
         for item in self.arguments:
@@ -81,10 +71,10 @@ class Command(BaseModel):
                         'write {"option": "%(option)s", "value": "%(name)s"} if {%(name)s} is the value of that '
                         'option. If it is not, put "--" between them'
                     )
-                    raise ValueError(unclear % {"option": before, "name": item.strip("{}")})
+                    raise SettingsProblem(unclear, option=before, name=item.strip("{}"))
                 positional = True
             elif positional and self.separator and (isinstance(item, Option) or item.startswith("-")):
-                raise ValueError(_('put options before the first "{argument}"'))
+                raise SettingsProblem(_('put options before the first "{argument}"'))
             before = item if isinstance(item, str) else ""
         return self
 
@@ -92,33 +82,29 @@ class Command(BaseModel):
 class Settings(Command):
     commands: dict[str, Command] = Field(
         default_factory=dict,
-        description=gettext_noop("Several programs. The value of one argument chooses the program."),
+        description=_("Several programs. The value of one argument chooses the program."),
     )
-    choose: str = Field(default="", description=gettext_noop("The argument that chooses among `commands`."))
+    choose: str = Field(default="", description=_("The argument that chooses among `commands`."))
     environment: dict[str, secret_refs.Text] = Field(
         default_factory=dict,
-        description=gettext_noop('All environment variables except PATH and LANG. A value may be {"secret": "name"}.'),
+        description=_('All environment variables except PATH and LANG. A value may be {"secret": "name"}.'),
     )
     folder: Literal["temporary", "workspace"] = Field(
         default="temporary",
-        description=gettext_noop(
-            "The folder that the program runs in: a new empty folder, removed afterwards, or the workspace."
-        ),
+        description=_("The folder that the program runs in: a new empty folder, removed afterwards, or the workspace."),
     )
-    accept_status: list[int] = Field(default=[0], description=gettext_noop("The exit statuses that count as success."))
+    accept_status: list[int] = Field(default=[0], description=_("The exit statuses that count as success."))
     max_output_bytes: int = Field(
-        default=262_144, ge=1, le=16_777_216, description=gettext_noop("The program is stopped if it writes more.")
+        default=262_144, ge=1, le=16_777_216, description=_("The program is stopped if it writes more.")
     )
-    cpu_seconds: int = Field(default=30, ge=1, le=3600, description=gettext_noop("Limit for each process."))
+    cpu_seconds: int = Field(default=30, ge=1, le=3600, description=_("Limit for each process."))
     memory_bytes: int = Field(
-        default=1_073_741_824, ge=16_777_216, le=68_719_476_736, description=gettext_noop("Limit for each process.")
+        default=1_073_741_824, ge=16_777_216, le=68_719_476_736, description=_("Limit for each process.")
     )
     max_processes: int = Field(
-        default=32, ge=1, le=1000, description=gettext_noop("Exceeding this number kills all processes of the call.")
+        default=32, ge=1, le=1000, description=_("Exceeding this number kills all processes of the call.")
     )
-    max_file_bytes: int = Field(
-        default=67_108_864, ge=0, description=gettext_noop("The largest file that the program may write.")
-    )
+    max_file_bytes: int = Field(default=67_108_864, ge=0, description=_("The largest file that the program may write."))
     max_open_files: int = Field(default=256, ge=16, le=4096)
 
     @field_validator("environment")
@@ -126,21 +112,21 @@ class Settings(Command):
     def _check_names(cls, environment: dict[str, secret_refs.Text]) -> dict[str, secret_refs.Text]:
         for name in environment:
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-                raise ValueError(_("%(name)s is not a valid environment variable name") % {"name": repr(name)})
+                raise SettingsProblem(_("%(name)s is not a valid environment variable name"), name=repr(name))
             if name.startswith("LD_") or name in {"PATH", "IFS", "BASH_ENV", "ENV", "PYTHONPATH", "PYTHONHOME"}:
-                raise ValueError(_("%(name)s cannot be set because it decides which code runs") % {"name": name})
+                raise SettingsProblem(_("%(name)s cannot be set because it decides which code runs"), name=name)
         return environment
 
     @model_validator(mode="after")
     def _check_choice(self) -> Settings:
         if bool(self.commands) == bool(self.program) or bool(self.commands) != bool(self.choose):
-            raise ValueError(_("give either program, or commands with choose"))
+            raise SettingsProblem(_("give either program, or commands with choose"))
         for name, command in self.commands.items():
             if not command.program:
-                values = {"what": f"commands.{name}.program", "why": _("Field required")}
-                raise ValueError(_("%(what)s: %(why)s") % values)
+                missing = SettingsProblem(_("Field required"))
+                raise SettingsProblem(_("%(what)s: %(why)s"), what=f"commands.{name}.program", why=missing)
         if self.commands and (self.arguments or self.stdin or self.stdin_file or self.folder_argument):
-            raise ValueError(_("with commands, set arguments, stdin and folder in each command"))
+            raise SettingsProblem(_("with commands, set arguments, stdin and folder in each command"))
         return self
 
 

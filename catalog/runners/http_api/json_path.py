@@ -6,7 +6,9 @@ import json
 import re
 from typing import Any
 
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as _
+
+from catalog.runners.settings_errors import SettingsProblem
 
 STEP = re.compile(r"""\.([A-Za-z_][A-Za-z0-9_-]*)|\[(-?\d{1,9})\]|\[(\*)\]|\.(\*)|\[("(?:[^"\\]|\\.)*")\]""")
 ALL = object()
@@ -22,14 +24,14 @@ def parse_path(text: str) -> Path:
     if not text or text == "$":
         return ()
     if not text.startswith("$"):
-        raise ValueError(_("a selection must start with $, as in $.items[0].name"))
+        raise SettingsProblem(_("a selection must start with $, as in $.items[0].name"))
     steps: list[Any] = []
     position = 1
     while position < len(text):
         match = STEP.match(text, position)
         if match is None:
             odd = _("the selection is not valid from %(part)s on")
-            raise ValueError(odd % {"part": repr(text[position : position + 20])})
+            raise SettingsProblem(odd, part=repr(text[position : position + 20]))
         name, index, star, dot_star, quoted = match.groups()
         if name is not None:
             steps.append(name)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_noop
+from django.utils.translation import gettext_noop as _
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from catalog.runners.http_api.json_path import parse_path
 from catalog.runners.secret_refs import SecretRef, Text, Value
+from catalog.runners.settings_errors import SettingsProblem
 from toolhub import egress
 
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
@@ -28,20 +28,18 @@ class FilePart(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    argument: str = Field(description=gettext_noop("The argument that holds the content, in Base64."))
-    filename: str = Field(default="file", max_length=255, description=gettext_noop("The file name that is sent."))
+    argument: str = Field(description=_("The argument that holds the content, in Base64."))
+    filename: str = Field(default="file", max_length=255, description=_("The file name that is sent."))
     filename_argument: str = Field(
-        default="", description=gettext_noop("The argument that holds the file name, instead of a fixed name.")
+        default="", description=_("The argument that holds the file name, instead of a fixed name.")
     )
-    content_type: str = Field(
-        default="application/octet-stream", description=gettext_noop("The MIME type that is sent.")
-    )
+    content_type: str = Field(default="application/octet-stream", description=_("The MIME type that is sent."))
 
     @field_validator("content_type")
     @classmethod
     def _check_content_type(cls, value: str) -> str:
         if not MEDIA_TYPE.fullmatch(value):
-            raise ValueError(_("enter a MIME type such as image/png"))
+            raise SettingsProblem(_("enter a MIME type such as image/png"))
         return value
 
 
@@ -49,89 +47,73 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     method: Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"] = Field(
-        default="GET", description=gettext_noop("The method of the request.")
+        default="GET", description=_("The method of the request.")
     )
-    url: str = Field(
-        max_length=2000, description=gettext_noop("Use {argument} placeholders in the path; the host is fixed.")
-    )
-    query: Names = Field(default_factory=dict, description=gettext_noop("Maps names in the query to arguments."))
+    url: str = Field(max_length=2000, description=_("Use {argument} placeholders in the path; the host is fixed."))
+    query: Names = Field(default_factory=dict, description=_("Maps names in the query to arguments."))
     query_lists: Literal["repeat", "comma"] = Field(
-        default="repeat", description=gettext_noop("Lists in the query: tag=a&tag=b (repeat) or tag=a,b (comma).")
+        default="repeat", description=_("Lists in the query: tag=a&tag=b (repeat) or tag=a,b (comma).")
     )
-    headers: Names = Field(default_factory=dict, description=gettext_noop("Maps header names to arguments."))
-    cookies: Names = Field(default_factory=dict, description=gettext_noop("Maps cookie names to arguments."))
+    headers: Names = Field(default_factory=dict, description=_("Maps header names to arguments."))
+    cookies: Names = Field(default_factory=dict, description=_("Maps cookie names to arguments."))
     body: Names | Literal["*"] | None = Field(
         default=None,
-        description=gettext_noop(
-            'Maps names in the body to arguments. "*" sends every argument that is not used elsewhere.'
-        ),
+        description=_('Maps names in the body to arguments. "*" sends every argument that is not used elsewhere.'),
     )
-    body_argument: str = Field(
-        default="", description=gettext_noop("The argument that is the whole body, instead of `body`.")
-    )
+    body_argument: str = Field(default="", description=_("The argument that is the whole body, instead of `body`."))
     body_format: Literal["json", "form", "multipart", "text", "base64"] = Field(
         default="json",
-        description=gettext_noop(
-            "Format of the body. text and base64 need body_argument. base64 is decoded before sending."
-        ),
+        description=_("Format of the body. text and base64 need body_argument. base64 is decoded before sending."),
     )
     content_type: str = Field(
-        default="", max_length=200, description=gettext_noop("The MIME type of the body, instead of the default.")
+        default="", max_length=200, description=_("The MIME type of the body, instead of the default.")
     )
     files: dict[str, FilePart] = Field(
         default_factory=dict,
-        description=gettext_noop(
-            "Files of a multipart body. Map each name in the body to the argument that holds the file."
-        ),
+        description=_("Files of a multipart body. Map each name in the body to the argument that holds the file."),
     )
     static_query: Texts = Field(
-        default_factory=dict, description=gettext_noop("Always sent in the query. A value may be a secret.")
+        default_factory=dict, description=_("Always sent in the query. A value may be a secret.")
     )
-    static_headers: Texts = Field(
-        default_factory=dict, description=gettext_noop("Always sent. A value may be a secret.")
-    )
-    static_cookies: Texts = Field(
-        default_factory=dict, description=gettext_noop("Always sent. A value may be a secret.")
-    )
+    static_headers: Texts = Field(default_factory=dict, description=_("Always sent. A value may be a secret."))
+    static_cookies: Texts = Field(default_factory=dict, description=_("Always sent. A value may be a secret."))
     static_body: dict[str, Value] = Field(
         default_factory=dict,
-        description=gettext_noop(
-            "Always sent in the body, regardless of the arguments. Any value in it may be a secret."
-        ),
+        description=_("Always sent in the body, regardless of the arguments. Any value in it may be a secret."),
     )
     response: Literal["json", "text", "auto", "image", "audio", "binary"] = Field(
         default="json",
-        description=gettext_noop(
+        description=_(
             "The type of the result. auto uses the type of the response. Images and audio are checked by their bytes."
         ),
     )
     select: str = Field(
         default="",
         max_length=500,
-        description=gettext_noop("Path to the part of a JSON response to keep, such as $.items[0].name."),
+        description=_("Path to the part of a JSON response to keep, such as $.items[0].name."),
     )
     keep: list[str] = Field(
         default_factory=list,
         max_length=100,
-        description=gettext_noop("Keys to keep in the selected object or in each selected object. Empty: keep all."),
+        description=_("Keys to keep in the selected object or in each selected object. Empty: keep all."),
     )
     timeout: float = Field(
         default=20.0,
         gt=0,
         le=600,
-        description=gettext_noop("Time limit for each attempt, in seconds. The tool's own time limit also applies."),
+        description=_("Time limit for each attempt, in seconds. The tool's own time limit also applies."),
     )
     max_response_bytes: int = Field(
         default=4_194_304,
         ge=1,
         le=67_108_864,
-        description=gettext_noop("Maximum size of the response after decompression. A larger response is an error."),
+        description=_("Maximum size of the response after decompression. A larger response is an error."),
     )
     retries: int = Field(
         default=2,
         ge=0,
         le=5,
-        description=gettext_noop(
+        description=_(
             "Additional attempts after a connection failure or a 502, 503 or 504 response. Only GET, HEAD, "
             "OPTIONS, PUT and DELETE are retried, and only within the time limit."
         ),
@@ -140,21 +122,19 @@ class Settings(BaseModel):
         default=10,
         ge=0,
         le=1000,
-        description=gettext_noop(
-            "Number of consecutive failures after which calls to the host pause. 0 means no pause."
-        ),
+        description=_("Number of consecutive failures after which calls to the host pause. 0 means no pause."),
     )
     break_seconds: float = Field(
-        default=30.0, gt=0, le=3600, description=gettext_noop("Seconds of pause before one call tries the host again.")
+        default=30.0, gt=0, le=3600, description=_("Seconds of pause before one call tries the host again.")
     )
     max_concurrent: int = Field(
-        default=16, ge=1, le=1000, description=gettext_noop("Maximum number of concurrent calls of this tool.")
+        default=16, ge=1, le=1000, description=_("Maximum number of concurrent calls of this tool.")
     )
     wait_seconds: float = Field(
         default=2.0,
         ge=0,
         le=60,
-        description=gettext_noop("Seconds that a further call waits before the client learns that the tool is busy."),
+        description=_("Seconds that a further call waits before the client learns that the tool is busy."),
     )
 
     @field_validator("url")
@@ -163,15 +143,15 @@ class Settings(BaseModel):
         host_and_path = url.partition("://")[2]
         host, _slash, rest = host_and_path.partition("/")
         if "{" in host or "{" in url.partition("://")[0]:
-            raise ValueError(_("an argument can be in the path, but not in the scheme or host"))
+            raise SettingsProblem(_("an argument can be in the path, but not in the scheme or host"))
         if "?" in url or "#" in url:
-            raise ValueError(_("the URL cannot contain a query or fragment. Use query and static_query"))
+            raise SettingsProblem(_("the URL cannot contain a query or fragment. Use query and static_query"))
         if any(not name.isidentifier() for name in PLACEHOLDER.findall(rest)) or "{" in PLACEHOLDER.sub("", rest):
-            raise ValueError(_("the only braces allowed in the path are {argument} placeholders"))
+            raise SettingsProblem(_("the only braces allowed in the path are {argument} placeholders"))
         try:
             egress.parse_url(PLACEHOLDER.sub("x", url))
         except egress.DeniedAddress as error:
-            raise ValueError(error.localized_message) from None
+            raise SettingsProblem("%(why)s", why=error) from None
         return url
 
     @field_validator("headers", "static_headers", "cookies", "static_cookies")
@@ -179,7 +159,7 @@ class Settings(BaseModel):
     def _check_names(cls, given: dict[str, Text]) -> dict[str, Text]:
         for name in given:
             if not TOKEN.fullmatch(name):
-                raise ValueError(_("%(name)s is not a valid header or cookie name") % {"name": repr(name)})
+                raise SettingsProblem(_("%(name)s is not a valid header or cookie name"), name=repr(name))
         return given
 
     @field_validator("headers")
@@ -187,14 +167,14 @@ class Settings(BaseModel):
     def _check_no_credentials(cls, headers: Names) -> Names:
         for name in headers:
             if name.lower() in CREDENTIAL_HEADERS:
-                raise ValueError(_("%(name)s cannot be filled from an argument") % {"name": name})
+                raise SettingsProblem(_("%(name)s cannot be filled from an argument"), name=name)
         return headers
 
     @field_validator("content_type")
     @classmethod
     def _check_content_type(cls, value: str) -> str:
         if value and not MEDIA_TYPE.fullmatch(value):
-            raise ValueError(_("enter a MIME type such as application/json"))
+            raise SettingsProblem(_("enter a MIME type such as application/json"))
         return value
 
     @field_validator("select")
@@ -207,28 +187,30 @@ class Settings(BaseModel):
     def _check_combination(self) -> Settings:
         has_body = self.body is not None or self.static_body or self.body_argument or self.files
         if has_body and self.method not in BODY_METHODS:
-            raise ValueError(_("%(method)s requests cannot have a body") % {"method": self.method})
+            raise SettingsProblem(_("%(method)s requests cannot have a body"), method=self.method)
         if self.body_argument and (self.body is not None or self.static_body or self.files):
-            raise ValueError(_("body_argument is the whole body. Remove body, static_body and files"))
+            raise SettingsProblem(_("body_argument is the whole body. Remove body, static_body and files"))
         if self.body_format in ("text", "base64") and not self.body_argument:
-            raise ValueError(_("the body format %(format)s needs body_argument") % {"format": self.body_format})
+            raise SettingsProblem(_("the body format %(format)s needs body_argument"), format=self.body_format)
         if self.body_argument and self.body_format in ("form", "multipart"):
-            raise ValueError(
-                _("the body format %(format)s needs body, not body_argument") % {"format": self.body_format}
+            raise SettingsProblem(
+                _("the body format %(format)s needs body, not body_argument"), format=self.body_format
             )
         if self.files and self.body_format != "multipart":
-            raise ValueError(_("files need the body_format multipart"))
+            raise SettingsProblem(_("files need the body_format multipart"))
         if self.content_type and self.body_format == "multipart":
-            raise ValueError(_("a multipart body sets its own content type. Remove content_type"))
+            raise SettingsProblem(_("a multipart body sets its own content type. Remove content_type"))
         if (self.select or self.keep) and self.response not in ("json", "auto"):
-            raise ValueError(_("select and keep need a JSON response"))
+            raise SettingsProblem(_("select and keep need a JSON response"))
         fixed = [name.lower() for name in (*self.static_headers, *self.headers)]
         if (self.cookies or self.static_cookies) and "cookie" in fixed:
-            raise ValueError(_("set cookies either in cookies and static_cookies or in the Cookie header, not in both"))
+            raise SettingsProblem(
+                _("set cookies either in cookies and static_cookies or in the Cookie header, not in both")
+            )
         if len(set(fixed)) != len(fixed):
-            raise ValueError(_("a header is set twice. Keep one of them"))
+            raise SettingsProblem(_("a header is set twice. Keep one of them"))
         if "content-type" in fixed and self.content_type:
-            raise ValueError(_("the content type is set twice: in a header and in content_type. Remove one"))
+            raise SettingsProblem(_("the content type is set twice: in a header and in content_type. Remove one"))
         return self
 
     @property

@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as _
+
+from catalog.runners.settings_errors import SettingsProblem
 
 _TOKEN = re.compile(
     r"(?P<text>'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\[[A-Za-z_][\w ]*\]"
@@ -44,7 +46,7 @@ _FUNCTIONS = frozenset({"replace", "truncate", "insert"})
 """Words of writes that are function names too: `replace(x, 'a', 'b')`."""
 
 
-class StatementError(ValueError):
+class StatementError(SettingsProblem):
     """A statement that cannot be used, with the reason."""
 
 
@@ -69,7 +71,7 @@ def names(statement: str) -> list[str]:
             first = first or word
             if word in WRITE_KEYWORDS and not _is_name(statement, match, word):
                 raise StatementError(
-                    _("the statement must only read. %(word)s is not allowed") % {"word": match["word"].upper()}
+                    _("the statement must only read. %(word)s is not allowed"), word=match["word"].upper()
                 )
     if first not in READ_KEYWORDS:
         raise StatementError(_("the statement must begin with SELECT, WITH or VALUES"))

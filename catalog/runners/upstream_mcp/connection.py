@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Literal
 
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext
+from django.utils.translation import gettext_noop as _
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from audit.redaction.redactor import is_secret_name
 from catalog.runners import settings_errors
 from catalog.runners.secret_refs import SecretRef, Text, names, reveal
+from catalog.runners.settings_errors import SettingsProblem
 from toolhub import egress
 
 HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
@@ -55,11 +57,11 @@ class Connection(BaseModel):
     def _check_headers(cls, headers: dict[str, Text]) -> dict[str, Text]:
         for name, value in headers.items():
             if not HEADER.fullmatch(name):
-                raise ValueError(_("%(name)s is not a valid header name") % {"name": repr(name)})
+                raise SettingsProblem(_("%(name)s is not a valid header name"), name=repr(name))
             if name.lower() in RESERVED_HEADERS or name.lower().startswith("mcp-"):
-                raise ValueError(_("the header %(name)s cannot be set") % {"name": name})
+                raise SettingsProblem(_("the header %(name)s cannot be set"), name=name)
             if isinstance(value, str) and not HEADER_VALUE.fullmatch(value):
-                raise ValueError(_("the header %(name)s contains characters that HTTP does not allow") % {"name": name})
+                raise SettingsProblem(_("the header %(name)s contains characters that HTTP does not allow"), name=name)
         return _check_no_credentials(headers)
 
     @field_validator("env")
@@ -67,18 +69,18 @@ class Connection(BaseModel):
     def _check_variables(cls, env: dict[str, Text]) -> dict[str, Text]:
         for name, value in env.items():
             if not VARIABLE.fullmatch(name):
-                raise ValueError(_("%(name)s is not a valid environment variable name") % {"name": repr(name)})
+                raise SettingsProblem(_("%(name)s is not a valid environment variable name"), name=repr(name))
             if name.startswith(("LD_", "TOOLHUB_")) or name in {"PYTHONSTARTUP", "NODE_OPTIONS", "BASH_ENV", "ENV"}:
-                raise ValueError(_("the environment variable %(name)s cannot be set") % {"name": name})
+                raise SettingsProblem(_("the environment variable %(name)s cannot be set"), name=name)
             if isinstance(value, str) and "\0" in value:
-                raise ValueError(_("the environment variable %(name)s contains a NUL character") % {"name": name})
+                raise SettingsProblem(_("the environment variable %(name)s contains a NUL character"), name=name)
         return _check_no_credentials(env)
 
     @field_validator("args")
     @classmethod
     def _check_arguments(cls, args: tuple[str, ...]) -> tuple[str, ...]:
         if any("\0" in argument or len(argument) > 4000 for argument in args) or len(args) > 100:
-            raise ValueError(_("enter at most 100 arguments of at most 4,000 characters, without NUL"))
+            raise SettingsProblem(_("enter at most 100 arguments of at most 4,000 characters, without NUL"))
         return args
 
     @field_validator("allowed_networks")
@@ -91,14 +93,14 @@ class Connection(BaseModel):
     def _check_combination(self) -> Connection:
         if self.transport == "stdio":
             if not self.command or self.url or self.headers:
-                raise ValueError(_("stdio needs a command, and cannot have a URL or headers"))
+                raise SettingsProblem(_("stdio needs a command, and cannot have a URL or headers"))
         else:
             if self.command or self.args or self.env:
-                raise ValueError(_("a command, its arguments and environment are allowed only for stdio"))
+                raise SettingsProblem(_("a command, its arguments and environment are allowed only for stdio"))
             try:
                 egress.parse_url(self.url)
             except egress.DeniedAddress as error:
-                raise ValueError(_("%(what)s: %(why)s") % {"what": "url", "why": error.localized_message}) from None
+                raise SettingsProblem(_("%(what)s: %(why)s"), what="url", why=error) from None
         return self
 
     @cached_property
@@ -111,7 +113,7 @@ class Connection(BaseModel):
 
     @property
     def label(self) -> str:
-        return _("The upstream server %(name)s") % {"name": self.name or self.upstream}
+        return gettext("The upstream server %(name)s") % {"name": self.name or self.upstream}
 
     def reveal_values(self, secrets: Mapping[str, str]) -> dict[str, str]:
         """Return headers, or environment variables, with their secrets filled in.
@@ -146,5 +148,5 @@ def _check_no_credentials(values: dict[str, Text]) -> dict[str, Text]:
     for name, value in values.items():
         if not isinstance(value, SecretRef) and value and is_secret_name(name):
             clear = _('%(name)s looks like a credential. Store it as a secret and write {"secret": "its_name"}')
-            raise ValueError(clear % {"name": name})
+            raise SettingsProblem(clear, name=name)
     return values
