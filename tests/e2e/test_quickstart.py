@@ -23,8 +23,8 @@ NPX, EVERYTHING = "npx", "@modelcontextprotocol/server-everything@2026.8.31"
 """What starts the example upstream, as catalog/examples/catalogue.yaml has it."""
 ELSEWHERE = """
 import runpy, sys
-from catalog.processes import allowed
-allowed.PATH = sys.argv.pop(1)
+from catalog.processes import allowlist
+allowlist.PATH = sys.argv.pop(1)
 runpy.run_path("manage.py", run_name="__main__")
 """
 """manage.py of a machine that has its programs in one folder, and no others."""

@@ -207,6 +207,39 @@ async def test_a_subscriber_hears_every_state_of_its_task(client: Client) -> Non
     await asyncio.wait([running])
 
 
+async def test_a_state_that_was_read_late_never_follows_a_newer_one(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task_id = await create_task(client, "server_confirm", {"filename": "c.txt"})
+    outlet = client.outlet()
+    running = client.start("subscriptions/listen", {"notifications": {"taskIds": [task_id]}}, outlet=outlet)
+    await outlet.first("notifications/subscriptions/acknowledged")
+    await wait_for_status(client, task_id, "input_required")
+    read, go_on = asyncio.Event(), asyncio.Event()
+    get = store.get
+
+    async def read_slowly_once(user_id: int, number: str) -> store.TaskState | None:
+        state = await get(user_id, number)
+        if not read.is_set():
+            read.set()
+            await go_on.wait()
+        return state
+
+    def statuses() -> list[str]:
+        return [one["params"]["status"] for one in outlet.of("notifications/tasks")[before:]]
+
+    before = len(outlet.of("notifications/tasks"))
+    monkeypatch.setattr(store, "get", read_slowly_once)
+    server().tasks.publish_change(task_id)
+    await read.wait()
+    await client.result("tasks/update", {"taskId": task_id, "inputResponses": {"confirm": NAME}})
+    await wait_for_status(client, task_id, "completed")
+    go_on.set()
+    await wait_until_async(lambda: {"input_required", "completed"} <= set(statuses()))
+    assert statuses()[-1] == "completed"
+    running.cancel()
+
+
 async def test_a_task_of_a_worker_that_died_ends_as_failed(
     client: Client, alice: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -273,6 +273,8 @@ class TaskRunner:
         self._bus, self._subscribers, self._requests = bus, subscribers, requests
         self._running: dict[str, _Run] = {}
         self._background: set[asyncio.Task[Any]] = set()
+        self._changed: dict[str, bool] = {}
+        """The tasks whose subscribers are being notified, and whether their state changed again meanwhile."""
         self._maintenance: asyncio.Task[None] | None = None
         bus.on(ANSWERED, self._on_answered)
         bus.on(CANCEL, self._on_cancel)
@@ -360,10 +362,16 @@ class TaskRunner:
         task.add_done_callback(self._background.discard)
 
     async def _notify(self, task_id: str) -> None:
-        for listener in self._subscribers.task_listeners(task_id):
-            state = await store.get(listener.user_id, task_id)
-            if state is not None:
-                listener.send("notifications/tasks", task_details(state))
+        """Send the state to all subscribers, again while it changes; reads follow each other, so none is older."""
+        try:
+            while self._changed[task_id]:
+                self._changed[task_id] = False
+                for listener in self._subscribers.task_listeners(task_id):
+                    state = await store.get(listener.user_id, task_id)
+                    if state is not None:
+                        listener.send("notifications/tasks", task_details(state))
+        finally:
+            del self._changed[task_id]
 
     def _on_answered(self, payload: dict[str, Any]) -> None:
         if (run := self._running.get(str(payload.get("id")))) is not None:
@@ -374,5 +382,8 @@ class TaskRunner:
 
     def _on_changed(self, payload: dict[str, Any]) -> None:
         task_id = str(payload.get("id"))
-        if self._subscribers.task_listeners(task_id):
-            self._spawn(self._notify(task_id))
+        notifying = task_id in self._changed
+        if notifying or self._subscribers.task_listeners(task_id):
+            self._changed[task_id] = True
+            if not notifying:
+                self._spawn(self._notify(task_id))
