@@ -42,4 +42,6 @@ from toolhub.settings import DATABASES  # noqa: E402
 # A file database: threads of their own (the record's writer) must see what the test sees.
 if not _database:
     DATABASES["default"]["TEST"] = {"NAME": str(_data / "test.sqlite3")}
+# Each test client makes its own chain of middleware: WhiteNoise would look at all static files for each of them.
+WHITENOISE_AUTOREFRESH = True
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -22,11 +22,18 @@ def calls() -> list[list[str]]:
     return sorted([call.method, call.name, call.outcome] for call in Call.objects.all())
 
 
+def migrate(migrations: dict[str, str]) -> None:
+    """Migrate each application up to this migration."""
+    from django.core.management import call_command
+
+    for app, name in migrations.items():
+        call_command("migrate", app, name, verbosity=0)
+
+
 def restore(hub: Hub, kept: dict[str, Any]) -> None:
     """The tables as the release made them, with its rows."""
     Path(hub.environment()["TOOLHUB_DATA_DIR"]).mkdir(mode=0o700, parents=True, exist_ok=True)
-    for app, name in kept["migrations"].items():
-        hub.manage("migrate", app, name, "--verbosity", "0")
+    hub.call(migrate, migrations=kept["migrations"])
     if hub.postgres:
         snapshots.restore_postgresql(hub.environment()["TOOLHUB_DATABASE_URL"], kept["tables"])
     else:
