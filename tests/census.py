@@ -211,7 +211,7 @@ RULES: tuple[Rule, ...] = (
     Rule("admin/audit/call/compare/", READS),
     Rule("admin/audit/call/views/", READS),
     Rule("admin/audit/call/views/new/", READS, "POST"),
-    # One's own view only: for everybody else in the record it is absent.
+    # One's own view only: for everybody else in the audit log it is absent.
     Rule("admin/audit/call/views/<int:pk>/", READS, "POST", at="admin/audit/call/views/{view}/", empty=True),
     Rule(
         "admin/audit/call/views/<int:pk>/delete/", READS, "POST", at="admin/audit/call/views/{view}/delete/", empty=True

@@ -39,7 +39,7 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "toolhub.settings"
 from toolhub.settings import *  # noqa: E402, F403
 from toolhub.settings import DATABASES  # noqa: E402
 
-# A file database: threads of their own (the record's writer) must see what the test sees.
+# A file database: threads of their own (the audit log's writer) must see what the test sees.
 if not _database:
     DATABASES["default"]["TEST"] = {"NAME": str(_data / "test.sqlite3")}
 # Each test client makes its own chain of middleware: WhiteNoise would look at all static files for each of them.

@@ -1,6 +1,6 @@
-"""Every way to be refused at /mcp: what was sent, what is answered, and what is on record.
+"""Every way to be refused at /mcp: what was sent, what is answered, and what is logged.
 
-A row of the record is written for every attempt to call a tool, however early it is refused, and for nothing else.
+A row of the audit log is written for every attempt to call a tool, however early it is refused, and for nothing else.
 """
 
 # ruff: noqa: E501  (a table is read in lines)
@@ -64,7 +64,7 @@ class Row:
     code: int | None = None
     """Of the JSON-RPC error; None where the answer is a result."""
     outcome: str = ""
-    """The outcome on record; empty when nothing is."""
+    """The outcome logged; empty when nothing is."""
     contains: str = ""
 
 

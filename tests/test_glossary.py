@@ -104,6 +104,11 @@ RETIRED = {
 }
 """Retired phrase: what to say instead."""
 PATTERN = re.compile("|".join(rf"\b{re.escape(phrase)}\b" for phrase in RETIRED), re.IGNORECASE)
+RETIRED_NAME = re.compile(
+    r"(?:^|_)(?:on_record|turned_away|whole_again|last_rites|in_words|(?:un)?veil(?:ed|ing)?|mend|doors?|moments?|waking"
+    r"|harmless|whoever|told|said|unsaid|news|offers?|LONGEST|SHORTEST|MOST|LEAST|MANY)(?:_|$)"
+)
+"""Words that no name holds any more. Constants say MAX or MIN."""
 CODE = re.compile(r"```.*?```|`[^`]*`", re.DOTALL)
 """Names of settings, options, commands and tests stay as they are: documents write them as code."""
 NAMES = re.compile(r"TOOLHUB_[A-Z_]+|--[a-z-]+")
@@ -138,6 +143,41 @@ def literals() -> Iterator[tuple[str, str]]:
             for node in ast.walk(ast.parse(path.read_bytes())):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
                     yield f"{path.relative_to(ROOT)}:{node.lineno}", CODE.sub(" ", node.value)
+
+
+def names() -> Iterator[tuple[str, str]]:
+    """Every name that the product defines: of functions, classes, parameters, variables and attributes."""
+    for app in ("audit", "catalog", "toolhub"):
+        for path in sorted((ROOT / app).rglob("*.py")):
+            if "migrations" in path.parts:
+                continue
+            for node in ast.walk(ast.parse(path.read_bytes())):
+                where = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                    yield where, node.name
+                elif isinstance(node, ast.arg):
+                    yield where, node.arg
+                elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                    yield where, node.id
+                elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                    yield where, node.attr
+
+
+def test_no_name_is_of_the_retired_vocabulary() -> None:
+    found = list(names())
+    assert len(found) > 10_000
+    assert [place for place in found if RETIRED_NAME.search(place[1])] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "retired"),
+    [
+        *((name, True) for name in ("on_record", "_veiled", "MOST_ROWS", "LONGEST", "the_door")),
+        *((name, False) for name in ("recorder", "indoors", "most_frequent", "_UTMOST")),
+    ],
+)
+def test_a_retired_name_is_found_as_a_word_and_not_inside_one(name: str, retired: bool) -> None:
+    assert (RETIRED_NAME.search(name) is not None) == retired
 
 
 def test_no_text_has_a_retired_phrase() -> None:

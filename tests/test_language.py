@@ -65,7 +65,7 @@ NAMES = frozenset(
 )
 """Words that are the same in every language."""
 PROTOCOL = ("tools/call", "resources/read", "prompts/get", "tools/list", "http", "websocket", "stdio", "md5", "None")
-"""What the record says as it was on the wire, the password hash of tests, and the theme where no reason is given."""
+"""What the audit log says as it was on the wire, the password hash of tests, and the theme where no reason is given."""
 PARTS = re.compile(r"[()\[\];·→|]|, |: | object |[0-9a-f]{8}-[0-9a-f-]{27}|\S+\*{4,}")
 """Between these are the pieces of a text that is put together from data: punctuation, ids, masked hashes."""
 NO_TEXT = {"code", "kbd", "pre", "script", "style", "textarea", "svg", "template"}
@@ -142,6 +142,6 @@ def test_in_chinese_every_page_is_chinese_but_for_its_data(alice: User, root: Us
         if response.status_code not in {200, 404} or not response.headers["Content-Type"].startswith("text/html"):
             continue
         pages.append((address, response.content.decode()))
-    data = read_database_texts()  # afterwards: signing in is on record, too
+    data = read_database_texts()  # afterwards: signing in is logged, too
     wrong = {said: address for address, page in reversed(pages) for said in find_english(page, data)}
     assert not wrong, "\n".join(f"{address}: {said}" for said, address in wrong.items())

@@ -149,7 +149,7 @@ def check_shared_counters(app_configs: Sequence[AppConfig] | None, **options: An
         return []
     return [
         Warning(
-            "PostgreSQL without Redis: only one worker can serve, and limits start anew with every restart.",
+            "PostgreSQL without Redis: only one worker can serve, and limits start again with every restart.",
             hint="Set TOOLHUB_REDIS_URL.",
             id="toolhub.W003",
         )

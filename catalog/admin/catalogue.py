@@ -178,14 +178,14 @@ class ToolAdmin(EditorAdmin, QuarantineAdmin, CatalogueItemAdmin):
 
     @display(  # type: ignore[untyped-decorator]
         description=_("effect"),
-        label={"reads": "success", "changes": "warning", "destroys": "danger", "unsaid": "info"},
+        label={"read_only": "success", "changes": "warning", "destructive": "danger", "undeclared": "info"},
     )
     def effect(self, row: Tool) -> tuple[str, Any]:
         if row.read_only:
-            return "reads", _("read-only")
+            return "read_only", _("read-only")
         if row.destructive:
-            return "destroys", _("destructive")
-        return ("changes", _("makes changes")) if row.read_only is False else ("unsaid", _("not declared"))
+            return "destructive", _("destructive")
+        return ("changes", _("makes changes")) if row.read_only is False else ("undeclared", _("not declared"))
 
 
 @admin.register(Resource)

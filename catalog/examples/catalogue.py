@@ -42,7 +42,7 @@ def load(username: str = "demo") -> None:
 def read() -> dict[str, Any]:
     """Return the content of the file for this machine: definitions of functions filled in, the rest switched on or off.
 
-    Whoever lists the programs later switches their tools on.
+    An administrator who lists the programs later switches their tools on.
     """
     content: dict[str, Any] = files.read(_FILE.read_text(encoding="utf-8"))
     rows = {"tools": registry.tool_row, "resources": registry.resource_row, "prompts": registry.prompt_row}

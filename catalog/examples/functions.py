@@ -240,8 +240,8 @@ def add_log(
 ) -> str:
     """Add one line with the current time to the workspace's log.txt. Not idempotent: calling it twice adds two lines,
     so do not repeat it when a call seems to have failed; read log.txt first."""
-    moment = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    line = f"{moment} {level.upper()} {' '.join(message.split())}\n"
+    time = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    line = f"{time} {level.upper()} {' '.join(message.split())}\n"
     workspace.write("log.txt", line.encode("utf-8", "replace"), append=True)
     return f"Logged: {line.strip()}"
 

@@ -29,6 +29,6 @@ __all__ = [
 ]
 
 # Django names the tables between items (tools, resources, prompts) and toolsets by itself, and only in English.
-for _offer in (Tool, Resource, Prompt):
-    _through = _offer.toolsets.through._meta
+for _item in (Tool, Resource, Prompt):
+    _through = _item.toolsets.through._meta
     _through.verbose_name, _through.verbose_name_plural = _("place in a toolset"), _("places in toolsets")

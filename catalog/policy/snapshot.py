@@ -128,7 +128,7 @@ class SnapshotStore:
         if poll is None or poll.loop is not loop or not poll.alive():
             poll = self._poll = _Poll(loop)
             poll.task = loop.create_task(self._run(poll), name="catalogue revision poll")
-        # A loop that starts late (or anew) must not trust what another one read long ago.
+        # A loop that starts late (or again) must not trust what another one read long ago.
         await loop.run_in_executor(self._executor, self._refresh_if_changed)
         return self.current()
 

@@ -229,7 +229,7 @@ def test_the_history_of_a_user_comes_from_the_audit_log(
     listed = page.content.decode()
     assert "alice (id" in listed and "alicia (id" in listed, "under every name that they had"
     token, _ = AccessToken.objects.issue(alice, "laptop")
-    # Who may not read the record gets Django's own log.
+    # Who may not read the audit log gets Django's own log.
     answer = browser(viewer).get(f"{TOKENS}{token.pk}/history/")
     assert answer.status_code == 200 and "doesn’t have a change history" in answer.content.decode()
     assert f"{TOKENS}{token.pk}/history/" not in browser(viewer).get(f"{TOKENS}{token.pk}/change/").content.decode()

@@ -1,4 +1,4 @@
-"""The admin on the clock of whoever looks, and the record, exports and addresses in UTC."""
+"""The admin on the clock of whoever looks, and the audit log, exports and addresses in UTC."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of the record for tests that read it: put in directly, since they need no chain."""
+"""Rows of the audit log for tests that read it: put in directly, since they need no chain."""
 
 from __future__ import annotations
 

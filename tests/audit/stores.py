@@ -1,4 +1,4 @@
-"""Databases that hold the record only, for tests that look beneath it: an SQLite file, or PostgreSQL of our own.
+"""Databases that hold the audit log only, for tests that look beneath it: an SQLite file, or PostgreSQL of our own.
 
     def test_...(audit_store: RecordStore) -> None:      # runs once on each
 
@@ -100,7 +100,7 @@ def _programs() -> Path:
 
 
 class AuditStore:
-    """One database with the tables of the record."""
+    """One database with the tables of the audit log."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url, self.folder = url, folder
@@ -108,7 +108,7 @@ class AuditStore:
 
     @contextlib.contextmanager
     def connection(self) -> Iterator[Any]:
-        """A connection that knows nothing of the record."""
+        """A connection that knows nothing of the audit log."""
         if self.vendor == "sqlite":
             connection: Any = sqlite3.connect(self.url.removeprefix("sqlite:///"), timeout=30, isolation_level=None)
         else:
@@ -165,7 +165,7 @@ def use_database(url: str) -> Iterator[None]:
 
 
 def make_tables() -> None:
-    """The tables of the record and no others."""
+    """The tables of the audit log and no others."""
     from audit import models
 
     connection = connections["default"]

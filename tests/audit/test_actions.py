@@ -1,4 +1,4 @@
-"""What is administered is on record: who, what, before and after, without secrets, in the transaction of the change."""
+"""What is administered is logged: who, what, before and after, without secrets, in the transaction of the change."""
 
 from __future__ import annotations
 

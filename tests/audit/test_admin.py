@@ -1,4 +1,4 @@
-"""The record in the admin: readable by those who may, changeable by nobody, text and nothing else."""
+"""The audit log in the admin: readable by those who may, changeable by nobody, text and nothing else."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def test_the_list_of_actions_filters_and_searches(reader):
     assert actors(q='größe "x"') in (["eve", "root"], [])  # SQLite knows no case of letters outside ASCII
     assert actors(q='Größe "x"') == ["eve", "root"]
     assert actors(until="2026-02-01") == [] == actors(since="2026-04-01")
-    # A word of the record is that word, shown and chosen in the language of the page; any other is a part of one.
+    # A word of the audit log is that word, shown and chosen in the language of the page; any other is a part of one.
     assert actors(kind="tool", verb="changed") == ["root"] and actors(kind="too") == ["root"]
     page = reader.get(address, {"verb": "deleted"}, headers={"accept-language": "zh-hans"}).content.decode()
     assert "删除" in page and "授权" in page and 'value="deleted"' in page

@@ -149,7 +149,7 @@ def _read(folders: list[Path]) -> dict[str, bytes] | None:
 
 @contextlib.contextmanager
 def block_writes() -> Iterator[None]:
-    """Somebody else holds what the record needs; reading goes on."""
+    """Somebody else holds what the audit log needs; reading goes on."""
     if connection.vendor == "sqlite":
         lock: Any = sqlite3.connect(str(connection.settings_dict["NAME"]), isolation_level=None, timeout=120)
         lock.execute("BEGIN IMMEDIATE")

@@ -1,4 +1,4 @@
-"""The record as JSON Lines and CSV: complete, filtered, safe to open, streamed, and itself on record."""
+"""The audit log as JSON Lines and CSV: complete, filtered, safe to open, streamed, and itself logged."""
 
 from __future__ import annotations
 

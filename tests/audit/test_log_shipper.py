@@ -1,4 +1,4 @@
-"""The call log: every finished call as a line, and nothing it does can hold up the record."""
+"""The call log: every finished call as a line, and nothing it does can hold up the audit log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reads and prunes the record, on PostgreSQL as on SQLite."""
+"""What reads and prunes the audit log, on PostgreSQL as on SQLite."""
 
 from __future__ import annotations
 

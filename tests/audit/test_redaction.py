@@ -1,4 +1,4 @@
-"""Secrets do not reach the record: by schema, by name, by value, in every type and spelling."""
+"""Secrets do not reach the audit log: by schema, by name, by value, in every type and spelling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retention: bodies and rows go, the chain still verifies, and the run itself is on record."""
+"""Retention: bodies and rows go, the chain still verifies, and the run itself is logged."""
 
 from __future__ import annotations
 

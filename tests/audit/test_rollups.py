@@ -1,4 +1,4 @@
-"""Numbers of the record: every call is counted once, in the hour it began, when it has ended."""
+"""Numbers of the audit log: every call is counted once, in the hour it began, when it has ended."""
 
 from __future__ import annotations
 

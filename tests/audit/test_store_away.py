@@ -212,7 +212,7 @@ def test_a_beginning_whose_commit_was_under_way_is_closed_and_never_ran(
 
     asyncio.run(scenario())
     assert_nothing_open(postgres_store)
-    # Those that were in the transaction are on record as refused; the others never came so far.
+    # Those that were in the transaction are logged as refused; the others never came so far.
     outcomes = sorted(postgres_store.outcomes().values())
     assert outcomes[:2] == ["ok", "ok"] and set(outcomes[2:]) == {"refused"}
 

@@ -9,7 +9,7 @@ list                      `tools/list` with 10, 1,000 and 10,000 tools, of which
 api                       an `http_api` tool that asks a server on this machine, against the Python function, 64 each
 listening                 calls, 64 at a time, while ten people hold 500 streams open: half `subscriptions/listen` of
                           2026-07-28, half GET streams of 2025-11-25; against the same server while nobody listens
-postgres                  the record in PostgreSQL (`--database`, an empty one) against SQLite, 64 at a time
+postgres                  the audit log in PostgreSQL (`--database`, an empty one) against SQLite, 64 at a time
 memory                    what the process holds before and after `--calls` calls
 versions                  calls, 64 at a time, of this checkout and of the one in `--against`, in alternating pairs
 """

@@ -77,7 +77,7 @@ def _join(through: Any, pairs: Iterable[dict[str, int]]) -> None:
 
 
 def grow(tools: int, users: int) -> None:
-    """Up to so many; what is there already stays. Nothing of it is in the chain of the record."""
+    """Up to so many; what is there already stays. Nothing of it is in the chain of the audit log."""
     from django.contrib.auth.models import User
     from django.db import transaction
 

@@ -58,7 +58,7 @@ def seed() -> str:
 
 
 def judge(acknowledged: str, ledger: str) -> dict[str, Any]:
-    """What is on record, against what the clients and the tool saw: `problems` is empty when all promises were kept."""
+    """What is logged, against what the clients and the tool saw: `problems` is empty when all promises were kept."""
     from audit.models import Call
 
     found = {id.hex: outcome for id, outcome in Call.objects.values_list("pk", "outcome")}

@@ -1,8 +1,8 @@
 """How long pages take: `python -m tests.bench.pages [--database URL] [--rounds 10] [--only TEXT] [--json]`.
 
 First every address of the census that answers GET, and searches, filters and later pages of them, as whoever may see
-most there (see `visits`). Then questions to the record, where every round asks for another user, word or page, so that
-nothing is answered from a warm spot. Asked in process through Django's test client, on a database that `seed_calls`
+most there (see `visits`). Then questions to the audit log, where every round asks for another user, word or page, so
+that nothing is answered from a warm spot. Asked in process through Django's test client, on a database that `seed_calls`
 filled. Beside the time on the clock stands the processor's, of this process: on a busy machine the former says little.
 What is over the budget is marked.
 """
@@ -148,7 +148,7 @@ def format_line(name: str, row: Measured) -> str:
 
 
 def measure_audit_log(rounds: int, only: str) -> dict[str, Measured]:
-    """Questions to the record, another one in every round."""
+    """Questions to the audit log, another one in every round."""
     from django.contrib.auth.models import User
     from django.test import Client
 

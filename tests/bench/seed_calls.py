@@ -4,7 +4,7 @@ Makes the tables, 10,000 tools, 1,000 users with groups, grants, limits and toke
 in the database that `--database` or the settings name. The calls look like a year that gets busier: nine in ten fine, a
 few busy people and tools. They are written past the recorder and without links, because only reading is measured with
 them: `verifycalls` rightly calls them inserted. With `--links` every call goes through the recorder instead, slower by
-far, and the record verifies.
+far, and the audit log verifies.
 """
 
 from __future__ import annotations

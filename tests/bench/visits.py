@@ -76,7 +76,7 @@ MORE: tuple[tuple[str, str], ...] = (
     (ROOT, "admin/catalog/tool/{tool}/try/?user={username}"),
 )
 UNENDING = frozenset({"admin/audit/call/export/"})
-"""Answers that are as long as the record: streamed, and no pages."""
+"""Answers that are as long as the audit log: streamed, and no pages."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,7 @@ def find_problems(mine: Window, path: str) -> list[str]:
             and answer.headers.get("x-content-type-options") == "nosniff"
         )
         return [] if safe else [f"{path}: neither a page, data, a script of ours nor a download: {kind}"]
-    # Texts of the record come from anybody, past every form and every import.
+    # Texts of the audit log come from anybody, past every form and every import.
     record = path.startswith(("/calls/", "/admin/audit/"))
     return [f"{path}: {problem}" for problem in mine.page.evaluate(FIND_SCRIPT, record)]
 

@@ -1,4 +1,4 @@
-"""For tests that go through the door: a caller, a channel that remembers, what is on record."""
+"""For tests that go through the call pipeline: a caller, a channel that remembers, what is logged."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def logged_calls(**which: Any) -> list[Call]:
 
 
 async def only_logged_call() -> Call:
-    """The one call on record."""
+    """The one call logged."""
     rows = await logged_calls()
     assert len(rows) == 1, [str(row) for row in rows]
     return rows[0]

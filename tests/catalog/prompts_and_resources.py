@@ -1,4 +1,4 @@
-"""Functions behind the prompts and resources that the tests of the door publish."""
+"""Functions behind the prompts and resources that the tests of the call pipeline publish."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The record shows what a tool was when it was called, out of the tool's history."""
+"""The audit log shows what a tool was when it was called, out of the tool's history."""
 
 from __future__ import annotations
 

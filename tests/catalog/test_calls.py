@@ -1,4 +1,4 @@
-"""The door: what is refused, what is on record, how a call can end."""
+"""The call pipeline: what is refused, what is logged, how a call can end."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ async def test_an_answer_is_withheld_when_the_outcome_cannot_be_logged(
         await call(alice, "call_add", {"a": 1, "b": 2})
 
 
-# --- what is on record -----------------------------------------------------------------------------------------------
+# --- what is logged -----------------------------------------------------------------------------------------------
 
 
 async def test_the_audit_log_holds_user_tool_rule_and_outcome(alice: Any) -> None:

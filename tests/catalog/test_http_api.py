@@ -197,7 +197,7 @@ def test_a_selection_never_fails_on_missing_members() -> None:
         assert select(value, path) in (None, [])
 
 
-# --- through the door ------------------------------------------------------------------------------------------------
+# --- through the call pipeline -------------------------------------------------------------------------------------
 
 
 def _weather(url: str, user: Any) -> None:

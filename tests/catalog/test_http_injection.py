@@ -260,7 +260,7 @@ SENTENCE = "The request failed: toolhub blocks requests to this address."
 
 
 async def get_refusal(url: str, **settings: Any) -> str:
-    """What is on record; the caller reads the one sentence. Settings that are not even saved say it with the reason."""
+    """What is logged; the caller reads the one sentence. Settings that are not even saved say it with the reason."""
     with pytest.raises((ToolError, ValueError)) as caught:
         await ask({"url": url, "retries": 0, "break_after": 0, "response": "text", **settings})
     if isinstance(caught.value, ToolError):

@@ -1,4 +1,4 @@
-"""The door for prompts."""
+"""The call pipeline for prompts."""
 
 from __future__ import annotations
 

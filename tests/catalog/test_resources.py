@@ -1,4 +1,4 @@
-"""The door for resources."""
+"""The call pipeline for resources."""
 
 from __future__ import annotations
 

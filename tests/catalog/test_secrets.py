@@ -78,7 +78,7 @@ def make_api_tool(user: Any, url: str, name: str = "ask_api", secret: str = PERS
 
 
 def dump_stored() -> str:
-    """All that the record and the admin's own log hold."""
+    """All that the audit log and the admin's own log hold."""
     rows = [list(model.objects.values()) for model in (Call, Action, LogEntry)]
     return json.dumps(rows, default=str)
 

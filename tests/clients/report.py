@@ -1,4 +1,4 @@
-"""What every client is asked to do, what it must have seen, and what must be on record afterwards.
+"""What every client is asked to do, what it must have seen, and what must be logged afterwards.
 
 One use of the hub is the same for all of them: list the tools, call `calculate_sum`, `analyze_csv` and `long_task` with
 progress, and try `delete_file`, which nobody was granted. A client reports as plain data (see `foreign/`).
@@ -121,7 +121,7 @@ def check(report: dict[str, Any], revision: str) -> None:
 def check_audit_log(
     hub: Hub, person: Person, *, transport: str, revision: str, client: str = NAME, refused: bool = True
 ) -> None:
-    """The calls of `check` are on record, each once, as what they were."""
+    """The calls of `check` are logged, each once, as what they were."""
     rows = hub.call(catalogue.list_calls, user=person.name)
     tried = [(name, "ok") for name in CALLS] + ([(REFUSED, "refused")] if refused else [])
     assert sorted((row["name"], row["outcome"]) for row in rows) == sorted(tried)

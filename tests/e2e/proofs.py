@@ -137,7 +137,7 @@ def token_id(user: str) -> int:
 
 
 def list_calls(name: str) -> list[list[str]]:
-    """Id, user, outcome, arguments and detail of every call of this tool on record."""
+    """Id, user, outcome, arguments and detail of every call of this tool logged."""
     from audit.models import Call
 
     rows = Call.objects.filter(name=name).values_list("id", "username", "outcome", "arguments", "detail")

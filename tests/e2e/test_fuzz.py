@@ -1,5 +1,5 @@
 """Recorded requests with something wrong, over HTTP and WebSocket: never a 500, a traceback, a hang, or a call that is
-not on record.
+not logged.
 
 TOOLHUB_TEST_SEED=7 looks elsewhere than the default, TOOLHUB_TEST_CASES=100000 longer; every failure names the seed.
 """
@@ -148,7 +148,7 @@ def judge_message(message: Any, case: object) -> None:
 
 
 async def assert_all_logged(hub: Hub) -> None:
-    """The ledger that the tool keeps and the record name the same calls."""
+    """The ledger that the tool keeps and the audit log name the same calls."""
 
     async def at_rest() -> bool:
         return "running" not in await asyncio.to_thread(hub.call, proofs.count_by_outcome)

@@ -1,4 +1,4 @@
-"""kill -9 in the middle of calls: what ran is on record; what nobody saw the end of is `unknown` after the restart."""
+"""kill -9 in the middle of calls: what ran is logged; what nobody saw the end of is `unknown` after the restart."""
 
 from __future__ import annotations
 

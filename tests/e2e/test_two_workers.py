@@ -136,7 +136,7 @@ async def test_a_token_revoked_at_one_worker_closes_streams_and_ends_calls_at_th
         assert await asyncio.wait_for(socket.closed(), MAX_WAIT_SECONDS) == 1008
         await asyncio.wait_for(asyncio.wait([call]), MAX_WAIT_SECONDS)
         assert time.monotonic() - before < MAX_WAIT_SECONDS
-        call.exception()  # whatever it ended with: the record says what became of it
+        call.exception()  # whatever it ended with: the audit log says what became of it
         for worker in (0, 1):
             with hub.pin_to_worker(worker):
                 async with Raw(hub.port, hub.seeded["bob"]) as again:

@@ -1,4 +1,4 @@
-"""Tool health: what the record says about the tools, each finding with its evidence and advice."""
+"""Tool health: what the audit log says about the tools, each finding with its evidence and advice."""
 
 from __future__ import annotations
 

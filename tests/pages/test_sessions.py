@@ -1,4 +1,4 @@
-"""Who is connected, on every worker; an end to it by one click, at once and on record."""
+"""Who is connected, on every worker; an end to it by one click, at once and logged."""
 
 from __future__ import annotations
 

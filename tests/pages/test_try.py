@@ -1,4 +1,4 @@
-"""Try it: through the one door, on record with the name of who tried, live, and cancelled like any other call."""
+"""Try it: through the call pipeline, logged with the name of who tried, live, and cancelled like any other call."""
 
 from __future__ import annotations
 

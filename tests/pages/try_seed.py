@@ -55,7 +55,7 @@ def seed() -> dict[str, int]:
 
 
 def list_calls() -> list[dict[str, Any]]:
-    """Every call on record, the oldest first."""
+    """Every call logged, the oldest first."""
     from audit.models import Call
 
     fields = ("username", "name", "outcome", "credential", "credential_id", "transport", "client_name", "detail")

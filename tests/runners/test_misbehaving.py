@@ -1,5 +1,5 @@
 """Tools that loop, crash, grow, fork, flood and do not listen, in a real hub: each ends with the right outcome at its
-deadline and is on record, and another person's calls go on meanwhile.
+deadline and is logged, and another person's calls go on meanwhile.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhil
 MARKED = "toolhub-misbehaving"
 
 BAD: list[tuple[str, dict[str, Any], dict[str, Any], float, str, str]] = [
-    # name, settings, arguments, deadline, outcome on record, what the caller reads
+    # name, settings, arguments, deadline, outcome logged, what the caller reads
     ("loops", {"function": "bad_loop"}, {}, DEADLINE_SECONDS, "timeout", "did not finish within 3 s"),
     ("ignores SIGTERM", {"function": "bad_deaf"}, {}, DEADLINE_SECONDS, "timeout", "did not finish within 3 s"),
     (
@@ -188,8 +188,8 @@ async def test_each_ends_as_it_should_and_is_logged_while_another_users_calls_go
             assert answer.get("isError") and says in said, (name, said[-300:])
             assert seconds < deadline + 30, name
             assert "Traceback" not in said
-        on_record = await asyncio.to_thread(hub.call, list_outcomes)
-        assert on_record == {f"bad_{number}": [outcome] for number, (*_, outcome, _) in enumerate(BAD)}
+        logged = await asyncio.to_thread(hub.call, list_outcomes)
+        assert logged == {f"bad_{number}": [outcome] for number, (*_, outcome, _) in enumerate(BAD)}
         server = {hub.process.pid} if hub.process is not None else set()
         await wait_until_async(lambda: not set(_find_tool_processes()) - server, 60, "nothing of the tools is left")
     assert other.wrong == []

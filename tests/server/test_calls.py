@@ -1,4 +1,4 @@
-"""tools/list and tools/call at every revision, through the real door and onto the real record."""
+"""tools/list and tools/call at every revision, through the real call pipeline and into the real audit log."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from toolhub.wire.errors import McpError
 
 log = logging.getLogger(__name__)
 
-TOO_MANY = Cancellation("cancelled.too_many")
+FLOODED = Cancellation("cancelled.too_many")
 TOO_LARGE = Cancellation("cancelled.too_large")
 BINARY_FRAME = Cancellation("cancelled.binary_frame")
 UNCHECKED = Cancellation("cancelled.unchecked")
@@ -82,7 +82,7 @@ class Connection:
         if self._closing is not None:
             return None
         if len(self._working) >= MAX_CONCURRENT_MESSAGES or self._bytes_in + len(data) > MAX_INCOMING_BYTES:
-            self.end(TRY_LATER, TOO_MANY)
+            self.end(TRY_LATER, FLOODED)
             return None
         self._bytes_in += len(data)
         task = asyncio.get_running_loop().create_task(self._work(data))

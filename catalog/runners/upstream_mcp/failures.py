@@ -31,12 +31,12 @@ class UpstreamError(Exception):
     ) -> None:
         super().__init__(sentence)
         self.audit_message = audit_message or sentence
-        self._in_words = localized_message
+        self._localized = localized_message
 
     @property
     def localized_message(self) -> str:
         """The logged sentence, in the language of the page."""
-        return self.audit_message if self._in_words is None else self._in_words()
+        return self.audit_message if self._localized is None else self._localized()
 
 
 def failure(connection: Connection, error: BaseException) -> UpstreamError:
