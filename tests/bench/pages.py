@@ -2,8 +2,9 @@
 
 First every address of the census that answers GET, and searches, filters and later pages of them, as whoever may see
 most there (see `visits`). Then questions to the audit log, where every round asks for another user, word or page, so
-that nothing is answered from a warm spot. Asked in process through Django's test client, on a database that `seed_calls`
-filled. Beside the time on the clock stands the processor's, of this process: on a busy machine the former says little.
+that nothing is answered from a warm spot. Asked in process through Django's test client, on a database that
+`seed_calls` filled. Beside the time on the clock stands the processor's, of this process: on a busy machine the former
+says little.
 What is over the budget is marked.
 """
 
