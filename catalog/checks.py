@@ -13,6 +13,8 @@ from catalog.functions import registry
 from catalog.processes import allowlist
 from catalog.runners import registry as runners
 
+MAX_NAMED_TOOLS = 10
+
 
 @register()
 def check_limit_caches(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
@@ -101,17 +103,29 @@ def check_tool_runners(app_configs: Any, databases: Any = None, **kwargs: Any) -
         for kind, runner in runners.runners().items()
         if runner.switched_off is not None and (hint := runner.switched_off())
     }
-    if not off or not databases:
+    if not databases:
         return []
     from catalog.models import Tool
 
-    warnings: list[CheckMessage] = []
-    for kind, hint in off.items():
-        try:
-            names = list(Tool.objects.filter(runner=kind, enabled=True).values_list("name", flat=True)[:10])
-        except DatabaseError:
-            return []  # before the first migrate
-        if names:
-            needed = f"The {kind} runner is off, and these tools need it: {', '.join(names)}."
-            warnings.append(Warning(needed, hint=hint, id="catalog.W001"))
+    enabled = Tool.objects.filter(enabled=True).order_by("name")
+    try:
+        warnings: list[CheckMessage] = [
+            Warning(
+                f"The {kind} runner is off, and these tools need it: {', '.join(names)}.", hint=hint, id="catalog.W001"
+            )
+            for kind, hint in off.items()
+            if (names := list(enabled.filter(runner=kind).values_list("name", flat=True)[:MAX_NAMED_TOOLS]))
+        ]
+        unknown = list(enabled.exclude(runner__in=runners.runners()).values_list("name", "runner")[:MAX_NAMED_TOOLS])
+    except DatabaseError:
+        return []  # before the first migrate
+    if unknown:
+        tools = ", ".join(f"{name} ({runner})" for name, runner in unknown)
+        warnings.append(
+            Warning(
+                f"No runner of this installation runs these tools: {tools}. Calls of them fail.",
+                hint="Add the module of the runner to TOOLHUB_RUNNERS, or disable the tools.",
+                id="catalog.W004",
+            )
+        )
     return warnings

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from django.core.checks import run_checks
 
+from catalog.checks import check_tool_runners
 from catalog.runners import registry
+from tests import factories
 from tests.client import HttpClient
 from tests.e2e import proofs
 from tests.e2e.pages import Pages
@@ -94,6 +96,16 @@ def test_a_module_that_brings_no_runner_is_an_error_that_names_the_setting(
     (error,) = [found for found in run_checks() if found.id == "catalog.E005"]
     assert "TOOLHUB_RUNNERS" in error.msg and module in error.msg and why in error.msg
     assert set(registry.runners()) == {"python_function", "http_api", "command", "sql_query", "upstream_mcp"}
+
+
+@pytest.mark.django_db
+def test_tools_of_a_runner_that_nobody_names_any_more_are_named_by_the_check(settings: Any) -> None:
+    factories.make_tool("loud", runner="shout", settings={})
+    factories.make_tool("off", runner="shout", settings={}, enabled=False)
+    (warning,) = check_tool_runners(None, databases=["default"])
+    assert warning.id == "catalog.W004" and warning.hint is not None and "TOOLHUB_RUNNERS" in warning.hint
+    assert "loud (shout)" in warning.msg and "off (" not in warning.msg
+    assert check_tool_runners(None, databases=None) == []
 
 
 @pytest.mark.parametrize("kind", list(registry.runners()))
