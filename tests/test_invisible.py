@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
@@ -22,15 +23,23 @@ from catalog.runners.upstream_mcp.failures import one_line
 from catalog.templatetags import catalog_openapi
 from toolhub import invisible
 
-EVERY = [chr(number) for number in range(0x110000) if invisible.is_invisible(chr(number))]
-BY_CATEGORY = {
-    category: [character for character in EVERY if unicodedata.category(character) == category]
-    for category in sorted({unicodedata.category(character) for character in EVERY})
-}
-SAMPLE = sorted(
-    {character for found in BY_CATEGORY.values() for character in (*found[:150], *found[-20:])}
-    | set("\u00a0\u00ad\u061c\u180e\u200b\u200d\u200e\u202e\u2066\u3000\u3164\ufe0f\ufeff\U000e0041\U000e0101")
-)
+
+@functools.cache
+def every() -> list[str]:
+    """Every invisible character of Unicode; a million are asked, so not while the tests are collected."""
+    return [chr(number) for number in range(0x110000) if invisible.is_invisible(chr(number))]
+
+
+@functools.cache
+def sample() -> list[str]:
+    """Characters of every category, and those that attacks are known for."""
+    by_category: dict[str, list[str]] = {}
+    for character in every():
+        by_category.setdefault(unicodedata.category(character), []).append(character)
+    return sorted(
+        {character for found in by_category.values() for character in (*found[:150], *found[-20:])}
+        | set("\u00a0\u00ad\u061c\u180e\u200b\u200d\u200e\u202e\u2066\u3000\u3164\ufe0f\ufeff\U000e0041\U000e0101")
+    )
 
 
 def test_the_table_holds_what_the_places_had_before() -> None:
@@ -45,7 +54,7 @@ def test_the_table_holds_what_the_places_had_before() -> None:
 
 
 def test_each_is_shown_by_its_number_and_nothing_else_is_changed() -> None:
-    for character in EVERY:
+    for character in every():
         shown = invisible.show(f"a{character}b")
         assert shown.startswith(f"a⟨U+{ord(character):04X}") and shown.endswith("⟩b"), hex(ord(character))
         assert invisible.remove(f"a{character}b") in ("ab", "a b")
@@ -75,7 +84,7 @@ PLACES: dict[str, Callable[[str], str]] = {
 
 @pytest.mark.parametrize("place", PLACES)
 def test_no_place_passes_on_an_invisible_character(place: str) -> None:
-    for character in SAMPLE:
+    for character in sample():
         if 0xD800 <= ord(character) < 0xE000 and place == "the preview of a tool":
             continue  # no definition can hold half a character
         shown = PLACES[place](f"left{character}right")
@@ -85,7 +94,7 @@ def test_no_place_passes_on_an_invisible_character(place: str) -> None:
 
 @pytest.mark.django_db
 def test_a_plan_shows_each_of_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    names = "".join(character for character in SAMPLE if not 0xD800 <= ord(character) < 0xE000 and ord(character))
+    names = "".join(character for character in sample() if not 0xD800 <= ord(character) < 0xE000 and ord(character))
     (tmp_path / "x.json").write_text(
         dumps({"toolhub": 1, "toolsets": [{"name": "a", "description": f"left{names}right"}]})
     )
@@ -98,7 +107,7 @@ def test_a_plan_shows_each_of_them(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_results_pass_none_that_misleads_and_keep_those_of_words_and_emoji() -> None:
-    for character in EVERY:
+    for character in every():
         kept, changed = sanitise_text(f"a{character}b")
         assert bool(changed) == (character not in kept)
     assert sanitise_text("a\u202eb")[1] == sanitise_text("a\U000e0041b")[1] == 1
