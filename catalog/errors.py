@@ -43,6 +43,7 @@ CANCELLATIONS = {
     "cancelled.binary_frame": "a binary frame",
     "cancelled.unchecked": "the token cannot be checked",
     "cancelled.internal": "internal error",
+    "cancelled.unknown": "cancelled",
 }
 """English sentences by code. Tools, clients and the log read them; pages show their own, from the code."""
 
@@ -72,6 +73,8 @@ CLIENT_GONE = Cancellation("cancelled.client_gone")
 SESSION_ENDED = Cancellation("cancelled.session_ended")
 SERVER_STOPPING = Cancellation("cancelled.server_stopping")
 ACCESS_REVOKED = Cancellation("cancelled.access_revoked")
+UNKNOWN_CANCELLATION = Cancellation("cancelled.unknown")
+"""A reason that only a newer or older worker knows."""
 
 
 class CatalogError(Exception):

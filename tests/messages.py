@@ -32,13 +32,13 @@ class Message:
         return self.context, self.singular, self.plural
 
 
-def read(compile_catalogue: bytes) -> set[Message]:
+def read(compiled: bytes) -> set[Message]:
     """Every message of a .mo file. It holds no fuzzy and no untranslated one."""
-    _magic, _revision, count, originals, translations = unpack_from("<5I", compile_catalogue)
+    _magic, _revision, count, originals, translations = unpack_from("<5I", compiled)
 
     def text(place: int) -> str:
-        length, start = unpack_from("<2I", compile_catalogue, place)
-        return compile_catalogue[start : start + length].decode()
+        length, start = unpack_from("<2I", compiled, place)
+        return compiled[start : start + length].decode()
 
     found = set()
     for number in range(count):

@@ -397,7 +397,7 @@ def shell(source: IO[bytes], sink: IO[bytes]) -> None:
     import django
     from django.db import close_old_connections
 
-    gc.set_threshold(50_000, 10, 10)  # as manage.py
+    gc.set_threshold(20_000, 10, 10)  # as manage.py
     django.setup()
     for line in source:
         module, name, arguments = json.loads(line)

@@ -97,7 +97,7 @@ TEXTS = (
     gettext_noop("You can not create nested object without parent"),
     gettext_noop("You have been successfully logged out from the administration"),
 )
-FOUND = ngettext_lazy(
+PLURAL_TEXTS = ngettext_lazy(
     "\n                Found %(counter)s result in %(time)s seconds\n            ",
     "\n                Found %(counter)s results in %(time)s seconds\n            ",
 )

@@ -48,7 +48,7 @@ class Writer:
         """time.monotonic() when the database became writable, in seconds."""
         self.last_write = 0.0
         self._on_heartbeat, self._on_close = on_heartbeat, on_close
-        self._uncommitted: tuple[tuple[int, str], list[Entry]] | None = None
+        self._in_doubt: tuple[tuple[int, str], list[Entry]] | None = None
         """Head of the chain if the current transaction was committed, and the entries in it."""
         self._failures = 0
         self._deadline = 0.0
@@ -157,8 +157,8 @@ class Writer:
         links = self.chain
         assert links is not None  # noqa: S101
         head = leases.head_of(store, links.writer)
-        if self._uncommitted is not None and head == self._uncommitted[0]:
-            entries = self._uncommitted[1]
+        if self._in_doubt is not None and head == self._in_doubt[0]:
+            entries = self._in_doubt[1]
             links.roll_back_to(head)
             self.queue.settle(entries)
         elif head != links.head:
@@ -167,7 +167,7 @@ class Writer:
                 "hash chain %d ends at %d and not at %d: a new one begins", links.writer, head[0], links.sequence
             )
             self._register(store)
-        self._uncommitted = None
+        self._in_doubt = None
 
     def _replay_spool(self) -> None:
         """Replay the spool in order now that the database is available, then accept calls again."""
@@ -262,7 +262,7 @@ class Writer:
                 # A ping tests whether the database is writable: answer it with a write.
                 ping = next(entry for entry in entries if entry.kind == PING)
                 store.execute(sql.HEARTBEAT, (store.encode_time(ping.ms), links.writer))
-            self._uncommitted = links.head, entries
+            self._in_doubt = links.head, entries
             if links.rows:
                 store.write(calls, ends, links.rows)
         except BaseException:
@@ -270,7 +270,7 @@ class Writer:
             # When this fails as well, the connection is lost, and the head of the chain decides.
             store.rollback()
             raise
-        self._uncommitted = None
+        self._in_doubt = None
         links.rows = []
         self.last_write = time.monotonic()
         self.queue.settle(entries)

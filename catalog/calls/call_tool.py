@@ -214,7 +214,7 @@ async def _announce(call: BegunCall, begun: Callable[[UUID], Awaitable[None]]) -
     try:
         await begun(call.id)
     except asyncio.CancelledError as error:
-        await call_log.finish(call, cancellation(error.args[0] if error.args else "").ending([]))
+        await call_log.finish(call, cancellation(error).ending([]))
         raise
     except Exception as error:
         log.exception("call %s could not be announced", call.id)

@@ -93,7 +93,10 @@ def timeout(begun: BegunCall, seconds: float) -> Outcome:
     return Outcome(outcomes.TIMEOUT, failure(sentence), None, "", f"stopped after {seconds:g} s", reason)
 
 
-def cancellation(reason: str) -> Outcome:
+def cancellation(error: BaseException | None = None) -> Outcome:
+    """Return the outcome of a run that was cancelled from outside, with the reason that `task.cancel` was given."""
+    given = error.args[0] if isinstance(error, asyncio.CancelledError) and error.args else ""
+    reason = given if isinstance(given, str) and given != DEADLINE_REASON else ""
     error = asyncio.CancelledError(reason) if reason else asyncio.CancelledError()
     coded = reason.reason if isinstance(reason, Cancellation) else None
     return Outcome(outcomes.CANCELLED, None, error, "", reason or "cancelled", coded)
@@ -175,12 +178,11 @@ async def perform(begun: BegunCall, clock: Deadline, context: Context, work: Awa
         context.cancelled.set()
         if clock.fired and not foreign:
             return timeout(begun, clock.seconds)
-        reason = error.args[0] if isinstance(error, asyncio.CancelledError) and error.args else ""
-        return cancellation(reason if isinstance(reason, str) and reason != DEADLINE_REASON else "")
+        return cancellation(error)
     finally:
         running.remove(begun.id)
     if clock.close():
-        return cancellation("")
+        return cancellation()
     if clock.fired:
         return timeout(begun, clock.seconds)
     return Outcome(outcomes.TOOL_ERROR if produced.is_error else outcomes.OK, produced)

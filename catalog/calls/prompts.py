@@ -44,7 +44,7 @@ async def get_prompt(caller: Caller, name: str, arguments: dict[str, Any], chann
         rule = None if prompt is None else visibility.decide(caller.credential, prompt).rule
         what = call_log.build_intent(caller, call_log.PROMPT, name, text, channel.request_id, prompt, rule)
         outcome_code = outcomes.UNKNOWN_TOOL if prompt is None else outcomes.REFUSED
-        detail = "there is no such prompt" if rule is None else rule.english
+        detail = "unknown prompt" if rule is None else rule.english
         await call_log.refuse(what, outcome_code, detail, reason=rule or Reason("unknown.prompt"))
         raise UnknownPrompt(name)
     prompt, rule = seen

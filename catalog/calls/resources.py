@@ -56,7 +56,7 @@ async def read_resource(caller: Caller, uri: str, channel: Channel) -> ResourceR
         rule = None if resource is None else visibility.decide(caller.credential, resource).rule
         what = call_log.build_intent(caller, call_log.RESOURCE, name, "{}", channel.request_id, resource, rule)
         outcome = outcomes.UNKNOWN_TOOL if resource is None else outcomes.REFUSED
-        detail = "there is no such resource" if rule is None else rule.english
+        detail = "unknown resource" if rule is None else rule.english
         await call_log.refuse(what, outcome, detail, reason=rule or Reason("unknown.resource"))
         raise UnknownResource(uri)
     resource, rule, values = seen

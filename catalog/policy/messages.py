@@ -49,6 +49,7 @@ SENTENCES: dict[str, str | Promise] = {
     "cancelled.binary_frame": gettext_lazy("The client sent a binary frame."),
     "cancelled.unchecked": gettext_lazy("The access token could not be checked."),
     "cancelled.internal": gettext_lazy("An internal error ended the connection."),
+    "cancelled.unknown": gettext_lazy("The call was cancelled."),
     "cancelled.server_stopping": gettext_lazy("The server is stopping."),
     "cancelled.access_revoked": gettext_lazy("Access was revoked."),
     "run.asked": gettext_lazy("It asked for %(keys)s."),

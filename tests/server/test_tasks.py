@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import OperationalError
 
 from audit.models import Call
 from catalog.calls import tasks as store
@@ -237,6 +238,36 @@ async def test_a_state_that_was_read_late_never_follows_a_newer_one(
     go_on.set()
     await wait_until_async(lambda: {"input_required", "completed"} <= set(statuses()))
     assert statuses()[-1] == "completed"
+    running.cancel()
+
+
+async def test_a_change_is_told_although_the_read_of_the_one_before_it_failed(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task_id = await create_task(client, "server_confirm", {"filename": "d.txt"})
+    outlet = client.outlet()
+    running = client.start("subscriptions/listen", {"notifications": {"taskIds": [task_id]}}, outlet=outlet)
+    await outlet.first("notifications/subscriptions/acknowledged")
+    await wait_for_status(client, task_id, "input_required")
+    read, go_on = asyncio.Event(), asyncio.Event()
+    get = store.get
+
+    async def fail_once(user_id: int, number: str) -> store.TaskState | None:
+        if read.is_set():
+            return await get(user_id, number)
+        read.set()
+        await go_on.wait()
+        raise OperationalError("the database is away")
+
+    monkeypatch.setattr(store, "get", fail_once)
+    server().tasks.publish_change(task_id)
+    await read.wait()
+    await client.result("tasks/update", {"taskId": task_id, "inputResponses": {"confirm": NAME}})
+    await wait_for_status(client, task_id, "completed")
+    go_on.set()
+    await wait_until_async(
+        lambda: any(one["params"]["status"] == "completed" for one in outlet.of("notifications/tasks"))
+    )
     running.cancel()
 
 

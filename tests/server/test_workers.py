@@ -13,7 +13,7 @@ from channels_redis.core import RedisChannelLayer
 
 from audit.types import Credential
 from catalog import signals
-from catalog.errors import CLIENT_GONE
+from catalog.errors import CLIENT_GONE, UNKNOWN_CANCELLATION
 from tests.polling import wait_until_async
 from tests.real_servers import Redis
 from tests.server.conftest import Outlet
@@ -141,7 +141,15 @@ async def test_an_answer_posted_to_another_worker_reaches_the_call_that_asked(
 async def test_a_request_is_cancelled_on_the_worker_that_has_it(server: ServerRole, other: RedisChannelLayer) -> None:
     await wait_for_messages(server, other, "test.cancel")
     asking = make_peer(server, ALICE)
-    for request_id, kind in ((7, "number"), ("7", "text"), (2**70, "number")):
+    known = CLIENT_GONE.reason.encode()
+    for request_id, kind, sent, reason in (
+        (7, "number", known, CLIENT_GONE),
+        ("7", "text", known, CLIENT_GONE),
+        (2**70, "number", known, CLIENT_GONE),
+        # Of a worker of another version: nobody is told that the client did it.
+        (8, "number", "over there", UNKNOWN_CANCELLATION),
+        (8, "number", '["cancelled.in_future", {}]', UNKNOWN_CANCELLATION),
+    ):
 
         async def work(request_id: Any = request_id) -> None:
             entry = server.requests.enter(asking, request_id, True)
@@ -152,11 +160,9 @@ async def test_a_request_is_cancelled_on_the_worker_that_has_it(server: ServerRo
 
         running = asyncio.create_task(work())
         await wait_until_async(server.requests.count_running)
-        message = make_message(
-            requests.CANCEL, scope=asking.scope, id=str(request_id), kind=kind, reason=CLIENT_GONE.reason.encode()
-        )
+        message = make_message(requests.CANCEL, scope=asking.scope, id=str(request_id), kind=kind, reason=sent)
         await other.group_send(bus.GROUP, message)
-        with pytest.raises(asyncio.CancelledError, match=CLIENT_GONE):
+        with pytest.raises(asyncio.CancelledError, match=f"^{reason}$"):
             await running
     # A number of any size goes out as text.
     await server.requests.cancel(asking, 2**70)

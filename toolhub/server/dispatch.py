@@ -65,7 +65,7 @@ async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
 
     Raises McpError (ready to send) or RequestCancelled. It runs in the caller's task and never creates one.
     `subscriptions/listen` returns when the subscription ends. When the transport itself cancels the task
-    (`task.cancel(server_errors.CLIENT_GONE)`), CancelledError comes through.
+    (`task.cancel(catalog.errors.CLIENT_GONE)`), CancelledError comes through.
     """
     if server.needs_start:
         await server.start_process()

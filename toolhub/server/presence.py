@@ -223,7 +223,7 @@ class Presence:
         self._requests.cancel_scope(key, DISCONNECTED)
         self._clients.close(key, DISCONNECTED)
         if kind == SESSION:
-            task = asyncio.get_running_loop().create_task(self._sessions.end_key(key))
+            task = asyncio.get_running_loop().create_task(self._sessions.end_key(key, DISCONNECTED))
             self._background.add(task)
             task.add_done_callback(self._background.discard)
         self._wake.set()

@@ -12,7 +12,14 @@ from typing import Any
 from uuid import UUID
 
 from catalog.calls import call_tool
-from catalog.errors import ACCESS_REVOKED, CANCELLED_BY_CLIENT, SERVER_STOPPING, SESSION_ENDED, Cancellation
+from catalog.errors import (
+    ACCESS_REVOKED,
+    CANCELLED_BY_CLIENT,
+    SERVER_STOPPING,
+    SESSION_ENDED,
+    UNKNOWN_CANCELLATION,
+    Cancellation,
+)
 from toolhub.server import bus
 from toolhub.server.bus import Bus
 from toolhub.server.peer import Peer
@@ -33,7 +40,7 @@ BUSY = INTERNAL_ERROR
 class Entry:
     """One running request, task, or subscription."""
 
-    __slots__ = ("counted", "credential_id", "key", "listens", "reason", "scope", "started", "task", "user_id")
+    __slots__ = ("counted", "credential_id", "ended", "key", "listens", "reason", "scope", "started", "task", "user_id")
 
     def __init__(self, peer: Peer, task: asyncio.Task[Any], key: tuple[str, str | int] | None, counted: bool) -> None:
         self.task = task
@@ -45,11 +52,13 @@ class Entry:
         self.credential_id = credential.id
         self.started = time.monotonic()
         self.reason: Cancellation | None = None
+        self.ended = False
+        """Whether the work has ended, so that a cancellation comes too late."""
         self.listens = False
         """Whether this is a subscription, which ends in order when its listener is closed."""
 
     def cancel(self, reason: Cancellation) -> None:
-        if self.reason is None:
+        if self.reason is None and not self.ended:
             self.reason = reason
             self.task.cancel(reason)
 
@@ -168,9 +177,6 @@ class RequestsInFlight:
     def count_running(self) -> int:
         return len(self._running)
 
-    def count_calls(self, user_id: int) -> int:
-        return self._users.get(user_id, 0)
-
     def stop_accepting(self) -> None:
         """Accept no new requests from now on."""
         self._accepting = False
@@ -229,7 +235,7 @@ class RequestsInFlight:
         self._cancel_here(str(payload.get("scope")), request_id, _read(payload))
 
     def _on_session_closed(self, payload: dict[str, Any]) -> None:
-        self.cancel_scope(str(payload.get("key")), SESSION_ENDED)
+        self.cancel_scope(str(payload.get("key")), Cancellation.read(str(payload.get("reason"))) or SESSION_ENDED)
 
     def _on_cancel_call(self, payload: dict[str, Any]) -> None:
         self.cancel_here(UUID(str(payload.get("id"))), _read(payload))
@@ -244,4 +250,4 @@ def cancel_from_thread(call_id: UUID, reason: Cancellation) -> None:
 
 
 def _read(payload: dict[str, Any]) -> Cancellation:
-    return Cancellation.read(str(payload.get("reason"))) or CANCELLED_BY_CLIENT
+    return Cancellation.read(str(payload.get("reason"))) or UNKNOWN_CANCELLATION

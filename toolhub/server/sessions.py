@@ -15,6 +15,7 @@ from django.conf import settings
 from django.core import signing
 
 from audit.types import Credential
+from catalog.errors import SESSION_ENDED, Cancellation
 from toolhub.server.bus import Bus
 from toolhub.server.peer import Session
 from toolhub.server.state import SharedState
@@ -106,10 +107,10 @@ class Sessions:
         """End a session object, for a connection that ended."""
         await self.end_key(session.key)
 
-    async def end_key(self, key: str) -> None:
+    async def end_key(self, key: str, reason: Cancellation = SESSION_ENDED) -> None:
         """End a session of which only the key is known."""
         await self._state.write(key, {"closed": "1"}, _state_ttl_seconds())
-        await self._bus.publish(CLOSED, {"key": key})
+        await self._bus.publish(CLOSED, {"key": key, "reason": reason.reason.encode()})
 
     async def set_level(self, session: Session, level: str) -> None:
         await self._write(session, {"level": level})

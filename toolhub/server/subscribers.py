@@ -337,8 +337,9 @@ class Subscribers:
                 del self._audiences[audience.key]
 
     def _on_session_closed(self, payload: dict[str, Any]) -> None:
+        reason = Cancellation.read(str(payload.get("reason"))) or SESSION_ENDED
         for listener in list(self._by_session.get(str(payload.get("key")), ())):
-            close_quietly(listener, SESSION_ENDED)
+            close_quietly(listener, reason)
 
     async def _decide_all(self) -> None:
         while self._again:

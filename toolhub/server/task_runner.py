@@ -176,7 +176,7 @@ class _Run:
             end = await self._outcome(peer, name, arguments)
             if end is not None and self.id is not None:
                 # The call has ended here: a later cancellation has no effect.
-                self.entry.reason = self.entry.reason or CANCELLED
+                self.entry.ended = True
                 await _persist(end)
                 self.runner.publish_change(str(self.id))
         except Exception:
@@ -366,12 +366,15 @@ class TaskRunner:
         try:
             while self._changed[task_id]:
                 self._changed[task_id] = False
-                for listener in self._subscribers.task_listeners(task_id):
-                    state = await store.get(listener.user_id, task_id)
-                    if state is not None:
-                        listener.send("notifications/tasks", task_details(state))
+                await _quietly(self._send_state(task_id))
         finally:
             del self._changed[task_id]
+
+    async def _send_state(self, task_id: str) -> None:
+        for listener in self._subscribers.task_listeners(task_id):
+            state = await store.get(listener.user_id, task_id)
+            if state is not None:
+                listener.send("notifications/tasks", task_details(state))
 
     def _on_answered(self, payload: dict[str, Any]) -> None:
         if (run := self._running.get(str(payload.get("id")))) is not None:

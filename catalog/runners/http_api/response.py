@@ -16,7 +16,7 @@ from catalog.runners.http_api.settings import Settings
 from toolhub import egress, invisible
 
 MAX_EXCERPT_CHARACTERS = 500
-MAX_INLINE_BYTES = 1_048_576
+MAX_INLINE_CHARACTERS = 1_048_576
 """Size in bytes above which a JSON text is parsed off the event loop."""
 _TEXT_TYPES = frozenset({"application/xml", "application/javascript", "application/yaml", "image/svg+xml"})
 
@@ -66,7 +66,9 @@ class ResponseConverter:
     async def _json(self, reply: egress.Reply) -> Any:
         try:
             text = reply.text
-            value = await threads.checks().run(lambda: _read(text)) if len(text) > MAX_INLINE_BYTES else _read(text)
+            value = (
+                await threads.checks().run(lambda: _read(text)) if len(text) > MAX_INLINE_CHARACTERS else _read(text)
+            )
         except (ValueError, RecursionError):
             raise ToolError(f"The API did not answer with JSON. {excerpt(reply.text)}".strip()) from None
         if self._path:

@@ -186,7 +186,7 @@ def _parse_value(field: Field) -> Any:
         case "number":
             return _parse_number(field)
         case "choice" | "boolean":
-            if field.value not in {value for value, _choice_label in field.choices}:
+            if field.value not in {value for value, _label in field.choices}:
                 raise ValueError(_("Choose one of the listed values."))
             return json.loads(field.value)
         case _other:

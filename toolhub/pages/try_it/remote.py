@@ -23,8 +23,8 @@ from toolhub.server.bus import Bus
 ASK, REPLY = "try.ask", "try.reply"
 REPLY_SECONDS = max(5.0, 4 * settings.REDIS_SECONDS)
 """Maximum seconds for another worker's reply: the question and the answer both go through Redis."""
-MAX_CACHED_BYTES = 16 * 1024 * 1024
-"""Maximum bytes of cached parts from other workers; the least recently requested are dropped first."""
+MAX_CACHED_CHARACTERS = 16 * 1024 * 1024
+"""Maximum characters of cached parts from other workers; the least recently requested are dropped first."""
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class TryOwners:
         self._cached[run_id] = _CachedParts(reply["versions"], parts)
         self._cached.move_to_end(run_id)
         total = sum(len(part) for entry in self._cached.values() for part in entry.parts.values())
-        while total > MAX_CACHED_BYTES:
+        while total > MAX_CACHED_CHARACTERS:
             total -= sum(map(len, self._cached.popitem(last=False)[1].parts.values()))
         return {**json.loads(reply["state"]), **{name: json.loads(text) for name, text in parts.items()}}
 

@@ -110,8 +110,8 @@ CLIENT = "toolhub admin"
 TRANSPORT = "admin"
 RETENTION_SECONDS = 900.0
 """Seconds for which a finished run stays available to its page."""
-MAX_RESULT_BYTES = 64 * 1024 * 1024
-"""Maximum bytes of all results kept in this process; the oldest are dropped first."""
+MAX_RESULT_CHARACTERS = 64 * 1024 * 1024
+"""Maximum characters of all results kept in this process; the oldest are dropped first."""
 BEGIN_SECONDS = 30.0
 
 
@@ -262,7 +262,7 @@ class TryRuns:
         ended = [run for run in self._runs.values() if run.ended is not None]
         total = sum(run.size for run in ended)
         for run in ended:
-            if time.monotonic() - (run.ended or 0.0) > RETENTION_SECONDS or total > MAX_RESULT_BYTES:
+            if time.monotonic() - (run.ended or 0.0) > RETENTION_SECONDS or total > MAX_RESULT_CHARACTERS:
                 total -= run.size
                 del self._runs[run.id]
 
