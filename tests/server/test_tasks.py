@@ -19,6 +19,7 @@ from tests.server.conftest import (
     ASKABLE,
     TASKS,
     Client,
+    Outlet,
     modern,
     refresh_catalogue,
     run_in_database,
@@ -190,13 +191,19 @@ async def test_a_task_outlives_its_connection_and_not_its_users_access(client: C
     assert state is not None and state.status == "cancelled" and "revoked" in state.status_message
 
 
-async def test_a_subscriber_hears_every_state_of_its_task(client: Client) -> None:
-    task_id = await create_task(client, "server_confirm", {"filename": "b.txt"})
+async def subscribe_to_waiting_task(client: Client, filename: str) -> tuple[str, Outlet, asyncio.Task[Any]]:
+    """Return a task that waits for an answer, the outlet of a subscription to it, and the running subscription."""
+    task_id = await create_task(client, "server_confirm", {"filename": filename})
     outlet = client.outlet()
     running = client.start("subscriptions/listen", {"notifications": {"taskIds": [task_id]}}, outlet=outlet)
     acknowledged = await outlet.first("notifications/subscriptions/acknowledged")
     assert acknowledged["params"]["notifications"] == {"taskIds": [task_id]}
     await wait_for_status(client, task_id, "input_required")
+    return task_id, outlet, running
+
+
+async def test_a_subscriber_hears_every_state_of_its_task(client: Client) -> None:
+    task_id, outlet, running = await subscribe_to_waiting_task(client, "b.txt")
     await client.result("tasks/update", {"taskId": task_id, "inputResponses": {"confirm": NAME}})
     await wait_until_async(
         lambda: any(one["params"]["status"] == "completed" for one in outlet.of("notifications/tasks"))
@@ -211,11 +218,7 @@ async def test_a_subscriber_hears_every_state_of_its_task(client: Client) -> Non
 async def test_a_state_that_was_read_late_never_follows_a_newer_one(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task_id = await create_task(client, "server_confirm", {"filename": "c.txt"})
-    outlet = client.outlet()
-    running = client.start("subscriptions/listen", {"notifications": {"taskIds": [task_id]}}, outlet=outlet)
-    await outlet.first("notifications/subscriptions/acknowledged")
-    await wait_for_status(client, task_id, "input_required")
+    task_id, outlet, running = await subscribe_to_waiting_task(client, "c.txt")
     read, go_on = asyncio.Event(), asyncio.Event()
     get = store.get
 
@@ -244,11 +247,7 @@ async def test_a_state_that_was_read_late_never_follows_a_newer_one(
 async def test_a_change_is_told_although_the_read_of_the_one_before_it_failed(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task_id = await create_task(client, "server_confirm", {"filename": "d.txt"})
-    outlet = client.outlet()
-    running = client.start("subscriptions/listen", {"notifications": {"taskIds": [task_id]}}, outlet=outlet)
-    await outlet.first("notifications/subscriptions/acknowledged")
-    await wait_for_status(client, task_id, "input_required")
+    task_id, outlet, running = await subscribe_to_waiting_task(client, "d.txt")
     read, go_on = asyncio.Event(), asyncio.Event()
     get = store.get
 
