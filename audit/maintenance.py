@@ -70,10 +70,10 @@ class WriterMaintenance:
         assert store is not None  # noqa: S101
         self._recovery.run(writer)
         if checkpoints.is_due(store):
-            checkpoints.sign(store)
+            checkpoints.sign(store, writer.chain)
         self._start_jobs()
 
     def on_close(self, writer: Writer) -> None:
         """Sign the last checkpoint."""
-        assert writer.store is not None  # noqa: S101
-        checkpoints.sign(writer.store)
+        assert writer.store is not None and writer.chain is not None  # noqa: S101
+        checkpoints.sign(writer.store, writer.chain, ended=True)

@@ -125,7 +125,9 @@ class Writer(models.Model):
     covered = models.BigIntegerField(_("covered"))
     """Last sequence that a checkpoint signed."""
     sealed = models.BooleanField(_("sealed"))
-    """Whether it ended and a checkpoint signed its last link: later checkpoints can skip it."""
+    """Whether its process ended it and a checkpoint signed its last link: later checkpoints can skip it."""
+    covered_mac = models.CharField(_("keyed digest of the coverage"), max_length=32, default="", db_default="")
+    """Keyed digest of `covered` and `sealed`, which decide what the next checkpoint signs. Empty: never covered."""
 
     class Meta:
         verbose_name = _("writer")
@@ -149,6 +151,8 @@ class Link(models.Model):
     content = models.CharField(_("content"), max_length=64)
     """SHA-256 of the canonical bytes of the logged values."""
     hash = models.CharField(_("hash"), max_length=64)
+    mac = models.CharField(_("keyed digest"), max_length=32, default="", db_default="")
+    """Keyed digest of the hash, in the last link of each transaction: proof that this installation wrote it."""
 
     class Meta:
         verbose_name = _("link")
@@ -196,6 +200,12 @@ class Verification(models.Model):
     links = models.BigIntegerField(_("hash chain entries"))
     outside_head = models.BooleanField(_("external checkpoint"))
     """Whether an external checkpoint was compared: without one, deleting the newest entries can go unnoticed."""
+    uncovered = models.BigIntegerField(_("entries not yet covered"), default=0, db_default=0)
+    """Hash chain entries that no checkpoint covers yet. They count among `links`."""
+    checkpoint = models.BigIntegerField(_("checkpoint"), null=True)
+    """Newest checkpoint that was verified."""
+    mac = models.CharField(_("keyed digest"), max_length=32, default="", db_default="")
+    """Keyed digest of the other columns: a result that was inserted or edited with SQL is not believed."""
 
     class Meta:
         verbose_name = _("verification")

@@ -1,8 +1,8 @@
 """Removal of old bodies and old calls from the audit log, without the data that its verification needs.
 
 A body (arguments, result) is replaced by `pruned:sha256:...`, the digest that the hash chain covers. A row is removed
-completely; its links stay. Every run is logged as an admin change itself, before the first row is changed. The work is
-done in small transactions: the writer of new calls waits for one at a time.
+completely; its links stay. Every run is logged as an admin change itself, and covered by a checkpoint, before the first
+row is changed. The work is done in small transactions: the writer of new calls waits for one at a time.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from audit.actions import actor, log
 from audit.format.chain import PRUNED_PREFIX, body_digest
 from audit.format.timestamps import to_ms
 from audit.format.uuid7 import first_id_of
+from audit.integrity import checkpoints
 from audit.models import Call
 
 logger = logging.getLogger(__name__)
@@ -52,8 +53,11 @@ def count_due(before: datetime) -> dict[str, int]:
 def prune(before: datetime, what: str, step: Callable[[PruneCounts], None] | None = None) -> PruneCounts:
     """Remove the bodies, or the whole rows, of ended calls that started before that time.
 
-    `what` is BODIES or ROWS; `step` is called with the numbers so far after each batch.
+    `what` is BODIES or ROWS; `step` is called with the numbers so far after each batch. Raise StoreUnavailable, with
+    nothing removed, when no checkpoint can be signed.
     """
+    from audit.writing.stores.shared import SharedStore  # imports the drivers of both databases
+
     limit = first_id_of(to_ms(before))
     done = PruneCounts()
     old = Call.objects.filter(_ENDED, pk__lt=limit)
@@ -64,6 +68,8 @@ def prune(before: datetime, what: str, step: Callable[[PruneCounts], None] | Non
     log.record(
         "pruned", "calls", f"{what} before {before:%Y-%m-%dT%H:%M:%S.%f%z}", None, {"what": what, "before": limit.hex}
     )
+    # The removal is believed once a checkpoint covers its entry: sign it before anything is gone.
+    checkpoints.sign_before(SharedStore())
     last: UUID | None = None
     while True:
         part = old if last is None else old.filter(pk__gt=last)

@@ -12,6 +12,8 @@ from django.apps import AppConfig
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 
+from audit.format import keys
+
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -46,6 +48,31 @@ def check_keys(app_configs: Sequence[AppConfig] | None, **options: Any) -> list[
                 id="toolhub.E003",
             )
         )
+    return [*found, *_check_old_keys()]
+
+
+def _check_old_keys() -> list[CheckMessage]:
+    found: list[CheckMessage] = []
+    for number, key in enumerate(settings.RECORD_OLD_KEYS, 1):
+        problem = ""
+        if key == settings.RECORD_KEY:
+            problem = "is TOOLHUB_RECORD_KEY itself"
+        elif key.startswith(keys.PUBLIC_PREFIX):
+            try:
+                keys.parse_public_key(key)
+            except ValueError:
+                problem = f"is no public key: {keys.PUBLIC_PREFIX} and 64 hexadecimal digits"
+        elif len(key) < keys.MIN_CHARACTERS:
+            problem = f"is shorter than {keys.MIN_CHARACTERS} characters"
+        if problem:
+            found.append(
+                Error(
+                    f"Key {number} in TOOLHUB_RECORD_OLD_KEYS {problem}.",
+                    hint="List earlier values of TOOLHUB_RECORD_KEY, newest first, or what `verifycalls --public-key` "
+                    "printed for them.",
+                    id="toolhub.E007",
+                )
+            )
     return found
 
 

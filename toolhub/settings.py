@@ -24,6 +24,9 @@ WORKSPACE_DIR = Path(env.text("TOOLHUB_WORKSPACE_DIR", str(DATA_DIR / "workspace
 # --- keys ----------------------------------------------------------------------------------------------------------
 SECRET_KEY = env.secret("TOOLHUB_SECRET_KEY")
 RECORD_KEY = env.secret("TOOLHUB_RECORD_KEY")
+_old_keys = env.secret("TOOLHUB_RECORD_OLD_KEYS").replace(",", "\n").splitlines()
+RECORD_OLD_KEYS = [key.strip() for key in _old_keys if key.strip()]
+"""Earlier values of RECORD_KEY, newest first, or their public keys: what they signed can still be verified."""
 ENCRYPTION_KEYS = env.secret("TOOLHUB_ENCRYPTION_KEYS").replace(",", " ").split()
 """The first key encrypts the secrets of tools; every key can decrypt them."""
 if DEVELOPMENT:

@@ -4,23 +4,33 @@ Changes come from any thread of any process, and a transaction may take long. So
 them; a transaction takes the first that no other one holds, and keeps it until its end. Transactions do not wait for
 each other unless all sixteen are held, and cannot lock each other out. On SQLite the transaction locks the database
 anyway, so that the first chain is always free.
+
+A chain is only continued when its last link is this installation's: a link that was added with SQL would otherwise be
+vouched for by the next one. Another chain is used instead, and verification names the added link.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 from django.db import connection, transaction
 
-from audit.format import chain, timestamps, uuid7
+from audit.format import chain, keys, timestamps, uuid7
 from audit.format.chain import Chain
-from audit.models import Action, Link, Writer
+from audit.format.checkpoint import SignedCheckpoint
+from audit.models import Action, Checkpoint, Link, Writer
+from audit.types import AuditLogUnavailable
 from audit.writing.entries import clean_text
+from audit.writing.sql import LINK_COLUMNS
+
+logger = logging.getLogger("audit")
 
 _LOCK_KEY = 0x746F6F6C
 """First half of the advisory locks' keys; the second is the chain's number."""
+_MAX_CHECKPOINTS = 20
 
 
 def write(
@@ -41,10 +51,8 @@ def write(
         )
         action.link = links.add(chain.ACTION, action.id.hex, action_content(action))
         action.save(force_insert=True)
-        Link.objects.bulk_create(
-            Link(id=id, writer=writer, sequence=sequence, kind=link_kind, subject=subject, content=content, hash=digest)
-            for id, writer, sequence, link_kind, subject, content, digest in links.rows
-        )
+        links.authenticate(keys.make_mac)
+        Link.objects.bulk_create(Link(**dict(zip(LINK_COLUMNS, row, strict=True))) for row in links.rows)
     return action
 
 
@@ -74,30 +82,68 @@ def _encode_fields(value: Mapping[str, Any] | None) -> str:
 
 
 def _open_chain() -> Chain:
-    number = _lock_chain() if connection.vendor == "postgresql" else 1
-    last = Link.objects.filter(
-        writer=number, id__gte=chain.link_id(number, 0), id__lt=chain.link_id(number + 1, 0)
-    ).last()
+    """Return a chain that no other transaction holds and whose last link is authentic.
+
+    Raise AuditLogUnavailable when every chain was changed from outside.
+    """
+    for numbers in (
+        range(1, chain.ACTION_CHAINS + 1),
+        range(chain.ACTION_CHAINS + 1, chain.LAST_ACTION_CHAIN + 1),
+    ):
+        held = []
+        for number in numbers:
+            if not _try_lock(number):
+                held.append(number)
+            elif (links := _load_chain(number)) is not None:
+                return links
+        for number in held:
+            _lock(number)
+            if (links := _load_chain(number)) is not None:
+                return links
+    raise AuditLogUnavailable("every hash chain of admin activity was changed outside the log: run verifycalls")
+
+
+def _load_chain(number: int) -> Chain | None:
+    """Return the chain, begun if it does not exist yet; None when its last link is not ours."""
+    own = Link.objects.filter(id__gte=chain.link_id(number, 0), id__lt=chain.link_id(number + 1, 0))
+    last = own.order_by("id").last()
     if last is not None:
-        return Chain(number, last.sequence, last.hash)
+        sequence = chain.split_link_id(last.id)[1]
+        if _is_ours(number, sequence, last):
+            return Chain(number, sequence, last.hash)
+        logger.error("hash chain %d was changed outside the log, or has the key of another installation", number)
+        return None
     now = timestamps.from_ms(timestamps.now_ms())
-    writer = Writer(id=number, host="", pid=0, born=0, started=now, heartbeat=now, covered=0, sealed=False)
-    writer.save(force_insert=True)
+    values = {"host": "", "pid": 0, "born": 0, "started": now, "heartbeat": now, "covered": 0, "sealed": False}
+    writer, added = Writer.objects.get_or_create(id=number, defaults=values)
+    if not added:
+        logger.error("hash chain %d was deleted", number)
+        return None
     links = Chain(number)
     links.add(chain.OPENED, str(number), writer_content(writer))
     return links
 
 
-def _lock_chain() -> int:
-    """Lock a chain that no other transaction holds, and return its number.
+def _is_ours(number: int, sequence: int, last: Link) -> bool:
+    if keys.is_authentic(chain.mac_text(number, sequence, last.hash), last.mac):
+        return True
+    # Its key may be known by the public key alone: then a checkpoint of that key must name this very link.
+    named = Checkpoint.objects.filter(heads__contains=f'"{number}":[{sequence},"{last.hash}"]').order_by("-number")
+    return any(SignedCheckpoint.from_row(row).is_signed for row in named[:_MAX_CHECKPOINTS])
 
-    PostgreSQL releases the lock at the end of the transaction, after its commit is visible. When all chains are held,
-    wait for the first.
+
+def _try_lock(number: int) -> bool:
+    """Lock a chain until the end of the transaction. Return False when another transaction holds it.
+
+    PostgreSQL releases the lock after the commit is visible.
     """
+    if connection.vendor != "postgresql":
+        return True
     with connection.cursor() as cursor:
-        for number in range(1, chain.ACTION_CHAINS + 1):
-            cursor.execute("SELECT pg_try_advisory_xact_lock(%s, %s)", (_LOCK_KEY, number))
-            if cursor.fetchone()[0]:
-                return number
-        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", (_LOCK_KEY, 1))
-    return 1
+        cursor.execute("SELECT pg_try_advisory_xact_lock(%s, %s)", (_LOCK_KEY, number))
+        return bool(cursor.fetchone()[0])
+
+
+def _lock(number: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", (_LOCK_KEY, number))

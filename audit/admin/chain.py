@@ -14,6 +14,7 @@ from audit import local_time
 from audit.admin import views
 from audit.admin.base import ReadOnlyAdmin, column, label
 from audit.integrity import messages, verifier
+from audit.integrity.verification import is_genuine
 from audit.models import Checkpoint, Verification
 from toolhub import invisible
 
@@ -40,9 +41,9 @@ class CheckpointAdmin(ReadOnlyAdmin):
 
 @admin.register(Verification)
 class VerificationAdmin(ReadOnlyAdmin):
-    list_display = ("time", "result", "short_problem", "through", "links", "external_checkpoint")
+    list_display = ("time", "result", "short_problem", "through", "links", "uncovered", "external_checkpoint")
     has_plain_columns = True
-    fields = ("time", "result", "full_problem", "through", "links", "external_checkpoint")
+    fields = ("time", "result", "full_problem", "through", "links", "uncovered", "checkpoint", "external_checkpoint")
     readonly_fields = fields
     list_before_template = "admin/audit/chain.html"
 
@@ -62,6 +63,8 @@ class VerificationAdmin(ReadOnlyAdmin):
 
     @column(_("Result"))
     def result(self, verification: Verification) -> str:
+        if not is_genuine(verification):
+            return label("danger", gettext("not authentic"))
         return label("success", gettext("intact")) if verification.ok else label("danger", gettext("broken"))
 
     @column(_("Problem"))

@@ -3,12 +3,15 @@
 An entry's content is the SHA-256 of a JSON list of the logged columns, in the order given here, times as milliseconds,
 identifiers as 32 hexadecimal digits. The bodies (arguments, result) are included as their own SHA-256, so that they
 can be removed later and the rest still verifies. A link's hash covers the previous link.
+
+Hashes need no key, so that a chain can be verified with the checkpoints' public keys alone. The last link of each
+transaction also has a keyed digest of its hash: who can write SQL but has no key can add no link that is believed.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any, Final
 
@@ -16,7 +19,9 @@ SEQUENCE_BITS: Final = 40
 START_HASH: Final = "0" * 64
 """Previous hash of the first link of a chain."""
 ACTION_CHAINS: Final = 16
-"""Writers 1 to 16 are the chains of admin activity; processes have larger numbers."""
+"""Writers 1 to 16 are the chains of admin activity. Numbers up to LAST_ACTION_CHAIN replace those changed outside."""
+LAST_ACTION_CHAIN: Final = 100
+"""Processes have larger numbers."""
 PRUNED_PREFIX: Final = "pruned:sha256:"
 
 OPENED, BEGIN, FINISH, REFUSED, CLOSED, ACTION = "opened", "begin", "finish", "refused", "closed", "action"
@@ -77,6 +82,11 @@ def link_hash(writer: int, sequence: int, previous: str, kind: str, subject: str
     return sha256(f"{writer} {sequence} {previous} {kind} {subject} {content}".encode()).hexdigest()
 
 
+def mac_text(writer: int, sequence: int, hash: str) -> str:
+    """Return the text whose keyed digest authenticates a link, and with it every link before it in its chain."""
+    return f"link {writer} {sequence} {hash}"
+
+
 def link_id(writer: int, sequence: int) -> int:
     return (writer << SEQUENCE_BITS) | sequence
 
@@ -86,8 +96,8 @@ def split_link_id(link: int) -> tuple[int, int]:
     return link >> SEQUENCE_BITS, link & ((1 << SEQUENCE_BITS) - 1)
 
 
-Row = tuple[int, int, int, str, str, str, str]
-"""A row of the table of links: id, writer, sequence, kind, subject, content, hash."""
+Row = tuple[int, int, int, str, str, str, str, str]
+"""A row of the table of links: id, writer, sequence, kind, subject, content, hash, mac."""
 
 
 class Chain:
@@ -106,8 +116,14 @@ class Chain:
         text = f"{writer} {sequence} {self.hash} {kind} {subject} {content}"
         self.hash = digest = sha256(text.encode()).hexdigest()
         link = (writer << SEQUENCE_BITS) | sequence
-        self.rows.append((link, writer, sequence, kind, subject, content, digest))
+        self.rows.append((link, writer, sequence, kind, subject, content, digest, ""))
         return link
+
+    def authenticate(self, make_mac: Callable[[str], str]) -> None:
+        """Add the keyed digest to the last row, before the rows are written in one transaction."""
+        if self.rows:
+            mac = make_mac(mac_text(self.writer, self.sequence, self.hash))
+            self.rows[-1] = (*self.rows[-1][:7], mac)
 
     @property
     def head(self) -> tuple[int, str]:

@@ -1,98 +1,42 @@
 """Checkpoints: signed statements of the heads of all hash chains, which can be stored outside the database.
 
-The heads of all chains are signed at intervals, after which the deletion of earlier entries is detected.
+The heads of all chains are signed at intervals, after which the deletion of earlier entries is detected. Only a head
+with a valid keyed digest is signed, and nothing that decides what is signed is believed without one: who can write SQL
+but has no key can neither have entries signed nor keep any from being signed.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-from dataclasses import dataclass
-from hashlib import sha256
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
-from typing import Any
 
 from django.conf import settings
 
-from audit.format import chain, timestamps
-from audit.integrity import keys
+from audit.format import chain, keys, timestamps
+from audit.format.chain import Chain
+from audit.format.checkpoint import Heads, SignedCheckpoint, heads_text, read_heads
 from audit.writing import sql
 from audit.writing.stores.base import KeyTaken, Store, StoreUnavailable
 
 logger = logging.getLogger("audit")
 
-Heads = dict[int, tuple[int, str]]
-"""writer -> (sequence, hash)."""
+_CLOCK_SKEW_MS = 60_000
+_MAX_TRIES = 20
 
-
-def heads_text(heads: Heads) -> str:
-    return chain.encode({str(writer): list(heads[writer]) for writer in sorted(heads)})
-
-
-def read_heads(text: str) -> Heads:
-    return {int(writer): (int(sequence), str(digest)) for writer, (sequence, digest) in json.loads(text).items()}
-
-
-@dataclass(frozen=True, slots=True)
-class SignedCheckpoint:
-    """One checkpoint."""
-
-    number: int
-    at: int
-    heads: str
-    previous: str
-    hash: str
-    key: str
-    signature: str
-
-    @classmethod
-    def sign(cls, number: int, at: int, heads: str, previous: str) -> SignedCheckpoint:
-        digest = _digest(number, at, heads, previous)
-        return cls(number, at, heads, previous, digest, keys.key_name(), keys.sign(digest))
-
-    @property
-    def hash_matches(self) -> bool:
-        """Whether the hash matches the values that it covers."""
-        return self.hash == _digest(self.number, self.at, self.heads, self.previous)
-
-    @property
-    def is_signed(self) -> bool:
-        return self.hash_matches and keys.verify(self.hash, self.signature)
-
-    def line(self) -> str:
-        return chain.encode(
-            {
-                "checkpoint": self.number,
-                "at": self.at,
-                "heads": json.loads(self.heads),
-                "previous": self.previous,
-                "hash": self.hash,
-                "key": self.key,
-                "signature": self.signature,
-            }
-        )
-
-    @classmethod
-    def parse(cls, line: str) -> SignedCheckpoint:
-        """Parse a JSON line. Raise ValueError when it is not a checkpoint."""
-        try:
-            data: dict[str, Any] = json.loads(line)
-            return cls(
-                int(data["checkpoint"]),
-                int(data["at"]),
-                chain.encode(data["heads"]),
-                str(data["previous"]),
-                str(data["hash"]),
-                str(data["key"]),
-                str(data["signature"]),
-            )
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"not a checkpoint: {line[:60]}") from error
-
-
-def _digest(number: int, at: int, heads: str, previous: str) -> str:
-    return sha256(f"{number} {at} {previous} {heads}".encode()).hexdigest()
+__all__ = [
+    "Heads",
+    "SignedCheckpoint",
+    "heads_text",
+    "is_due",
+    "publish",
+    "read_file",
+    "read_heads",
+    "sign",
+    "sign_before",
+]
 
 
 def read_file(path: Path) -> list[SignedCheckpoint]:
@@ -110,33 +54,56 @@ def read_file(path: Path) -> list[SignedCheckpoint]:
     return sorted(found, key=lambda checkpoint: checkpoint.number)
 
 
+def coverage_text(writer: int, covered: int, sealed: bool) -> str:
+    """Return the text of `Writer.covered_mac`."""
+    return f"covered {writer} {covered} {int(bool(sealed))}"
+
+
 def is_due(store: Store) -> bool:
-    last = store.fetch(sql.LAST_CHECKPOINT)
-    return not last or timestamps.now_ms() - store.decode_time(last[0][1]) >= settings.CHECKPOINT_SECONDS * 1000
+    """Return whether the newest checkpoint that this installation signed is old. A forged one delays nothing."""
+    last = _find_last(store)
+    if last is None:
+        return True
+    age = timestamps.now_ms() - last.at
+    return age >= settings.CHECKPOINT_SECONDS * 1000 or age < -_CLOCK_SKEW_MS
 
 
-def sign(store: Store) -> SignedCheckpoint | None:
+def sign(store: Store, own: Chain | None = None, *, ended: bool = False) -> SignedCheckpoint | None:
     """Sign the heads that changed since the last checkpoint.
 
-    Return None when none changed, or when another process signs at the same time.
+    `own` is the chain of this process: its head is signed as the process knows it, so that newer links are missed when
+    they were deleted from the database. `ended` says that the process ends it now. Return None when no head changed, or
+    when another process signs at the same time.
     """
+    try:
+        return _sign(store, own, ended)
+    except KeyTaken:
+        logger.info("a checkpoint was signed by another process")
+        return None
+
+
+def sign_before(store: Store) -> None:
+    """Sign everything that is committed, before a step that depends on it. Raise StoreUnavailable when that fails."""
+    for _ in range(_MAX_TRIES):
+        try:
+            _sign(store, None, False)
+            return
+        except KeyTaken:
+            continue
+    raise StoreUnavailable("other processes sign checkpoints all the time")
+
+
+def _sign(store: Store, own: Chain | None, ended: bool) -> SignedCheckpoint | None:
     store.begin()
     try:
-        last = store.fetch(sql.LAST_CHECKPOINT)
-        heads: Heads = {}
-        for writer, ended, covered in store.fetch(sql.UNSEALED):
-            found = store.fetch(sql.HEAD, (chain.link_id(writer, 0), chain.link_id(writer + 1, 0)))
-            if not found:
-                continue
-            sequence, digest = int(found[0][0]), str(found[0][1])
-            if sequence > covered:
-                heads[writer] = sequence, digest
-            if sequence > covered or ended is not None:
-                store.execute(sql.COVER, (sequence, ended is not None, writer))
+        heads = _collect_heads(store, own, ended)
         if not heads:
             store.commit()
             return None
-        number, previous = (int(last[0][0]) + 1, str(last[0][2])) if last else (1, chain.START_HASH)
+        last = _find_last(store)
+        at_least, previous = (last.number, last.hash) if last is not None else (0, chain.START_HASH)
+        taken = {row[0] for row in store.fetch(sql.CHECKPOINT_NUMBERS, (at_least,))}
+        number = next(free for free in count(at_least + 1) if free not in taken)
         checkpoint = SignedCheckpoint.sign(number, timestamps.now_ms(), heads_text(heads), previous)
         signed_at = store.encode_time(checkpoint.at)
         store.execute(
@@ -144,17 +111,58 @@ def sign(store: Store) -> SignedCheckpoint | None:
             (number, signed_at, checkpoint.heads, previous, checkpoint.hash, checkpoint.key, checkpoint.signature),
         )
         store.commit()
-    except StoreUnavailable:
-        raise
-    except KeyTaken:
-        store.rollback()
-        logger.info("checkpoint %d was signed by another process", number)
-        return None
     except BaseException:
-        store.rollback()
+        with suppress(Exception):  # a lost connection has no transaction left
+            store.rollback()
         raise
     publish(checkpoint)
     return checkpoint
+
+
+def _collect_heads(store: Store, own: Chain | None, ended: bool) -> Heads:
+    """Return the heads to sign, and note in the table of writers how far each chain is covered then."""
+    heads: Heads = {}
+    for writer, covered, sealed, mac in store.fetch(sql.COVERED):
+        if not isinstance(writer, int):
+            continue  # SQLite stores any value in any column
+        if not keys.is_authentic(coverage_text(writer, covered, sealed), mac):
+            covered, sealed = 0, False
+        if sealed:
+            continue
+        is_own = own is not None and own.writer == writer
+        head = own.head if own is not None and is_own else _find_authentic_head(store, writer)
+        if head is None:
+            continue
+        if head[0] < covered:
+            logger.error("hash chain %d ends at %d, but a checkpoint covered %d entries", writer, head[0], covered)
+        if head[0] > covered:
+            heads[writer] = head
+        sealed = is_own and ended
+        if head[0] > covered or sealed:
+            covered = max(head[0], covered)
+            store.execute(sql.COVER, (covered, sealed, keys.make_mac(coverage_text(writer, covered, sealed)), writer))
+    return heads
+
+
+def _find_authentic_head(store: Store, writer: int) -> tuple[int, str] | None:
+    """Return the newest link with a valid keyed digest: links that were added after it with SQL are not signed."""
+    rows = store.fetch(sql.AUTHENTICATED, (chain.link_id(writer, 0), chain.link_id(writer + 1, 0)))
+    for sequence, digest, mac in rows:
+        if keys.is_authentic(chain.mac_text(writer, sequence, digest), mac):
+            return int(sequence), str(digest)
+    return None
+
+
+def _find_last(store: Store) -> SignedCheckpoint | None:
+    """Return the newest checkpoint that this installation signed."""
+    for number, at, *rest in store.fetch(sql.LAST_CHECKPOINTS):
+        try:
+            found = SignedCheckpoint(int(number), store.decode_time(at), *map(str, rest))
+        except (ValueError, TypeError):
+            continue  # SQLite stores any value in any column
+        if found.is_signed:
+            return found
+    return None
 
 
 def publish(checkpoint: SignedCheckpoint) -> None:

@@ -1,29 +1,84 @@
 """Verification of one hash chain, link by link, and of every entry that its links name.
 
-Only calls and bodies that retention removed, according to its own entries in the chain, may be missing.
+Only calls and bodies that retention removed, according to its own entries in the chain, may be missing. An entry is
+believed when a signed checkpoint covers it, or else when a keyed digest shows that this installation wrote it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from audit.actions import ledger
-from audit.format import chain, timestamps
+from audit.format import chain, keys, timestamps
+from audit.format.checkpoint import Heads
+from audit.format.keys import TrustedKeys
 from audit.integrity.messages import Finding, Problem, Subject
 from audit.models import Action, Call, Link, Writer
 
 PRUNE_VERB, PRUNE_KIND = "pruned", "calls"
 ROWS, BODIES = "rows", "bodies"
+MAX_TRANSACTION_LINKS = 1_000
+"""Maximum links of one transaction, of which the last has the keyed digest: `audit.writing.writer` writes no more."""
+LATE_MS = 600_000
+"""How much older than the newest checkpoint an entry without one may be: its transaction may have taken so long."""
+
+
+@dataclass(slots=True)
+class Coverage:
+    """Entries that signed checkpoints cover."""
+
+    trusted: TrustedKeys
+    heads: Heads = field(default_factory=dict)
+    """Last entry of each chain that a checkpoint names."""
+    number: int | None = None
+    """Newest checkpoint; None when there is none."""
+    at: int = 0
+    """Its time in milliseconds."""
+
+    def sequence_of(self, writer: int) -> int:
+        """Return the last sequence of the chain that is covered."""
+        return self.heads[writer][0] if writer in self.heads else 0
+
+    def vouches_for(self, link: Link) -> bool:
+        """Return whether a checkpoint covers the link, or a keyed digest shows that this installation wrote it."""
+        writer, sequence = chain.split_link_id(link.id)
+        if sequence <= self.sequence_of(writer):
+            return True
+        return self.trusted.has_secrets and is_authentic(link)
+
+
+def is_authentic(link: Link) -> bool:
+    """Return whether the keyed digest of its transaction is valid, and the hashes up to there are as computed."""
+    writer, sequence = chain.split_link_id(link.id)
+    end = chain.link_id(writer, sequence + MAX_TRANSACTION_LINKS)
+    rows = Link.objects.filter(id__gte=link.id - 1, id__lt=end).order_by("id").iterator(100)
+    previous = chain.START_HASH if sequence == 1 else None
+    for row in rows:
+        if row.id < link.id:
+            if sequence > 1:
+                previous = row.hash
+            continue
+        if previous is None or row.id != chain.link_id(writer, sequence):
+            return False
+        if row.hash != chain.link_hash(writer, sequence, previous, row.kind, row.subject, row.content):
+            return False
+        if row.mac:
+            return keys.is_authentic(chain.mac_text(writer, sequence, row.hash), row.mac)
+        previous, sequence = row.hash, sequence + 1
+    return False
 
 
 class PruneLimits:
-    """The newest calls up to which rows and bodies were removed, according to logged prunes."""
+    """The newest calls up to which rows and bodies were removed, according to logged prunes that are vouched for."""
 
-    def __init__(self) -> None:
+    def __init__(self, vouches_for: Callable[[Link], bool] = is_authentic) -> None:
         self._limits = {ROWS: "", BODIES: ""}
+        self._vouches_for = vouches_for
 
     def covers(self, what: str, call: str) -> bool:
         """Return whether a logged prune removed it, including prunes that ran since the last check."""
@@ -35,33 +90,30 @@ class PruneLimits:
 
     def _reload(self) -> bool:
         before = dict(self._limits)
-        for limits in _read_logged_limits():
-            for what, limit in limits.items():
-                self._limits[what] = max(self._limits[what], limit)
+        for what, limit in self._read_logged_limits():
+            self._limits[what] = max(self._limits[what], limit)
         return self._limits != before
 
-
-def _read_logged_limits() -> Iterator[dict[str, str]]:
-    from audit.actions.ledger import action_content
-
-    for action in Action.objects.filter(verb=PRUNE_VERB, kind=PRUNE_KIND).order_by("id").iterator():
-        # The chains of admin activity are verified separately; here the entry only has to be in one of them.
-        link = Link.objects.filter(id=action.link, kind=chain.ACTION, subject=action.id.hex).first()
-        if link is None or link.content != action_content(action):
-            continue
-        try:
-            after = json.loads(action.after)
-            what, limit = after["what"], after["before"]
-        except (ValueError, KeyError, TypeError):
-            continue
-        if what in {ROWS, BODIES} and isinstance(limit, str):
-            yield {what: limit}
+    def _read_logged_limits(self) -> Iterator[tuple[str, str]]:
+        for action in Action.objects.filter(verb=PRUNE_VERB, kind=PRUNE_KIND).order_by("id").iterator():
+            # The chains of admin activity are verified separately; here the entry only has to be in one of them.
+            link = Link.objects.filter(id=action.link, kind=chain.ACTION, subject=action.id.hex).first()
+            if link is None or link.content != ledger.action_content(action):
+                continue
+            try:
+                after = json.loads(action.after)
+                what, limit = after["what"], after["before"]
+            except (ValueError, KeyError, TypeError):
+                continue
+            is_further = what in self._limits and isinstance(limit, str) and limit > self._limits[what]
+            if is_further and self._vouches_for(link):
+                yield what, limit
 
 
 PAGE_ROWS = 500
 BEGIN_KINDS = frozenset({chain.BEGIN, chain.REFUSED})
 END_KINDS = frozenset({chain.FINISH, chain.CLOSED, chain.REFUSED})
-_CALL_COLUMNS = (*chain.BEGIN_COLUMNS, *chain.END_COLUMNS, "link", "end_link", "body_state")
+_CALL_COLUMNS = (*chain.BEGIN_COLUMNS, *chain.END_COLUMNS, "writer", "link", "end_link", "body_state")
 _END_OFFSET = chain.END_OFFSET
 _STARTED, _ARGUMENTS, _ENDED, _RESULT = (
     chain.STARTED_INDEX,
@@ -91,10 +143,13 @@ def last_sequence(writer: int) -> int:
     return chain.split_link_id(found)[1] if found is not None else 0
 
 
-def walk(writer: int, start: tuple[int, str], prune_limits: PruneLimits) -> Iterator[int | Problem]:
-    """Yield the problems of each page of links, then its number of links. Links added meanwhile are not verified."""
-    upto = last_sequence(writer)
+def walk(
+    writer: int, start: tuple[int, str], upto: int, coverage: Coverage, prune_limits: PruneLimits
+) -> Iterator[int | Problem]:
+    """Yield the problems of each page of links after `start`, then its number of links, up to the sequence `upto`."""
     sequence, previous = start
+    vouched = max(sequence, coverage.sequence_of(writer))
+    doubtful: Link | None = None
     while sequence < upto:
         page = list(
             Link.objects.filter(id__gt=chain.link_id(writer, sequence), id__lte=chain.link_id(writer, upto)).order_by(
@@ -116,8 +171,15 @@ def walk(writer: int, start: tuple[int, str], prune_limits: PruneLimits) -> Iter
             if (link.writer, link.sequence) != (writer, at):
                 yield Problem(_subject(link), Finding("entry_renumbered"))
             previous = link.hash
-        yield from _check_entries(page, prune_limits)
+            if at > vouched and link.mac and keys.is_authentic(chain.mac_text(writer, at, link.hash), link.mac):
+                vouched, doubtful = at, None
+            elif at > vouched and doubtful is None:
+                doubtful = link
+        yield from _check_entries(page, coverage, prune_limits)
         yield len(page)
+    if doubtful is not None and coverage.trusted.has_secrets:
+        last = "" if sequence == chain.split_link_id(doubtful.id)[1] else str(sequence)
+        yield Problem(replace(_subject(doubtful), upto=last), Finding("not_authentic"))
 
 
 def _subject(link: Link) -> Subject:
@@ -130,21 +192,38 @@ def _subject(link: Link) -> Subject:
         return Subject("link", place)
 
 
-def _check_entries(page: Sequence[Link], prune_limits: PruneLimits) -> Iterator[Problem]:
+def _check_entries(page: Sequence[Link], coverage: Coverage, prune_limits: PruneLimits) -> Iterator[Problem]:
     kinds = BEGIN_KINDS | END_KINDS
     calls = _load_calls(link.subject for link in page if link.kind in kinds)
     actions = _load_actions(link.subject for link in page if link.kind == chain.ACTION)
     for link in page:
+        at: datetime | None = None
         if link.kind in kinds:
-            found = _check_call(link, calls.get(link.subject), prune_limits)
+            call = calls.get(link.subject)
+            found = _check_call(link, call, prune_limits)
+            at = call[_STARTED] if call is not None and link.kind in BEGIN_KINDS else None
         elif link.kind == chain.ACTION:
-            found = _check_action(link, actions.get(link.subject))
+            action = actions.get(link.subject)
+            found = _check_action(link, action)
+            at = action.at if action is not None else None
         elif link.kind == chain.OPENED:
             found = _check_writer(link)
         else:
             found = Finding("unknown_type", {"type": repr(link.kind)})
+        if found is None and at is not None:
+            found = _check_age(link, at, coverage)
         if found:
             yield Problem(_subject(link), found)
+
+
+def _check_age(link: Link, at: datetime, coverage: Coverage) -> Finding | None:
+    """Return a problem for an entry that an earlier checkpoint should cover; only its keyed digest could explain it."""
+    writer, sequence = chain.split_link_id(link.id)
+    if coverage.trusted.has_secrets or coverage.number is None or sequence <= coverage.sequence_of(writer):
+        return None
+    if timestamps.to_ms(at) >= coverage.at - LATE_MS:
+        return None
+    return Finding("older_than_checkpoint", {"checkpoint": Subject("checkpoint", str(coverage.number))})
 
 
 def _parse_ids(subjects: Iterable[str]) -> list[UUID]:
@@ -166,24 +245,26 @@ def _load_actions(subjects: Iterable[str]) -> dict[str, Action]:
     return {action.id.hex: action for action in Action.objects.filter(id__in=_parse_ids(subjects)).order_by()}
 
 
-def check_call(link: Link, call: Call) -> Finding | None:
+def check_call(link: Link, call: Call, prune_limits: PruneLimits) -> Finding | None:
     """Return the problem of a call according to one of its own links; None when there is none."""
-    return _check_call(link, tuple(getattr(call, name) for name in _CALL_COLUMNS), PruneLimits())
+    return _check_call(link, tuple(getattr(call, name) for name in _CALL_COLUMNS), prune_limits)
 
 
 def _check_call(link: Link, row: tuple[Any, ...] | None, prune_limits: PruneLimits) -> Finding | None:
     if row is None:
         return None if prune_limits.covers("rows", link.subject) else Finding("call_deleted")
-    begin, end, state = row[-3], row[-2], row[-1]
+    writer, begin, end, state = row[-4:]
     if state not in {"", "pruned"}:
         return Finding("body_state", {"state": repr(state)})
     if state == "pruned" and not prune_limits.covers("bodies", link.subject):
         return Finding("bodies_removed")
     if link.kind in BEGIN_KINDS and begin != link.id:
         return Finding("start_moved")
+    if link.kind in BEGIN_KINDS and writer != chain.split_link_id(link.id)[0]:
+        return Finding("writer_changed")
     if link.kind in END_KINDS and end != link.id:
         return Finding("end_moved")
-    values = list(row[:-3])
+    values = list(row[:-4])
     values[0] = row[0].hex
     values[_STARTED] = timestamps.to_ms(values[_STARTED])
     values[_ARGUMENTS] = _digest(values[_ARGUMENTS], state)

@@ -25,6 +25,12 @@ _SENTENCES: Final = {
     "body_state": gettext_noop("body_state was changed to %s"),
     "bodies_removed": gettext_noop("arguments and result were removed, but not by a logged prune"),
     "start_moved": gettext_noop("link was changed: a different call, or none, points to this start entry"),
+    "writer_changed": gettext_noop("writer was changed: its hash chain belongs to a different one"),
+    "not_authentic": gettext_noop(
+        "added outside the log: it has no valid keyed digest. If TOOLHUB_RECORD_KEY changed, list the earlier key in "
+        "TOOLHUB_RECORD_OLD_KEYS"
+    ),
+    "older_than_checkpoint": gettext_noop("added outside the log: it is older than %s, which does not cover it"),
     "end_moved": gettext_noop("end_link was changed: the call points to a different end entry, or to none"),
     "start_edited": gettext_noop("its start was edited after it was logged"),
     "end_edited": gettext_noop("its end was edited after it was logged"),
@@ -38,10 +44,13 @@ _SENTENCES: Final = {
     "end_not_logged": gettext_noop("its status was never logged: the hash chain has no entry for its end"),
     "status_edited": gettext_noop("its status was edited: the hash chain has an entry for its end"),
     "chain_deleted": gettext_noop("missing: the hash chain of this writer was deleted from its start"),
+    "coverage_edited": gettext_noop("covered or sealed was changed: no checkpoint ended there"),
+    "checkpoint_of_entry_deleted": gettext_noop("the checkpoint that covered it was deleted"),
     "checkpoint_deleted": gettext_noop("missing: deleted"),
     "checkpoint_order": gettext_noop("does not follow the previous checkpoint"),
     "checkpoint_changed": gettext_noop("was changed"),
-    "checkpoint_key": gettext_noop("is signed with key %s, but this installation's key is %s"),
+    "checkpoint_key": gettext_noop("is signed with key %s, which is not among the trusted keys: %s"),
+    "checkpoint_old_key": gettext_noop("is signed with the earlier key %s, although a newer key was in use"),
     "checkpoint_signature": gettext_noop("its signature is not valid"),
     "checkpoint_outside_only": gettext_noop("missing: only the external checkpoint has it, not the database"),
     "checkpoint_differs": gettext_noop("differs from the external checkpoint"),

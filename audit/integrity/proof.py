@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from django.utils.translation import gettext as _
 
 from audit.format import chain
-from audit.integrity.checkpoints import read_heads
-from audit.integrity.links import check_call
+from audit.format.checkpoint import SignedCheckpoint, read_heads
+from audit.integrity import verification
+from audit.integrity.links import PruneLimits, check_call, is_authentic
 from audit.models import Call, Checkpoint, Link, Verification
 
 MAX_CHECKPOINTS = 10
@@ -40,7 +42,10 @@ class Proof:
 
 
 def compute(call: Call) -> Proof:
-    """Compute the proof of a call from its own links; only a full verification covers the links before them."""
+    """Compute the proof of a call from its own links and their keyed digests.
+
+    Only a full verification covers the links before them, and entries whose key is known by its public key alone.
+    """
     link_ids = sorted({link for link in (call.link, call.end_link) if link})
     if not link_ids:
         return Proof(
@@ -51,19 +56,30 @@ def compute(call: Call) -> Proof:
     rows = {
         link.pk: link for link in Link.objects.filter(pk__in=[one for link in link_ids for one in (link - 1, link)])
     }
-    links = [_check_link(call, key, rows) for key in link_ids]
+    prune_limits = PruneLimits(lambda link: is_authentic(link) or _find_checkpoint(link.id, None) is not None)
+    links = [_check_link(call, key, rows, prune_limits) for key in link_ids]
     proof = Proof("success", _("intact"), "", links)
     last = link_ids[-1]
-    proof.checkpoint = _find_checkpoint(call, last)
-    check = Verification.objects.first()
+    proof.checkpoint = _find_checkpoint(last, call.ended_at or call.started_at)
+    check = verification.find_last()
     if check is not None and check.ok and check.through and str(call.pk) <= check.through:
         proof.verification = check
     broken = [link for link in links if link.problem]
+    genuine = all(is_authentic(rows[key]) for key in link_ids if key in rows)
     if broken:
         proof.tone, proof.label, proof.text = (
             "danger",
             _("changed"),
             _("This call or its hash chain entry was changed after it was logged."),
+        )
+    elif not genuine and proof.checkpoint is None:
+        proof.tone, proof.label = "danger", _("not authentic")
+        proof.text = _("This call may have been added outside the log: its hash chain entry has no valid keyed digest.")
+    elif not genuine:
+        proof.tone, proof.label = "warning", _("verify to be sure")
+        proof.text = _(
+            "Unchanged as far as this page can tell. Its hash chain entry has no keyed digest, or an earlier key made "
+            "it. Choose Verify now to verify the whole log."
         )
     elif proof.checkpoint is None:
         proof.tone, proof.label = "warning", _("not signed yet")
@@ -73,7 +89,7 @@ def compute(call: Call) -> Proof:
     return proof
 
 
-def _check_link(call: Call, key: int, rows: dict[int, Link]) -> LinkProof:
+def _check_link(call: Call, key: int, rows: dict[int, Link], prune_limits: PruneLimits) -> LinkProof:
     writer, sequence = chain.split_link_id(key)
     name = f"{writer}:{sequence}"
     link = rows.get(key)
@@ -82,7 +98,7 @@ def _check_link(call: Call, key: int, rows: dict[int, Link]) -> LinkProof:
     before = rows.get(key - 1)
     previous = chain.START_HASH if sequence == 1 else before.hash if before is not None else None
     if link.subject == call.pk.hex:
-        found = check_call(link, call)
+        found = check_call(link, call, prune_limits)
         problem = "" if found is None else found.translate()
     else:
         problem = _("the hash chain entry belongs to another call or change")
@@ -93,15 +109,17 @@ def _check_link(call: Call, key: int, rows: dict[int, Link]) -> LinkProof:
     return LinkProof(name, link.kind, link.hash, problem)
 
 
-def _find_checkpoint(call: Call, key: int) -> Checkpoint | None:
-    """Return the first checkpoint whose heads reach the link, among the next MAX_CHECKPOINTS; None if there is none."""
+def _find_checkpoint(key: int, since: datetime | None) -> Checkpoint | None:
+    """Return a signed checkpoint whose heads reach the link; None if there is none.
+
+    Searches the first MAX_CHECKPOINTS after `since`, or the newest ones.
+    """
     writer, sequence = chain.split_link_id(key)
-    ended_at = call.ended_at or call.started_at
-    for checkpoint in Checkpoint.objects.filter(at__gte=ended_at).order_by("at", "number")[:MAX_CHECKPOINTS]:
-        try:
-            head = read_heads(checkpoint.heads).get(writer)
-        except (ValueError, TypeError, AttributeError):
-            continue  # edited: a full verification reports it
+    found = Checkpoint.objects.filter(at__gte=since).order_by("at", "number") if since else Checkpoint.objects.all()
+    for checkpoint in found[:MAX_CHECKPOINTS]:
+        if not SignedCheckpoint.from_row(checkpoint).is_signed:
+            continue  # a full verification reports it
+        head = read_heads(checkpoint.heads).get(writer)
         if head is not None and head[0] >= sequence:
             return checkpoint
     return None

@@ -2,7 +2,8 @@
 
 Every call and every change must also be in a chain: rows that were inserted outside the log are found here.
 
-Each checkpoint must follow the previous one, be signed, and name links that exist.
+Each checkpoint must follow the previous one, be signed, and name links that exist. Entries that no checkpoint covers
+yet are counted: whoever can write SQL could have deleted the newest of them unnoticed.
 """
 
 from __future__ import annotations
@@ -12,14 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from django.utils import timezone
-
 from audit import outcomes
-from audit.format import chain, timestamps, uuid7
-from audit.integrity import keys
+from audit.format import chain, keys, timestamps, uuid7
+from audit.format.checkpoint import SignedCheckpoint, read_heads
+from audit.format.keys import TrustedKeys
 from audit.integrity import links as link_checks
-from audit.integrity.checkpoints import Heads, SignedCheckpoint, read_heads
-from audit.integrity.links import BEGIN_KINDS, END_KINDS, PAGE_ROWS, PruneLimits, link_name
+from audit.integrity.checkpoints import coverage_text
+from audit.integrity.links import BEGIN_KINDS, END_KINDS, PAGE_ROWS, Coverage, PruneLimits, link_name
 from audit.integrity.messages import Finding, Problem, Subject, problem
 from audit.models import Action, Call, Checkpoint, Link, Verification, Writer
 
@@ -53,11 +53,37 @@ def check_actions(after: UUID) -> Iterator[Problem]:
         after = page[-1][0]
 
 
-def check_writers() -> Iterator[Problem]:
+WriterRow = tuple[int, int, bool, str]
+"""id, covered, sealed, covered_mac."""
+
+
+def load_writers() -> list[WriterRow]:
+    """Return the writers. Load them before the checkpoints: a checkpoint and what it covers are committed together."""
+    return list(Writer.objects.order_by("id").values_list("id", "covered", "sealed", "covered_mac"))
+
+
+def check_writers(writers: Iterable[WriterRow]) -> Iterator[Problem]:
     """Yield a problem for each writer without a first link: deleting all of a chain leaves its writer behind."""
-    for id in Writer.objects.order_by("id").values_list("id", flat=True).iterator():
+    for id, *_ in writers:
         if not Link.objects.filter(id=chain.link_id(id, 1)).exists():
             yield problem("link", f"{id}:1", "chain_deleted")
+
+
+def check_coverage(writers: Iterable[WriterRow], coverage: Coverage) -> Iterator[Problem]:
+    """Yield a problem for each writer whose coverage no checkpoint explains: it decides what the next one signs."""
+    for id, covered, sealed, mac in writers if coverage.trusted.has_secrets else ():
+        signed = coverage.sequence_of(id)
+        if keys.is_authentic(coverage_text(id, covered, sealed), mac):
+            if covered > signed:
+                yield problem("link", f"{id}:{covered}", "checkpoint_of_entry_deleted")
+        elif (covered or sealed) and not _has_earlier_key(id, covered, sealed, mac, signed):
+            yield problem("link", f"{id}:{covered}", "coverage_edited")
+
+
+def _has_earlier_key(writer: int, covered: int, sealed: bool, mac: str, signed: int) -> bool:
+    """Return whether a key that is no longer known can explain the keyed digest: a checkpoint says the same."""
+    is_flipped = keys.is_authentic(coverage_text(writer, covered, not sealed), mac)
+    return bool(mac) and covered == signed > 0 and not is_flipped
 
 
 def _load_links(link_ids: list[int]) -> LinkSubjects:
@@ -70,34 +96,49 @@ def _link_matches(links: LinkSubjects, link_id: int, subject: str, kinds: frozen
     return found is not None and found[0] == subject and found[1] in kinds
 
 
-def check_checkpoints(heads: Heads) -> Iterator[Problem]:
-    """Yield the problems of the checkpoints in the database, and collect each chain's last signed head in `heads`."""
-    number, previous = 0, chain.START_HASH
+KEY_OVERLAP_MS = 3_600_000
+"""How long processes with an earlier key may go on after the first checkpoint with a newer one."""
+
+
+def check_checkpoints(coverage: Coverage) -> Iterator[Problem]:
+    """Yield the problems of the checkpoints in the database, and note in `coverage` what they cover."""
+    number = 0
+    previous: dict[int, str] = {}
+    """For each key, the last checkpoint that its holder knows: made with that key or an earlier one."""
+    newest_rank, newest_since = len(coverage.trusted.keys), 0
     for row in Checkpoint.objects.order_by("number").iterator():
-        checkpoint = SignedCheckpoint(
-            row.number, timestamps.to_ms(row.at), row.heads, row.previous, row.hash, row.key, row.signature
-        )
+        checkpoint = SignedCheckpoint.from_row(row)
         number += 1
         subject = Subject("checkpoint", str(row.number))
         if row.number != number:
             yield problem("checkpoint", number, "checkpoint_deleted")
             number = row.number
-        elif row.previous != previous:
+        found = check_signature(checkpoint, coverage.trusted)
+        rank = coverage.trusted.find_rank(row.key)
+        if found is not None or rank is None:
+            yield Problem(subject, found or Finding("checkpoint_signature"))
+            continue  # it vouches for nothing, and the next one does not follow it
+        if row.previous != previous.get(rank, chain.START_HASH):
             yield Problem(subject, Finding("checkpoint_order"))
-        previous = row.hash
-        if found := check_signature(checkpoint):
-            yield Problem(subject, found)
+        previous |= dict.fromkeys(range(rank + 1), row.hash)
+        if rank < newest_rank:
+            newest_rank, newest_since = rank, checkpoint.at
+        elif rank > newest_rank and checkpoint.at > newest_since + KEY_OVERLAP_MS:
+            yield Problem(subject, Finding("checkpoint_old_key", {"key": row.key}))
             continue
         yield from check_heads(checkpoint, subject)
-        heads.update(read_heads(row.heads))
+        for writer, head in read_heads(row.heads).items():
+            if head[0] > coverage.sequence_of(writer):
+                coverage.heads[writer] = head
+        coverage.number, coverage.at = row.number, checkpoint.at
 
 
-def check_external(external: list[SignedCheckpoint]) -> Iterator[Problem]:
+def check_external(external: list[SignedCheckpoint], trusted: TrustedKeys) -> Iterator[Problem]:
     """Yield the differences between external checkpoints and the database: entries first, then checkpoints."""
     good = []
     for checkpoint in external:
         subject = Subject("outside", str(checkpoint.number))
-        if found := check_signature(checkpoint):
+        if found := check_signature(checkpoint, trusted):
             yield Problem(subject, found)
         else:
             good.append(checkpoint)
@@ -110,12 +151,12 @@ def check_external(external: list[SignedCheckpoint]) -> Iterator[Problem]:
             yield problem("checkpoint", checkpoint.number, "checkpoint_differs")
 
 
-def check_signature(checkpoint: SignedCheckpoint) -> Finding | None:
+def check_signature(checkpoint: SignedCheckpoint, trusted: TrustedKeys) -> Finding | None:
     if not checkpoint.hash_matches:
         return Finding("checkpoint_changed")
-    if checkpoint.key != keys.key_name():
-        return Finding("checkpoint_key", {"key": checkpoint.key, "own": keys.key_name()})
-    return None if checkpoint.is_signed else Finding("checkpoint_signature")
+    if trusted.find_rank(checkpoint.key) is None:
+        return Finding("checkpoint_key", {"key": checkpoint.key, "known": ", ".join(trusted.names)})
+    return None if checkpoint.is_signed_by(trusted) else Finding("checkpoint_signature")
 
 
 def check_heads(checkpoint: SignedCheckpoint, subject: Subject) -> Iterator[Problem]:
@@ -145,9 +186,15 @@ class Report:
     outside_head: bool
     problems: list[Problem] = field(default_factory=list)
     links: int = 0
+    uncovered: int = 0
+    """Links that no checkpoint covers yet. They count among `links`."""
     calls: int = 0
     chains: int = 0
     checkpoints: int = 0
+    checkpoint: int | None = None
+    """Number of the newest checkpoint; None when there is none."""
+    checkpoint_at: int = 0
+    """Its time in milliseconds."""
     through: str = ""
 
     @property
@@ -159,59 +206,63 @@ class Report:
         return str(self.problems[0]) if self.problems else ""
 
 
-def run(external: list[SignedCheckpoint] | None = None, *, recent: bool = False, store: bool = True) -> Report:
+def run(
+    external: list[SignedCheckpoint] | None = None,
+    *,
+    recent: bool = False,
+    store: bool = True,
+    trusted: TrustedKeys | None = None,
+) -> Report:
     """Verify everything, or with `recent` only entries after the last checkpoint.
 
-    `external` are external checkpoints. The result is stored for the admin unless `store` is False.
+    `external` are external checkpoints; `trusted` are the public keys to believe, by default those of the settings. The
+    result is stored for the admin unless `store` is False. Raise ValueError when the settings name an invalid key.
     """
+    coverage = Coverage(trusted or TrustedKeys.from_settings())
     report = Report(outside_head=bool(external))
     upto = Call.objects.order_by("-id").values_list("id", flat=True).first()
     report.through = str(upto or "")
     with suppress(_ReportFull):
-        _check(report, external or [], upto or _NIL_ID, recent)
+        _check(report, coverage, external or [], upto or _NIL_ID, recent)
     if store:
-        Verification.objects.create(
-            id=uuid7.new_id(),
-            at=timezone.now(),
-            ok=report.ok,
-            through=report.through,
-            problem=report.first,
-            problem_reason=report.problems[0].reason.text if report.problems else "",
-            links=report.links,
-            outside_head=report.outside_head,
-        )
+        _store(report)
     return report
 
 
-def _check(report: Report, external: list[SignedCheckpoint], upto: UUID, recent: bool) -> None:
-    heads: Heads = {}
+def _check(report: Report, coverage: Coverage, external: list[SignedCheckpoint], upto: UUID, recent: bool) -> None:
     signed: list[Problem] = []
-    last = Checkpoint.objects.order_by("-number").values_list("at", flat=True).first()
+    writers = load_writers()
     report.checkpoints = Checkpoint.objects.count()
     # A changed entry must come before its checkpoint in the report, so problems of checkpoints are added at the end.
-    for one in check_checkpoints(heads):
+    for one in check_checkpoints(coverage):
         signed.append(one)
         if len(signed) >= MAX_PROBLEMS:
             break
-    prune_limits = PruneLimits()
+    report.checkpoint, report.checkpoint_at = coverage.number, coverage.at
+    if coverage.number is None and signed and signed[0].finding.code == "checkpoint_key":
+        _add_problems(report, [signed.pop(0)])  # with a wrong key everything else looks wrong, too
+    prune_limits = PruneLimits(coverage.vouches_for)
     for writer in link_checks.iterate_writers():
         report.chains += 1
-        start = heads.get(writer, (0, chain.START_HASH)) if recent else (0, chain.START_HASH)
-        for found in link_checks.walk(writer, start, prune_limits):
+        start = coverage.heads.get(writer, (0, chain.START_HASH)) if recent else (0, chain.START_HASH)
+        last = link_checks.last_sequence(writer)
+        report.uncovered += max(0, last - coverage.sequence_of(writer))
+        for found in link_checks.walk(writer, start, last, coverage, prune_limits):
             if isinstance(found, Problem):
                 _add_problems(report, [found])
             else:
                 report.links += found
-    after = uuid7.first_id_of(timestamps.to_ms(last) - 60_000) if recent and last is not None else _NIL_ID
+    after = uuid7.first_id_of(coverage.at - 60_000) if recent and coverage.number is not None else _NIL_ID
     for found in check_calls(after, upto):
         if isinstance(found, Problem):
             _add_problems(report, [found])
         else:
             report.calls += found
     _add_problems(report, check_actions(after))
-    _add_problems(report, check_writers())
-    _add_problems(report, check_external(external))
+    _add_problems(report, check_writers(writers))
+    _add_problems(report, check_external(external, coverage.trusted))
     _add_problems(report, signed)
+    _add_problems(report, check_coverage(writers, coverage))
 
 
 def _add_problems(report: Report, problems: Iterable[Problem]) -> None:
@@ -219,3 +270,48 @@ def _add_problems(report: Report, problems: Iterable[Problem]) -> None:
         report.problems.append(one)
         if len(report.problems) >= MAX_PROBLEMS:
             raise _ReportFull
+
+
+def _store(report: Report) -> None:
+    result = Verification(
+        id=uuid7.new_id(),
+        at=timestamps.from_ms(timestamps.now_ms()),
+        ok=report.ok,
+        through=report.through,
+        problem=report.first,
+        problem_reason=report.problems[0].reason.text if report.problems else "",
+        links=report.links,
+        uncovered=report.uncovered,
+        checkpoint=report.checkpoint,
+        outside_head=report.outside_head,
+    )
+    save(result)
+
+
+def save(result: Verification) -> None:
+    """Store the result with its keyed digest."""
+    result.mac = keys.make_mac(_result_text(result))
+    result.save(force_insert=True)
+
+
+def find_last() -> Verification | None:
+    """Return the newest stored result. One that was inserted or edited with SQL is not believed."""
+    for result in Verification.objects.order_by("-id")[:MAX_RESULTS]:
+        if is_genuine(result):
+            return result
+    return None
+
+
+def is_genuine(result: Verification) -> bool:
+    """Return whether this installation stored the result as it is."""
+    return keys.is_authentic(_result_text(result), result.mac)
+
+
+def _result_text(result: Verification) -> str:
+    values = [getattr(result, name) for name in _RESULT_COLUMNS]
+    return "verification " + chain.encode([result.id.hex, timestamps.to_ms(result.at), *values])
+
+
+_RESULT_COLUMNS = (*("ok", "through", "problem", "problem_reason", "links", "uncovered", "checkpoint", "outside_head"),)
+MAX_RESULTS = 20
+"""Maximum stored results that are searched for a genuine one."""

@@ -11,12 +11,12 @@ from django.conf import settings
 from django.core.cache import cache
 from django.utils import timezone
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from audit import local_time
 from audit.background import BackgroundTask
 from audit.integrity import messages, verification
 from audit.integrity.checkpoints import SignedCheckpoint, read_file
-from audit.models import Verification
 from audit.queries import lookup
 from toolhub import invisible
 from toolhub.parts import parts
@@ -52,7 +52,7 @@ def running() -> bool:
 
 
 def state() -> State:
-    last = Verification.objects.first()
+    last = verification.find_last()
     if last is None:
         return State("warning", _("The audit log has not been verified yet."), running=running())
     when = _("checked at %s") % local_time.format_time_with_zone(last.at, "minutes")
@@ -76,9 +76,17 @@ def state() -> State:
             "entries could go unnoticed. Set one up with TOOLHUB_CHECKPOINT_FILE."
         )
     )
-    return State(
-        "success", _("%(upto)s, %(when)s") % {"upto": upto, "when": when}, outside % f"{last.links:,}", running()
-    )
+    more = outside % f"{last.links:,}"
+    if last.uncovered:
+        more += " " + ngettext(
+            "%s newer entry is not yet covered by a checkpoint.",
+            "%s newer entries are not yet covered by a checkpoint.",
+            last.uncovered,
+        ) % (f"{last.uncovered:,}")
+    if last.links and last.checkpoint is None:
+        upto = _("No checkpoint covers the audit log yet")
+    tone = "warning" if last.links and last.checkpoint is None else "success"
+    return State(tone, _("%(upto)s, %(when)s") % {"upto": upto, "when": when}, more, running())
 
 
 def start() -> bool:
@@ -90,8 +98,8 @@ def is_due() -> bool:
     """Return whether the last verification is older than VERIFY_SECONDS; the value 0 disables it."""
     if not settings.VERIFY_SECONDS:
         return False
-    last = Verification.objects.values_list("at", flat=True).first()
-    return last is None or timezone.now() - last >= timedelta(seconds=settings.VERIFY_SECONDS)
+    last = verification.find_last()
+    return last is None or timezone.now() - last.at >= timedelta(seconds=settings.VERIFY_SECONDS)
 
 
 def verify_if_due() -> None:

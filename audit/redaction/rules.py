@@ -28,7 +28,9 @@ HUB_CREDENTIAL_PATTERN = r"thp_[A-Za-z0-9_-]{20,}"
 """Pattern of this hub's access tokens, wherever they occur."""
 _MIN_CORE_CHARACTERS = 8
 MAX_LOGGED_VALUES = 300
-_SETTINGS = frozenset({"REDACT_NAMES", "REDACT_VALUES", "RECORD_KEY", "SECRET_KEY", "ENCRYPTION_KEYS"})
+_SETTINGS = frozenset(
+    {"REDACT_NAMES", "REDACT_VALUES", "RECORD_KEY", "RECORD_OLD_KEYS", "SECRET_KEY", "ENCRYPTION_KEYS"}
+)
 _encode = c_make_encoder(None, str, encode_basestring_ascii, None, ":", ",", True, False, True)
 
 
@@ -187,7 +189,7 @@ def redaction() -> Redaction:
 
 def _own_secrets() -> list[str]:
     database = settings.DATABASES["default"].get("PASSWORD")
-    keys = (settings.SECRET_KEY, settings.RECORD_KEY, *settings.ENCRYPTION_KEYS)
+    keys = (settings.SECRET_KEY, settings.RECORD_KEY, *settings.RECORD_OLD_KEYS, *settings.ENCRYPTION_KEYS)
     return [str(value) for value in (*keys, database) if value]
 
 

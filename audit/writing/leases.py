@@ -10,7 +10,7 @@ import socket
 from functools import cache
 from pathlib import Path
 
-from audit.format import chain, timestamps
+from audit.format import chain, keys, timestamps
 from audit.format.chain import Chain
 from audit.writing import sql
 from audit.writing.stores.base import Store, StoreUnavailable
@@ -52,7 +52,6 @@ def is_running(pid: int, start: int) -> bool:
     return process_start(pid) == start
 
 
-_FIRST_PROCESS = 100
 _MAX_TRIES = 20
 
 
@@ -79,12 +78,13 @@ def _register_writer(store: Store) -> Chain:
     try:
         last_writer = store.fetch(sql.LAST_WRITER)[0][0] or 0
         last_link = store.fetch(sql.LAST_LINK)[0][0] or 0
-        number = max(last_writer, chain.split_link_id(last_link)[0], _FIRST_PROCESS) + 1
+        number = max(last_writer, chain.split_link_id(last_link)[0], chain.LAST_ACTION_CHAIN) + 1
         values = [number, process_scope()[:200], pid, process_start(pid), now]
         started = store.encode_time(now)
         store.execute(sql.REGISTER, (*values[:4], started, started, False))
         links = Chain(number)
         links.add(chain.OPENED, str(number), chain.content(values))
+        links.authenticate(keys.make_mac)
         store.execute(sql.INSERT_LINK, links.rows[0])
         store.commit()
     except BaseException:

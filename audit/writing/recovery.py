@@ -42,7 +42,7 @@ class Recovery:
         now = time.monotonic()
         alive: set[int] = set()
         dead: set[int] = set()
-        for number, host, pid, born, beat in store.fetch(sql.OPEN_WRITERS, (chain.ACTION_CHAINS, links.writer)):
+        for number, host, pid, born, beat in store.fetch(sql.OPEN_WRITERS, (chain.LAST_ACTION_CHAIN, links.writer)):
             gone = self._is_dead(writer, number, host, pid, born, beat, now)
             (dead if gone else alive).add(number)
         self._seen = {number: seen for number, seen in self._seen.items() if number in alive}

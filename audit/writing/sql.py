@@ -7,16 +7,20 @@ from typing import Final
 from audit.format.chain import BEGIN_COLUMNS, END_COLUMNS
 
 CALL_COLUMNS: Final = (*BEGIN_COLUMNS, *END_COLUMNS, "writer", "link", "end_link", "body_state")
-LINK_COLUMNS: Final = ("id", "writer", "sequence", "kind", "subject", "content", "hash")
+LINK_COLUMNS: Final = ("id", "writer", "sequence", "kind", "subject", "content", "hash", "mac")
 INSERT_LINK: Final = f"INSERT INTO audit_link ({', '.join(LINK_COLUMNS)}) VALUES ({', '.join('?' * len(LINK_COLUMNS))})"  # noqa: S608
 FINISH_COLUMNS: Final = (*END_COLUMNS, "end_link", "id")
 """Parameters of a finish, in order; the last one selects the row."""
 
 HEAD: Final = "SELECT sequence, hash FROM audit_link WHERE id >= ? AND id < ? ORDER BY id DESC LIMIT 1"
+AUTHENTICATED: Final = (
+    "SELECT sequence, hash, mac FROM audit_link WHERE id >= ? AND id < ? AND mac <> '' ORDER BY id DESC LIMIT 20"
+)
+"""The newest links of a chain that have a keyed digest: the first of them, unless the chain was changed outside."""
 HEARTBEAT: Final = "UPDATE audit_writer SET heartbeat = ? WHERE id = ?"
 REGISTER: Final = (
-    "INSERT INTO audit_writer (id, host, pid, born, started, heartbeat, ended, covered, sealed)"
-    " VALUES (?, ?, ?, ?, ?, ?, NULL, 0, ?)"
+    "INSERT INTO audit_writer (id, host, pid, born, started, heartbeat, ended, covered, sealed, covered_mac)"
+    " VALUES (?, ?, ?, ?, ?, ?, NULL, 0, ?, '')"
 )
 LAST_WRITER: Final = "SELECT MAX(id) FROM audit_writer"
 LAST_LINK: Final = "SELECT MAX(id) FROM audit_link"
@@ -28,9 +32,12 @@ RUNNING_WRITERS: Final = "SELECT DISTINCT writer FROM audit_call WHERE outcome =
 RUNNING_CALLS_OF_WRITER: Final = (
     "SELECT id, started_at FROM audit_call WHERE outcome = 'running' AND writer = ? ORDER BY id LIMIT 200"
 )
-UNSEALED: Final = "SELECT id, ended, covered FROM audit_writer WHERE NOT sealed ORDER BY id"
-COVER: Final = "UPDATE audit_writer SET covered = ?, sealed = ? WHERE id = ?"
-LAST_CHECKPOINT: Final = "SELECT number, at, hash FROM audit_checkpoint ORDER BY number DESC LIMIT 1"
+COVERED: Final = "SELECT id, covered, sealed, covered_mac FROM audit_writer ORDER BY id"
+COVER: Final = "UPDATE audit_writer SET covered = ?, sealed = ?, covered_mac = ? WHERE id = ?"
+LAST_CHECKPOINTS: Final = (
+    "SELECT number, at, heads, previous, hash, key, signature FROM audit_checkpoint ORDER BY number DESC LIMIT 20"
+)
+CHECKPOINT_NUMBERS: Final = "SELECT number FROM audit_checkpoint WHERE number > ? ORDER BY number LIMIT 1000"
 CHECKPOINT: Final = (
     "INSERT INTO audit_checkpoint (number, at, heads, previous, hash, key, signature) VALUES (?, ?, ?, ?, ?, ?, ?)"
 )

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from threading import Thread
 
 from audit import outcomes
-from audit.format import timestamps, uuid7
+from audit.format import keys, timestamps, uuid7
 from audit.format.chain import Chain
 from audit.types import Ending, Reason
 from audit.writing import leases, sql
@@ -264,6 +264,7 @@ class Writer:
                 store.execute(sql.HEARTBEAT, (store.encode_time(ping.ms), links.writer))
             self._in_doubt = links.head, entries
             if links.rows:
+                links.authenticate(keys.make_mac)
                 store.write(calls, ends, links.rows)
         except BaseException:
             links.roll_back_to(head)

@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from audit.auditors import make_group
 from audit.models import Action, Call, Checkpoint, Verification
-from tests.audit.rows import NOON, build_call, save
+from tests.audit.rows import NOON, build_call, save, save_verification
 
 pytestmark = pytest.mark.django_db
 
@@ -45,9 +45,7 @@ def reader(client, auditor):
 
 @pytest.fixture
 def verification(db):
-    return Verification.objects.create(
-        id=build_call(1).pk, at=NOON, ok=True, through=build_call(1).pk.hex, problem="", links=5, outside_head=False
-    )
+    return save_verification(1, through=build_call(1).pk.hex)
 
 
 def make_row(model):
@@ -67,9 +65,7 @@ def make_row(model):
         "checkpoint": lambda: Checkpoint.objects.create(
             number=1, at=NOON, heads="{}", previous="", hash="a" * 64, key="k", signature="s"
         ),
-        "verification": lambda: Verification.objects.create(
-            id=build_call(3).pk, at=NOON, ok=False, through="", problem="call 7 was edited", links=5, outside_head=True
-        ),
+        "verification": lambda: save_verification(3, ok=False, problem="call 7 was edited", outside_head=True),
     }
     return saved[model]()
 
@@ -322,9 +318,7 @@ def test_the_verification_of_the_log_is_on_the_list(reader, verification, settin
     page = reader.get(reverse("admin:audit_call_changelist")).content.decode()
     assert "No external checkpoint is configured" not in page
     assert "not compared with the external checkpoint. Choose Verify now" in page
-    Verification.objects.create(
-        id=build_call(9).pk, at=NOON, ok=False, through="", problem="call 7 was edited", links=5, outside_head=True
-    )
+    save_verification(9, ok=False, problem="call 7 was edited", outside_head=True)
     assert (
         "Verification failed: call 7 was edited" in reader.get(reverse("admin:audit_call_changelist")).content.decode()
     )

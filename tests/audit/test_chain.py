@@ -20,7 +20,7 @@ def test_a_link_covers_everything_in_it_and_the_link_before() -> None:
     second = links.add(chain.FINISH, "a" * 32, "d" * 64)
     assert chain.split_link_id(first) == (101, 1)
     assert chain.split_link_id(second) == (101, 2)
-    hashes = [row[-1] for row in links.rows]
+    hashes = [row[6] for row in links.rows]
     assert hashes[0] == sha256(f"101 1 {'0' * 64} begin {'a' * 32} {'c' * 64}".encode()).hexdigest()
     assert hashes[1] == chain.link_hash(101, 2, hashes[0], chain.FINISH, "a" * 32, "d" * 64)
 

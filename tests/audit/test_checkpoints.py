@@ -8,7 +8,8 @@ import pytest
 
 from audit import recorder
 from audit.actions import ledger
-from audit.integrity import checkpoints, keys
+from audit.format import keys
+from audit.integrity import checkpoints
 from audit.models import Checkpoint, Link, Writer
 from tests.audit.attempts import call
 from tests.audit.stores import AuditStore

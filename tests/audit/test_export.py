@@ -19,7 +19,7 @@ from audit.export import rows as export_rows
 from audit.integrity import verification, verifier
 from audit.models import Action, Call, Verification
 from audit.queries.search import CallSearch
-from tests.audit.rows import NOON, build_call, save
+from tests.audit.rows import NOON, build_call, save, save_verification
 from tests.audit_log import end_background_work
 
 pytestmark = pytest.mark.django_db
@@ -162,7 +162,9 @@ def test_verify_now_checks_in_the_background_and_the_list_shows_the_result(clien
     end_background_work()
     found = Verification.objects.get()
     assert found.ok and found.links > 0
-    assert "Audit log verified (no calls yet)" in client.get(reverse("admin:audit_call_changelist")).content.decode()
+    assert (
+        "No checkpoint covers the audit log yet" in client.get(reverse("admin:audit_call_changelist")).content.decode()
+    )
     assert Action.objects.filter(verb="checked", actor="root").count() == 1
     assert verification.run(store=False).ok
 
@@ -176,18 +178,11 @@ def test_verification_runs_again_when_the_last_one_is_old(settings):
     settings.VERIFY_SECONDS = 0
     verifier.verify_if_due()
     settings.VERIFY_SECONDS = 3600
-    fresh = Verification.objects.create(
-        id=build_call(1).pk,
-        at=timezone.now() - timedelta(seconds=60),
-        ok=True,
-        through="",
-        problem="",
-        links=0,
-        outside_head=False,
-    )
+    fresh = save_verification(1, at=timezone.now() - timedelta(seconds=60))
     verifier.verify_if_due()
     assert Verification.objects.count() == 1
-    Verification.objects.filter(pk=fresh.pk).update(at=NOON - timedelta(days=300))
+    fresh.delete()
+    save_verification(1, at=NOON - timedelta(days=300))
     verifier.verify_if_due()
     assert Verification.objects.count() == 2
     cache.delete("audit:check")

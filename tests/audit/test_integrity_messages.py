@@ -35,9 +35,9 @@ def find_used_codes() -> set[str]:
 def test_every_code_is_used_and_has_a_sentence_in_both_languages() -> None:
     assert find_used_codes() == messages.CODES
     for code in messages.CODES:
-        params = {"a": "7", "b": "8"} if code == "checkpoint_key" else {"a": Subject("checkpoint", "4")}
         sentence = messages._SENTENCES[code]
-        finding = Finding(code, params if "%s" in sentence else {})
+        params = {"a": "7", "b": "8"} if code.endswith("_key") else {"a": Subject("checkpoint", "4")}
+        finding = Finding(code, dict(list(params.items())[: sentence.count("%s")]))
         assert finding.format_english() == finding.translate()
         with override("zh-hans"):
             assert finding.translate() != finding.format_english(), code

@@ -8,6 +8,7 @@ from audit import recorder
 from audit.integrity import proof, verification
 from audit.models import Call
 from tests.audit.attempts import call, intent
+from tests.audit.forger import Forger
 from tests.audit.stores import AuditStore
 
 
@@ -61,3 +62,24 @@ def test_a_call_without_a_checkpoint_is_reported_as_unsigned(audit_store: AuditS
     audit_store.sql("DELETE FROM audit_checkpoint")
     found = proof.compute(Call.objects.order_by("pk")[0])
     assert found.tone == "warning" and found.checkpoint is None and found.verification is None
+
+
+def test_a_call_whose_hash_chain_was_made_to_fit_is_not_called_unchanged(audit_store: AuditStore) -> None:
+    log_calls()
+    row = Call.objects.order_by("pk")[1]
+    forger = Forger(101, 101)
+    forger.sql("UPDATE audit_call SET arguments = '{}' WHERE link = %s", (row.link,))
+    forger.rehash_call(row)
+    found = proof.compute(Call.objects.get(pk=row.pk))
+    assert all(not place.problem for place in found.links), "each link fits its call and the link before"
+    assert (found.tone, found.label) == ("warning", "verify to be sure")
+    audit_store.sql("DELETE FROM audit_checkpoint")
+    assert proof.compute(Call.objects.get(pk=row.pk)).label == "not authentic"
+
+
+def test_a_call_in_a_forged_hash_chain_is_not_authentic(audit_store: AuditStore) -> None:
+    log_calls()
+    forger = Forger(101, 101)
+    forger.add_writer(555)
+    found = proof.compute(forger.add_call(555))
+    assert (found.tone, found.label) == ("danger", "not authentic")

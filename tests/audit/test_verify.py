@@ -35,7 +35,7 @@ COLUMNS = {
         ),
         STRING,
     ),
-    **dict.fromkeys(("user_id", "target_id", "result_bytes", "duration_us", "link", "end_link"), NUMBER),
+    **dict.fromkeys(("user_id", "target_id", "result_bytes", "duration_us", "writer", "link", "end_link"), NUMBER),
     **dict.fromkeys(("started_at", "ended_at"), TIME),
     "body_state": "'pruned'",
 }
@@ -97,8 +97,7 @@ def test_an_edit_of_any_column_of_a_call_is_found(filled_store: AuditStore) -> N
 
 
 def test_no_column_of_a_call_is_left_out() -> None:
-    # `writer` is only an index into the chain: the link says the same, and decides.
-    assert {field.attname for field in Call._meta.fields} - set(COLUMNS) == {"id", "writer"}
+    assert {field.attname for field in Call._meta.fields} - set(COLUMNS) == {"id"}
 
 
 def test_a_call_under_another_id_is_found(filled_store: AuditStore) -> None:
@@ -129,6 +128,10 @@ def test_an_edit_of_any_column_of_an_action_a_link_a_writer_or_a_checkpoint_is_f
             "pid": NUMBER,
             "born": NUMBER,
             "started": TIME,
+        },
+        ("audit_writer", "id = 1", "covered or sealed was changed"): {
+            "covered": NUMBER,
+            "sealed": "'1'" if filled_store.vendor == "sqlite" else "true",
         },
         ("audit_checkpoint", "number = 1", "checkpoint 1"): {
             **dict.fromkeys(("previous", "hash", "key", "signature"), STRING),
@@ -207,7 +210,7 @@ def test_two_calls_that_changed_places_are_found(filled_store: AuditStore) -> No
 
 
 def test_a_call_that_is_replaced_with_its_digests_made_to_fit_is_found(filled_store: AuditStore) -> None:
-    """Whoever knows how the chain is computed can compute it: the checkpoint's signature is what remains."""
+    """The hash chain can be computed without a key. The checkpoint's signature cannot."""
     row = Call.objects.filter(outcome="unknown_tool").order_by("id")[0]
     Call.objects.filter(pk=row.pk).update(name="another")
     writer, sequence = chain.split_link_id(row.link)
@@ -245,6 +248,8 @@ def cut_newest(store: AuditStore, count: int) -> str:
     store.sql(f"DELETE FROM audit_call WHERE link >= {oldest}")
     store.sql(f"DELETE FROM audit_link WHERE id >= {oldest}")
     store.sql("DELETE FROM audit_checkpoint WHERE number > 1")
+    store.sql("UPDATE audit_writer SET covered = 0, covered_mac = ''")
+    store.sql(f"UPDATE audit_writer SET sealed = {'0' if store.vendor == 'sqlite' else 'false'}")
     return f"link {writer}:{sequence}"
 
 
@@ -306,6 +311,9 @@ def test_an_intact_log_matches_its_external_checkpoint_and_the_result_is_stored(
         "outside_head": True,
         "through": str(Call.objects.latest("id").pk),
         "links": 0,
+        "covered": result["links"],
+        "uncovered": 0,
+        "checkpoint": 2,
         "calls": 12,
         "chains": 3,
         "checkpoints": Checkpoint.objects.count(),

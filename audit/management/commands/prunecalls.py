@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from audit import retention
+from audit.writing.stores.base import StoreUnavailable
 
 
 class Command(BaseCommand):
@@ -32,7 +33,10 @@ class Command(BaseCommand):
             raise CommandError(f"--older-than: {error}") from None
         if not yes:
             self._confirm(retention.count_due(before), bodies_only, older_than)
-        done = retention.prune(before, retention.BODIES if bodies_only else retention.ROWS)
+        try:
+            done = retention.prune(before, retention.BODIES if bodies_only else retention.ROWS)
+        except StoreUnavailable as error:
+            raise CommandError(f"Nothing was removed: {error}. Try again.") from error
         self.stdout.write(f"Removed {_format_count(done.bodies, done.rows, bodies_only)} older than {older_than}.")
 
     def _confirm(self, counts: dict[str, int], bodies_only: bool, older_than: str) -> None:

@@ -1,4 +1,4 @@
-"""`manage.py verifycalls [--head FILE] [--recent] [--json]`: verify the audit log."""
+"""`manage.py verifycalls [--head FILE] [--keys FILE] [--recent] [--json]`: verify the audit log."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from audit.format import keys, timestamps
+from audit.format.keys import TrustedKeys
 from audit.integrity import verification
 from audit.integrity.checkpoints import SignedCheckpoint, read_file
 
@@ -17,7 +19,8 @@ from audit.integrity.checkpoints import SignedCheckpoint, read_file
 class Command(BaseCommand):
     help = (
         "Verify the audit log: every hash chain, call, admin change and checkpoint. If an entry was changed, deleted, "
-        "added or moved, print the first one and exit with status 1."
+        "added or moved, print the first one and exit with status 1. Entries after the last checkpoint are counted as "
+        "not yet covered."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -29,12 +32,28 @@ class Command(BaseCommand):
             "them, deleting the newest entries can go unnoticed",
         )
         parser.add_argument(
+            "--keys",
+            type=Path,
+            metavar="FILE",
+            help="the public keys to trust, one per line, newest first: what --public-key printed. Without it, the "
+            "keys in TOOLHUB_RECORD_KEY and TOOLHUB_RECORD_OLD_KEYS are trusted",
+        )
+        parser.add_argument(
+            "--public-key",
+            action="store_true",
+            help="only print the public key of this installation, to keep outside of it for --keys",
+        )
+        parser.add_argument(
             "--recent", action="store_true", help="verify only what was logged after the last checkpoint"
         )
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        report = verification.run(_read_external(options["head"]), recent=options["recent"])
+        if options["public_key"]:
+            self.stdout.write(keys.public_key())
+            return
+        external, trusted = _read_external(options["head"]), _read_keys(options["keys"])
+        report = verification.run(external, recent=options["recent"], trusted=trusted)
         if options["json"]:
             self.stdout.write(
                 json.dumps(
@@ -54,6 +73,9 @@ class Command(BaseCommand):
                         "outside_head": report.outside_head,
                         "through": report.through or None,
                         "links": report.links,
+                        "covered": report.links - report.uncovered,
+                        "uncovered": report.uncovered,
+                        "checkpoint": report.checkpoint,
                         "calls": report.calls,
                         "chains": report.chains,
                         "checkpoints": report.checkpoints,
@@ -76,12 +98,22 @@ class Command(BaseCommand):
                 self.stdout.write(f"       {problem}")
             if len(report.problems) >= verification.MAX_PROBLEMS:
                 self.stdout.write("       (further problems are not listed)")
+        elif report.checkpoint is None and report.uncovered:
+            self.stdout.write(
+                f"NOT YET COVERED {count}: no checkpoint was signed yet, so deletions could go unnoticed."
+            )
         elif report.outside_head:
             self.stdout.write(f"OK {count}, compared with an external checkpoint.")
         else:
             self.stdout.write(
                 f"No problems found in {count}. No external checkpoint was given (--head FILE): deleting the newest "
                 "entries together with their checkpoints could go unnoticed."
+            )
+        if report.checkpoint is not None and report.uncovered:
+            at = timestamps.from_ms(report.checkpoint_at)
+            self.stdout.write(
+                f"NOT YET COVERED {report.uncovered} newer entries: the last checkpoint is {report.checkpoint}, signed "
+                f"at {at:%Y-%m-%d %H:%M:%S} UTC. What was deleted after them could go unnoticed until the next one."
             )
 
 
@@ -92,3 +124,11 @@ def _read_external(path: Path | None) -> list[SignedCheckpoint] | None:
         return read_file(path)
     except (OSError, ValueError) as error:
         raise CommandError(f"--head: {error}") from error
+
+
+def _read_keys(path: Path | None) -> TrustedKeys:
+    """Return the keys to trust. Raise CommandError for a file or a setting that names no valid key."""
+    try:
+        return TrustedKeys.from_settings() if path is None else TrustedKeys.from_file(path)
+    except (OSError, ValueError) as error:
+        raise CommandError(f"{'TOOLHUB_RECORD_OLD_KEYS' if path is None else '--keys'}: {error}") from error
