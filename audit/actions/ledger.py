@@ -51,7 +51,7 @@ def write(
         )
         action.link = links.add(chain.ACTION, action.id.hex, action_content(action))
         action.save(force_insert=True)
-        links.authenticate(keys.make_mac)
+        links.authenticate(keys.mac_key())
         Link.objects.bulk_create(Link(**dict(zip(LINK_COLUMNS, row, strict=True))) for row in links.rows)
     return action
 

@@ -10,18 +10,21 @@ transaction also has a keyed digest of its hash: who can write SQL but has no ke
 
 from __future__ import annotations
 
+import hmac
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, Final
 
 SEQUENCE_BITS: Final = 40
+MAX_SEQUENCE: Final = (1 << SEQUENCE_BITS) - 1
 START_HASH: Final = "0" * 64
 """Previous hash of the first link of a chain."""
 ACTION_CHAINS: Final = 16
 """Writers 1 to 16 are the chains of admin activity. Numbers up to LAST_ACTION_CHAIN replace those changed outside."""
 LAST_ACTION_CHAIN: Final = 100
 """Processes have larger numbers."""
+MAC_CHARACTERS: Final = 32
 PRUNED_PREFIX: Final = "pruned:sha256:"
 
 OPENED, BEGIN, FINISH, REFUSED, CLOSED, ACTION = "opened", "begin", "finish", "refused", "closed", "action"
@@ -82,6 +85,11 @@ def link_hash(writer: int, sequence: int, previous: str, kind: str, subject: str
     return sha256(f"{writer} {sequence} {previous} {kind} {subject} {content}".encode()).hexdigest()
 
 
+def compute_mac(key: bytes, text: str) -> str:
+    """Return the keyed digest of the text: 128 bits of its HMAC-SHA256, as 32 hexadecimal digits."""
+    return hmac.digest(key, text.encode(), "sha256").hex()[:MAC_CHARACTERS]
+
+
 def mac_text(writer: int, sequence: int, hash: str) -> str:
     """Return the text whose keyed digest authenticates a link, and with it every link before it in its chain."""
     return f"link {writer} {sequence} {hash}"
@@ -93,7 +101,7 @@ def link_id(writer: int, sequence: int) -> int:
 
 def split_link_id(link: int) -> tuple[int, int]:
     """Return the writer and the sequence of a link's id."""
-    return link >> SEQUENCE_BITS, link & ((1 << SEQUENCE_BITS) - 1)
+    return link >> SEQUENCE_BITS, link & MAX_SEQUENCE
 
 
 Row = tuple[int, int, int, str, str, str, str, str]
@@ -119,10 +127,10 @@ class Chain:
         self.rows.append((link, writer, sequence, kind, subject, content, digest, ""))
         return link
 
-    def authenticate(self, make_mac: Callable[[str], str]) -> None:
+    def authenticate(self, key: bytes) -> None:
         """Add the keyed digest to the last row, before the rows are written in one transaction."""
         if self.rows:
-            mac = make_mac(mac_text(self.writer, self.sequence, self.hash))
+            mac = compute_mac(key, mac_text(self.writer, self.sequence, self.hash))
             self.rows[-1] = (*self.rows[-1][:7], mac)
 
     @property

@@ -22,9 +22,9 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
 
+from audit.format.chain import compute_mac
+
 PUBLIC_PREFIX: Final = "ed25519:"
-MAC_CHARACTERS: Final = 32
-"""Hexadecimal digits of a keyed digest: 128 of its 256 bits."""
 MIN_CHARACTERS: Final = 32
 _PUBLIC_KEY = re.compile(PUBLIC_PREFIX + r"([0-9a-f]{64})")
 
@@ -57,20 +57,20 @@ def sign(message: str) -> str:
     return _signing_key(_secret()).sign(message.encode()).hex()
 
 
+def mac_key() -> bytes:
+    """Return the key of the keyed digests that this installation makes now."""
+    return _mac_key(_secret())
+
+
 def make_mac(text: str) -> str:
-    """Return the keyed digest of the text: 32 hexadecimal digits that nobody without the key can compute."""
-    return hmac.digest(_mac_key(_secret()), text.encode(), "sha256").hex()[:MAC_CHARACTERS]
+    """Return the keyed digest of the text."""
+    return compute_mac(mac_key(), text)
 
 
 def is_authentic(text: str, mac: str) -> bool:
     """Return whether this installation made the keyed digest, with its key or with a listed earlier one."""
-    if len(mac) != MAC_CHARACTERS:
-        return False
-    given = mac.encode("utf-8", "surrogatepass")
-    return any(
-        hmac.compare_digest(hmac.digest(_mac_key(key), text.encode(), "sha256").hex()[:MAC_CHARACTERS].encode(), given)
-        for key in _secrets()
-    )
+    given = str(mac).encode("utf-8", "surrogatepass")
+    return any(hmac.compare_digest(compute_mac(_mac_key(key), text).encode(), given) for key in _secrets())
 
 
 def key_name(public: Ed25519PublicKey | None = None) -> str:

@@ -103,7 +103,7 @@ class PruneLimits:
             try:
                 after = json.loads(action.after)
                 what, limit = after["what"], after["before"]
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, RecursionError):
                 continue
             is_further = what in self._limits and isinstance(limit, str) and limit > self._limits[what]
             if is_further and self._vouches_for(link):
@@ -129,12 +129,13 @@ def link_name(place: int) -> str:
 
 
 def iterate_writers() -> Iterator[int]:
-    """Yield every writer that has links, with one index lookup each."""
-    at = 0
-    while (found := Link.objects.filter(id__gte=chain.link_id(at, 0)).values_list("id", flat=True).first()) is not None:
+    """Yield every number of a writer that has links, negative ones too, with one index lookup each."""
+    places = Link.objects.order_by("id").values_list("id", flat=True)
+    found = places.first()
+    while found is not None:
         writer = chain.split_link_id(found)[0]
         yield writer
-        at = writer + 1
+        found = places.filter(id__gt=chain.link_id(writer, chain.MAX_SEQUENCE)).first()
 
 
 def last_sequence(writer: int) -> int:
@@ -148,6 +149,8 @@ def walk(
 ) -> Iterator[int | Problem]:
     """Yield the problems of each page of links after `start`, then its number of links, up to the sequence `upto`."""
     sequence, previous = start
+    for link in Link.objects.filter(id=chain.link_id(writer, 0)):
+        yield Problem(_subject(link), Finding("not_authentic"))  # the first link of a chain has the sequence 1
     vouched = max(sequence, coverage.sequence_of(writer))
     doubtful: Link | None = None
     while sequence < upto:

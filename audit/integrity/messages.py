@@ -55,6 +55,7 @@ _SENTENCES: Final = {
     "checkpoint_outside_only": gettext_noop("missing: only the external checkpoint has it, not the database"),
     "checkpoint_differs": gettext_noop("differs from the external checkpoint"),
     "newest_deleted": gettext_noop("missing: the newest entries were deleted, but %s names it"),
+    "unreadable": gettext_noop("a row was changed, and cannot be read: %s"),
     "hash_differs": gettext_noop("does not match the hash in %s"),
 }
 """Sentence of each code; each %s takes the next parameter."""
@@ -65,6 +66,7 @@ _SUBJECTS: Final = {
     "checkpoint": gettext_noop("checkpoint %s"),
     "outside": gettext_noop("external checkpoint %s"),
     "link": gettext_noop("hash chain entry %s"),
+    "log": gettext_noop("audit log"),
 }
 """Subjects as pages name them."""
 _ENGLISH_SUBJECTS: Final = {
@@ -73,13 +75,14 @@ _ENGLISH_SUBJECTS: Final = {
     "checkpoint": "checkpoint %s",
     "outside": "external checkpoint %s",
     "link": "link %s",
+    "log": "audit log",
 }
 """Subjects as `verifycalls` names them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A call, a change (`action`), a checkpoint, an external one (`outside`), or an entry (`link`) of a hash chain."""
+    """A call, a change (`action`), a checkpoint, an external one (`outside`), an entry (`link`), or the whole `log`."""
 
     kind: str
     name: str
@@ -177,7 +180,9 @@ def sentence_of(verification: Verification) -> str:
 
 
 def _subject(subject: Subject, names: Mapping[str, str], to_text: Callable[[str], str]) -> str:
-    text = to_text(names[subject.kind]) % subject.name
+    text = to_text(names[subject.kind])
+    if subject.name:
+        text %= subject.name
     if subject.entry:
         text += f" (link {subject.entry}, {subject.entry_kind})"
     return to_text(gettext_noop("%s to %s")) % (text, subject.upto) if subject.upto else text

@@ -9,9 +9,13 @@ yet are counted: whoever can write SQL could have deleted the newest of them unn
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
+
+from django.db import connection
+from django.db.models import CharField, QuerySet
+from django.db.models.functions import Cast
 
 from audit import outcomes
 from audit.format import chain, keys, timestamps, uuid7
@@ -26,15 +30,15 @@ from audit.models import Action, Call, Checkpoint, Link, Verification, Writer
 LinkSubjects = dict[int, tuple[str, str]]
 
 
-def check_calls(after: UUID, upto: UUID) -> Iterator[int | Problem]:
+def check_calls(after: UUID | None, upto: UUID | None) -> Iterator[int | Problem]:
     """Yield a problem for each call that is not in a chain, and the number of calls of each page."""
-    columns = ("id", "outcome", "link", "end_link")
-    while page := list(
-        Call.objects.filter(id__gt=after, id__lte=upto).order_by("id").values_list(*columns)[:PAGE_ROWS]
-    ):
-        links = _load_links([link_id for _, _, begin, end in page for link_id in (begin, end) if link_id is not None])
-        for id, outcome, begin, end in page:
-            if not _link_matches(links, begin, id.hex, BEGIN_KINDS):
+    columns = ("id", "stored_id", "outcome", "link", "end_link")
+    calls = Call.objects.filter(id__lte=upto) if upto is not None else Call.objects.none()
+    calls = calls.annotate(stored_id=Cast("id", CharField())).order_by("id")
+    while page := list(_after(calls, after).values_list(*columns)[:PAGE_ROWS]):
+        links = _load_links([link_id for *_, begin, end in page for link_id in (begin, end) if link_id is not None])
+        for id, stored_id, outcome, begin, end in page:
+            if not _link_matches(links, begin, id.hex, BEGIN_KINDS) or _is_copy(id, stored_id):
                 yield problem("call", id, "call_added")
             elif outcome != outcomes.RUNNING and (end is None or not _link_matches(links, end, id.hex, END_KINDS)):
                 yield problem("call", id, "end_not_logged")
@@ -44,13 +48,23 @@ def check_calls(after: UUID, upto: UUID) -> Iterator[int | Problem]:
         yield len(page)
 
 
-def check_actions(after: UUID) -> Iterator[Problem]:
-    while page := list(Action.objects.filter(id__gt=after).order_by("id").values_list("id", "link")[:PAGE_ROWS]):
-        links = _load_links([link_id for _, link_id in page])
-        for id, link_id in page:
-            if not _link_matches(links, link_id, id.hex, frozenset({chain.ACTION})):
+def check_actions(after: UUID | None) -> Iterator[Problem]:
+    actions = Action.objects.annotate(stored_id=Cast("id", CharField())).order_by("id")
+    while page := list(_after(actions, after).values_list("id", "stored_id", "link")[:PAGE_ROWS]):
+        links = _load_links([link_id for *_, link_id in page])
+        for id, stored_id, link_id in page:
+            if not _link_matches(links, link_id, id.hex, frozenset({chain.ACTION})) or _is_copy(id, stored_id):
                 yield problem("action", id, "change_added")
         after = page[-1][0]
+
+
+def _after(rows: QuerySet[Any], after: UUID | None) -> QuerySet[Any]:
+    return rows if after is None else rows.filter(id__gt=after)
+
+
+def _is_copy(id: UUID, stored_id: str) -> bool:
+    """Return whether the row has another spelling of the id: SQLite takes it for a different one."""
+    return connection.vendor == "sqlite" and stored_id != id.hex
 
 
 WriterRow = tuple[int, int, bool, str]
@@ -172,7 +186,6 @@ def check_heads(checkpoint: SignedCheckpoint, subject: Subject) -> Iterator[Prob
 
 MAX_PROBLEMS = 20
 """Maximum problems in a report; the first one matters most."""
-_NIL_ID = UUID(int=0)
 
 
 class _ReportFull(Exception):
@@ -220,16 +233,23 @@ def run(
     """
     coverage = Coverage(trusted or TrustedKeys.from_settings())
     report = Report(outside_head=bool(external))
-    upto = Call.objects.order_by("-id").values_list("id", flat=True).first()
-    report.through = str(upto or "")
-    with suppress(_ReportFull):
-        _check(report, coverage, external or [], upto or _NIL_ID, recent)
+    try:
+        upto = Call.objects.order_by("-id").values_list("id", flat=True).first()
+        report.through = str(upto or "")
+        _check(report, coverage, external or [], upto, recent)
+    except _ReportFull:
+        pass
+    except (ValueError, TypeError, OverflowError) as error:
+        # SQLite stores any value in any column. What this installation wrote can always be read.
+        report.problems.append(problem("log", "", "unreadable", error=str(error)[:200]))
     if store:
         _store(report)
     return report
 
 
-def _check(report: Report, coverage: Coverage, external: list[SignedCheckpoint], upto: UUID, recent: bool) -> None:
+def _check(
+    report: Report, coverage: Coverage, external: list[SignedCheckpoint], upto: UUID | None, recent: bool
+) -> None:
     signed: list[Problem] = []
     writers = load_writers()
     report.checkpoints = Checkpoint.objects.count()
@@ -252,7 +272,7 @@ def _check(report: Report, coverage: Coverage, external: list[SignedCheckpoint],
                 _add_problems(report, [found])
             else:
                 report.links += found
-    after = uuid7.first_id_of(coverage.at - 60_000) if recent and coverage.number is not None else _NIL_ID
+    after = uuid7.first_id_of(coverage.at - 60_000) if recent and coverage.number is not None else None
     for found in check_calls(after, upto):
         if isinstance(found, Problem):
             _add_problems(report, [found])

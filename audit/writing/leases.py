@@ -84,7 +84,7 @@ def _register_writer(store: Store) -> Chain:
         store.execute(sql.REGISTER, (*values[:4], started, started, False))
         links = Chain(number)
         links.add(chain.OPENED, str(number), chain.content(values))
-        links.authenticate(keys.make_mac)
+        links.authenticate(keys.mac_key())
         store.execute(sql.INSERT_LINK, links.rows[0])
         store.commit()
     except BaseException:

@@ -50,6 +50,7 @@ class Writer:
         self._on_heartbeat, self._on_close = on_heartbeat, on_close
         self._in_doubt: tuple[tuple[int, str], list[Entry]] | None = None
         """Head of the chain if the current transaction was committed, and the entries in it."""
+        self._mac_key = keys.mac_key()
         self._failures = 0
         self._deadline = 0.0
         self._next_heartbeat = 0.0
@@ -264,7 +265,7 @@ class Writer:
                 store.execute(sql.HEARTBEAT, (store.encode_time(ping.ms), links.writer))
             self._in_doubt = links.head, entries
             if links.rows:
-                links.authenticate(keys.make_mac)
+                links.authenticate(self._mac_key)
                 store.write(calls, ends, links.rows)
         except BaseException:
             links.roll_back_to(head)

@@ -14,6 +14,7 @@ from django.db import transaction
 from audit import recorder
 from audit.actions import ledger
 from audit.format import chain, timestamps
+from audit.format.keys import TrustedKeys
 from audit.integrity import checkpoints, verification, verifier
 from audit.integrity.checkpoints import SignedCheckpoint
 from audit.models import Action, Call, Checkpoint, Link, Verification, Writer
@@ -35,6 +36,7 @@ HARMLESS_AFTER_CHECKPOINT = {
     "a writer is marked as sealed and its newest calls deleted",
     "a writer is marked as covered before it is",
     "the coverage of a sealed writer is given to another",
+    "a column of numbers holds text",
 }
 """The hub does not believe these columns, and its next checkpoint corrects them. The deleted calls were not covered
 yet, and their process was dead: nobody remembers them."""
@@ -235,6 +237,36 @@ def a_change_is_deleted_and_the_gap_closed(forger: Forger) -> None:
     forger.sql("UPDATE audit_action SET link = link - 1 WHERE link = %s", (second.link,))
 
 
+@forgery
+def a_call_is_added_with_a_link_before_the_first(forger: Forger) -> None:
+    """No hash chain has the sequence 0."""
+    added = forger.add_call(forger.first)
+    place = chain.link_id(forger.first, 0)
+    forger.sql("UPDATE audit_link SET id = %s, sequence = 0 WHERE id = %s", (place, added.link))
+    forger.sql("UPDATE audit_call SET link = %s, end_link = %s WHERE link = %s", (place, place, added.link))
+
+
+@forgery
+def a_call_is_added_with_a_link_of_a_negative_number(forger: Forger) -> None:
+    added = forger.add_call(forger.first)
+    forger.sql("UPDATE audit_link SET id = -5 WHERE id = %s", (added.link,))
+    forger.sql("UPDATE audit_call SET link = -5, end_link = -5 WHERE link = %s", (added.link,))
+
+
+@forgery
+def a_call_is_added_with_the_largest_number(forger: Forger) -> None:
+    added, largest = forger.add_call(forger.first), 2**63 - 1
+    forger.sql("UPDATE audit_link SET id = %s WHERE id = %s", (largest, added.link))
+    forger.sql("UPDATE audit_call SET link = %s, end_link = %s WHERE link = %s", (largest, largest, added.link))
+
+
+@forgery
+def a_call_is_added_with_the_smallest_id(forger: Forger) -> None:
+    added = forger.add_call(forger.first)
+    forger.sql("DELETE FROM audit_link WHERE id = %s", (added.link,))
+    forger.sql("UPDATE audit_call SET id = %s WHERE link = %s", ("0" * 32, added.link))
+
+
 # --- prunes that never were -----------------------------------------------------------------------------------------
 
 
@@ -333,6 +365,48 @@ def every_table_but_the_calls_is_emptied(forger: Forger) -> None:
         forger.sql(f"DELETE FROM audit_{table}")
 
 
+IN_SQLITE: dict[str, Forgery] = {}
+
+
+def in_sqlite(work: Forgery) -> Forgery:
+    """SQLite stores any value in any column, and takes two spellings of an id for two ids."""
+    IN_SQLITE[work.__name__.replace("_", " ")] = work
+    return work
+
+
+@in_sqlite
+def a_call_is_copied_under_another_spelling_of_its_id(forger: Forger) -> None:
+    names = ", ".join(str(field.column) for field in Call._meta.fields if field.name not in {"id", "arguments"})
+    forger.sql(
+        f"INSERT INTO audit_call (id, arguments, {names}) SELECT upper(id), '{{}}', {names} FROM audit_call"
+        " WHERE link = %s",
+        (forger.covered_call().link,),
+    )
+
+
+@in_sqlite
+def a_change_is_copied_under_another_spelling_of_its_id(forger: Forger) -> None:
+    names = "at, verb, kind, target, before, after, link"
+    forger.sql(
+        f"INSERT INTO audit_action (id, actor, {names}) SELECT upper(id), 'x', {names} FROM audit_action LIMIT 1"
+    )
+
+
+@in_sqlite
+def a_column_of_numbers_holds_text(forger: Forger) -> None:
+    forger.sql("UPDATE audit_writer SET covered = 'x', sealed = 'y' WHERE id = %s", (forger.last,))
+
+
+@in_sqlite
+def a_column_of_times_holds_text(forger: Forger) -> None:
+    forger.sql("UPDATE audit_checkpoint SET at = 'x' WHERE number = 2")
+
+
+@in_sqlite
+def a_checkpoint_has_a_name_for_a_number(forger: Forger) -> None:
+    forger.sql("UPDATE audit_checkpoint SET number = 'x' WHERE number = 2")
+
+
 # --- the tests --------------------------------------------------------------------------------------------------------
 
 
@@ -365,6 +439,10 @@ def forger(audit_store: AuditStore, settings: Any) -> Forger:
     return Forger(101, last)
 
 
+def list_forgeries(store: AuditStore) -> list[tuple[str, Forgery]]:
+    return [*FORGERIES.items(), *(IN_SQLITE.items() if store.vendor == "sqlite" else ())]
+
+
 def read_heads(store: AuditStore) -> list[SignedCheckpoint]:
     return checkpoints.read_file(store.folder / "heads.jsonl")
 
@@ -373,7 +451,7 @@ def test_every_forgery_by_sql_is_found(forger: Forger, audit_store: AuditStore) 
     assert len(FORGERIES) >= 40
     heads = read_heads(audit_store)
     unseen = []
-    for name, work in FORGERIES.items():
+    for name, work in list_forgeries(audit_store):
         with transaction.atomic():
             work(forger)
             if verification.run(heads, store=False).ok:
@@ -390,10 +468,10 @@ def test_no_forgery_is_vouched_for_by_the_next_checkpoint(
 ) -> None:
     """The hub goes on: it logs the next change and signs. A public key alone then finds the forgery, too."""
     heads = read_heads(audit_store)
-    public = verification.TrustedKeys(verification.TrustedKeys.from_settings().keys, False)
+    public = TrustedKeys(TrustedKeys.from_settings().keys, False)
     settings.CHECKPOINT_FILE = ""
     unseen = []
-    for name, work in FORGERIES.items():
+    for name, work in list_forgeries(audit_store):
         with transaction.atomic():
             work(forger)
             ledger.write("root", "changed", "tool", "next", None, None)
@@ -520,7 +598,7 @@ def test_a_verification_that_was_added_or_edited_is_not_believed(forger: Forger,
 
 def test_old_entries_without_a_checkpoint_are_named_with_the_public_key_alone(forger: Forger, settings: Any) -> None:
     an_old_call_is_added_in_a_hash_chain_of_its_own_that_is_marked_as_covered(forger)
-    public = verification.TrustedKeys(verification.TrustedKeys.from_settings().keys, False)
+    public = TrustedKeys(TrustedKeys.from_settings().keys, False)
     settings.RECORD_KEY = settings.SECRET_KEY = "of another machine " * 3
     found = verification.run(store=False, trusted=public).first
     assert "added outside the log: it is older than checkpoint 2, which does not cover it" in found

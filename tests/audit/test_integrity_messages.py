@@ -36,7 +36,9 @@ def test_every_code_is_used_and_has_a_sentence_in_both_languages() -> None:
     assert find_used_codes() == messages.CODES
     for code in messages.CODES:
         sentence = messages._SENTENCES[code]
-        params = {"a": "7", "b": "8"} if code.endswith("_key") else {"a": Subject("checkpoint", "4")}
+        params: dict[str, str | Subject] = (
+            {"a": "7", "b": "8"} if code.endswith("_key") else {"a": Subject("checkpoint", "4")}
+        )
         finding = Finding(code, dict(list(params.items())[: sentence.count("%s")]))
         assert finding.format_english() == finding.translate()
         with override("zh-hans"):
