@@ -44,7 +44,7 @@ _SENTENCES: Final = {
     "end_not_logged": gettext_noop("its status was never logged: the hash chain has no entry for its end"),
     "status_edited": gettext_noop("its status was edited: the hash chain has an entry for its end"),
     "chain_deleted": gettext_noop("missing: the hash chain of this writer was deleted from its start"),
-    "coverage_edited": gettext_noop("covered or sealed was changed: no checkpoint ended there"),
+    "coverage_edited": gettext_noop("covered or sealed of its writer was edited: no checkpoint says the same"),
     "checkpoint_of_entry_deleted": gettext_noop("the checkpoint that covered it was deleted"),
     "checkpoint_deleted": gettext_noop("missing: deleted"),
     "checkpoint_order": gettext_noop("does not follow the previous checkpoint"),

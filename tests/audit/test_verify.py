@@ -129,7 +129,7 @@ def test_an_edit_of_any_column_of_an_action_a_link_a_writer_or_a_checkpoint_is_f
             "born": NUMBER,
             "started": TIME,
         },
-        ("audit_writer", "id = 1", "covered or sealed was changed"): {
+        ("audit_writer", "id = 1", "covered or sealed of its writer was edited"): {
             "covered": NUMBER,
             "sealed": "'1'" if filled_store.vendor == "sqlite" else "true",
         },
