@@ -6,7 +6,7 @@ Wherever a text may hold a credential, `{"secret": "github_token", "prefix": "Be
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from django.utils.functional import Promise
@@ -50,21 +50,27 @@ Value = Annotated[Any, BeforeValidator(_with_references)]
 """Any JSON value; an object {"secret": ...} anywhere in it is a reference."""
 
 
+def references(settings: Any) -> Iterator[tuple[tuple[str, ...], SecretRef]]:
+    """Yield (place, reference) for every reference in settings (a model, or plain values out of one).
+
+    A place is the path of names and indexes, such as ("static_headers", "Authorization").
+    """
+    pending: list[tuple[tuple[str, ...], Any]] = [((), settings)]
+    while pending:
+        place, item = pending.pop()
+        if isinstance(item, SecretRef):
+            yield place, item
+        elif isinstance(item, BaseModel):
+            pending.extend(((*place, name), getattr(item, name)) for name in type(item).model_fields)
+        elif isinstance(item, Mapping):
+            pending.extend(((*place, str(name)), inner) for name, inner in item.items())
+        elif isinstance(item, (list, tuple, set, frozenset)):
+            pending.extend(((*place, str(number)), inner) for number, inner in enumerate(item))
+
+
 def names(settings: Any) -> frozenset[str]:
     """Return the names of all secrets that settings (a model, or plain values out of one) refer to."""
-    found: set[str] = set()
-    pending = [settings]
-    while pending:
-        item = pending.pop()
-        if isinstance(item, SecretRef):
-            found.add(item.secret)
-        elif isinstance(item, BaseModel):
-            pending.extend(getattr(item, name) for name in type(item).model_fields)
-        elif isinstance(item, Mapping):
-            pending.extend(item.values())
-        elif isinstance(item, (list, tuple, set, frozenset)):
-            pending.extend(item)
-    return frozenset(found)
+    return frozenset(reference.secret for _place, reference in references(settings))
 
 
 def reveal(value: Text, secrets: Mapping[str, str]) -> str:

@@ -7,7 +7,7 @@ from django.utils.translation import gettext_lazy as _
 
 from catalog.runners import secret_refs
 from catalog.runners.base import FormWords, Runner
-from catalog.runners.command.settings import Settings, not_ready
+from catalog.runners.command.settings import Settings, not_ready, secret_destinations
 
 
 def _switched_off() -> str | None:
@@ -51,6 +51,7 @@ RUNNER = Runner(
     ),
     not_ready=not_ready,
     switched_off=_switched_off,
+    secret_destinations=secret_destinations,
     permission="catalog.use_command_runner",
     permission_refusal=_(
         'You need the permission "Can save tools that run programs on the server". Ask your administrator.'
