@@ -57,6 +57,11 @@ def find_binding_problem(flows: Iterable[Flow]) -> str:
     return " ".join(sentence % values for values in _name_all(wrong))
 
 
+def describe(flows: Iterable[Flow]) -> list[str]:
+    """Return a sentence for each secret and destination, for forms and pages."""
+    return [_("%(name)s is sent to %(destination)s.") % values for values in _name_all(flows)]
+
+
 def _name_all(flows: Iterable[Flow]) -> Iterator[dict[str, str]]:
     for name, destinations in by_secret(flows).items():
         for destination in destinations:

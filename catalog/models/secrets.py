@@ -87,6 +87,12 @@ class Secret(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    def save(self, *args: Any, **options: Any) -> None:
+        """Save the row. Raises PermissionDenied when a stored value would become usable at further hosts."""
+        if self._opens_stored_value():
+            raise PermissionDenied(NEEDS_VALUE)
+        super().save(*args, **options)
+
     @property
     def owner(self) -> str:
         return f"shared {self.name}"
@@ -104,12 +110,6 @@ class Secret(models.Model):
             self.hosts = host_patterns.normalise(self.hosts)
         if self._opens_stored_value():
             raise ValidationError({"hosts": NEEDS_VALUE})
-
-    def save(self, *args: Any, **options: Any) -> None:
-        """Save the row. Raises PermissionDenied when a stored value would become usable at further hosts."""
-        if self._opens_stored_value():
-            raise PermissionDenied(NEEDS_VALUE)
-        super().save(*args, **options)
 
     def allows(self, destination: Destination) -> bool:
         """Return whether the hosts that this secret is bound to include the destination."""
