@@ -71,16 +71,16 @@ def _name_all(flows: Iterable[Flow]) -> Iterator[dict[str, str]]:
 def check_tool(row: Tool) -> None:
     """Raise ValidationError when the signed-in user may not save the tool's flows, or a secret is bound elsewhere."""
     flows = row.secret_flows()
-    if problem := find_refusal(flows, stored_flows(row)) or find_binding_problem(flows):
+    if problem := _find_row_refusal(row, flows) or find_binding_problem(flows):
         raise ValidationError({"settings": problem}, code="secret_destination")
 
 
 def check_upstream(row: Upstream) -> None:
     """Raise ValidationError when the signed-in user may not save the flows, or a secret is bound elsewhere."""
-    flows, before = row.secret_flows(), stored_flows(row)
-    if problem := find_refusal(flows, before) or find_binding_problem(flows):
+    flows = row.secret_flows()
+    if problem := _find_row_refusal(row, flows) or find_binding_problem(flows):
         # The field that moves a secret: that of the reference, unless the reference was there before.
-        places = {(flow.secret, flow.place, flow.form) for flow in before}
+        places = {(flow.secret, flow.place, flow.form) for flow in stored_flows(row)}
         added = any((flow.secret, flow.place, flow.form) not in places for flow in flows)
         stdio = row.transport == row.Transport.STDIO
         field = ("env" if added else "command") if stdio else ("headers" if added else "url")
@@ -89,7 +89,7 @@ def check_upstream(row: Upstream) -> None:
 
 def require_permission(row: Tool | Upstream) -> None:
     """Raise PermissionDenied when the signed-in user may not save the row's flows."""
-    if not may_use_secrets() and (problem := find_refusal(row.secret_flows(), stored_flows(row))):
+    if problem := _find_row_refusal(row, row.secret_flows()):
         raise PermissionDenied(problem)
 
 
@@ -97,3 +97,8 @@ def stored_flows(row: Any) -> frozenset[Flow]:
     """Return the flows of the row as it is stored; none for a new row."""
     stored = type(row)._base_manager.filter(pk=row.pk).first() if row.pk is not None else None
     return frozenset() if stored is None else frozenset(stored.secret_flows())
+
+
+def _find_row_refusal(row: Tool | Upstream, flows: frozenset[Flow]) -> str:
+    """Return why the signed-in user may not save the row with these flows, reading the stored row only if need be."""
+    return "" if not flows or may_use_secrets() else find_refusal(flows, stored_flows(row))

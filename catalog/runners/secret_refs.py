@@ -10,9 +10,12 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from django.utils.functional import Promise
+from django.utils.translation import gettext, gettext_noop
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import gettext_noop
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from audit.redaction.redactor import is_secret_name
+from toolhub.invisible import show
 
 NAME = r"[a-z0-9_]{1,64}"
 LABELS: dict[str, Promise] = {"secret": _("Secret"), "prefix": _("Prefix"), "encoding": _("Encoding")}
@@ -92,3 +95,15 @@ def reveal_all(value: Any, secrets: Mapping[str, str]) -> Any:
     if isinstance(value, list):
         return [reveal_all(inner, secrets) for inner in value]
     return value
+
+
+def advise_on_plain_values(settings: Any, *members: str) -> Iterator[str]:
+    """Yield a suggestion for each value in these members of stored settings that looks like a credential in clear."""
+    for member in members:
+        values = settings.get(member) if isinstance(settings, Mapping) else None
+        for name, value in values.items() if isinstance(values, Mapping) else ():
+            if isinstance(value, str) and value and is_secret_name(str(name)):
+                yield gettext(
+                    "%(name)s looks like a credential in clear. Everyone who can view the tool, its history or an "
+                    "export can read it. Store it as a secret."
+                ) % {"name": show(str(name))}

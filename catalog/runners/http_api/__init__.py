@@ -32,6 +32,9 @@ def _advice(row: Any) -> Iterator[str]:
         yield gettext(
             "The tool declares no external systems, but it calls an API. Clients treat external content with care."
         )
+    yield from secret_refs.advise_on_plain_values(
+        row.settings, "static_headers", "static_query", "static_cookies", "static_body"
+    )
 
 
 def _destinations(settings: Settings) -> Iterator[Destination]:
