@@ -56,8 +56,10 @@ class Pattern:
         return other.host.endswith(f".{self.host}") or (other.below and self.host == other.host)
 
 
-def parse(text: str) -> Pattern:
+def parse(text: object) -> Pattern:
     """Return the pattern. Raises SettingsProblem with a sentence."""
+    if not isinstance(text, str):  # what a file held
+        raise SettingsProblem(_("Enter hosts such as api.example.com, separated by commas"))
     if len(text) > MAX_PATTERN_CHARACTERS:
         raise SettingsProblem(_("A pattern has at most %(most)d characters"), most=MAX_PATTERN_CHARACTERS)
     if text.startswith(PROGRAM):
@@ -132,7 +134,7 @@ def _parse_stored(patterns: Iterable[str]) -> list[Pattern]:
     for text in patterns:
         try:
             found.append(parse(text))
-        except (SettingsProblem, TypeError, AttributeError):
+        except SettingsProblem:
             continue
     return found
 
