@@ -173,25 +173,21 @@ def decide(request: HttpRequest, name: str) -> HttpResponse:
         row = PersonalSecret.objects.select_for_update().filter(user=user, secret__name=name).first()
         if row is None:
             raise Http404
-        key = request.POST.get("allow", "")
-        if key:
-            card = _cards(user).get(name)
-            receiver = next((one for one in card.current() if one.key == key), None) if card is not None else None
-            if receiver is None:
-                messages.error(request, _("This destination changed in the meantime. Review the page again."))
-                return redirect("catalog:secrets")
-            row.destinations = {**row.destinations, key: receiver.label}
-            label = receiver.label
+        allowed = dict(row.destinations)
+        if "allow" in request.POST:
+            card, key = _cards(user).get(name), request.POST["allow"]
+            label = next((one.label for one in card.current() if one.key == key), None) if card is not None else None
+            text = _("“%(name)s” may now be sent to %(destination)s.")
+            allowed[key] = label
         else:
-            key = request.POST.get("withdraw", "")
-            label = show(str(row.destinations.get(key, "")))
-            row.destinations = {other: text for other, text in row.destinations.items() if other != key}
+            label = allowed.pop(request.POST.get("withdraw", ""), None)
+            text = _("“%(name)s” is no longer sent to %(destination)s.")
+        if label is None:
+            messages.error(request, _("This destination changed in the meantime. Review the page again."))
+            return redirect("catalog:secrets")
+        row.destinations = allowed
         row.save()
-    if "allow" in request.POST:
-        text = _("“%(name)s” may now be sent to %(destination)s.")
-    else:
-        text = _("“%(name)s” is not sent to %(destination)s any more.")
-    messages.success(request, text % {"name": name, "destination": label})
+    messages.success(request, text % {"name": name, "destination": show(str(label))})
     return redirect("catalog:secrets")
 
 

@@ -1,4 +1,4 @@
-"""No configuration moves a secret: who may decide where it goes, the hosts it is bound to, and the word of its owner."""
+"""No configuration moves a secret: who decides where it goes, the hosts it is bound to, and the word of its owner."""
 
 from __future__ import annotations
 
@@ -720,7 +720,7 @@ def test_nobody_chooses_the_personal_secrets_of_somebody_else(alice: User, edito
         refused = errors(sign_in(user).post(address, upstream_form(secrets_of=str(alice.pk))))
         assert list(refused) == ["secrets_of"]
 
-        def work(request: Any) -> None:
+        def work(request: Any) -> Any:
             made.secrets_of = alice
             with pytest.raises(PermissionDenied, match="only your own"):
                 made.save()
@@ -1035,6 +1035,11 @@ async def test_a_changed_binding_takes_effect_on_a_running_server(api: Api) -> N
     with Hub(env={"TOOLHUB_ALLOW_PRIVATE_NETWORKS": "127.0.0.0/8"}) as hub:
         token = (await sync_to_async(hub.call, thread_sensitive=False)(seed_hub, url=api.url))["token"]
         async with HttpClient(hub.mcp_url, token, "2026-07-28") as client:
+
+            async def is_listed() -> bool:
+                return "ask_github" in await client.tools()
+
+            await wait_until_async(is_listed, 10, "the tool")
             await client.text("ask_github", {})
             assert len(api.seen) == 1
             await sync_to_async(hub.call, thread_sensitive=False)(bind_hub, hosts=["api.github.com"])
