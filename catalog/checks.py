@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
-from django.db import DatabaseError
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections
 
 from catalog import encryption
 from catalog.functions import registry
@@ -93,6 +96,36 @@ def check_commands(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
         if name not in found_programs
     ]
     return problems
+
+
+@register(Tags.security)
+def check_sql_databases(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Warn about the hub's own database: every SQL tool could read sessions, digests of tokens and the audit log."""
+    own = _database_place(connections[DEFAULT_DB_ALIAS].settings_dict)
+    return [
+        Warning(
+            f"TOOLHUB_SQL_DATABASES lists {name}, which is the database of toolhub itself.",
+            hint="Remove it: everyone who can save a tool of the type SQL query could read sessions and the audit log.",
+            id="catalog.W005",
+        )
+        for name, address in settings.SQL_DATABASES.items()
+        if _address_place(address) == own
+    ]
+
+
+def _database_place(database: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the file, or host, port and name, of a database in Django's settings."""
+    if database["ENGINE"].endswith("sqlite3"):
+        return (os.path.realpath(str(database["NAME"])),)
+    return (str(database["HOST"] or "localhost"), str(database["PORT"] or 5432), str(database["NAME"]))
+
+
+def _address_place(address: str) -> tuple[str, ...]:
+    parts = urlsplit(address)
+    path = unquote(parts.path)
+    if parts.scheme == "sqlite":
+        return (os.path.realpath(path[1:] if path.startswith("//") else path),)
+    return (parts.hostname or "localhost", str(parts.port or 5432), path.removeprefix("/"))
 
 
 @register(Tags.database)

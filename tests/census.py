@@ -106,6 +106,7 @@ RULES: tuple[Rule, ...] = (
     Rule("tools/<str:name>/", OWNER, at="tools/{tool_name}/"),
     Rule("secrets/", SIGNED_IN),
     Rule("secrets/<slug:name>/", OWNER, "POST", at="secrets/{secret}/"),
+    Rule("secrets/<slug:name>/destinations/", OWNER, "POST", at="secrets/{secret}/destinations/"),
     Rule("secrets/<slug:name>/remove/", OWNER, "POST", at="secrets/{secret}/remove/"),
     Rule("tokens/", SIGNED_IN, "GET POST"),
     Rule("tokens/<int:pk>/revoke/", OWNER, "POST", at="tokens/{token}/revoke/"),

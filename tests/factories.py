@@ -125,6 +125,18 @@ def make_group(name: str = "analysts", members: Iterable[User] = ()) -> Group:
     return group
 
 
+def allow_destinations() -> None:
+    """Everyone allows where the tools and upstream servers of now send the personal secrets that they entered."""
+    from catalog.models import PersonalSecret
+    from catalog.secrets import resolve
+
+    uses = resolve.uses()
+    for row in PersonalSecret.objects.select_related("secret"):
+        found = [destination for use in uses.get(row.secret.name, ()) for destination in use.destinations]
+        row.destinations = {destination.key: destination.label for destination in found}
+        row.save()
+
+
 def credential(user: User, **fields: Any) -> Any:
     """What bearer authentication would say about a token of this user."""
     from audit.types import Credential

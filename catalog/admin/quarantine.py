@@ -17,7 +17,8 @@ from django.utils.translation import gettext_lazy as _
 
 from audit import local_time
 from catalog import quarantine
-from catalog.models import Tool
+from catalog.models import Tool, secret_flows
+from catalog.runners import registry
 
 LABELS = {
     "name": _("Name at its source"),
@@ -76,6 +77,7 @@ class QuarantineAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             self._decide(request, tool)
             return redirect("admin:catalog_tool_review", pk)
         differs = quarantine.difference(tool)
+        proposed = (quarantine.proposal(tool) or {}).get("settings")
         title = gettext("Review %s") % tool.name
         context = {
             **self.admin_site.each_context(request),
@@ -88,6 +90,7 @@ class QuarantineAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             "origin": quarantine.name_source(tool),
             "rows": [(LABELS[name], before, after) for name, before, after in differs],
             "edited": [(LABELS[name], text) for name, text in quarantine.edited_members(tool)] if tool.approved else [],
+            "sent": secret_flows.describe(registry.flows(tool.runner, proposed)),
             "hidden": [LABELS[name] for name, _, after in differs if "⟨" in after],
         }
         return TemplateResponse(request, "admin/catalog/review.html", context)

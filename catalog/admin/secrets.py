@@ -10,6 +10,8 @@ from django.db import transaction
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.decorators import method_decorator
+from django.utils.html import format_html_join
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.debug import sensitive_post_parameters
@@ -18,10 +20,15 @@ from unfold.widgets import UnfoldAdminTextareaWidget
 
 from audit.actions.cascade import BoundedDeletion
 from audit.admin_base import ModelAdmin
+from catalog.admin.forms import CatalogueForm
 from catalog.encryption import KeysError
 from catalog.models import Secret
+from catalog.models.fields import NamesFormField
 from catalog.secrets import resolve
 from catalog.secrets.resolve import check_value
+
+MAX_USES = 200
+"""Maximum number of uses on the page of a secret."""
 
 
 class WriteOnlyWidget(UnfoldAdminTextareaWidget):  # type: ignore[misc]
@@ -41,7 +48,7 @@ class WriteOnlyWidget(UnfoldAdminTextareaWidget):  # type: ignore[misc]
         return ""
 
 
-class SecretForm(forms.ModelForm):  # type: ignore[type-arg]
+class SecretForm(CatalogueForm):
     new_value = forms.CharField(
         required=False,
         max_length=65_536,
@@ -53,7 +60,8 @@ class SecretForm(forms.ModelForm):  # type: ignore[type-arg]
 
     class Meta:
         model = Secret
-        fields = ("name", "kind", "description")
+        fields = ("name", "kind", "description", "hosts")
+        field_classes = {"hosts": NamesFormField}
 
     def clean(self) -> dict[str, Any] | None:
         cleaned = super().clean() or {}
@@ -63,9 +71,10 @@ class SecretForm(forms.ModelForm):  # type: ignore[type-arg]
         return cleaned
 
     def _post_clean(self) -> None:
-        super()._post_clean()  # type: ignore[misc]
-        value = self.cleaned_data.get("new_value")
-        if value and not self.errors:
+        # Entered before the row is checked: only a new value may go to further hosts.
+        value, name = self.cleaned_data.get("new_value"), self.cleaned_data.get("name") or self.instance.name
+        if value and name and not self.errors:
+            self.instance.name = name
             try:
                 self.instance.enter(value)
             except KeysError as error:
@@ -73,6 +82,7 @@ class SecretForm(forms.ModelForm):  # type: ignore[type-arg]
                     "new_value",
                     gettext("The value cannot be encrypted: %s. Ask the operator to fix this setting.") % error,
                 )
+        super()._post_clean()  # type: ignore[misc]
 
 
 def join_limited(words: list[str], shown: int = 50) -> str:
@@ -89,7 +99,7 @@ class SecretAdmin(BoundedDeletion, ModelAdmin):
     search_help_text = _("Name or description")
     list_per_page = 25
     warn_unsaved_form = True
-    readonly_fields = ("state", "used_by", "entered_by")
+    readonly_fields = ("state", "bound_to", "used_by", "entered_by")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         found: QuerySet[Any] = super().get_queryset(request).annotate(entries=Count("entered"))
@@ -101,11 +111,12 @@ class SecretAdmin(BoundedDeletion, ModelAdmin):
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
         if obj is None:
-            return ("name", "kind", "description", "new_value")
+            return ("name", "kind", "description", "hosts", "new_value")
+        changes = self.has_change_permission(request, obj)
+        fields = ("name", "kind", "description", "hosts" if changes else "bound_to")
         if obj.kind == Secret.Kind.PERSONAL:
-            return ("name", "kind", "description", "entered_by", "used_by")
-        value = ("new_value",) if self.has_change_permission(request, obj) else ()
-        return ("name", "kind", "description", *value, "state", "used_by")
+            return (*fields, "entered_by", "used_by")
+        return (*fields, *(("new_value",) if changes else ()), "state", "used_by")
 
     @method_decorator(sensitive_post_parameters("new_value"))
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -118,9 +129,9 @@ class SecretAdmin(BoundedDeletion, ModelAdmin):
         deleted, counts, needed, protected = super().get_deleted_objects(objs, request)
         uses = resolve.uses()
         protected_uses = [
-            gettext("%(what)s uses the secret %(name)s") % {"what": what, "name": secret.name}
+            gettext("%(what)s uses the secret %(name)s") % {"what": use.what, "name": secret.name}
             for secret in objs
-            for what in uses.get(secret.name, [])
+            for use in uses.get(secret.name, [])
         ]
         return deleted, counts, needed, [*protected, *protected_uses]
 
@@ -140,13 +151,26 @@ class SecretAdmin(BoundedDeletion, ModelAdmin):
 
         @admin.display(description=_("used by"))
         def used_by(row: Secret) -> str:
-            return join_limited(uses.get(row.name, []), 3) or gettext("nothing")
+            return join_limited([use.what for use in uses.get(row.name, [])], 3) or gettext("nothing")
 
         return ("name", "kind_badge", "state", used_by, "changed_at")
 
-    @admin.display(description=_("used by"))
+    @admin.display(description=_("sent by"))
     def used_by(self, row: Secret) -> str:
-        return join_limited(resolve.uses().get(row.name, [])) or gettext("nothing")
+        """Return every use with its destinations, and whether the hosts of the secret block it."""
+        lines = []
+        for use in resolve.uses().get(row.name, [])[:MAX_USES]:
+            for destination in use.destinations:
+                values = {"what": use.what, "destination": destination.label}
+                if row.allows(destination):
+                    lines.append(gettext("%(what)s, to %(destination)s") % values)
+                else:
+                    lines.append(gettext("%(what)s, to %(destination)s (blocked by the hosts)") % values)
+        return format_html_join(SafeString("<br>"), "{}", ((line,) for line in lines)) or gettext("nothing")
+
+    @admin.display(description=_("hosts"))
+    def bound_to(self, row: Secret) -> str:
+        return ", ".join(row.hosts) or gettext("not bound")
 
     @admin.display(description=_("entered by"))
     def entered_by(self, row: Secret) -> str:

@@ -6,34 +6,69 @@ permission as saving the settings, requires a POST and is logged.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
+from django import forms
 from django.contrib import admin, messages
+from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from unfold.decorators import display
+from unfold.widgets import UnfoldAdminSelectWidget
 
+from audit.actions import actor
 from audit.actions.cascade import BoundedDeletion
 from audit.admin_base import ModelAdmin
 from catalog.admin.forms import CatalogueForm
-from catalog.models import Tool, Upstream
+from catalog.models import Secret, Tool, Upstream, secret_flows
 from catalog.models import validators as check
 from catalog.querysets import count_by_origin
 from catalog.runners.upstream_mcp.failures import UpstreamError
 from catalog.upstreams import discovery
 
 
+class SecretsOfField(forms.ModelChoiceField):  # type: ignore[type-arg]
+    """A choice between one's own personal secrets, none, and those of the user who chose theirs before."""
+
+    def label_from_instance(self, obj: Any) -> str:
+        user = actor.current_user()
+        if user is not None and user.pk == obj.pk:
+            return gettext("Use my personal secrets (%(user)s)") % {"user": obj}
+        return gettext("Keep using the personal secrets of %(user)s") % {"user": obj}
+
+
 class UpstreamForm(CatalogueForm):
+    secrets_of = SecretsOfField(
+        User.objects.none(),
+        required=False,
+        label=_("personal secrets"),
+        empty_label=_("Use no personal secrets"),
+        widget=UnfoldAdminSelectWidget,
+        help_text=_(
+            "The scheduled comparison uses them if it needs any. You can choose only your own. They are sent only "
+            "where their owner allowed it."
+        ),
+    )
+
     class Meta:
         model = Upstream
         fields = "__all__"
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "secrets_of" in self.fields:
+            user = actor.current_user()
+            choices = {self.instance.secrets_of_id, user.pk if user is not None else None}
+            field = cast(SecretsOfField, self.fields["secrets_of"])
+            field.queryset = User.objects.filter(pk__in=choices - {None})
 
 
 @admin.register(Upstream)
@@ -43,16 +78,16 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):
     list_display = ("name", "transport", "address", "health", "last_seen", "quarantined_count", "enabled")
     list_filter = ("enabled", "transport")
     search_fields = ("name", "url", "command")
-    autocomplete_fields = ("secrets_of",)
-    readonly_fields = ("tools", "health_text", "last_seen", "last_error", "revision", "server")
+    readonly_fields = ("tools", "secrets_sent", "health_text", "last_seen", "last_error", "revision", "server")
     warn_unsaved_form = True
     compressed_fields = True
     fieldsets = (
         (None, {"fields": ("name", ("enabled", "transport"), "tools")}),
         (_("Connection over HTTP"), {"fields": ("url", "headers", "allowed_networks")}),
         (_("Connection over stdio"), {"fields": ("command", "args", "env")}),
+        (_("Secrets"), {"fields": ("secrets_sent", "secrets_of")}),
         (_("Tool names"), {"fields": (("prefix", "separator"),)}),
-        (_("Comparison"), {"fields": (("timeout", "refresh_seconds"), "secrets_of")}),
+        (_("Comparison"), {"fields": (("timeout", "refresh_seconds"),)}),
         (_("Health"), {"fields": ("health_text", "last_seen", "last_error", "revision", "server")}),
     )
 
@@ -96,6 +131,13 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):
         """Return the health as text alone: the page of one server shows no badges."""
         return str(self.health(row)[1])
 
+    @admin.display(description=_("sent secrets"))
+    def secrets_sent(self, row: Upstream) -> str:
+        if row._state.adding:
+            return gettext("Save the upstream server first.")
+        lines = secret_flows.describe(row.secret_flows())
+        return format_html_join(SafeString("<br>"), "{}", ((line,) for line in lines)) or gettext("none")
+
     @admin.display(description=_("quarantined"))
     def quarantined_count(self, row: Any) -> int:
         return int(row.in_quarantine)
@@ -130,6 +172,10 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):
             "title": title,
             "content_title": title,
             "upstream": upstream,
+            "sent": secret_flows.describe(upstream.secret_flows()),
+            "personal": Secret.objects.filter(
+                kind=Secret.Kind.PERSONAL, name__in={flow.secret for flow in upstream.secret_flows()}
+            ),
             "found": found,
             "imported": Tool.objects.filter(origin=upstream.origin),
             "may_import": request.user.has_perm("catalog.add_tool"),

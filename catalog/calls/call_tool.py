@@ -98,7 +98,7 @@ async def call_tool(
         message, reason = str(problem), problem.reason
         number = await call_log.refuse(what, outcomes.INVALID_ARGUMENTS, message, "InvalidArguments", named, reason)
         raise InvalidArguments(message, number, reason)
-    if prepared.secret_names:
+    if prepared.secrets_sent:
         return await _call_with_secrets(what, prepared, arguments, channel, call_id, begun)
     hidden: list[str] = []
     what.arguments = prepared.arguments_text(arguments, hidden)
@@ -134,9 +134,9 @@ async def _call_with_secrets(
     missing = None
     found = NO_SECRETS
     try:
-        found = await resolve.resolve(prepared.secret_names, what.caller)
+        found = await resolve.resolve(prepared.secrets_sent, what.caller)
     except resolve.MissingSecret as error:
-        missing = Outcome(outcomes.TOOL_ERROR, failure(str(error)), None, "MissingSecret", str(error))
+        missing = Outcome(outcomes.TOOL_ERROR, failure(str(error)), None, type(error).__name__, error.audit_message)
     known = list(found.values())
     hidden: list[str] = []
     what.arguments = prepared.arguments_text(arguments, hidden, known)

@@ -15,10 +15,12 @@ from catalog.functions.context import Context
 from catalog.functions.results import BadResult, Produced, produce, size_of
 from catalog.policy import snapshot
 from catalog.policy.definitions import Snapshot, ToolDefinition
-from catalog.runners import factory, registry, secret_refs
+from catalog.runners import factory, registry
+from catalog.runners.destinations import by_secret
 from catalog.runners.factory import Run
 from catalog.schemas import defaults, errors, validator
 from catalog.schemas.errors import SchemaProblem
+from catalog.secrets.resolve import Sent
 from toolhub.parts import parts
 
 log = logging.getLogger(__name__)
@@ -45,7 +47,7 @@ class PreparedTool:
         "has_requirements",
         "result_redactor",
         "run",
-        "secret_names",
+        "secrets_sent",
         "tool",
     )
 
@@ -58,7 +60,7 @@ class PreparedTool:
         self._redactor = redactor.redactor(tool.input_schema, tool.record_bodies)
         self.arguments_text = self._redactor.text
         self.result_redactor = redactor.result_redactor(tool.output_schema, tool.record_bodies)
-        self.run, self.secret_names = _prepare_run(tool)
+        self.run, self.secrets_sent = _prepare_run(tool)
         if tool.fill_defaults and (fill := defaults.compile_fill(tool.input_schema)) is not None:
             self.run = _wrap_with_defaults(self.run, fill)
         self.asks_before_task = _asks_before_task(tool)
@@ -97,18 +99,18 @@ class PreparedTool:
             raise BadResult(f"The tool's result does not match its output schema: {problem}")
 
 
-def _prepare_run(tool: ToolDefinition) -> tuple[Run, frozenset[str]]:
-    """Return the run function and the names of the secrets that it needs."""
+def _prepare_run(tool: ToolDefinition) -> tuple[Run, Sent]:
+    """Return the run function and the secrets that it needs, each with its destinations."""
     try:
         settings = registry.parse_settings(tool.runner, tool.settings)
-        return factory.prepare_parsed(tool.runner, settings), secret_refs.names(settings)
+        return factory.prepare_parsed(tool.runner, settings), by_secret(registry.flows_of(tool.runner, settings))
     except (LookupError, ValueError) as error:
         log.warning("the tool %s is not set up: %s", tool.name, error)
 
     async def unavailable(arguments: dict[str, Any], context: Context) -> Any:
         raise ToolError("This tool is not set up correctly. Ask your administrator to check its settings.")
 
-    return unavailable, frozenset()
+    return unavailable, {}
 
 
 def _wrap_with_defaults(run: Run, fill: defaults.Fill) -> Run:

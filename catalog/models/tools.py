@@ -11,10 +11,13 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import gettext_noop
 from simple_history.models import HistoricalRecords
 
+from catalog.models import secret_flows
 from catalog.models import validators as check
 from catalog.models.base import CatalogueItem, check_described, check_name
 from catalog.models.fields import JSONTextField
 from catalog.querysets import CatalogueQuerySet
+from catalog.runners import registry
+from catalog.runners.destinations import Flow
 from catalog.schemas import validator
 
 
@@ -190,11 +193,21 @@ class Tool(CatalogueItem):
             raise ValidationError({"runner": check.permission_refusal(self.runner)})
         if self.enabled and (reason := check.not_ready(self.runner, self.settings)):
             raise ValidationError({"settings": _("%s Until you fix this, you can only save it switched off.") % reason})
+        secret_flows.check_tool(self)
         if self.read_only and self.destructive:
             raise ValidationError({"destructive": _("A read-only tool cannot be destructive. Change one of the two.")})
 
     def save(self, *args: Any, **options: Any) -> None:
-        """Save the tool. Raises PermissionDenied when the signed-in user may not save a tool with this runner."""
+        """Save the tool.
+
+        Raises PermissionDenied when the signed-in user may not save a tool with this runner, or may not decide where
+        its secrets go.
+        """
         if not check.may_use(self.runner):
             raise PermissionDenied(check.permission_refusal(self.runner))
+        secret_flows.require_permission(self)
         super().save(*args, **options)
+
+    def secret_flows(self) -> frozenset[Flow]:
+        """Return where this tool sends secrets; those of an upstream tool belong to its upstream server."""
+        return registry.flows(self.runner, self.settings)

@@ -11,10 +11,13 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from audit.actions import actor
+from catalog.models import secret_flows
 from catalog.models import validators as check
 from catalog.models.fields import JSONTextField, check_kinds
 from catalog.processes import allowlist
 from catalog.querysets import CatalogueQuerySet
+from catalog.runners.destinations import Flow
 from catalog.runners.upstream_mcp import connection as reaching
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
@@ -37,6 +40,9 @@ def check_prefix(value: str) -> None:
         raise ValidationError(
             _("A prefix has up to 40 letters, digits, underscores, hyphens and dots."), code="invalid_prefix"
         )
+
+
+OWN_SECRETS_ONLY = _("You can choose only your own personal secrets, or none.")
 
 
 class Upstream(models.Model):
@@ -157,9 +163,16 @@ class Upstream(models.Model):
         return self.name
 
     def save(self, *args: Any, **options: Any) -> None:
-        """Save the row. Raises PermissionDenied when the signed-in user may not save a server that runs programs."""
+        """Save the row.
+
+        Raises PermissionDenied when the signed-in user may not save a server that runs programs, may not decide where
+        its secrets go, or chose the personal secrets of somebody else.
+        """
         if self.transport == self.Transport.STDIO and not check.may_use("command"):
             raise PermissionDenied(check.permission_refusal("command"))
+        secret_flows.require_permission(self)
+        if self._uses_secrets_of_another():
+            raise PermissionDenied(OWN_SECRETS_ONLY)
         super().save(*args, **options)
 
     @property
@@ -175,6 +188,21 @@ class Upstream(models.Model):
         """Return the parsed connection. Raises ValueError with a sentence when the values are not valid."""
         return reaching.parse(self.connection_settings())
 
+    def secret_flows(self) -> frozenset[Flow]:
+        """Return where this connection sends secrets; none while its values are not valid."""
+        try:
+            return self.connection().flows()
+        except ValueError:
+            return frozenset()
+
+    def _uses_secrets_of_another(self) -> bool:
+        """Return whether the signed-in user newly chose the personal secrets of another user."""
+        user = actor.current_user()
+        if user is None or self.secrets_of_id in (None, user.pk):
+            return False
+        stored = Upstream._base_manager.filter(pk=self.pk).values_list("secrets_of_id", flat=True).first()
+        return bool(stored != self.secrets_of_id)
+
     def clean(self) -> None:
         super().clean()
         check_kinds(self)
@@ -182,6 +210,9 @@ class Upstream(models.Model):
             self.connection()
         except ValueError as error:
             raise ValidationError(str(error), code="invalid_connection") from error
+        if self._uses_secrets_of_another():
+            raise ValidationError({"secrets_of": OWN_SECRETS_ONLY})
+        secret_flows.check_upstream(self)
         if self.transport == self.Transport.STDIO:
             if not check.may_use("command"):
                 raise ValidationError({"transport": check.permission_refusal("command")})

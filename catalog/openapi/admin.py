@@ -147,6 +147,7 @@ class ImportedDocumentAdmin(BoundedDeletion, ModelAdmin):
         chosen = chosen | those if wanted == "all" else chosen - those if wanted == "none" else chosen
         context: dict[str, Any] = {"form": form, "document": row, "chosen": chosen, "sought": sought}
         context |= {"rows": matching[:MAX_PAGE_OPERATIONS], "matching": len(matching), "known": len(known)}
+        context["sent"] = document_import.describe_secrets(found)
         context["beyond"], context["most"] = len(found) - len(known), MAX_OPERATIONS
         seen = {line.key for line in matching[:MAX_PAGE_OPERATIONS]}
         context["kept"] = [line.key for line in known if line.key in chosen and line.key not in seen]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,15 +18,17 @@ from django.utils.translation import gettext_lazy
 
 from audit.actions import log
 from catalog import quarantine
-from catalog.models import ImportedDocument, Tool, Toolset
+from catalog.models import ImportedDocument, Tool, Toolset, secret_flows
 from catalog.openapi import document as documents
 from catalog.openapi import proposals as proposing
 from catalog.openapi.proposals import Choices, Proposal
 from catalog.openapi.schemas import plain_text
-from catalog.runners import networks
+from catalog.runners import networks, registry
+from catalog.runners.destinations import Flow
 from toolhub import egress
 from toolhub.invisible import show
 
+RUNNER = "http_api"
 FETCH_SECONDS = 30.0
 NEW, SAME, CHANGED, WAITING, GONE = "new", "unchanged", "changed", "waiting for review", "gone"
 STATE_LABELS: dict[str, Promise] = {
@@ -146,6 +148,7 @@ def rows(row: ImportedDocument, choices: Choices) -> list[Row]:
     tools = {quarantine.approved(tool).get("name"): tool for tool in Tool.objects.filter(origin=row.origin)}
     taken = dict(Tool.objects.values_list("name", "origin"))
     found = []
+    refusals = SecretRefusals()
     for proposal in proposing.build_proposals(content, choices, row.pending_source or row.source):
         tool = tools.pop(proposal.key, None)
         if tool is None:
@@ -153,11 +156,34 @@ def rows(row: ImportedDocument, choices: Choices) -> list[Row]:
             if not problem and proposal.name in taken:
                 taken_already = _("A tool named %(name)s already exists. Choose a prefix.")
                 problem = taken_already % {"name": proposal.name}
+            problem = problem or refusals.find(proposal)
             found.append(Row(proposal.key, NEW, proposal, problem=problem))
         else:
             found.append(_compare_row(proposal, tool))
     found += [Row(str(key), GONE, None, tool) for key, tool in tools.items() if tool.pinned != quarantine.GONE_PIN]
     return found
+
+
+class SecretRefusals:
+    """The reasons against new tools because of the secrets that they would send; asked once for each destination."""
+
+    def __init__(self) -> None:
+        self._known: dict[frozenset[Flow], str] = {frozenset(): ""}
+
+    def find(self, proposal: Proposal) -> str:
+        flows = registry.flows(RUNNER, proposal.settings)
+        if flows not in self._known:
+            self._known[flows] = secret_flows.find_refusal(flows) or secret_flows.find_binding_problem(flows)
+        return self._known[flows]
+
+
+def describe_secrets(found: Iterable[Row]) -> list[str]:
+    """Return where the proposed tools send secrets, one sentence for each secret and destination."""
+    flows: set[Flow] = set()
+    for row in found:
+        if row.proposal is not None and not row.proposal.problem:
+            flows |= registry.flows(RUNNER, row.proposal.settings)
+    return secret_flows.describe(flows)
 
 
 def _compare_row(proposal: Proposal, tool: Tool) -> Row:
@@ -217,7 +243,7 @@ def apply(row: ImportedDocument, choices: Choices, chosen: Collection[str], tool
 
 
 def _create_tool(row: ImportedDocument, proposal: Proposal, toolset: Toolset | None) -> Tool:
-    tool = Tool(name=proposal.name, runner="http_api", origin=row.origin)
+    tool = Tool(name=proposal.name, runner=RUNNER, origin=row.origin)
     try:
         quarantine.adopt(tool, proposal.definition())
         tool.full_clean()

@@ -66,7 +66,7 @@ def watched_columns() -> dict[type[models.Model], tuple[str, ...]]:
         Toolset: ("name",),
         Grant: (),
         Limit: (),
-        Secret: ("name", "kind", "value"),
+        Secret: ("name", "kind", "hosts", "value"),
         PersonalSecret: (),
         Upstream: ("name", "enabled", *Upstream.CONNECTION_FIELDS),
         Tool.toolsets.through: (),

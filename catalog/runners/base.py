@@ -35,6 +35,8 @@ from typing import Any
 from django.utils.functional import Promise
 from pydantic import BaseModel
 
+from catalog.runners.destinations import Destination
+
 Words = str | Promise
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 """Stored with each tool, in a column of forty characters."""
@@ -102,6 +104,8 @@ class Runner:
     """Suggestions about a row of the catalogue, as sentences in the language of the reader."""
     asks_before_task: Callable[[Any], bool] | None = None
     """Whether a tool with these settings asks the client before it continues as a task."""
+    secret_destinations: Callable[[Any], Iterable[Destination]] | None = None
+    """The places that receive the secrets of a tool with these valid settings. Without it, pages name the tool type."""
     permission: str = ""
     """The permission, besides those for tools, that saving such a tool needs."""
     permission_refusal: Words = ""

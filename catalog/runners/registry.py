@@ -15,8 +15,10 @@ from typing import Any
 from django.conf import settings as configured
 from pydantic import BaseModel, ValidationError
 
+from catalog.runners import destinations, secret_refs
 from catalog.runners import settings_errors as runners_settings_errors
 from catalog.runners.base import Runner
+from catalog.runners.destinations import Flow
 
 RUNNER_ATTRIBUTE = "RUNNER"
 
@@ -52,6 +54,26 @@ def not_ready(kind: str, data: Any) -> str | None:
     """Return the reason why a tool with these valid settings could not run on this installation, or None."""
     check = runner(kind).not_ready
     return check(parse_settings(kind, data)) if check is not None else None
+
+
+def flows(kind: str, data: Any) -> frozenset[Flow]:
+    """Return where settings as stored send secrets; nothing when the runner is unknown or rejects the settings."""
+    try:
+        return flows_of(kind, parse_settings(kind, data))
+    except (LookupError, ValueError):
+        return frozenset()
+
+
+def flows_of(kind: str, settings: BaseModel) -> frozenset[Flow]:
+    """Return where valid settings send secrets. Raises KeyError for an unknown runner."""
+    described = runner(kind)
+    if not secret_refs.names(settings):
+        return frozenset()
+    if described.secret_destinations is not None:
+        receivers = tuple(described.secret_destinations(settings))
+    else:
+        receivers = (destinations.tool_type(kind, described.title, settings.model_dump(mode="json")),)
+    return destinations.flows(settings, receivers)
 
 
 def settings_schema(kind: str) -> dict[str, Any]:

@@ -6,13 +6,16 @@ Wherever a text may hold a credential, `{"secret": "github_token", "prefix": "Be
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from django.utils.functional import Promise
+from django.utils.translation import gettext, gettext_noop
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import gettext_noop
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from audit.redaction.redactor import is_secret_name
+from toolhub.invisible import show
 
 NAME = r"[a-z0-9_]{1,64}"
 LABELS: dict[str, Promise] = {"secret": _("Secret"), "prefix": _("Prefix"), "encoding": _("Encoding")}
@@ -50,21 +53,27 @@ Value = Annotated[Any, BeforeValidator(_with_references)]
 """Any JSON value; an object {"secret": ...} anywhere in it is a reference."""
 
 
+def references(settings: Any) -> Iterator[tuple[tuple[str, ...], SecretRef]]:
+    """Yield (place, reference) for every reference in settings (a model, or plain values out of one).
+
+    A place is the path of names and indexes, such as ("static_headers", "Authorization").
+    """
+    pending: list[tuple[tuple[str, ...], Any]] = [((), settings)]
+    while pending:
+        place, item = pending.pop()
+        if isinstance(item, SecretRef):
+            yield place, item
+        elif isinstance(item, BaseModel):
+            pending.extend(((*place, name), getattr(item, name)) for name in type(item).model_fields)
+        elif isinstance(item, Mapping):
+            pending.extend(((*place, str(name)), inner) for name, inner in item.items())
+        elif isinstance(item, (list, tuple, set, frozenset)):
+            pending.extend(((*place, str(number)), inner) for number, inner in enumerate(item))
+
+
 def names(settings: Any) -> frozenset[str]:
     """Return the names of all secrets that settings (a model, or plain values out of one) refer to."""
-    found: set[str] = set()
-    pending = [settings]
-    while pending:
-        item = pending.pop()
-        if isinstance(item, SecretRef):
-            found.add(item.secret)
-        elif isinstance(item, BaseModel):
-            pending.extend(getattr(item, name) for name in type(item).model_fields)
-        elif isinstance(item, Mapping):
-            pending.extend(item.values())
-        elif isinstance(item, (list, tuple, set, frozenset)):
-            pending.extend(item)
-    return frozenset(found)
+    return frozenset(reference.secret for _place, reference in references(settings))
 
 
 def reveal(value: Text, secrets: Mapping[str, str]) -> str:
@@ -86,3 +95,15 @@ def reveal_all(value: Any, secrets: Mapping[str, str]) -> Any:
     if isinstance(value, list):
         return [reveal_all(inner, secrets) for inner in value]
     return value
+
+
+def advise_on_plain_values(settings: Any, *members: str) -> Iterator[str]:
+    """Yield a suggestion for each value in these members of stored settings that looks like a credential in clear."""
+    for member in members:
+        values = settings.get(member) if isinstance(settings, Mapping) else None
+        for name, value in values.items() if isinstance(values, Mapping) else ():
+            if isinstance(value, str) and value and is_secret_name(str(name)):
+                yield gettext(
+                    "%(name)s looks like a credential in clear. Everyone who can view the tool, its history or an "
+                    "export can read it. Store it as a secret."
+                ) % {"name": show(str(name))}

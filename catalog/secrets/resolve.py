@@ -24,12 +24,13 @@ from django.utils.translation import gettext_lazy as _
 
 from audit.redaction.rules import MIN_VALUE_CHARACTERS, redaction
 from audit.types import Caller
-from catalog import encryption, threads
+from catalog import encryption, host_patterns, threads
 from catalog.errors import CallNotLogged
 from catalog.models import PersonalSecret, Secret, Tool
 from catalog.policy import snapshot
 from catalog.policy.definitions import ToolDefinition
-from catalog.runners import registry, secret_refs
+from catalog.runners import registry
+from catalog.runners.destinations import Destination, by_secret
 from toolhub.parts import parts
 
 log = logging.getLogger(__name__)
@@ -39,11 +40,44 @@ MAX_NAMES = 20_000
 
 
 class MissingSecret(Exception):
-    """An error for a missing secret; the message is a sentence for the caller, with the link where to enter it."""
+    """An error for a missing secret; the message is a sentence for the caller, with the link where to enter it.
 
-    def __init__(self, name: str, sentence: str) -> None:
+    `audit_message`, the one for the audit log and for staff, may say more.
+    """
+
+    def __init__(self, name: str, sentence: str, audit_message: str = "") -> None:
         super().__init__(sentence)
         self.name = name
+        self.audit_message = audit_message or sentence
+
+
+class SecretNotAllowed(MissingSecret):
+    """An error for a secret that exists and must not be sent: to this destination, or for this caller."""
+
+
+Sent = Mapping[str, Iterable[Destination]]
+"""{name of a secret: where it will be sent}."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One use of a secret."""
+
+    what: str
+    """The tool or upstream server in words for a page."""
+    destinations: tuple[Destination, ...]
+
+    @property
+    def labels(self) -> str:
+        return ", ".join(destination.label for destination in self.destinations)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entered:
+    """A personal secret: the encrypted value, and the keys of the destinations that its owner allowed."""
+
+    value: str
+    allowed: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -54,26 +88,28 @@ class _ReadSecrets:
     version: int
     loop: asyncio.AbstractEventLoop | None
     kinds: dict[str, str] | None = None
+    hosts: dict[str, list[str]] = field(default_factory=dict)
+    """The patterns that each secret is bound to; without the secrets that are not bound."""
     shared: dict[str, str] = field(default_factory=dict)
-    personal: OrderedDict[int, dict[str, str]] = field(default_factory=OrderedDict)
+    personal: OrderedDict[int, dict[str, _Entered]] = field(default_factory=OrderedDict)
     plain: dict[tuple[int, str], str] = field(default_factory=dict)
     reading: dict[int, asyncio.Lock] = field(default_factory=dict)
 
 
-Uses = Callable[[], Iterable[tuple[str, str]]]
+Uses = Callable[[], Iterable[tuple[str, Use]]]
 
 
 class SecretStore:
     """The secrets that a process has read, and the other users of secrets besides tools.
 
-    `other_uses` yield (name of a secret, what uses it in words).
+    `other_uses` yield (name of a secret, a use of it).
     """
 
     def __init__(self, other_uses: Sequence[Uses] = ()) -> None:
         self.other_uses = tuple(other_uses)
         self._version = 0
         self._read = _ReadSecrets(0, -1, None)
-        self._names: OrderedDict[str, frozenset[str]] = OrderedDict()
+        self._sent: OrderedDict[str, Mapping[str, tuple[Destination, ...]]] = OrderedDict()
 
     def forget(self) -> None:
         """Discard the secrets, so that the next reader queries the database again."""
@@ -87,13 +123,13 @@ class SecretStore:
             read = self._read = _ReadSecrets(revision, self._version, loop)
         return read
 
-    def names_of(self, tool: ToolDefinition) -> frozenset[str]:
-        """Return the names of the secrets that a tool's settings refer to."""
-        found = self._names.get(tool.hash)
+    def sent_by(self, tool: ToolDefinition) -> Mapping[str, tuple[Destination, ...]]:
+        """Return where a tool sends each of its secrets."""
+        found = self._sent.get(tool.hash)
         if found is None:
-            found = self._names[tool.hash] = names_in(tool.runner, tool.settings)
-            if len(self._names) > MAX_NAMES:
-                self._names.popitem(last=False)
+            found = self._sent[tool.hash] = by_secret(registry.flows(tool.runner, tool.settings))
+            if len(self._sent) > MAX_NAMES:
+                self._sent.popitem(last=False)
         return found
 
 
@@ -102,10 +138,11 @@ def forget(**kwargs: Any) -> None:
     parts.get(SecretStore).forget()
 
 
-async def resolve(names: Iterable[str], caller: Caller) -> Mapping[str, str]:
+async def resolve(sent: Sent, caller: Caller) -> Mapping[str, str]:
     """Return the values of the secrets for this caller: the caller's own where a secret is personal.
 
-    Reads the database only the first time at a catalogue revision. Raises MissingSecret, CallNotLogged.
+    Reads the database only the first time at a catalogue revision. Raises MissingSecret, SecretNotAllowed when a
+    secret must not be sent where `sent` says, CallNotLogged.
     """
     user_id = caller.credential.user_id
     read = parts.get(SecretStore).current(asyncio.get_running_loop())
@@ -115,43 +152,37 @@ async def resolve(names: Iterable[str], caller: Caller) -> Mapping[str, str]:
         except (DatabaseError, InterfaceError):
             log.warning("the secrets cannot be read", exc_info=True)
             raise CallNotLogged("the catalogue cannot be read now") from None
-    return _values(read, names, user_id)
+    if _is_try_as_another(caller):
+        _refuse_personal(read, sent, caller.credential.username)
+    return _values(read, sent, user_id)
 
 
-def resolve_now(names: Iterable[str], user_id: int | None = None) -> Mapping[str, str]:
+def resolve_now(sent: Sent, user_id: int | None = None) -> Mapping[str, str]:
     """Return the values without a call: for imports and tests in the admin, in a thread that may use the database.
 
-    Raises MissingSecret.
+    Raises MissingSecret, SecretNotAllowed.
     """
     read = _ReadSecrets(0, 0, None)
     _load(read, -1 if user_id is None else user_id)
-    return _values(read, names, -1 if user_id is None else user_id)
+    return _values(read, sent, -1 if user_id is None else user_id)
 
 
-def names_of(tool: ToolDefinition) -> frozenset[str]:
-    """Return the names of the secrets of a tool, see `SecretStore.names_of`."""
-    return parts.get(SecretStore).names_of(tool)
+def sent_by(tool: ToolDefinition) -> Mapping[str, tuple[Destination, ...]]:
+    """Return where a tool sends each of its secrets, see `SecretStore.sent_by`."""
+    return parts.get(SecretStore).sent_by(tool)
 
 
-def names_in(runner: str, data: Any) -> frozenset[str]:
-    """Return the names of the secrets in settings as stored; none when the runner does not accept the settings."""
-    try:
-        return secret_refs.names(registry.parse_settings(runner, data))
-    except (LookupError, ValueError):
-        return frozenset()
-
-
-def uses() -> dict[str, list[str]]:
-    """Return the uses of each secret, {name: [uses in words for a page]}; reads the catalogue."""
-    found: dict[str, list[str]] = {}
+def uses() -> dict[str, list[Use]]:
+    """Return the uses of each secret by name; reads the catalogue."""
+    found: dict[str, list[Use]] = {}
     for name, runner, data in Tool.objects.filter(settings__contains="secret").values_list(
         "name", "runner", "settings"
     ):
-        for secret in names_in(runner, data):
-            found.setdefault(secret, []).append(gettext("tool %s") % name)
+        for secret, destinations in by_secret(registry.flows(runner, data)).items():
+            found.setdefault(secret, []).append(Use(gettext("tool %s") % name, destinations))
     for other_uses in parts.get(SecretStore).other_uses:
-        for secret, what in other_uses():
-            found.setdefault(secret, []).append(what)
+        for secret, use in other_uses():
+            found.setdefault(secret, []).append(use)
     return found
 
 
@@ -166,30 +197,79 @@ async def _fill(read: _ReadSecrets, user_id: int) -> None:
 
 def _load(read: _ReadSecrets, user_id: int) -> None:
     if read.kinds is None:
-        rows = list(Secret.objects.values_list("name", "kind", "value"))
-        read.shared = {name: value for name, kind, value in rows if kind == Secret.Kind.SHARED and value}
-        read.kinds = {name: kind for name, kind, _ in rows}
+        rows = list(Secret.objects.values_list("name", "kind", "value", "hosts"))
+        read.shared = {name: value for name, kind, value, _hosts in rows if kind == Secret.Kind.SHARED and value}
+        read.hosts = {name: hosts for name, _kind, _value, hosts in rows if hosts != []}
+        read.kinds = {name: kind for name, kind, _value, _hosts in rows}
     mine = PersonalSecret.objects.filter(user_id=user_id, secret__kind=Secret.Kind.PERSONAL)
-    read.personal[user_id] = dict(mine.values_list("secret__name", "value"))
+    read.personal[user_id] = {
+        name: _Entered(value, frozenset(destinations or ()))
+        for name, value, destinations in mine.values_list("secret__name", "value", "destinations")
+    }
     if len(read.personal) > MAX_USERS:
         read.personal.popitem(last=False)
 
 
-def _values(read: _ReadSecrets, names: Iterable[str], user_id: int) -> Mapping[str, str]:
+def _values(read: _ReadSecrets, sent: Sent, user_id: int) -> Mapping[str, str]:
     found = {}
-    for name in names:
+    for name, destinations in sent.items():
         kind = (read.kinds or {}).get(name)
         key = (user_id if kind == Secret.Kind.PERSONAL else 0, name)
         value = read.plain.get(key)
         if value is None:
             value = read.plain[key] = _decrypt(read, name, kind, user_id)
+        for destination in destinations:
+            _check_destination(read, name, kind, user_id, destination)
         found[name] = value
     return found
 
 
+def _check_destination(read: _ReadSecrets, name: str, kind: str | None, user_id: int, destination: Destination) -> None:
+    """Raise SecretNotAllowed unless the secret's hosts and, for a personal one, its owner allow the destination."""
+    # A list that cannot be read allows nothing.
+    if name in read.hosts and not (read.hosts[name] and host_patterns.allow(read.hosts[name], destination)):
+        sentence = gettext(
+            "This tool cannot use the secret %(name)s, because the secret is bound to other hosts. Ask your "
+            "administrator to change the tool, or the hosts of the secret."
+        )
+        details = gettext("The secret %(name)s is bound to hosts, and %(destination)s is not among them.")
+        values = {"name": name, "destination": destination.label}
+        raise SecretNotAllowed(name, sentence % values, details % values)
+    if kind != Secret.Kind.PERSONAL:
+        return
+    entered = read.personal.get(user_id, {}).get(name)
+    if entered is None or destination.key not in entered.allowed:
+        sentence = gettext(
+            "This tool would send your own secret %(name)s to %(destination)s, which you have not allowed. Review this "
+            "at %(address)s. If you allow it, call the tool again."
+        )
+        values = {"name": name, "destination": destination.label, "address": f"{settings.PUBLIC_URL}/secrets/"}
+        raise SecretNotAllowed(name, sentence % values)
+
+
+def _is_try_as_another(caller: Caller) -> bool:
+    """Return whether staff try the tool as another user: credential "admin:ACTOR:USER"."""
+    kind, *numbers = caller.credential.id.split(":")
+    return kind == "admin" and len(numbers) != 1
+
+
+def _refuse_personal(read: _ReadSecrets, sent: Sent, username: str) -> None:
+    for name in sent:
+        if (read.kinds or {}).get(name) == Secret.Kind.PERSONAL:
+            sentence = gettext(
+                "This tool needs the personal secret %(name)s. A try as another user never uses the secrets of that "
+                "user. Try the tool as yourself, or ask %(user)s to call it."
+            )
+            raise SecretNotAllowed(name, sentence % {"name": name, "user": username})
+
+
 def _decrypt(read: _ReadSecrets, name: str, kind: str | None, user_id: int) -> str:
     personal = kind == Secret.Kind.PERSONAL
-    stored = read.personal.get(user_id, {}).get(name) if personal else read.shared.get(name)
+    if personal:
+        entered = read.personal.get(user_id, {}).get(name)
+        stored = None if entered is None else entered.value
+    else:
+        stored = read.shared.get(name)
     if stored is None:
         raise MissingSecret(name, _missing_sentence(name, personal))
     owner = f"personal {name} of user {user_id}" if personal else f"shared {name}"

@@ -7,7 +7,6 @@ import hashlib
 import re
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,6 +21,7 @@ from catalog import quarantine
 from catalog.canonical import dumps
 from catalog.language import ENGLISH
 from catalog.models import Tool, Upstream
+from catalog.runners.destinations import by_secret
 from catalog.runners.upstream_mcp.connection import Connection
 from catalog.runners.upstream_mcp.failures import UpstreamError, failure, refusal, timeout_error
 from catalog.runners.upstream_mcp.link import Link
@@ -157,20 +157,25 @@ def resolve_connection(upstream: Upstream, user_id: int | None) -> ConnectionWit
 
     def way() -> ConnectionWithSecrets:
         connection = upstream.connection()
-        return connection, resolve.resolve_now(connection.secret_names, user_id)
+        return connection, resolve.resolve_now(by_secret(connection.flows()), user_id)
 
     def words() -> str:
         try:
             way()
         except SETTINGS_ERRORS as error:
-            return str(error)
+            return _explain(error)
         return ""
 
     try:
         with override(ENGLISH):
             return way()
     except SETTINGS_ERRORS as error:
-        raise UpstreamError(str(error), localized_message=words) from None
+        raise UpstreamError(str(error), _explain(error), words) from None
+
+
+def _explain(error: ValueError | resolve.MissingSecret) -> str:
+    """Return the error as a sentence for staff and the audit log."""
+    return error.audit_message if isinstance(error, resolve.MissingSecret) else str(error)
 
 
 def discover(upstream: Upstream, user_id: int | None, verb: str) -> ToolList:
@@ -284,12 +289,11 @@ def store_health(upstream: Upstream, found: ToolList | None = None, problem: str
     upstream.refresh_from_db()
 
 
-def secret_uses() -> Iterator[tuple[str, str]]:
-    """Yield (name of a secret, description of its use) for every use, for `catalog.secrets.resolve.uses`."""
+def secret_uses() -> Iterator[tuple[str, resolve.Use]]:
+    """Yield (name of a secret, its use) for every use, for `catalog.secrets.resolve.uses`."""
     for upstream in Upstream.objects.all():
-        with suppress(ValueError):
-            for name in upstream.connection().secret_names:
-                yield name, _("upstream server %s") % upstream.name
+        for name, destinations in by_secret(upstream.secret_flows()).items():
+            yield name, resolve.Use(_("upstream server %s") % upstream.name, destinations)
 
 
 def local_name(upstream: Upstream, name: str) -> str:

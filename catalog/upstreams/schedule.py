@@ -79,8 +79,9 @@ async def _list_all(
 
 
 def _reach(upstream: Upstream) -> discovery.ConnectionWithSecrets | UpstreamError:
+    owner = upstream.secrets_of
     try:
-        return discovery.resolve_connection(upstream, upstream.secrets_of_id)
+        return discovery.resolve_connection(upstream, owner.pk if owner is not None and owner.is_active else None)
     except UpstreamError as error:
         return error
 

@@ -1,7 +1,11 @@
-"""`/secrets/`: the personal secrets that the user's tools need. Entered, replaced, removed, and never shown again."""
+"""`/secrets/`: the personal secrets that the user's tools need, and where each of them may be sent.
+
+A value is entered, replaced and removed, and never shown again. It is sent only to destinations that its owner allowed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -10,6 +14,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
@@ -19,18 +24,51 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 from django.views.decorators.http import require_POST, require_safe
 
 from catalog.encryption import KeysError
-from catalog.models import PersonalSecret, Secret
+from catalog.models import PersonalSecret, Secret, Upstream
+from catalog.runners.destinations import Destination, by_secret
 from catalog.secrets import resolve
 from catalog.secrets.resolve import check_value
 from catalog.views.tools import title_of, visible_to
+from toolhub.invisible import show
+
+
+@dataclass(slots=True)
+class Receiver:
+    """One destination of a secret on the page."""
+
+    key: str
+    label: str
+    users: list[str] = field(default_factory=list)
+    """What sends the secret there: the titles of tools, and upstream servers. Empty: nothing does now."""
+    allowed: bool = False
+    blocked: bool = False
+    """Whether the hosts that the secret is bound to do not include it."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether the owner can allow it and has not."""
+        return bool(self.users) and not self.allowed and not self.blocked
 
 
 @dataclass(slots=True)
 class Card:
     secret: Secret
-    tools: list[str] = field(default_factory=list)
-    """The titles of the tools that need it."""
+    receivers: dict[str, Receiver] = field(default_factory=dict)
+    """By key: where the user's tools send it, and where the user allowed it to be sent before."""
     mine: PersonalSecret | None = None
+
+    @property
+    def is_used(self) -> bool:
+        return any(receiver.users for receiver in self.receivers.values())
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is something for the user to do."""
+        return self.mine is None or any(receiver.waits for receiver in self.receivers.values())
+
+    def current(self) -> list[Receiver]:
+        """Return the destinations that the user can allow now."""
+        return [receiver for receiver in self.receivers.values() if receiver.users and not receiver.blocked]
 
 
 class ValueForm(forms.Form):
@@ -48,17 +86,38 @@ class ValueForm(forms.Form):
     )
 
 
+def _uses(user: User) -> Iterator[tuple[str, Destination, str]]:
+    """Yield (secret, destination, what sends it there) for the user's tools, and for connections that staff test."""
+    for tool, _rule in visible_to(user).tools.values():
+        for name, destinations in resolve.sent_by(tool).items():
+            for destination in destinations:
+                yield name, destination, title_of(tool)
+    # The scheduled comparison uses the secrets of one user; a test, those of the staff member.
+    may_test = user.is_staff and user.has_perm("catalog.change_upstream")
+    for upstream in Upstream.objects.all() if may_test else Upstream.objects.filter(Q(secrets_of=user)):
+        for name, destinations in by_secret(upstream.secret_flows()).items():
+            for destination in destinations:
+                yield name, destination, _("upstream server %s") % upstream.name
+
+
 def _cards(user: User) -> dict[str, Card]:
     """Return the secrets that the user's tools need, and those entered for tools that the user had before."""
-    wanted: dict[str, list[str]] = {}
-    for tool, _rule in visible_to(user).tools.values():
-        for name in resolve.names_of(tool):
-            wanted.setdefault(name, []).append(title_of(tool))
+    wanted: dict[str, dict[str, Receiver]] = {}
+    seen: dict[str, Destination] = {}
+    for name, destination, what in _uses(user):
+        seen[destination.key] = destination
+        receiver = wanted.setdefault(name, {}).setdefault(destination.key, Receiver(destination.key, destination.label))
+        receiver.users.append(show(what))
     mine = {row.secret_id: row for row in PersonalSecret.objects.filter(user=user)}
     found = {}
     for secret in Secret.objects.filter(kind=Secret.Kind.PERSONAL):
-        if secret.name in wanted or secret.pk in mine:
-            found[secret.name] = Card(secret, wanted.get(secret.name, []), mine.get(secret.pk))
+        if secret.name not in wanted and secret.pk not in mine:
+            continue
+        card = found[secret.name] = Card(secret, wanted.get(secret.name, {}), mine.get(secret.pk))
+        for receiver in card.receivers.values():
+            receiver.blocked = not secret.allows(seen[receiver.key])
+        for key, label in (card.mine.destinations if card.mine is not None else {}).items():
+            card.receivers.setdefault(key, Receiver(key, show(str(label)))).allowed = True
     return found
 
 
@@ -67,7 +126,7 @@ def _cards(user: User) -> dict[str, Card]:
 @require_safe
 def listing(request: HttpRequest) -> HttpResponse:
     user = cast(User, request.user)
-    cards = sorted(_cards(user).values(), key=lambda card: (card.mine is not None, card.secret.name))
+    cards = sorted(_cards(user).values(), key=lambda card: (not card.waits, card.mine is not None, card.secret.name))
     return render(request, "catalog/secrets.html", {"section": "secrets", "cards": cards})
 
 
@@ -77,14 +136,16 @@ def listing(request: HttpRequest) -> HttpResponse:
 @sensitive_variables("form", "value")
 @require_POST
 def enter(request: HttpRequest, name: str) -> HttpResponse:
+    """Store the value and allow the destinations that the page of the form showed, as far as they still exist."""
     user = cast(User, request.user)
     card = _cards(user).get(name)
-    if card is None or not card.tools:
+    if card is None or not card.is_used:
         raise Http404
     form = ValueForm(request.POST)
     if not form.is_valid():
         messages.error(request, " ".join(map(str, form.errors["value"])))
         return redirect("catalog:secrets")
+    shown = set(request.POST.getlist("destination"))
     with transaction.atomic():
         row = card.mine or PersonalSecret(secret=card.secret, user=user)
         try:
@@ -94,8 +155,39 @@ def enter(request: HttpRequest, name: str) -> HttpResponse:
                 request, _("Secrets cannot be saved yet. Ask your administrator to set up TOOLHUB_ENCRYPTION_KEYS.")
             )
             return redirect("catalog:secrets")
+        row.destinations = {receiver.key: receiver.label for receiver in card.current() if receiver.key in shown}
         row.save()
     messages.success(request, _("“%s” was saved. Your tools use it from now on.") % name)
+    if any(receiver.key not in row.destinations for receiver in card.current()):
+        messages.warning(request, _("There are destinations that you have not allowed yet. Review them below."))
+    return redirect("catalog:secrets")
+
+
+@login_required
+@never_cache
+@require_POST
+def decide(request: HttpRequest, name: str) -> HttpResponse:
+    """Allow one destination of an entered secret (`allow`, its key), or withdraw one (`withdraw`)."""
+    user = cast(User, request.user)
+    with transaction.atomic():
+        row = PersonalSecret.objects.select_for_update().filter(user=user, secret__name=name).first()
+        if row is None:
+            raise Http404
+        allowed = dict(row.destinations)
+        if "allow" in request.POST:
+            card, key = _cards(user).get(name), request.POST["allow"]
+            label = next((one.label for one in card.current() if one.key == key), None) if card is not None else None
+            text = _("“%(name)s” may now be sent to %(destination)s.")
+            allowed[key] = label
+        else:
+            label = allowed.pop(request.POST.get("withdraw", ""), None)
+            text = _("“%(name)s” is no longer sent to %(destination)s.")
+        if label is None:
+            messages.error(request, _("This destination changed in the meantime. Review the page again."))
+            return redirect("catalog:secrets")
+        row.destinations = allowed
+        row.save()
+    messages.success(request, text % {"name": name, "destination": show(str(label))})
     return redirect("catalog:secrets")
 
 

@@ -12,8 +12,7 @@ from django.test import Client
 from audit.models import Action
 from audit.redaction import redactor
 from catalog.models import PersonalSecret, Secret, Tool
-from catalog.secrets import resolve
-from tests.catalog.test_secrets import CANARY, dump_stored, make_api_tool, make_personal, make_shared
+from tests.catalog.test_secrets import CANARY, dump_stored, make_api_tool, make_personal, make_shared, stored
 
 pytestmark = pytest.mark.django_db
 
@@ -43,7 +42,7 @@ def test_a_value_entered_in_the_admin_is_never_shown_again(admin: Client) -> Non
     made = admin.post("/admin/catalog/secret/add/", {"name": "api_key", "kind": "shared", "new_value": CANARY})
     assert made.status_code == 302
     secret = Secret.objects.get()
-    assert resolve.resolve_now(["api_key"]) == {"api_key": CANARY}
+    assert stored("api_key") == {"api_key": CANARY}
     found = read_pages(admin, secret)
     assert "canary" not in found and secret.value not in found
     assert admin.get("/admin/catalog/secret/?q=canary").context["cl"].result_count == 0
@@ -56,7 +55,7 @@ def test_a_value_entered_in_the_admin_is_never_shown_again(admin: Client) -> Non
     assert admin.post(path, changed).status_code == 302
     secret.refresh_from_db()
     assert (secret.name, secret.kind) == ("api_key", "shared")
-    assert resolve.resolve_now(["api_key"]) == {"api_key": "another value"}
+    assert stored("api_key") == {"api_key": "another value"}
     held = dump_stored()
     assert "canary" not in held and "another value" not in held and kept not in held and secret.value not in held
     action = Action.objects.filter(kind="secret", verb="changed").latest("id")
@@ -133,7 +132,7 @@ def test_the_page_rejects_strangers_forged_forms_and_secrets_that_no_tool_uses(a
         assert his.post(f"/secrets/{name}/", {"value": "x" * 9}).status_code == 404
     for value in ("", "abc", "x" * 9000, "nul\x00byte"):
         his.post("/secrets/my_token/", {"value": value})
-    assert resolve.resolve_now(["my_token"], bob.pk) == {"my_token": "the secret of bob"}
+    assert stored("my_token", user=bob) == {"my_token": "the secret of bob"}
     assert PersonalSecret.objects.filter(secret=secret).count() == 1
     assert "my_token" not in hers.get("/secrets/").content.decode()
 
@@ -149,7 +148,7 @@ def test_a_user_enters_replaces_and_removes_their_own(alice: Any, bob: Any) -> N
     for value in ("the first of alice", f"{CANARY}2"):
         page = client.post("/secrets/my_token/", {"value": f" {value} "}, follow=True).content.decode()
         assert "was saved" in page and "Replace" in page and value not in page
-        assert resolve.resolve_now(["my_token"], alice.pk) == {"my_token": value}
+        assert stored("my_token", user=alice) == {"my_token": value}
     page = client.get("/secrets/").content.decode()
     assert not any(row.value in page for row in PersonalSecret.objects.all())
     Tool.objects.update(enabled=False)

@@ -285,7 +285,7 @@ def test_tools_of_a_disabled_upstream_are_hidden_and_its_secrets_count_as_used(o
     Secret.objects.create(name="other_key", value="x")
     made.headers = {"X-Api-Key": {"secret": "other_key"}}
     made.save()
-    assert "upstream server other" in resolve.uses()["other_key"]
+    assert "upstream server other" in [use.what for use in resolve.uses()["other_key"]]
     made.enabled = False
     made.save()
     assert "other_ask" not in factories.load().tools

@@ -269,6 +269,7 @@ async def test_secrets_reach_the_upstream_in_the_headers_of_their_own_user_only(
         made.headers = {"X-Key-Id": {"secret": "other_key"}}
         made.full_clean()
         made.save()
+        factories.allow_destinations()
 
     await pipeline.run_in_database(prepare)
     start = len(legacy.ledger)

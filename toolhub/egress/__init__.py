@@ -7,7 +7,7 @@ from .client import Reply, fetch
 from .connections import ConnectionPools
 from .errors import DeadlineExceeded, Denied, DeniedAddress, EgressError, TooLarge, Unreachable
 from .transport import EgressTransportError, checked_client
-from .urls import ensure_below, parse_url, safe_path_value
+from .urls import ensure_below, origin_of, parse_url, safe_path_value
 
 __all__ = [
     "AllowList",
@@ -25,6 +25,7 @@ __all__ = [
     "checked_client",
     "ensure_below",
     "fetch",
+    "origin_of",
     "parse_allowed",
     "parse_url",
     "safe_path_value",

@@ -45,6 +45,17 @@ def parse_url(url: str) -> httpx2.URL:
     return parsed
 
 
+def origin_of(url: str) -> str:
+    """Return scheme, host and, unless it is the default, port of a URL. Raises DeniedAddress for an unusable URL.
+
+    The host is in lower case and in ASCII, as requests send it.
+    """
+    parsed = parse_url(url)
+    host = parsed.raw_host.decode("ascii").lower()
+    port = "" if parsed.port in (None, 443 if parsed.scheme == "https" else 80) else f":{parsed.port}"
+    return f"{parsed.scheme}://{f'[{host}]' if ':' in host else host}{port}"
+
+
 def ensure_below(base: str, url: str) -> str:
     """Return `url` in its final spelling if it has the origin of `base` and a path below it.
 

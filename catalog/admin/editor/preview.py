@@ -17,9 +17,10 @@ from django.utils.translation import gettext
 from catalog import lint
 from catalog.admin.editor import runner_forms
 from catalog.canonical import dumps
-from catalog.models import Tool
+from catalog.models import Tool, Upstream, secret_flows
 from catalog.policy import loader
 from catalog.policy.definitions import ToolDefinition
+from catalog.runners.destinations import Flow
 from catalog.schemas import validator
 from catalog.schemas.parameters import Mark, Parameter, list_parameters, marks
 from toolhub.invisible import show
@@ -115,6 +116,8 @@ class Preview:
     title: str
     description: str
     hidden: bool
+    sent: list[str] = field(default_factory=list)
+    """Where the settings send secrets, one sentence for each."""
     invalid_labels: list[str] = field(default_factory=list)
     """Labels of the invalid fields: the preview shows their previous values."""
 
@@ -148,8 +151,17 @@ def build_preview(form: Any) -> Preview:
         row.title or row.name,
         row.description,
         hidden,
+        secret_flows.describe(_find_flows(row)),
         invalid_labels,
     )
+
+
+def _find_flows(row: Tool) -> frozenset[Flow]:
+    """Return where a call of this tool sends secrets: an upstream tool those of its connection."""
+    if row.runner != loader.UPSTREAM or not isinstance(row.settings, dict):
+        return row.secret_flows()
+    upstream = Upstream.objects.filter(name=str(row.settings.get("upstream", ""))[:40]).first()
+    return frozenset() if upstream is None else upstream.secret_flows()
 
 
 def _label(form: Any, name: str) -> str:

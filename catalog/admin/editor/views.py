@@ -27,7 +27,7 @@ from catalog import quarantine
 from catalog.admin.editor import preview, runner_forms
 from catalog.admin.editor import versions as editor_versions
 from catalog.admin.history import HistoryAdmin
-from catalog.models import Tool
+from catalog.models import Tool, secret_flows
 from catalog.models.base import check_name
 from catalog.models.fields import JSONTextField
 
@@ -65,7 +65,7 @@ class DuplicateForm(forms.Form):
 def duplicate(original: Tool, name: str, *, toolsets: bool = False) -> Tool:
     """Create a copy under another name, disabled, without the grants and limits of the original.
 
-    Raises PermissionDenied when the acting user may not save a tool with this runner.
+    Raises PermissionDenied when the acting user may not save a tool with this runner, or with its secrets.
     """
     values = {
         field.attname: getattr(original, field.attname)
@@ -183,7 +183,9 @@ class EditorAdmin(HistoryAdmin):
             raise PermissionDenied
         # A copy is not compared with the source any more: a change there could go unnoticed.
         form = DuplicateForm(request.POST if request.method == "POST" and not tool.origin else None)
-        if form.is_valid():
+        if form.is_valid() and (refusal := secret_flows.find_refusal(tool.secret_flows())):
+            form.add_error(None, refusal)
+        elif form.is_valid():
             copy = duplicate(tool, form.cleaned_data["name"], toolsets=form.cleaned_data["toolsets"])
             words = gettext("%(copy)s is a copy of %(tool)s. It is off and has no grants of its own.")
             self.message_user(request, words % {"copy": copy, "tool": tool})

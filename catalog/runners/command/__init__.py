@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from django.conf import settings as configured
 from django.utils.translation import gettext_lazy as _
 
 from catalog.runners import secret_refs
 from catalog.runners.base import FormWords, Runner
-from catalog.runners.command.settings import Settings, not_ready
+from catalog.runners.command.settings import Settings, not_ready, secret_destinations
 
 
 def _switched_off() -> str | None:
     if configured.COMMANDS:
         return None
     return "List the programs that they start in TOOLHUB_COMMANDS, or switch the tools off."
+
+
+def _advice(row: Any) -> Iterator[str]:
+    yield from secret_refs.advise_on_plain_values(row.settings, "environment")
 
 
 RUNNER = Runner(
@@ -51,6 +58,8 @@ RUNNER = Runner(
     ),
     not_ready=not_ready,
     switched_off=_switched_off,
+    advice=_advice,
+    secret_destinations=secret_destinations,
     permission="catalog.use_command_runner",
     permission_refusal=_(
         'You need the permission "Can save tools that run programs on the server". Ask your administrator.'

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Literal
 
 from django.utils.translation import gettext_noop as _
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from catalog.processes import allowlist
-from catalog.runners import secret_refs
+from catalog.runners import destinations, secret_refs
+from catalog.runners.destinations import Destination
 from catalog.runners.settings_errors import SettingsProblem
 
 PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
@@ -128,6 +130,15 @@ class Settings(Command):
         if self.commands and (self.arguments or self.stdin or self.stdin_file or self.folder_argument):
             raise SettingsProblem(_("with commands, set arguments, stdin and folder in each command"))
         return self
+
+
+def secret_destinations(settings: Settings) -> Iterator[Destination]:
+    """Yield each program: the environment with its secrets is the same for all of them."""
+    shared = {"environment": destinations.describe_texts(settings.environment), "folder": settings.folder}
+    for command in settings.commands.values() or [settings]:
+        own = command.model_dump(mode="json", include=set(Command.model_fields))
+        words = [item if isinstance(item, str) else f"{item.option} {{{item.value}}}" for item in command.arguments]
+        yield destinations.to_program(command.program, words, {**own, **shared})
 
 
 def not_ready(settings: Settings) -> str | None:

@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from catalog.runners import secret_refs
 from catalog.runners.base import Effect, FormWords, Runner
+from catalog.runners.destinations import Destination, origin
 from catalog.runners.http_api.settings import Settings
 
 
@@ -31,6 +32,13 @@ def _advice(row: Any) -> Iterator[str]:
         yield gettext(
             "The tool declares no external systems, but it calls an API. Clients treat external content with care."
         )
+    yield from secret_refs.advise_on_plain_values(
+        row.settings, "static_headers", "static_query", "static_cookies", "static_body"
+    )
+
+
+def _destinations(settings: Settings) -> Iterator[Destination]:
+    yield origin(settings.base)
 
 
 RUNNER = Runner(
@@ -75,5 +83,6 @@ RUNNER = Runner(
     ),
     effect=_effect,
     advice=_advice,
+    secret_destinations=_destinations,
     position=20,
 )

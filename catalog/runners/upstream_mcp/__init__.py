@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from django.utils.translation import gettext_lazy as _
 
 from catalog.runners.base import FormWords, Rows, Runner
+from catalog.runners.destinations import Destination
 from catalog.runners.upstream_mcp.settings import Settings
+
+
+def _destinations(settings: Settings) -> Iterator[Destination]:
+    if settings.connection is not None:
+        yield settings.connection.destination
+
 
 RUNNER = Runner(
     name="upstream_mcp",
@@ -22,5 +31,6 @@ RUNNER = Runner(
         },
         choices={"upstream": Rows("catalog.Upstream", "name")},
     ),
+    secret_destinations=_destinations,
     position=50,
 )

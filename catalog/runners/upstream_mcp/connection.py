@@ -14,7 +14,8 @@ from django.utils.translation import gettext_noop as _
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from audit.redaction.redactor import is_secret_name
-from catalog.runners import settings_errors
+from catalog.runners import destinations, settings_errors
+from catalog.runners.destinations import Destination, Flow
 from catalog.runners.secret_refs import SecretRef, Text, names, reveal
 from catalog.runners.settings_errors import SettingsProblem
 from toolhub import egress
@@ -110,6 +111,18 @@ class Connection(BaseModel):
     @cached_property
     def secret_names(self) -> frozenset[str]:
         return names(self)
+
+    @property
+    def destination(self) -> Destination:
+        """The receiver of its secrets: the origin of its URL, or its program."""
+        if self.transport != "stdio":
+            return destinations.origin(self.url)
+        conditions = {"args": self.args, "environment": destinations.describe_texts(self.env)}
+        return destinations.to_program(self.command, self.args, conditions)
+
+    def flows(self) -> frozenset[Flow]:
+        """Return where it sends secrets."""
+        return destinations.flows(self, [self.destination]) if self.secret_names else frozenset()
 
     @property
     def label(self) -> str:
