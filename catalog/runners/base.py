@@ -106,6 +106,9 @@ class Runner:
     """Whether a tool with these settings asks the client before it continues as a task."""
     secret_destinations: Callable[[Any], Iterable[Destination]] | None = None
     """The places that receive the secrets of a tool with these valid settings. Without it, pages name the tool type."""
+    bounds: frozenset[str] = frozenset()
+    """Settings that only bound a call or shape its result. Changing any other one of a tool with a secret is a new use
+    of the secret."""
     permission: str = ""
     """The permission, besides those for tools, that saving such a tool needs."""
     permission_refusal: Words = ""

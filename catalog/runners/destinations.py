@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext
+from pydantic import BaseModel
 
 from catalog.runners import secret_refs
 from toolhub import egress
@@ -51,6 +52,9 @@ class Flow:
     """The path in the settings, such as ("static_headers", "Authorization")."""
     form: tuple[str, str] = ("", "plain")
     """The text before the value, and the encoding: with another prefix, the same place can mean something else."""
+    use: str = ""
+    """Digest of the settings that decide what is done with the secret: on the same host, another path or method can be
+    another account, or delete instead of read."""
 
 
 def origin(url: str) -> Destination:
@@ -85,11 +89,15 @@ def describe_texts(values: Mapping[str, secret_refs.Text]) -> dict[str, Any]:
     }
 
 
-def flows(settings: Any, destinations: Iterable[Destination]) -> frozenset[Flow]:
-    """Return every flow: each reference in the settings goes to each of the destinations."""
-    receivers = tuple(destinations)
+def flows(settings: BaseModel, destinations: Iterable[Destination], bounds: Collection[str]) -> frozenset[Flow]:
+    """Return every flow: each reference in the settings goes to each of the destinations.
+
+    `bounds` are the settings that do not decide what is done with a secret, such as a time limit.
+    """
+    use = settings.model_dump(mode="json", exclude=set(bounds))
+    receivers, digest = tuple(destinations), _digest(_without_references(use))
     return frozenset(
-        Flow(reference.secret, receiver, place, (reference.prefix, reference.encoding))
+        Flow(reference.secret, receiver, place, (reference.prefix, reference.encoding), digest)
         for place, reference in secret_refs.references(settings)
         for receiver in receivers
     )
@@ -101,6 +109,20 @@ def by_secret(found: Iterable[Flow]) -> dict[str, tuple[Destination, ...]]:
     for flow in found:
         grouped.setdefault(flow.secret, {})[flow.destination.key] = flow.destination
     return {name: tuple(there[key] for key in sorted(there)) for name, there in sorted(grouped.items())}
+
+
+def _without_references(value: Any) -> Any:
+    """Return dumped settings without their references, each of which is a flow of its own."""
+    if isinstance(value, dict):
+        kept = ((name, inner) for name, inner in value.items() if not _is_reference(inner))
+        return {name: _without_references(inner) for name, inner in kept}
+    if isinstance(value, list):
+        return [_without_references(inner) for inner in value if not _is_reference(inner)]
+    return value
+
+
+def _is_reference(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() == secret_refs.SecretRef.model_fields.keys()
 
 
 def _shorten(text: str) -> str:

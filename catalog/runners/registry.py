@@ -73,7 +73,7 @@ def flows_of(kind: str, settings: BaseModel) -> frozenset[Flow]:
         receivers = tuple(described.secret_destinations(settings))
     else:
         receivers = (destinations.tool_type(kind, described.title, settings.model_dump(mode="json")),)
-    return destinations.flows(settings, receivers)
+    return destinations.flows(settings, receivers, described.bounds)
 
 
 def settings_schema(kind: str) -> dict[str, Any]:

@@ -276,6 +276,9 @@ def test_a_list_is_widened_when_anything_new_is_allowed(before: list[str], after
 # --- who may decide it -----------------------------------------------------------------------------------------------
 
 MOVES: dict[str, dict[str, Any]] = {
+    "another path on the same host": {**HTTP, "url": f"{GITHUB}/user/keys"},
+    "another method": {**HTTP, "method": "DELETE"},
+    "an argument in the query": {**HTTP, "query": {"q": "q"}},
     "another host": {**HTTP, "url": f"{EVIL}/user"},
     "plain http": {**HTTP, "url": "http://api.github.com/user"},
     "another port": {**HTTP, "url": f"{GITHUB}:8443/user"},
@@ -327,9 +330,7 @@ def test_a_new_tool_with_a_secret_needs_the_permission(editor: User, keeper: Use
 @pytest.mark.parametrize(
     "settings",
     [
-        {**HTTP, "url": f"{GITHUB}/repos/x"},
-        {**HTTP, "url": "https://API.github.com:443/user", "method": "POST", "timeout": 3},
-        {**HTTP, "query": {"q": "q"}},
+        {**HTTP, "timeout": 3, "retries": 0, "response": "auto", "select": "$.name", "max_concurrent": 2},
         WITHOUT_SECRET,
         {"url": f"{EVIL}/user"},
     ],
@@ -437,6 +438,7 @@ def test_an_import_says_where_its_secrets_go_and_needs_it_before_anything_is_cre
     [
         ("headers", {"headers": BEARER}),
         ("url", {"headers": {"X-Key": {"secret": "api_key"}}, "url": f"{EVIL}/mcp"}),
+        ("url", {"headers": {"X-Key": {"secret": "api_key"}}, "url": f"{GITHUB}/of-another-tenant"}),
         ("headers", {"headers": {"X-Other": {"secret": "api_key"}}}),
         ("env", {"transport": "stdio", "url": "", "command": "PROGRAM", "env": {"TOKEN": {"secret": "api_key"}}}),
     ],

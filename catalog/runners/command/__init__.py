@@ -60,6 +60,10 @@ RUNNER = Runner(
     switched_off=_switched_off,
     advice=_advice,
     secret_destinations=secret_destinations,
+    bounds=frozenset(
+        {"accept_status", "max_output_bytes", "cpu_seconds", "memory_bytes", "max_processes", "max_file_bytes"}
+        | {"max_open_files"}
+    ),
     permission="catalog.use_command_runner",
     permission_refusal=_(
         'You need the permission "Can save tools that run programs on the server". Ask your administrator.'

@@ -84,5 +84,9 @@ RUNNER = Runner(
     effect=_effect,
     advice=_advice,
     secret_destinations=_destinations,
+    bounds=frozenset(
+        {"response", "select", "keep", "timeout", "max_response_bytes", "retries"}
+        | {"break_after", "break_seconds", "max_concurrent", "wait_seconds"}
+    ),
     position=20,
 )

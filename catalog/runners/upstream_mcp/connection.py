@@ -30,6 +30,10 @@ RESERVED_HEADERS = frozenset(
 """Headers that belong to the connection or to the protocol."""
 
 
+BOUNDS = frozenset({"upstream", "name", "allowed_networks", "timeout"})
+"""Values that do not decide what is done with a secret."""
+
+
 class UnusableSecret(ValueError):
     """A secret with a value that a header cannot carry; `name` is the name of the header."""
 
@@ -122,7 +126,7 @@ class Connection(BaseModel):
 
     def flows(self) -> frozenset[Flow]:
         """Return where it sends secrets."""
-        return destinations.flows(self, [self.destination]) if self.secret_names else frozenset()
+        return destinations.flows(self, [self.destination], BOUNDS) if self.secret_names else frozenset()
 
     @property
     def label(self) -> str:
