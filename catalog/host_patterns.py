@@ -109,9 +109,15 @@ def is_widened(before: Sequence[str], after: Sequence[str]) -> bool:
     return not after or not all(any(old.covers(parse(new)) for old in known) for new in after)
 
 
-def allow(patterns: Sequence[str], destination: Destination) -> bool:
-    """Return whether a secret that is bound to these patterns may go there. Without patterns it is not bound."""
-    return not patterns or _allow(tuple(patterns), destination.key, destination.program, destination.is_origin)
+def allow(patterns: object, destination: Destination) -> bool:
+    """Return whether a secret that is bound to these patterns may go there. With an empty list it may.
+
+    Patterns that cannot be read, which only a hand in the database can store, allow no destination.
+    """
+    if not isinstance(patterns, list | tuple):
+        return False
+    known = tuple(map(str, patterns))
+    return not known or _allow(known, destination.key, destination.program, destination.is_origin)
 
 
 @lru_cache(4096)

@@ -49,7 +49,7 @@ class UpstreamForm(CatalogueForm):
     secrets_of = SecretsOfField(
         User.objects.none(),
         required=False,
-        label=_("personal secrets"),
+        label=_("Personal secrets"),
         empty_label=_("Use no personal secrets"),
         widget=UnfoldAdminSelectWidget,
         help_text=_(

@@ -226,8 +226,7 @@ def _values(read: _ReadSecrets, sent: Sent, user_id: int) -> Mapping[str, str]:
 
 def _check_destination(read: _ReadSecrets, name: str, kind: str | None, user_id: int, destination: Destination) -> None:
     """Raise SecretNotAllowed unless the secret's hosts and, for a personal one, its owner allow the destination."""
-    # A list that cannot be read allows nothing.
-    if name in read.hosts and not (read.hosts[name] and host_patterns.allow(read.hosts[name], destination)):
+    if name in read.hosts and not host_patterns.allow(read.hosts[name], destination):
         sentence = gettext(
             "This tool cannot use the secret %(name)s, because the secret is bound to other hosts. Ask your "
             "administrator to change the tool, or the hosts of the secret."

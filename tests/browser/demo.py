@@ -55,6 +55,7 @@ def fill() -> dict[str, Any]:
     tool.save()
     for name in ("Claude Code on my laptop", "Cursor"):
         AccessToken.objects.issue(people["alice"], name)
+    enter_secrets(people["alice"])
     newest = make_calls(people["alice"], people["bob"])
     log.record("enabled", "tool", "calculate_sum")
     address_values |= {"tool": tool.pk, "catalog_tool": tool.pk, "call": newest, "audit_call": newest}
@@ -129,6 +130,37 @@ def addresses() -> list[tuple[str, str]]:
         whose = "root" if rule.who.is_staff else "" if rule.who is census.ANYONE else "alice"
         found.append((whose, "/" + (rule.at or rule.route)))
     return sorted(set(found))
+
+
+def enter_secrets(alice: Any) -> None:
+    """A personal secret with every kind of destination, one that is missing, and a shared one bound to its host."""
+    from catalog.models import PersonalSecret, Secret, Tool, Upstream
+    from tests import factories
+
+    token = Secret.objects.get(name="github_token")
+    bearer = {"Authorization": {"secret": "github_token", "prefix": "Bearer "}}
+    for name, address in (("list_pulls", "https://github.example.org/pulls"), ("mirror", "http://10.0.0.5:8080/git")):
+        settings = {"url": address, "static_headers": bearer}
+        factories.grant(alice, factories.make_tool(name, title=name, runner="http_api", settings=settings))
+    mine = PersonalSecret(secret=token, user=alice)
+    mine.enter("an invented token")
+    mine.save()
+    factories.allow_destinations()
+    mine.refresh_from_db()
+    mine.destinations = {
+        **{key: label for key, label in mine.destinations.items() if "example.org" not in key},
+        "https://old.example.com": "https://old.example.com",
+    }
+    mine.save()
+    token.hosts = ["api.github.com", "github.example.org", "old.example.com"]
+    token.save()
+    key = Secret.objects.get(name="web_search_key")
+    key.hosts = ["*.example.com", Tool.objects.get(name="web_search").settings["url"].split("/")[2]]
+    key.enter("an invented key")
+    key.save()
+    Upstream.objects.filter(name="census").update(
+        headers={"Authorization": bearer["Authorization"], "X-Key": {"secret": "web_search_key"}}
+    )
 
 
 def is_page(window: Any, path: str) -> bool:
