@@ -169,12 +169,15 @@ def _install_on_postgresql(connection: Any) -> None:
 
 
 def install(using: str = DEFAULT_DB_ALIAS) -> None:
-    """Install the triggers, once every table that they belong to exists."""
+    """Install the triggers, once every table and column that they name exists: after a partial migrate some do not."""
     connection = connections[using]
-    tables = {model._meta.db_table for model in watched_columns()} | {REVISION}
+    wanted = {model._meta.db_table: set(_columns(model, named)) for model, named in watched_columns().items()}
     with connection.cursor() as cursor:
-        if tables - set(connection.introspection.table_names(cursor)):
+        if {REVISION, *wanted} - set(connection.introspection.table_names(cursor)):
             return
+        for table, columns in wanted.items():
+            if columns - {column.name for column in connection.introspection.get_table_description(cursor, table)}:
+                return
     with transaction.atomic(using=using):
         if connection.vendor == "sqlite":
             _install_on_sqlite(connection)

@@ -251,6 +251,7 @@ def test_a_program_is_bound_by_its_name_alone_and_never_by_a_host() -> None:
     assert host_patterns.allow(["program:git"], git)
     assert not host_patterns.allow(["program:gi", "git", "*.git.example"], git)
     assert not host_patterns.allow(["program:https://api.github.com"], origin(GITHUB))
+    spoilt: Any
     for spoilt in (["no host/"], [{}], [1], None, GITHUB, {GITHUB: 1}):
         assert not host_patterns.allow(spoilt, origin(GITHUB)), "what nobody can read allows nothing"
 
