@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 
@@ -12,8 +13,11 @@ from audit.background import BackgroundTask
 from audit.integrity import checkpoints, verifier
 from audit.queries import rollups
 from audit.writing.recovery import Recovery
+from audit.writing.stores.base import KeyTaken
 from audit.writing.writer import Writer
 from toolhub.jobs import Job
+
+logger = logging.getLogger("audit")
 
 JOB_SECONDS = 60.0
 """Interval at which each job checks whether it is due, which depends on settings and on other processes."""
@@ -69,11 +73,21 @@ class WriterMaintenance:
         store = writer.store
         assert store is not None  # noqa: S101
         self._recovery.run(writer)
-        if checkpoints.is_due(store):
-            checkpoints.sign(store, writer.chain)
+        if writer.former_chains or checkpoints.is_due(store):
+            _sign(writer)
         self._start_jobs()
 
     def on_close(self, writer: Writer) -> None:
         """Sign the last checkpoint."""
-        assert writer.store is not None and writer.chain is not None  # noqa: S101
-        checkpoints.sign(writer.store, writer.chain, ended=True)
+        _sign(writer, ended=True)
+
+
+def _sign(writer: Writer, *, ended: bool = False) -> None:
+    """Sign a checkpoint with the heads of this process's chains as it knows them."""
+    assert writer.store is not None and writer.chain is not None  # noqa: S101
+    try:
+        checkpoints.sign(writer.store, [writer.chain, *writer.former_chains], ended=ended)
+    except KeyTaken:
+        logger.info("another process signs a checkpoint at the same time")
+        return
+    writer.former_chains.clear()

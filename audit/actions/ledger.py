@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django.db import connection, transaction
@@ -23,6 +23,7 @@ from audit.format.chain import Chain
 from audit.format.checkpoint import SignedCheckpoint
 from audit.models import Action, Checkpoint, Link, Writer
 from audit.types import AuditLogUnavailable
+from audit.writing import leases
 from audit.writing.entries import clean_text
 from audit.writing.sql import LINK_COLUMNS
 
@@ -31,6 +32,7 @@ logger = logging.getLogger("audit")
 _LOCK_KEY = 0x746F6F6C
 """First half of the advisory locks' keys; the second is the chain's number."""
 _MAX_CHECKPOINTS = 20
+_MAX_TRIES = 5
 
 
 def write(
@@ -84,11 +86,14 @@ def _encode_fields(value: Mapping[str, Any] | None) -> str:
 def _open_chain() -> Chain:
     """Return a chain that no other transaction holds and whose last link is authentic.
 
-    Raise AuditLogUnavailable when every chain was changed from outside.
+    When every chain was changed from outside, one with a random number: whoever can write SQL must not be able to keep
+    administrators from signing in and mending it. Raise AuditLogUnavailable when that is not possible either.
     """
     for numbers in (
         range(1, chain.ACTION_CHAINS + 1),
         range(chain.ACTION_CHAINS + 1, chain.LAST_ACTION_CHAIN + 1),
+        _list_replacements(),
+        [leases.random_number() for _ in range(_MAX_TRIES)],
     ):
         held = []
         for number in numbers:
@@ -101,6 +106,12 @@ def _open_chain() -> Chain:
             if (links := _load_chain(number)) is not None:
                 return links
     raise AuditLogUnavailable("every hash chain of admin activity was changed outside the log: run verifycalls")
+
+
+def _list_replacements() -> Iterator[int]:
+    """Yield the newest chains with random numbers: processes have a host, and the first chains smaller numbers."""
+    found = Writer.objects.filter(id__gt=chain.LAST_ACTION_CHAIN, id__lte=chain.MAX_WRITER, host="")
+    yield from found.order_by("-started").values_list("id", flat=True)[:_MAX_TRIES]
 
 
 def _load_chain(number: int) -> Chain | None:

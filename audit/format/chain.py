@@ -24,6 +24,8 @@ ACTION_CHAINS: Final = 16
 """Writers 1 to 16 are the chains of admin activity. Numbers up to LAST_ACTION_CHAIN replace those changed outside."""
 LAST_ACTION_CHAIN: Final = 100
 """Processes have larger numbers."""
+MAX_WRITER: Final = (1 << 63 - SEQUENCE_BITS) - 3
+"""Largest number of a chain. With the next one, every limit in SQL is still a number of 64 bits."""
 MAC_CHARACTERS: Final = 32
 PRUNED_PREFIX: Final = "pruned:sha256:"
 

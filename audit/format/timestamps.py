@@ -22,6 +22,11 @@ def to_ms(at: datetime) -> int:
     return (at - EPOCH) // _MILLISECOND
 
 
+def is_whole(at: datetime) -> bool:
+    """Return whether the time has no smaller parts than milliseconds, as every time that the log writes."""
+    return at.microsecond % 1000 == 0
+
+
 @lru_cache(maxsize=4)
 def _second(seconds: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))

@@ -7,8 +7,10 @@ but has no key can neither have entries signed nor keep any from being signed.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -25,6 +27,8 @@ logger = logging.getLogger("audit")
 
 _CLOCK_SKEW_MS = 60_000
 _MAX_TRIES = 20
+_MAX_PAGES = 200
+"""Maximum pages of checkpoints that are searched for the newest genuine one."""
 
 __all__ = [
     "Heads",
@@ -42,13 +46,17 @@ __all__ = [
 def read_file(path: Path) -> list[SignedCheckpoint]:
     """Return the checkpoints in a file, oldest first: JSON lines, which may have a log prefix before the brace.
 
-    Raise ValueError when the file contains none.
+    A line that cannot be read is named in the server log: a full disk leaves half a line. Raise ValueError when the
+    file contains no checkpoint.
     """
     found = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
         start = line.find('{"checkpoint":')
         if start >= 0:
-            found.append(SignedCheckpoint.parse(line[start:]))
+            try:
+                found.append(SignedCheckpoint.parse(line[start:]))
+            except ValueError:
+                logger.warning("line %d of %s is not a whole checkpoint, and is not compared", number, path)
     if not found:
         raise ValueError(f"{path} contains no checkpoint")
     return sorted(found, key=lambda checkpoint: checkpoint.number)
@@ -68,69 +76,67 @@ def is_due(store: Store) -> bool:
     return age >= settings.CHECKPOINT_SECONDS * 1000 or age < -_CLOCK_SKEW_MS
 
 
-def sign(store: Store, own: Chain | None = None, *, ended: bool = False) -> SignedCheckpoint | None:
+def sign(store: Store, own: Sequence[Chain] = (), *, ended: bool = False) -> SignedCheckpoint | None:
     """Sign the heads that changed since the last checkpoint.
 
-    `own` is the chain of this process: its head is signed as the process knows it, so that newer links are missed when
-    they were deleted from the database. `ended` says that the process ends it now. Return None when no head changed, or
-    when another process signs at the same time.
+    `own` are the chains of this process: their heads are signed as the process knows them, so that newer links are
+    missed when they were deleted from the database. `ended` says that the process ends them now. Return None when no
+    head changed. Raise KeyTaken when another process signs at the same time.
     """
+    store.begin()
     try:
-        return _sign(store, own, ended)
-    except KeyTaken:
-        logger.info("a checkpoint was signed by another process")
-        return None
+        checkpoint = _sign(store, own, ended)
+        store.commit()
+    except BaseException:
+        with suppress(Exception):  # a lost connection has no transaction left
+            store.rollback()
+        raise
+    return checkpoint
 
 
 def sign_before(store: Store) -> None:
     """Sign everything that is committed, before a step that depends on it. Raise StoreUnavailable when that fails."""
     for _ in range(_MAX_TRIES):
         try:
-            _sign(store, None, False)
+            sign(store)
             return
         except KeyTaken:
             continue
     raise StoreUnavailable("other processes sign checkpoints all the time")
 
 
-def _sign(store: Store, own: Chain | None, ended: bool) -> SignedCheckpoint | None:
-    store.begin()
-    try:
-        heads = _collect_heads(store, own, ended)
-        if not heads:
-            store.commit()
-            return None
-        last = _find_last(store)
-        at_least, previous = (last.number, last.hash) if last is not None else (0, chain.START_HASH)
-        taken = {row[0] for row in store.fetch(sql.CHECKPOINT_NUMBERS, (at_least,))}
-        number = next(free for free in count(at_least + 1) if free not in taken)
-        checkpoint = SignedCheckpoint.sign(number, timestamps.now_ms(), heads_text(heads), previous)
-        signed_at = store.encode_time(checkpoint.at)
-        store.execute(
-            sql.CHECKPOINT,
-            (number, signed_at, checkpoint.heads, previous, checkpoint.hash, checkpoint.key, checkpoint.signature),
-        )
-        store.commit()
-    except BaseException:
-        with suppress(Exception):  # a lost connection has no transaction left
-            store.rollback()
-        raise
-    publish(checkpoint)
+def _sign(store: Store, own: Sequence[Chain], ended: bool) -> SignedCheckpoint | None:
+    heads = _collect_heads(store, own, ended)
+    if not heads:
+        return None
+    last = _find_last(store)
+    at_least, previous = (last.number, last.hash) if last is not None else (0, chain.START_HASH)
+    taken = {row[0] for row in store.fetch(sql.CHECKPOINT_NUMBERS, (at_least,))}
+    number = next(free for free in count(at_least + 1) if free not in taken)
+    checkpoint = SignedCheckpoint.sign(number, timestamps.now_ms(), heads_text(heads), previous)
+    signed_at = store.encode_time(checkpoint.at)
+    store.execute(
+        sql.CHECKPOINT,
+        (number, signed_at, checkpoint.heads, previous, checkpoint.hash, checkpoint.key, checkpoint.signature),
+    )
+    store.run_after_commit(lambda: publish(checkpoint))
     return checkpoint
 
 
-def _collect_heads(store: Store, own: Chain | None, ended: bool) -> Heads:
+def _collect_heads(store: Store, own: Sequence[Chain], ended: bool) -> Heads:
     """Return the heads to sign, and note in the table of writers how far each chain is covered then."""
     heads: Heads = {}
-    for writer, covered, sealed, mac in store.fetch(sql.COVERED):
-        if not isinstance(writer, int):
-            continue  # SQLite stores any value in any column
+    own_heads = {one.writer: one.head for one in own}
+    rows = {row[0]: row[1:] for row in store.fetch(sql.CHAINS)}
+    for writer in [*rows, *(own_heads.keys() - rows.keys())]:
+        # Without its row, or with one that was edited, a chain counts as never covered.
+        last, covered, sealed, mac = rows.get(writer, (0, 0, False, ""))
         if not keys.is_authentic(coverage_text(writer, covered, sealed), mac):
             covered, sealed = 0, False
-        if sealed:
+        is_own = writer in own_heads
+        if sealed or (last == covered and not is_own):
             continue
-        is_own = own is not None and own.writer == writer
-        head = own.head if own is not None and is_own else _find_authentic_head(store, writer)
+        head = own_heads[writer] if is_own else _find_authentic_head(store, writer)
         if head is None:
             continue
         if head[0] < covered:
@@ -154,14 +160,20 @@ def _find_authentic_head(store: Store, writer: int) -> tuple[int, str] | None:
 
 
 def _find_last(store: Store) -> SignedCheckpoint | None:
-    """Return the newest checkpoint that this installation signed."""
-    for number, at, *rest in store.fetch(sql.LAST_CHECKPOINTS):
-        try:
-            found = SignedCheckpoint(int(number), store.decode_time(at), *map(str, rest))
-        except (ValueError, TypeError):
-            continue  # SQLite stores any value in any column
-        if found.is_signed:
-            return found
+    """Return the newest checkpoint that this installation signed, behind any number of others up to 10,000."""
+    before: int | float = (1 << 63) - 1
+    for _ in range(_MAX_PAGES):
+        rows = store.fetch(sql.LAST_CHECKPOINTS, (before,))
+        for number, at, *rest in rows:
+            before = number
+            try:
+                found = SignedCheckpoint(int(number), store.decode_time(at), *map(str, rest))
+            except (ValueError, TypeError, OverflowError):
+                continue  # SQLite stores any value in any column
+            if found.is_signed:
+                return found
+        if not rows:
+            break
     return None
 
 
@@ -177,9 +189,15 @@ def publish(checkpoint: SignedCheckpoint) -> None:
     path = Path(settings.CHECKPOINT_FILE)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
         try:
-            os.write(descriptor, f"{line}\n".encode())
+            size = os.fstat(descriptor).st_size
+            is_torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+            text = f"{line}\n".encode()
+            # A line that a full disk cut stays as it is; this one begins after it.
+            written = os.write(descriptor, b"\n" + text if is_torn else text)
+            if written < len(text):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(descriptor)
         finally:
             os.close(descriptor)

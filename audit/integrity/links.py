@@ -19,6 +19,7 @@ from audit.format.checkpoint import Heads
 from audit.format.keys import TrustedKeys
 from audit.integrity.messages import Finding, Problem, Subject
 from audit.models import Action, Call, Link, Writer
+from audit.writing import entries
 
 PRUNE_VERB, PRUNE_KIND = "pruned", "calls"
 ROWS, BODIES = "rows", "bodies"
@@ -54,6 +55,17 @@ class Coverage:
 
 def is_authentic(link: Link) -> bool:
     """Return whether the keyed digest of its transaction is valid, and the hashes up to there are as computed."""
+    fits, last = check_transaction(link)
+    if not fits or last is None:
+        return False
+    return keys.is_authentic(chain.mac_text(*chain.split_link_id(last.id), last.hash), last.mac)
+
+
+def check_transaction(link: Link) -> tuple[bool, Link | None]:
+    """Return whether the hashes from the link on are as computed, and the next link that has a keyed digest.
+
+    Without such a link among the next ones, all of those must fit.
+    """
     writer, sequence = chain.split_link_id(link.id)
     end = chain.link_id(writer, sequence + MAX_TRANSACTION_LINKS)
     rows = Link.objects.filter(id__gte=link.id - 1, id__lt=end).order_by("id").iterator(100)
@@ -64,13 +76,13 @@ def is_authentic(link: Link) -> bool:
                 previous = row.hash
             continue
         if previous is None or row.id != chain.link_id(writer, sequence):
-            return False
+            return False, None
         if row.hash != chain.link_hash(writer, sequence, previous, row.kind, row.subject, row.content):
-            return False
+            return False, None
         if row.mac:
-            return keys.is_authentic(chain.mac_text(writer, sequence, row.hash), row.mac)
+            return True, row
         previous, sequence = row.hash, sequence + 1
-    return False
+    return previous is not None, None
 
 
 class PruneLimits:
@@ -269,6 +281,10 @@ def _check_call(link: Link, row: tuple[Any, ...] | None, prune_limits: PruneLimi
         return Finding("end_moved")
     values = list(row[:-4])
     values[0] = row[0].hex
+    if link.kind == chain.BEGIN and end is None and tuple(values[_END_OFFSET:]) != entries.OPEN_END:
+        return Finding("end_before_end")
+    if not all(timestamps.is_whole(values[at]) for at in (_STARTED, _ENDED) if values[at] is not None):
+        return Finding("edited")
     values[_STARTED] = timestamps.to_ms(values[_STARTED])
     values[_ARGUMENTS] = _digest(values[_ARGUMENTS], state)
     ended = values[_ENDED]
@@ -295,7 +311,7 @@ def _check_action(link: Link, action: Action | None) -> Finding | None:
         return Finding("change_deleted")
     if action.link != link.id:
         return Finding("link_changed")
-    if ledger.action_content(action) != link.content:
+    if ledger.action_content(action) != link.content or not timestamps.is_whole(action.at):
         return Finding("edited")
     return None
 
@@ -304,6 +320,6 @@ def _check_writer(link: Link) -> Finding | None:
     writer = Writer.objects.filter(id=link.writer).first()
     if writer is None:
         return Finding("writer_deleted")
-    if ledger.writer_content(writer) != link.content:
+    if ledger.writer_content(writer) != link.content or not timestamps.is_whole(writer.started):
         return Finding("writer_edited")
     return None

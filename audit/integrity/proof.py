@@ -7,10 +7,10 @@ from datetime import datetime
 
 from django.utils.translation import gettext as _
 
-from audit.format import chain
+from audit.format import chain, timestamps
 from audit.format.checkpoint import SignedCheckpoint, read_heads
 from audit.integrity import verification
-from audit.integrity.links import PruneLimits, check_call, is_authentic
+from audit.integrity.links import PruneLimits, check_call, check_transaction, is_authentic
 from audit.models import Call, Checkpoint, Link, Verification
 
 MAX_CHECKPOINTS = 10
@@ -56,7 +56,7 @@ def compute(call: Call) -> Proof:
     rows = {
         link.pk: link for link in Link.objects.filter(pk__in=[one for link in link_ids for one in (link - 1, link)])
     }
-    prune_limits = PruneLimits(lambda link: is_authentic(link) or _find_checkpoint(link.id, None) is not None)
+    prune_limits = PruneLimits(lambda link: is_authentic(link) or _find_checkpoint(link.id, _time_of(link)) is not None)
     links = [_check_link(call, key, rows, prune_limits) for key in link_ids]
     proof = Proof("success", _("intact"), "", links)
     last = link_ids[-1]
@@ -65,8 +65,9 @@ def compute(call: Call) -> Proof:
     if check is not None and check.ok and check.through and str(call.pk) <= check.through:
         proof.verification = check
     broken = [link for link in links if link.problem]
-    genuine = all(is_authentic(rows[key]) for key in link_ids if key in rows)
-    if broken:
+    present = [rows[key] for key in link_ids if key in rows]
+    genuine = all(map(is_authentic, present))
+    if broken or not all(check_transaction(link)[0] for link in present):
         proof.tone, proof.label, proof.text = (
             "danger",
             _("changed"),
@@ -109,16 +110,30 @@ def _check_link(call: Call, key: int, rows: dict[int, Link], prune_limits: Prune
     return LinkProof(name, link.kind, link.hash, problem)
 
 
+def _time_of(link: Link) -> datetime | None:
+    """Return the time in the id of the change that a link names."""
+    try:
+        return timestamps.from_ms(int(link.subject[:12], 16))
+    except (ValueError, OverflowError):
+        return None
+
+
+_LATEST_MS = 253_370_764_800_000
+"""The year 9999: PostgreSQL has later times, which cannot be read."""
+
+
 def _find_checkpoint(key: int, since: datetime | None) -> Checkpoint | None:
     """Return a signed checkpoint whose heads reach the link; None if there is none.
 
     Searches the first MAX_CHECKPOINTS after `since`, or the newest ones.
     """
     writer, sequence = chain.split_link_id(key)
-    found = Checkpoint.objects.filter(at__gte=since).order_by("at", "number") if since else Checkpoint.objects.all()
-    for checkpoint in found[:MAX_CHECKPOINTS]:
-        if not SignedCheckpoint.from_row(checkpoint).is_signed:
-            continue  # a full verification reports it
+    readable = Checkpoint.objects.filter(at__lt=timestamps.from_ms(_LATEST_MS))
+    found = readable.filter(at__gte=since).order_by("at", "number") if since else readable
+    # Those that nobody signed are left to a full verification.
+    for checkpoint in verification.read_rows(
+        found[:MAX_CHECKPOINTS], lambda row: SignedCheckpoint.from_row(row).is_signed
+    ):
         head = read_heads(checkpoint.heads).get(writer)
         if head is not None and head[0] >= sequence:
             return checkpoint

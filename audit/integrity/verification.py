@@ -8,13 +8,14 @@ yet are counted: whoever can write SQL could have deleted the newest of them unn
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
-from django.db import connection
-from django.db.models import CharField, QuerySet
+from django.db import InterfaceError, OperationalError, connection
+from django.db.models import CharField, Model, QuerySet
 from django.db.models.functions import Cast
 
 from audit import outcomes
@@ -27,7 +28,24 @@ from audit.integrity.links import BEGIN_KINDS, END_KINDS, PAGE_ROWS, Coverage, P
 from audit.integrity.messages import Finding, Problem, Subject, problem
 from audit.models import Action, Call, Checkpoint, Link, Verification, Writer
 
+logger = logging.getLogger("audit")
+
 LinkSubjects = dict[int, tuple[str, str]]
+
+
+def check_ids() -> Iterator[Problem]:
+    """Yield a problem for each id in SQLite that is spelled in another way: it may be taken for another one's."""
+    if connection.vendor != "sqlite":
+        return
+    for kind, table in (("call", "audit_call"), ("action", "audit_action")):
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"SELECT substr(quote(id), 1, 80) FROM {table}"  # noqa: S608
+                " WHERE typeof(id) <> 'text' OR length(id) <> 32 OR id GLOB '*[^0-9a-f]*' LIMIT %s",
+                [MAX_PROBLEMS],
+            )
+            for (id,) in cursor.fetchall():
+                yield problem(kind, id, "odd_id")
 
 
 def check_calls(after: UUID | None, upto: UUID | None) -> Iterator[int | Problem]:
@@ -116,7 +134,7 @@ KEY_OVERLAP_MS = 3_600_000
 
 def check_checkpoints(coverage: Coverage) -> Iterator[Problem]:
     """Yield the problems of the checkpoints in the database, and note in `coverage` what they cover."""
-    number = 0
+    number = latest_at = 0
     previous: dict[int, str] = {}
     """For each key, the last checkpoint that its holder knows: made with that key or an earlier one."""
     newest_rank, newest_since = len(coverage.trusted.keys), 0
@@ -124,20 +142,22 @@ def check_checkpoints(coverage: Coverage) -> Iterator[Problem]:
         checkpoint = SignedCheckpoint.from_row(row)
         number += 1
         subject = Subject("checkpoint", str(row.number))
-        if row.number != number:
-            yield problem("checkpoint", number, "checkpoint_deleted")
-            number = row.number
+        missing, number = (number if row.number != number else None), row.number
         found = check_signature(checkpoint, coverage.trusted)
         rank = coverage.trusted.find_rank(row.key)
-        if found is not None or rank is None:
+        if found is not None or rank is None or not timestamps.is_whole(row.at):
             yield Problem(subject, found or Finding("checkpoint_signature"))
             continue  # it vouches for nothing, and the next one does not follow it
         if row.previous != previous.get(rank, chain.START_HASH):
+            # Numbers that were taken by rows from outside, and are free again, are no gap when the hashes fit.
+            if missing is not None:
+                yield problem("checkpoint", missing, "checkpoint_deleted")
             yield Problem(subject, Finding("checkpoint_order"))
         previous |= dict.fromkeys(range(rank + 1), row.hash)
+        latest_at = max(latest_at, checkpoint.at)
         if rank < newest_rank:
             newest_rank, newest_since = rank, checkpoint.at
-        elif rank > newest_rank and checkpoint.at > newest_since + KEY_OVERLAP_MS:
+        elif rank > newest_rank and latest_at > newest_since + KEY_OVERLAP_MS:
             yield Problem(subject, Finding("checkpoint_old_key", {"key": row.key}))
             continue
         yield from check_heads(checkpoint, subject)
@@ -234,17 +254,29 @@ def run(
     coverage = Coverage(trusted or TrustedKeys.from_settings())
     report = Report(outside_head=bool(external))
     try:
-        upto = Call.objects.order_by("-id").values_list("id", flat=True).first()
+        largest = UUID(int=(1 << 128) - 1)
+        upto = Call.objects.filter(id__lte=largest).order_by("-id").values_list("id", flat=True).first()
         report.through = str(upto or "")
         _check(report, coverage, external or [], upto, recent)
     except _ReportFull:
         pass
-    except (ValueError, TypeError, OverflowError) as error:
-        # SQLite stores any value in any column. What this installation wrote can always be read.
+    except Exception as error:
+        if is_outage(error):
+            raise
+        # A database stores values that no program can read. What this installation wrote can always be read.
         report.problems.append(problem("log", "", "unreadable", error=str(error)[:200]))
     if store:
+        if not report.ok:
+            logger.error("the audit log was changed: %s", report.first)
         _store(report)
     return report
+
+
+def is_outage(error: Exception) -> bool:
+    """Return whether the database or the memory failed, and not only the reading of a stored value."""
+    if isinstance(error, (OperationalError, InterfaceError)):
+        return connection.vendor != "sqlite" or "decode" not in str(error).lower()
+    return isinstance(error, MemoryError)
 
 
 def _check(
@@ -272,6 +304,7 @@ def _check(
                 _add_problems(report, [found])
             else:
                 report.links += found
+    _add_problems(report, check_ids())
     after = uuid7.first_id_of(coverage.at - 60_000) if recent and coverage.number is not None else None
     for found in check_calls(after, upto):
         if isinstance(found, Problem):
@@ -316,10 +349,24 @@ def save(result: Verification) -> None:
 
 def find_last() -> Verification | None:
     """Return the newest stored result. One that was inserted or edited with SQL is not believed."""
-    for result in Verification.objects.order_by("-id")[:MAX_RESULTS]:
-        if is_genuine(result):
-            return result
-    return None
+    return next(iter(read_rows(Verification.objects.order_by("-id")[:MAX_RESULTS], is_genuine)), None)
+
+
+T = TypeVar("T", bound=Model)
+
+
+def read_rows(rows: QuerySet[T], is_wanted: Callable[[T], bool]) -> list[T]:
+    """Return the wanted rows for a page; none when one of the rows holds a value that cannot be read.
+
+    Verification names it.
+    """
+    try:
+        return [row for row in rows if is_wanted(row)]
+    except Exception as error:
+        if is_outage(error):
+            raise
+        logger.error("%s cannot be read, run verifycalls: %s", rows.model._meta.db_table, error)
+        return []
 
 
 def is_genuine(result: Verification) -> bool:

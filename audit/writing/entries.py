@@ -18,7 +18,7 @@ WAITING, SETTLED, GIVEN_UP, SPOOLED = range(4)
 """GIVEN_UP: its caller got an error, or has disconnected. SPOOLED: it is durable outside the database."""
 
 Row = tuple[Any, ...]
-_OPEN_END: Final = ("running", "", "", "", 0, "", None, None, "")
+OPEN_END: Final = ("running", "", "", "", 0, "", None, None, "")
 _STARTED, _ARGUMENTS, _ENDED, _RESULT = (
     chain.STARTED_INDEX,
     chain.ARGUMENTS_INDEX,
@@ -75,7 +75,7 @@ def build_rows(entries: list[Entry], links: Chain, encode_time: Callable[[int], 
             values, arguments = _begin_values(entry)
             link = links.add(chain.BEGIN, values[0], _content(values))
             values[_STARTED], values[_ARGUMENTS] = encode_time(entry.ms), arguments
-            calls.append((*values, *_OPEN_END, links.writer, link, None, ""))
+            calls.append((*values, *OPEN_END, links.writer, link, None, ""))
         elif kind == FINISH:
             values, result = _end_values(entry)
             subject = entry.id.hex

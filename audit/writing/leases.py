@@ -6,7 +6,9 @@ Also the identity of a writer's process, and whether that process is still alive
 from __future__ import annotations
 
 import os
+import secrets
 import socket
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 
@@ -55,15 +57,16 @@ def is_running(pid: int, start: int) -> bool:
 _MAX_TRIES = 20
 
 
-def open_chain(store: Store) -> Chain:
+def open_chain(store: Store, used: Collection[int] = ()) -> Chain:
     """Register the process as a writer and return its chain. The first link covers the writer's own values.
 
-    Raise StoreUnavailable when no chain can be opened.
+    `used` are the numbers of the process's earlier chains, which are never used again, even if they are gone. Raise
+    StoreUnavailable when no chain can be opened.
     """
     problem: Exception | None = None
-    for _ in range(_MAX_TRIES):
+    for attempt in range(_MAX_TRIES):
         try:
-            return _register_writer(store)
+            return _register_writer(store, used, next_free=attempt < _MAX_TRIES // 2)
         except StoreUnavailable:
             raise
         except Exception as error:  # noqa: BLE001
@@ -72,13 +75,15 @@ def open_chain(store: Store) -> Chain:
     raise StoreUnavailable("no chain can be opened") from problem
 
 
-def _register_writer(store: Store) -> Chain:
+def _register_writer(store: Store, used: Collection[int], *, next_free: bool) -> Chain:
     now, pid = timestamps.now_ms(), os.getpid()
     store.begin()
     try:
-        last_writer = store.fetch(sql.LAST_WRITER)[0][0] or 0
-        last_link = store.fetch(sql.LAST_LINK)[0][0] or 0
-        number = max(last_writer, chain.split_link_id(last_link)[0], chain.LAST_ACTION_CHAIN) + 1
+        last_writer = int(store.fetch(sql.LAST_WRITER, (chain.MAX_WRITER,))[0][0] or 0)
+        last_link = int(store.fetch(sql.LAST_LINK, (chain.link_id(chain.MAX_WRITER + 1, 0),))[0][0] or 0)
+        number = max(last_writer, chain.split_link_id(last_link)[0], chain.LAST_ACTION_CHAIN, *used) + 1
+        if number > chain.MAX_WRITER or not next_free:
+            number = random_number()  # a row that was added outside the log has the largest number, or the next one
         values = [number, process_scope()[:200], pid, process_start(pid), now]
         started = store.encode_time(now)
         store.execute(sql.REGISTER, (*values[:4], started, started, False))
@@ -92,6 +97,11 @@ def _register_writer(store: Store) -> Chain:
         raise
     links.rows = []
     return links
+
+
+def random_number() -> int:
+    """Return the number of a chain that is very likely free."""
+    return chain.LAST_ACTION_CHAIN + 1 + secrets.randbelow(chain.MAX_WRITER - chain.LAST_ACTION_CHAIN)
 
 
 def head_of(store: Store, writer: int) -> tuple[int, str]:

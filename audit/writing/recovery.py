@@ -38,27 +38,33 @@ class Recovery:
         store, links = writer.store, writer.chain
         assert store is not None and links is not None  # noqa: S101
         # Queried first: a writer that begins a call after this is among the writers of the next query.
-        running_writers = {row[0] for row in store.fetch(sql.RUNNING_WRITERS)} - {links.writer}
+        found = {row[0] for row in store.fetch(sql.RUNNING_WRITERS)}
+        running_writers = {number for number in found if isinstance(number, int)} - {links.writer}
         now = time.monotonic()
         alive: set[int] = set()
         dead: set[int] = set()
-        for number, host, pid, born, beat in store.fetch(sql.OPEN_WRITERS, (chain.LAST_ACTION_CHAIN, links.writer)):
+        rows = store.fetch(sql.OPEN_WRITERS, (chain.LAST_ACTION_CHAIN, links.writer))
+        # A writer that ended leaves no running call: that its row says so, or is gone, may be an edit from outside.
+        for number in sorted(running_writers - {row[0] for row in rows}):
+            rows += store.fetch(sql.WRITER, (number,)) or [(number, "", 0, 0, None)]
+        for number, host, pid, born, beat in rows:
             gone = self._is_dead(writer, number, host, pid, born, beat, now)
             (dead if gone else alive).add(number)
         self._seen = {number: seen for number, seen in self._seen.items() if number in alive}
         # After the dead writers are known: their spools are complete now.
         held = replay_abandoned(writer)
         closed = 0
-        # A writer that ended, or is no longer in the table, may also have open calls.
-        for number in sorted((running_writers - alive | dead) - held):
+        for number in sorted(dead - held):
             closed += _close(writer, number)
             store.execute(sql.END_WRITER, (store.encode_time(timestamps.now_ms()), number))
         return closed
 
     def _is_dead(self, writer: Writer, number: int, host: str, pid: int, born: int, beat: object, now: float) -> bool:
+        if number in writer.open_writers:
+            return False
         if host == leases.process_scope()[:200]:
             if pid == os.getpid() and born == leases.process_start(pid):
-                return number not in writer.open_writers
+                return True
             return not leases.is_running(pid, born)
         before = self._seen.get(number)
         if before is None or before[0] != beat or before[1] < writer.available_since:
@@ -76,15 +82,19 @@ def _close(writer: Writer, number: int) -> int:
     """End the open calls of a dead writer, 200 in a transaction, so that others can write in between."""
     store = writer.store
     assert store is not None  # noqa: S101
-    count = 0
-    while rows := store.fetch(sql.RUNNING_CALLS_OF_WRITER, (number,)):
+    count = skipped = 0
+    while rows := store.fetch(sql.RUNNING_CALLS_OF_WRITER, (number, skipped)):
         now = timestamps.now_ms()
         detail, reason = "its process ended without recording how the call ended", Reason("run.process_ended").text
         ending = Ending(outcomes.UNKNOWN, detail=detail, detail_reason=reason)
-        entries = [Entry(FINISH, as_uuid(row[0]), None, ending, now, 0.0) for row in rows]
+        ids = [id for row in rows if (id := _parse_id(row[0])) is not None]
+        # Rows with other ids were added outside the log. No entry can end them: verification names them.
+        skipped += len(rows) - len(ids)
+        entries = [Entry(FINISH, id, None, ending, now, 0.0) for id in ids]
         for entry in entries:
             entry.link = chain.CLOSED
-        writer.commit(entries)
+        if entries:
+            writer.commit(entries)
         count += len(entries)
     if count:
         logger.warning("%d calls of writer %d became unknown: its process ended without ending them", count, number)
@@ -116,6 +126,12 @@ def replay_abandoned(writer: Writer) -> set[int]:
     return held
 
 
-def as_uuid(value: object) -> UUID:
-    """Return the UUID of an id that SQLite (text) or PostgreSQL (UUID) returned."""
-    return value if isinstance(value, UUID) else UUID(str(value))
+def _parse_id(value: object) -> UUID | None:
+    """Return the UUID of an id as the log writes it: a UUID in PostgreSQL, 32 hexadecimal digits in SQLite."""
+    if isinstance(value, UUID):
+        return value
+    try:
+        id = UUID(str(value))
+    except ValueError:
+        return None
+    return id if id.hex == value else None

@@ -21,13 +21,14 @@ from audit.writing import leases, sql
 from audit.writing.entries import FINISH, GIVEN_UP, PING, SETTLED, WAITING, Entry, build_rows
 from audit.writing.queue import EntryQueue, wake
 from audit.writing.spool import Spool
-from audit.writing.stores import AlreadyEnded, Store, StoreUnavailable, open_store
+from audit.writing.stores import AlreadyEnded, KeyTaken, Store, StoreUnavailable, open_store
 from audit.writing.watchdog import Watchdog
 
 logger = logging.getLogger("audit")
 
 MAX_BATCH_ENTRIES = 1_000
 HEARTBEAT_SECONDS = 5.0
+MAX_FORMER_CHAINS = 100
 
 
 class Writer:
@@ -43,6 +44,8 @@ class Writer:
         self.open_writers: set[int] = set() if open_writers is None else open_writers
         """Numbers of this process's writers that have not ended; shared by all of them."""
         self.chain: Chain | None = None
+        self.former_chains: list[Chain] = []
+        """Chains that were changed from outside and replaced, until a checkpoint has signed them as they were."""
         self.store: Store | None = None
         self.available_since = 0.0
         """time.monotonic() when the database became writable, in seconds."""
@@ -50,6 +53,8 @@ class Writer:
         self._on_heartbeat, self._on_close = on_heartbeat, on_close
         self._in_doubt: tuple[tuple[int, str], list[Entry]] | None = None
         """Head of the chain if the current transaction was committed, and the entries in it."""
+        self._registered: set[int] = set()
+        """Numbers of the chains of this writer: the calls of a replaced one still run here."""
         self._mac_key = keys.mac_key()
         self._failures = 0
         self._deadline = 0.0
@@ -123,11 +128,10 @@ class Writer:
                 store.close()
 
     def _release_chain(self) -> None:
-        """Give up the chain of this process: the next process handles its spool and its open calls."""
+        """Give up the chains of this process: the next process handles their spool and their open calls."""
         if self.queue.spool is not None:
             self.queue.spool.close()
-        if self.chain is not None:
-            self.open_writers.discard(self.chain.writer)
+        self.open_writers -= self._registered
 
     def _connect(self) -> None:
         if self.store is None:
@@ -145,9 +149,15 @@ class Writer:
             self._replay_spool()
 
     def _register(self, store: Store) -> None:
-        links = leases.open_chain(store)
-        self._release_chain()
+        links = leases.open_chain(store, self._registered)
+        if self.queue.spool is not None:
+            self.queue.spool.close()
+        if self.chain is not None:
+            self.former_chains.append(self.chain)
+            del self.former_chains[:-MAX_FORMER_CHAINS]
         self.chain, self.queue.spool = links, Spool(links.writer)
+        self._in_doubt = None
+        self._registered.add(links.writer)
         self.open_writers.add(links.writer)
         # The first chores, such as closing the calls of a dead process, run right after the first calls.
         self._next_heartbeat = time.monotonic() + 0.2
@@ -226,12 +236,16 @@ class Writer:
 
     def commit(self, entries: list[Entry]) -> None:
         """Write the entries in one transaction. If it fails, write each alone and reject those that fail."""
-        for _ in range(2):
+        for _ in range(3):
             try:
                 self.transact(entries)
                 return
             except AlreadyEnded:
                 entries = self._drop_ended(entries)
+            except KeyTaken:
+                if not self._replace_changed_chain():
+                    logger.exception("%d entries cannot be written together; each is written alone", len(entries))
+                    break
             except StoreUnavailable:
                 raise
             except Exception:
@@ -251,6 +265,17 @@ class Writer:
                     rejected, entry.state = entry.state == WAITING, GIVEN_UP
                 if rejected:
                     wake([entry], "the entry cannot be stored")
+
+    def _replace_changed_chain(self) -> bool:
+        """Begin a new chain if links were added to this one from outside. Return False if it is as it was."""
+        store, links = self.store, self.chain
+        assert store is not None and links is not None  # noqa: S101
+        head = leases.head_of(store, links.writer)
+        if head == links.head:
+            return False
+        logger.error("hash chain %d ends at %d and not at %d: a new one begins", links.writer, head[0], links.sequence)
+        self._register(store)
+        return True
 
     def transact(self, entries: list[Entry]) -> None:
         """Write the entries in one transaction, all or none of them."""

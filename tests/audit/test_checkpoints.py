@@ -5,12 +5,14 @@ import json
 from typing import Any
 
 import pytest
+from django.db import transaction
 
 from audit import recorder
 from audit.actions import ledger
 from audit.format import keys
 from audit.integrity import checkpoints
 from audit.models import Checkpoint, Link, Writer
+from audit.writing.stores.shared import SharedStore
 from tests.audit.attempts import call
 from tests.audit.stores import AuditStore
 from tests.polling import wait_until
@@ -25,6 +27,39 @@ def test_a_line_that_was_changed_is_not_signed(sqlite_store: AuditStore, setting
     for field, value in {"number": 9, "at": 1, "previous": "0", "heads": "{}", "hash": "0", "signature": "zz"}.items():
         data = {name: getattr(head, name) for name in checkpoints.SignedCheckpoint.__slots__} | {field: value}
         assert not checkpoints.SignedCheckpoint(**data).is_signed, field
+
+
+def test_half_a_line_is_left_out_and_the_next_one_begins_on_its_own(
+    sqlite_store: AuditStore, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A full disk leaves it."""
+    path = sqlite_store.folder / "heads.jsonl"
+    settings.CHECKPOINT_FILE = str(path)
+    for _ in range(2):
+        asyncio.run(call())
+        recorder.stop_now(60)
+        path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ValueError, match="contains no checkpoint"):
+        checkpoints.read_file(path)
+    asyncio.run(call())
+    recorder.stop_now(60)
+    assert [head.number for head in checkpoints.read_file(path)] == [3]
+    assert "line 1 of " in caplog.text and "line 2 of " in caplog.text
+
+
+def test_a_checkpoint_is_published_once_it_is_committed(sqlite_store: AuditStore, settings: Any) -> None:
+    path = sqlite_store.folder / "heads.jsonl"
+    settings.CHECKPOINT_FILE = str(path)
+    with transaction.atomic():
+        ledger.write("root", "added", "tool", "1", None, None)
+        assert checkpoints.sign(SharedStore()) is not None
+        transaction.set_rollback(True)
+    assert not path.exists() and not Checkpoint.objects.exists()
+    with transaction.atomic():
+        ledger.write("root", "added", "tool", "1", None, None)
+        assert checkpoints.sign(SharedStore()) is not None
+        assert not path.exists()
+    assert [head.number for head in checkpoints.read_file(path)] == [1]
 
 
 def test_a_stop_signs_the_head_of_every_hash_chain(audit_store: AuditStore) -> None:

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 from io import StringIO
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from django.core.management import call_command
-from django.db import transaction
+from django.db import DatabaseError, connection, transaction
 
 from audit import recorder
 from audit.actions import ledger
 from audit.format import chain, timestamps
 from audit.format.keys import TrustedKeys
-from audit.integrity import checkpoints, verification, verifier
+from audit.integrity import checkpoints, proof, verification, verifier
 from audit.integrity.checkpoints import SignedCheckpoint
 from audit.models import Action, Call, Checkpoint, Link, Verification, Writer
 from audit.types import AuditLogUnavailable
 from audit.writing.stores.shared import SharedStore
-from tests.audit.attempts import call, intent
+from tests.audit.attempts import call, ending, intent
 from tests.audit.forger import Forger
 from tests.audit.stores import AuditStore
 
+T = TypeVar("T")
 Forgery = Callable[[Forger], object]
 FORGERIES: dict[str, Forgery] = {}
 ONLY_WITH_HEAD = {
@@ -95,6 +97,18 @@ def a_call_is_deleted_and_the_gap_is_closed(forger: Forger) -> None:
 def a_call_is_deleted_and_the_gap_is_closed_up_to_the_checkpoints(forger: Forger) -> None:
     a_call_is_deleted_and_the_gap_is_closed(forger)
     forger.fit_checkpoints()
+
+
+@forgery
+def a_time_is_edited_by_less_than_a_millisecond(forger: Forger) -> None:
+    target = forger.covered_call()
+    Call.objects.filter(link=target.link).update(started_at=target.started_at + timedelta(microseconds=500))
+
+
+@forgery
+def the_time_of_a_change_is_edited_by_less_than_a_millisecond(forger: Forger) -> None:
+    target = Action.objects.order_by("id")[0]
+    Action.objects.filter(link=target.link).update(at=target.at + timedelta(microseconds=1))
 
 
 @forgery
@@ -328,6 +342,11 @@ def the_log_is_set_back_to_an_earlier_checkpoint(forger: Forger) -> None:
 
 
 @forgery
+def a_writer_is_deleted_before_its_newest_calls_are_covered(forger: Forger) -> None:
+    forger.sql("DELETE FROM audit_writer WHERE id = %s", (forger.last,))
+
+
+@forgery
 def the_newest_checkpoint_is_deleted(forger: Forger) -> None:
     forger.sql("DELETE FROM audit_checkpoint WHERE number = (SELECT max(number) FROM audit_checkpoint)")
 
@@ -407,6 +426,65 @@ def a_checkpoint_has_a_name_for_a_number(forger: Forger) -> None:
     forger.sql("UPDATE audit_checkpoint SET number = 'x' WHERE number = 2")
 
 
+@in_sqlite
+def a_call_has_an_id_in_braces(forger: Forger) -> None:
+    """The largest text of all: nothing after it would be verified."""
+    added = forger.add_call(forger.first)
+    forger.sql("DELETE FROM audit_link WHERE id = %s", (added.link,))
+    forger.sql("UPDATE audit_call SET id = %s WHERE link = %s", ("{" + "0" * 32 + "}", added.link))
+
+
+@in_sqlite
+def a_call_has_a_urn_for_an_id(forger: Forger) -> None:
+    added = forger.add_call(forger.first)
+    forger.sql("DELETE FROM audit_link WHERE id = %s", (added.link,))
+    forger.sql("UPDATE audit_call SET id = %s WHERE link = %s", ("urn:uuid:" + "0" * 32, added.link))
+
+
+@in_sqlite
+def a_change_has_an_id_that_is_none(forger: Forger) -> None:
+    forger.sql("UPDATE audit_action SET id = %s WHERE verb = 'changed'", (b"\xff\x00",))
+
+
+@in_sqlite
+def a_text_is_no_utf_8(forger: Forger) -> None:
+    forger.sql("UPDATE audit_call SET detail = CAST(x'ff' AS TEXT) WHERE link = %s", (forger.covered_call().link,))
+
+
+@in_sqlite
+def a_checkpoint_is_no_utf_8(forger: Forger) -> None:
+    forger.sql("UPDATE audit_checkpoint SET heads = CAST(x'ff' AS TEXT) WHERE number = 2")
+
+
+@in_sqlite
+def the_id_of_a_link_is_a_text(forger: Forger) -> None:
+    forger.sql("UPDATE audit_link SET id = 'x' WHERE id = %s", (forger.covered_call().link,))
+
+
+IN_POSTGRESQL: dict[str, Forgery] = {}
+
+
+def in_postgresql(work: Forgery) -> Forgery:
+    """PostgreSQL has times that Python cannot read."""
+    IN_POSTGRESQL[work.__name__.replace("_", " ")] = work
+    return work
+
+
+@in_postgresql
+def a_call_never_started(forger: Forger) -> None:
+    forger.sql("UPDATE audit_call SET started_at = 'infinity' WHERE link = %s", (forger.covered_call().link,))
+
+
+@in_postgresql
+def a_checkpoint_is_signed_at_the_end_of_time(forger: Forger) -> None:
+    forger.sql("UPDATE audit_checkpoint SET at = 'infinity' WHERE number = 2")
+
+
+@in_postgresql
+def a_change_was_made_before_the_year_one(forger: Forger) -> None:
+    forger.sql("UPDATE audit_action SET at = '4000-01-01 BC' WHERE verb = 'changed'")
+
+
 # --- the tests --------------------------------------------------------------------------------------------------------
 
 
@@ -439,8 +517,20 @@ def forger(audit_store: AuditStore, settings: Any) -> Forger:
     return Forger(101, last)
 
 
+async def apart(work: Callable[[], T]) -> T:
+    """Work in another thread, on a connection of its own."""
+
+    def run() -> T:
+        try:
+            return work()
+        finally:
+            connection.close()
+
+    return await asyncio.to_thread(run)
+
+
 def list_forgeries(store: AuditStore) -> list[tuple[str, Forgery]]:
-    return [*FORGERIES.items(), *(IN_SQLITE.items() if store.vendor == "sqlite" else ())]
+    return [*FORGERIES.items(), *(IN_SQLITE if store.vendor == "sqlite" else IN_POSTGRESQL).items()]
 
 
 def read_heads(store: AuditStore) -> list[SignedCheckpoint]:
@@ -519,14 +609,27 @@ def test_an_action_is_not_written_behind_a_forged_one(audit_store: AuditStore) -
     Forger(1, 1).add_action(1)
     second = ledger.write("root", "changed", "tool", "2", None, None)
     assert [chain.split_link_id(one.link) for one in (first, second)] == [(1, 2), (2, 2)]
-    with transaction.atomic():
-        for number in range(3, chain.LAST_ACTION_CHAIN + 1):
-            Forger(1, 1).add_writer(number, host="", pid=0, born=0)
-        Forger(1, 1).add_action(2)
-        with pytest.raises(AuditLogUnavailable, match="run verifycalls"):
-            ledger.write("root", "changed", "tool", "3", None, None)
-        transaction.set_rollback(True)
     assert "not_authentic" in {one.finding.code for one in verification.run(store=False).problems}
+
+
+def test_an_administrator_can_still_sign_in_when_every_hash_chain_of_changes_was_forged(
+    audit_store: AuditStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each change needs an entry. The next chain has a number that nobody can guess, and is used from then on."""
+    for number in range(1, chain.LAST_ACTION_CHAIN + 1):
+        Forger(1, 1).add_writer(number, host="", pid=0, born=0)
+    numbers = [chain.split_link_id(ledger.write("root", "signed in", "user", "1", None, None).link) for _ in range(3)]
+    assert numbers[0][0] > chain.LAST_ACTION_CHAIN
+    assert numbers == [(numbers[0][0], sequence) for sequence in (2, 3, 4)]
+    Forger(1, 1).add_action(numbers[0][0])
+    assert chain.split_link_id(ledger.write("root", "signed in", "user", "1", None, None).link)[0] != numbers[0][0]
+    asyncio.run(log_calls(1))
+    signed = checkpoints.read_heads(Checkpoint.objects.latest("number").heads)
+    assert signed[numbers[0][0]][0] == 4, "the genuine ones are covered, the forged one is not"
+    monkeypatch.setattr("audit.writing.leases.random_number", lambda: 1)
+    Forger(1, 1).add_action(ledger.write("root", "changed", "tool", "1", None, None).link >> chain.SEQUENCE_BITS)
+    with pytest.raises(AuditLogUnavailable, match="run verifycalls"):
+        ledger.write("root", "changed", "tool", "1", None, None)
 
 
 def test_forged_checkpoints_neither_delay_the_next_one_nor_take_its_number(
@@ -551,6 +654,153 @@ def test_forged_checkpoints_neither_delay_the_next_one_nor_take_its_number(
     Checkpoint.objects.filter(number=1).update(at=timestamps.from_ms(timestamps.now_ms() + 10**9))
     settings.CHECKPOINT_SECONDS = 300
     assert checkpoints.is_due(store)
+
+
+def test_any_number_of_forged_checkpoints_changes_nothing_once_they_are_deleted(
+    audit_store: AuditStore, settings: Any
+) -> None:
+    asyncio.run(log_calls(1))
+    genuine = Checkpoint.objects.get()
+    row = {"at": genuine.at, "heads": "{}", "previous": "0", "hash": "0", "key": genuine.key, "signature": "00"}
+    Checkpoint.objects.bulk_create(Checkpoint(number=number, **row) for number in range(2, 1_202))
+    ledger.write("root", "changed", "tool", "1", None, None)
+    signed = checkpoints.sign(SharedStore())
+    assert signed is not None and (signed.number, signed.previous) == (1_202, genuine.hash)
+    assert len(verification.run(store=False).problems) == verification.MAX_PROBLEMS
+    Checkpoint.objects.filter(number__in=range(2, 1_202)).delete()
+    assert verification.run(store=False).problems == []
+    Checkpoint.objects.filter(number=1).delete()
+    assert verification.run(store=False).first == "checkpoint 1: missing: deleted"
+
+
+def test_a_writer_whose_row_is_deleted_for_a_while_is_covered_all_the_same(
+    forger: Forger, audit_store: AuditStore
+) -> None:
+    columns = Writer.objects.filter(id=forger.last).values().get()
+    forger.sql("DELETE FROM audit_writer WHERE id = %s", (forger.last,))
+    signed = checkpoints.sign(SharedStore())
+    assert signed is not None and forger.last in checkpoints.read_heads(signed.heads)
+    forger.delete_after(forger.last, 1)
+    Writer.objects.create(**columns)
+    report = verification.run(store=False)
+    assert f"missing: the newest entries were deleted, but checkpoint {signed.number} names it" in report.first
+
+
+def test_what_is_lost_with_the_end_of_a_hash_chain_is_named_although_the_process_began_a_new_one(
+    audit_store: AuditStore,
+) -> None:
+    async def scenario() -> None:
+        await log_calls(2, stop=False)
+        await asyncio.to_thread(audit_store.sql, "DELETE FROM audit_call WHERE outcome = 'unknown_tool'")
+        await asyncio.to_thread(audit_store.sql, "DELETE FROM audit_link WHERE kind = 'refused'")
+        writer = recorder.audit_log().writer
+        assert writer is not None
+        writer.store.close()  # type: ignore[union-attr]
+        await log_calls(1)
+
+    asyncio.run(scenario())
+    assert Writer.objects.filter(id__gt=chain.LAST_ACTION_CHAIN).count() == 2
+    assert "missing: the newest entries were deleted, but checkpoint 1 names it" in verification.run(store=False).first
+
+
+def test_calls_go_on_when_a_link_is_added_at_the_next_number_of_a_process_that_is_alive(
+    audit_store: AuditStore,
+) -> None:
+    async def scenario() -> None:
+        await call("before")
+        begun = await recorder.begin(intent("during"))
+        await apart(lambda: Forger(101, 101).add_link(101, chain.REFUSED, "0" * 32, "0" * 64))
+        await call("after")
+        writer = recorder.audit_log().writer
+        assert writer is not None
+        writer._next_heartbeat = 0.0
+        await call("after a heartbeat")
+        await recorder.finish(begun, ending())
+        await recorder.stop(60)
+
+    asyncio.run(scenario())
+    assert {(row.name, row.outcome) for row in Call.objects.all()} == {
+        (name, "ok") for name in ("before", "during", "after", "after a heartbeat")
+    }
+    problems = verification.run(store=False).problems
+    assert [one.finding.code for one in problems] == ["call_deleted", "not_authentic"]
+    assert {str(one.subject) for one in problems} == {"call 00000000-0000-0000-0000-000000000000 (link 101:5, refused)"}
+
+
+def test_a_process_can_register_beside_the_largest_numbers(audit_store: AuditStore) -> None:
+    forger = Forger(101, 101)
+    forger.add_writer(chain.MAX_WRITER)
+    for number in (2**62, 2**63 - 1):
+        row = {"host": "", "pid": 0, "born": 0, "covered": 0, "sealed": False}
+        now = timestamps.from_ms(timestamps.now_ms())
+        Writer.objects.create(id=number, started=now, heartbeat=now, **row)
+    forger.sql(
+        "INSERT INTO audit_link (id, writer, sequence, kind, subject, content, hash, mac)"
+        " VALUES (%s, 1, 1, 'x', '', '', '', '')",
+        (2**63 - 1,),
+    )
+    asyncio.run(log_calls(2))
+    assert Call.objects.count() == 3
+    assert Writer.objects.filter(id__gt=100, id__lt=chain.MAX_WRITER).count() == 1
+    assert checkpoints.read_heads(Checkpoint.objects.latest("number").heads).keys() == {Call.objects.first().writer}  # type: ignore[union-attr]
+
+
+def test_rows_that_cannot_be_read_stop_neither_checkpoints_nor_pages(
+    forger: Forger, audit_store: AuditStore, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    if audit_store.vendor == "sqlite":
+        forger.sql("INSERT INTO audit_checkpoint VALUES (9, 'x', x'ff', 'x', 'x', 'x', CAST(x'ff' AS TEXT))")
+        forger.sql("INSERT INTO audit_checkpoint VALUES ('x', '2026-01-01', x'ff', 'x', 'x', 'x', 'x')")
+        forger.sql("INSERT INTO audit_checkpoint VALUES (8, '2026-01-01', x'ff', 'x', 'x', 'x', CAST(x'ff' AS TEXT))")
+    else:
+        forger.sql("INSERT INTO audit_checkpoint VALUES (9, 'infinity', 'x', 'x', 'x', 'x', 'x')")
+        forger.sql("UPDATE audit_writer SET heartbeat = 'infinity' WHERE id = %s", (forger.first,))
+    call_of_first = forger.covered_call()
+    asyncio.run(log_calls(1))
+    signed = checkpoints._find_last(SharedStore())
+    assert signed is not None and signed.number >= 3
+    assert proof.compute(call_of_first).tone == "success"
+    report = verification.run()
+    assert "unreadable" in {one.finding.code for one in report.problems}
+    assert "the audit log was changed" in caplog.text
+    assert verifier.state().tone == "danger"
+    if audit_store.vendor == "postgresql":
+        forger.sql("UPDATE audit_verification SET at = 'infinity'")
+    else:
+        forger.sql("UPDATE audit_verification SET at = 'x'")
+    assert verifier.state().tone == "warning"
+
+
+def test_an_outage_is_no_problem_of_the_log(forger: Forger, audit_store: AuditStore) -> None:
+    forger.sql("ALTER TABLE audit_verification RENAME TO away")
+    with pytest.raises(DatabaseError):
+        verification.run()
+    forger.sql("ALTER TABLE away RENAME TO audit_verification")
+    assert not Verification.objects.exists()
+
+
+def test_the_end_of_a_call_cannot_be_written_before_it_ended(audit_store: AuditStore) -> None:
+    async def scenario() -> None:
+        begun = await recorder.begin(intent("running"))
+        assert await apart(lambda: verification.run(store=False).problems) == []
+        for column, value in {
+            "detail": "'done'",
+            "result": "'4'",
+            "duration_us": "5",
+            "ended_at": "started_at",
+        }.items():
+            sql = f"UPDATE audit_call SET {column} = {value}"
+            kept = await asyncio.to_thread(audit_store.sql, f"SELECT {column} FROM audit_call")
+            await asyncio.to_thread(audit_store.sql, sql)
+            found = await apart(lambda: verification.run(store=False).first)
+            assert found.endswith("its end was edited before the call ended"), (column, found)
+            back = "NULL" if kept[0][0] is None else f"'{kept[0][0]}'"
+            await asyncio.to_thread(audit_store.sql, f"UPDATE audit_call SET {column} = {back}")
+        await recorder.finish(begun, ending())
+        await recorder.stop(60)
+
+    asyncio.run(scenario())
+    assert verification.run(store=False).problems == []
 
 
 def test_an_empty_log_is_not_intact_when_the_external_checkpoint_names_entries(

@@ -118,6 +118,27 @@ def test_an_earlier_key_signs_nothing_more_once_a_newer_one_is_in_use(old_store:
     assert "checkpoint_old_key" in codes
 
 
+def test_a_stolen_earlier_key_cannot_sign_with_an_earlier_time(old_store: AuditStore, settings: Any) -> None:
+    rotate(settings, NEW, OLD)
+    asyncio.run(log_calls())
+    first = Checkpoint.objects.latest("number")
+    since = timestamps.to_ms(first.at)
+    late = SignedCheckpoint.sign(first.number + 1, since + 2 * verification.KEY_OVERLAP_MS, "{}", first.hash)
+    save_checkpoint(late)
+    assert first_problem() == ""
+    before_rotation = Checkpoint.objects.get(number=1).hash
+    rotate(settings, OLD)
+    save_checkpoint(SignedCheckpoint.sign(late.number + 1, since + 60_000, first.heads, before_rotation))
+    rotate(settings, NEW, OLD)
+    assert "is signed with the earlier key" in first_problem()
+
+
+def save_checkpoint(signed: SignedCheckpoint) -> None:
+    names = ("number", "heads", "previous", "hash", "key", "signature")
+    columns = {name: getattr(signed, name) for name in names}
+    Checkpoint.objects.create(at=timestamps.from_ms(signed.at), **columns)
+
+
 def test_pinned_public_keys_verify_the_log_without_any_secret(
     old_store: AuditStore, settings: Any, tmp_path: Path
 ) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
-from audit import recorder
+from django.utils import timezone
+
+from audit import recorder, retention
 from audit.integrity import proof, verification
-from audit.models import Call
+from audit.models import Call, Link
 from tests.audit.attempts import call, intent
 from tests.audit.forger import Forger
 from tests.audit.stores import AuditStore
@@ -75,6 +78,37 @@ def test_a_call_whose_hash_chain_was_made_to_fit_is_not_called_unchanged(audit_s
     assert (found.tone, found.label) == ("warning", "verify to be sure")
     audit_store.sql("DELETE FROM audit_checkpoint")
     assert proof.compute(Call.objects.get(pk=row.pk)).label == "not authentic"
+
+
+def test_a_call_whose_next_link_does_not_fit_was_changed(audit_store: AuditStore) -> None:
+    """The last link of its transaction has the keyed digest, and the hash before it is another one now."""
+    log_calls()
+    row = Call.objects.order_by("pk")[1]
+    forger = Forger(101, 101)
+    forger.sql("UPDATE audit_call SET arguments = '{}' WHERE link = %s", (row.link,))
+    before = {link.pk: link.hash for link in Link.objects.all()}
+    forger.rehash_call(row)
+    forger.sql("UPDATE audit_link SET mac = '' WHERE id = %s", (row.link,))
+    for pk, digest in before.items():
+        if pk != row.link:
+            forger.sql("UPDATE audit_link SET hash = %s WHERE id = %s", (digest, pk))
+    found = proof.compute(Call.objects.get(pk=row.pk))
+    assert (found.tone, found.label) == ("danger", "changed")
+
+
+def test_bodies_that_were_removed_long_ago_are_explained_by_the_checkpoint_of_that_time(
+    audit_store: AuditStore, settings: Any
+) -> None:
+    """Entries of releases before keyed digests have none: the checkpoint after the removal vouches for it."""
+    log_calls()
+    row = Call.objects.order_by("pk")[0]
+    retention.prune(timezone.now(), retention.BODIES)
+    audit_store.sql("UPDATE audit_link SET mac = ''")
+    for number in range(proof.MAX_CHECKPOINTS + 2):
+        asyncio.run(call(f"later_{number}"))
+        recorder.stop_now(60)
+    found = proof.compute(Call.objects.get(pk=row.pk))
+    assert (found.tone, found.label) == ("warning", "verify to be sure")
 
 
 def test_a_call_in_a_forged_hash_chain_is_not_authentic(audit_store: AuditStore) -> None:

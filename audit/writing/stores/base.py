@@ -6,7 +6,7 @@ StoreUnavailable        the database cannot be written now: try again later
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 
@@ -39,6 +39,9 @@ class Store(Protocol):
     def commit(self) -> None: ...
     def rollback(self) -> None: ...
     def close(self) -> None: ...
+    def run_after_commit(self, work: Callable[[], None]) -> None:
+        """Run the work once the transaction that `begin` began is durable; not at all when it is rolled back."""
+
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int: ...
     def fetch(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]: ...
     def write(self, calls: Rows, ends: Rows, links: Rows) -> None:

@@ -112,6 +112,8 @@ def _text_array(values: tuple[str, ...]) -> bytes:
 
 
 class PostgresStore:
+    _after_commit: list[Callable[[], None]]
+
     @_translate_errors
     def __init__(self, parameters: dict[str, Any]) -> None:
         known = {key: value for key, value in parameters.items() if key not in {"cursor_factory", "context", "pool"}}
@@ -137,14 +139,22 @@ class PostgresStore:
 
     @_translate_errors
     def begin(self) -> None:
+        self._after_commit = []
         self._connection.execute("BEGIN")
 
     @_translate_errors
     def commit(self) -> None:
         self._connection.execute("COMMIT")
+        after, self._after_commit = self._after_commit, []
+        for work in after:
+            work()
+
+    def run_after_commit(self, work: Callable[[], None]) -> None:
+        self._after_commit.append(work)
 
     @_translate_errors
     def rollback(self) -> None:
+        self._after_commit = []
         if self._connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
             self._connection.execute("ROLLBACK")
 

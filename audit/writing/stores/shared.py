@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from django.db import DatabaseError, IntegrityError, connection, transaction
 
 from audit.writing.stores.base import KeyTaken, Rows, StoreUnavailable
 from audit.writing.stores.postgres import PostgresStore
-from audit.writing.stores.sqlite import SqliteStore
+from audit.writing.stores.sqlite import SqliteStore, decode_text
 
 
 class SharedStore:
@@ -31,6 +31,9 @@ class SharedStore:
         block, self._block = self._block, None
         if block is not None:
             block.__exit__(None, None, None)
+
+    def run_after_commit(self, work: Callable[[], None]) -> None:
+        transaction.on_commit(work)
 
     def rollback(self) -> None:
         if self._block is not None:
@@ -57,13 +60,27 @@ class SharedStore:
     @staticmethod
     def _run(sql: str, parameters: Sequence[Any]) -> tuple[int, list[tuple[Any, ...]]]:
         try:
-            with connection.cursor() as cursor:
+            with connection.cursor() as cursor, _lenient_texts():
                 cursor.execute(sql.replace("?", "%s"), list(parameters))
                 return cursor.rowcount, cursor.fetchall() if cursor.description else []
         except IntegrityError as error:
             raise KeyTaken(str(error)) from error
         except DatabaseError as error:
             raise StoreUnavailable("the database failed") from error
+
+
+@contextmanager
+def _lenient_texts() -> Iterator[None]:
+    """Let SQLite return texts that are no UTF-8 as well."""
+    if connection.vendor != "sqlite":
+        yield
+        return
+    driver, factory = connection.connection, connection.connection.text_factory
+    driver.text_factory = decode_text
+    try:
+        yield
+    finally:
+        driver.text_factory = factory
 
 
 def _times() -> type[PostgresStore | SqliteStore]:

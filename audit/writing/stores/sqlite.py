@@ -56,12 +56,20 @@ def _describe_error(error: sqlite3.Error) -> str:
     return "the database failed"  # the driver's message is for the server log
 
 
+def decode_text(data: bytes) -> str:
+    """Return a text that may be no UTF-8: one row that was written outside the log must not stop the log."""
+    return data.decode("utf-8", "backslashreplace")
+
+
 class SqliteStore:
+    _after_commit: list[Callable[[], None]]
+
     @_translate_errors
     def __init__(self, path: str) -> None:
         self._connection = connection = sqlite3.connect(
             path, timeout=lock_timeout(), isolation_level=None, check_same_thread=False, uri=path.startswith("file:")
         )
+        connection.text_factory = decode_text
         try:
             mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
             if mode not in {"wal", "memory"}:
@@ -82,14 +90,22 @@ class SqliteStore:
 
     @_translate_errors
     def begin(self) -> None:
+        self._after_commit = []
         self._connection.execute("BEGIN IMMEDIATE")
 
     @_translate_errors
     def commit(self) -> None:
         self._connection.execute("COMMIT")
+        after, self._after_commit = self._after_commit, []
+        for work in after:
+            work()
+
+    def run_after_commit(self, work: Callable[[], None]) -> None:
+        self._after_commit.append(work)
 
     @_translate_errors
     def rollback(self) -> None:
+        self._after_commit = []
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
