@@ -7,7 +7,7 @@ import logging
 import secrets
 import threading
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -135,6 +135,28 @@ async def test_revoking_in_this_process_takes_effect_at_once(alice: User, revoca
     assert revocations == [{"credentials": (token.credential_id,), "users": ()}]
 
 
+async def test_a_look_up_that_began_before_a_revocation_is_not_remembered_after_it(
+    alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token, text = await issue(alice)
+    read, go_on = threading.Event(), threading.Event()
+
+    def now() -> datetime:
+        """The first time that is asked for after the row was read."""
+        read.set()
+        assert go_on.wait(60)
+        return timezone.now()
+
+    monkeypatch.setattr(bearer, "timezone", SimpleNamespace(now=now))
+    asking = asyncio.create_task(get_authenticator().authenticate(text))
+    assert await asyncio.to_thread(read.wait, 60)
+    await sync_to_async(token.revoke)()
+    go_on.set()
+    assert (await asking).id == token.credential_id, "it was valid when it was asked for"
+    assert get_authenticator().cached(text) is None
+    assert "was revoked" in (await get_refusal(text)).reason
+
+
 async def test_deleting_the_token_or_the_user_takes_effect_at_once(alice: User) -> None:
     token, text = await issue(alice)
     _, second = await issue(alice)
@@ -249,6 +271,24 @@ async def test_while_the_database_is_away_known_tokens_go_on_and_unknown_ones_ca
         known.stale_until = 0
     assert (await get_refusal(text)).status == 503
     assert await get_authenticator().filter_valid({token.credential_id}) == set()
+
+
+async def test_a_known_token_expires_while_the_database_is_away(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    token, text = await issue(alice)
+    await get_authenticator().authenticate(text)
+    await sync_to_async(get_authenticator().settle)()
+    expires = token.expires.timestamp()
+    monkeypatch.setitem(connections.settings["default"], "NAME", "/nowhere/at/all.sqlite3")
+    for seconds, status in ((-1.0, 0), (0.0, 401)):
+        for known in get_authenticator()._known.values():
+            known.fresh_until = 0
+        clock = SimpleNamespace(time=lambda seconds=seconds: expires + seconds, monotonic=time.monotonic)
+        monkeypatch.setattr(bearer, "time", clock)
+        if status:
+            refused = await get_refusal(text)
+            assert refused.status == status and "has expired" in refused.reason
+        else:
+            assert (await get_authenticator().authenticate(text)).id == token.credential_id
 
 
 async def test_an_unresponsive_database_is_not_waited_for(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:

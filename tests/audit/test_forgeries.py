@@ -576,6 +576,16 @@ def test_no_forgery_is_vouched_for_by_the_next_checkpoint(
     assert not unseen, "\n".join(unseen)
 
 
+def test_a_forged_prune_does_not_explain_a_missing_call(forger: Forger) -> None:
+    """Both are named: the prune, and the call that it should hide."""
+    target = forger.covered_call()
+    forger.add_prune(1, "f" * 32)
+    forger.delete_call(target, links=False)
+    problems = verification.run(store=False).problems
+    assert {"call_deleted", "not_authentic"} <= {one.finding.code for one in problems}
+    assert str(target.pk) in {one.subject.name for one in problems}
+
+
 def test_calls_deleted_from_a_process_that_is_alive_are_missed_by_its_next_checkpoint(audit_store: AuditStore) -> None:
     """Nobody signed them yet, but the process knows the head of its own hash chain."""
 

@@ -4,20 +4,26 @@ import asyncio
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
 from threading import Barrier, Thread
+from uuid import UUID
 
 import pytest
 from django.core.management import call_command
 from django.db import connections
 
 from audit import recorder
+from audit.format import timestamps
 from audit.integrity import verification
 from audit.models import Call, Writer
-from audit.writing import leases, recovery
+from audit.types import Ending
+from audit.writing import leases, recovery, spool
+from audit.writing.entries import FINISH, Entry
+from audit.writing.writer import Writer as Writer_
 from tests.audit.attempts import call, ending, intent
 from tests.audit.stores import AuditStore
 from tests.polling import wait_until, wait_until_async
@@ -129,6 +135,48 @@ def test_a_process_of_another_machine_is_dead_when_its_heartbeat_stands_still(
     call_command("closecalls", wait=True, stdout=out)
     assert out.getvalue() == "1 calls became unknown.\n"
     assert audit_store.outcomes()[id] == "unknown"
+
+
+def test_an_outage_is_not_taken_for_the_death_of_another_machines_process(
+    audit_store: AuditStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the database was away its heartbeat could not be written either: the watch begins anew."""
+    asyncio.run(begin_elsewhere(audit_store))
+    monkeypatch.setattr(recovery, "LEASE_SECONDS", 0.0)
+    closed = []
+
+    def watch(writer: Writer_) -> None:
+        watching = recovery.Recovery()
+        closed.append(watching.run(writer))
+        writer.available_since = time.monotonic()  # as when the database comes back
+        closed.append(watching.run(writer))
+        assert set(audit_store.outcomes().values()) == {"running"}
+        closed.append(watching.run(writer))
+
+    recorder.audit_log().run_once(watch)
+    assert closed == [0, 0, 1]
+
+
+def test_calls_whose_outcome_may_still_be_in_a_spool_do_not_become_unknown(
+    audit_store: AuditStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asyncio.run(begin_elsewhere(audit_store))
+    monkeypatch.setattr(recovery, "LEASE_SECONDS", 0.0)
+    id = next(iter(audit_store.outcomes()))
+    end = Entry(FINISH, UUID(id), None, Ending("ok"), timestamps.now_ms(), 0.0)
+    end.duration = 5
+    kept = spool.Spool(101)
+    kept.append([end])
+
+    def watch(writer: Writer_) -> None:
+        watching = recovery.Recovery()
+        assert [watching.run(writer) for _ in range(3)] == [0, 0, 0]
+        assert audit_store.outcomes()[id] == "running"
+        os.close(kept._descriptor or 0)  # its process is gone, and its file is there
+        watching.run(writer)
+
+    recorder.audit_log().run_once(watch)
+    assert audit_store.outcomes()[id] == "ok"
 
 
 async def begin_elsewhere(store: AuditStore) -> None:

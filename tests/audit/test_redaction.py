@@ -254,6 +254,14 @@ def test_the_stored_text_is_ascii_without_zero_bytes_and_lone_surrogates(configu
     assert json.loads(text)["a"] == "\x00 \ud800 é \U0001f600"
 
 
+def test_what_stands_beside_a_well_formed_marker_is_searched():
+    marker = {"$redacted": "hmac-sha256:0123456789abcdef", "length": 5}
+    assert redact({"password": marker}) == json.dumps({"password": marker}, separators=(",", ":"))
+    for beside in ({"password": "my-real-secret"}, {"more": [{"api_key": "my-real-secret"}]}):
+        assert "my-real-secret" not in redact({"plain": {**marker, **beside}})
+        assert "my-real-secret" not in redact({"password": {**marker, **beside}})
+
+
 def test_a_client_cannot_pass_a_secret_off_as_hidden():
     text = redact({"password": {"$redacted": "my-real-secret", "length": 3}})
     assert "my-real-secret" not in text

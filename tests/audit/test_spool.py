@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import fcntl
+import os
+import resource
 import time
 from pathlib import Path
 
@@ -30,6 +33,58 @@ def test_a_folder_that_cannot_be_written_is_a_failure_and_no_loss(data_folder: P
     (data_folder / "spool").write_text("a file where the folder should be")
     with pytest.raises(spool.SpoolFailed, match="cannot be written"):
         spool.Spool(101).append([entry()])
+
+
+def test_an_entry_is_on_the_disk_when_it_counts_as_spooled(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut keeps what was synced: the line, and the name of a new file in its folder."""
+    synced: list[tuple[str, int]] = []
+    sync = os.fsync
+
+    def note(descriptor: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        synced.append((path.name, path.stat().st_size if path.is_file() else 0))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    mine = spool.Spool(101)
+    mine.append([entry()])
+    assert synced == [("spool", 0), ("101.jsonl", mine.size)] and mine.size > 0
+    mine.append([entry()])
+    assert synced[2:] == [("101.jsonl", mine.size)]
+    mine.discard(mine.size)
+    assert synced[3:] == [("101.jsonl", 0)]
+
+
+def test_half_a_line_on_a_full_disk_spoils_no_later_one(data_folder: Path) -> None:
+    mine = spool.Spool(101)
+    first, lost, last = entry("first"), entry("lost"), entry("last")
+    mine.append([first])
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (mine.size + 20, limits[1]))
+    try:
+        with pytest.raises(spool.SpoolFailed, match="cannot be written"):
+            mine.append([lost])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    mine.append([last])
+    assert [one.id for one in mine.read()[0]] == [first.id, last.id]
+
+
+def test_a_spool_that_another_process_replays_meanwhile_is_not_replayed_again(
+    data_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = spool.Spool(101)
+    mine.append([entry()])
+    os.close(mine._descriptor or 0)  # its process is dead
+    lock = fcntl.flock
+
+    def lock_late(descriptor: int, how: int) -> None:
+        mine.path.unlink()  # the other one is done between the opening and the locking
+        lock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", lock_late)
+    with spool.lock_abandoned(mine.path) as free:
+        assert not free
 
 
 def test_lines_that_were_changed_or_torn_are_reported_and_not_replayed(

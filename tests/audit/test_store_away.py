@@ -280,6 +280,30 @@ def test_on_a_full_disk_calls_are_refused_and_go_on_when_there_is_room(
         assert verification.run(store=False).first == ""
 
 
+def test_an_end_that_neither_the_database_nor_the_spool_takes_is_logged_once_there_is_room(
+    sqlite_store: AuditStore, tmp_path: Path, settings: Any
+) -> None:
+    """Its caller gets no answer as if it were logged, and the status is not lost either."""
+    with mount_small_disk(tmp_path / "disk") as (folder, fill, free), open_store_in(folder) as store:
+        settings.DATA_DIR = folder
+
+        async def scenario() -> str:
+            running = await recorder.begin(intent())
+            fill()
+            large = recorder.Ending("ok", result='{"a":"' + "x" * 3_000_000 + '"}')
+            with pytest.raises(recorder.AuditLogUnavailable):
+                await recorder.finish(running, large)
+            assert store.outcomes()[running.id.hex] == "running"
+            free()
+            await wait_until_accepted()
+            await wait_until_async(lambda: store.outcomes()[running.id.hex] == "ok")
+            return running.id.hex
+
+        id = asyncio.run(scenario())
+        assert_nothing_open(store)
+        assert store.outcomes()[id] == "ok"
+
+
 @contextmanager
 def open_store_in(folder: Path) -> Iterator[AuditStore]:
     with open_store(f"sqlite:///{folder}/record.sqlite3", folder) as store:

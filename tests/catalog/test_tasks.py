@@ -40,6 +40,10 @@ async def test_another_users_task_a_wrong_id_and_an_expired_one_are_none(alice: 
     assert await tasks.get(bob.pk, number) is None
     assert await tasks.answer(bob.pk, number, {"a": {}}) is None
     assert await tasks.request_cancel(bob.pk, number) is None
+    assert await tasks.ask(number, {"a": QUESTION})
+    assert await tasks.answer(bob.pk, number, {"a": {"action": "accept"}}) is None
+    waiting = await get_state(alice, number)
+    assert (waiting.status, waiting.input_responses) == ("input_required", {})
     for wrong in (uuid4(), "x", "", str(number).upper(), f" {number}", number.hex):
         assert await tasks.get(alice.pk, wrong) is None
         assert await tasks.request_cancel(alice.pk, wrong) is None

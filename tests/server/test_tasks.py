@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -87,6 +88,20 @@ async def test_another_users_task_reads_like_one_that_never_was(client: Client, 
     running.cancel()
     await asyncio.wait([running])
     assert (await client.result("tasks/get", {"taskId": task_id}))["status"] in ("working", "input_required")
+
+
+async def test_a_strangers_real_answers_reach_no_task(client: Client, bob: User) -> None:
+    task_id = await create_task(client, "server_confirm", {"filename": "a.txt"})
+    await wait_for_status(client, task_id, "input_required")
+    stranger = modern(await token(bob), OPTED)
+    answers = {"confirm": {"action": "accept", "content": {"name": "Mallory"}}}
+    error = await stranger.error("tasks/update", {"taskId": task_id, "inputResponses": answers})
+    assert error == {"code": -32602, "message": "Invalid params: unknown task"}
+    still = await client.result("tasks/get", {"taskId": task_id})
+    assert still["status"] == "input_required" and list(still["inputRequests"]) == ["confirm"]
+    await client.result("tasks/update", {"taskId": task_id, "inputResponses": {"confirm": {"action": "decline"}}})
+    done = await wait_until_ended(client, task_id)
+    assert "deleted" not in json.dumps(done)
 
 
 async def test_without_opting_in_calls_run_in_place_and_tasks_are_out_of_reach(alice: User, client: Client) -> None:

@@ -1,0 +1,303 @@
+"""Small faults, each in code that keeps a promise, and the tests that must see it.
+
+A fault is one change of one place. `python -m tests.faults` plants each alone, in a copy of the project.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    promise: str
+    """What the code must do, as a sentence that the fault makes untrue."""
+    path: str
+    old: str
+    """Text that is in the file exactly once."""
+    new: str
+    tests: str
+    """Files and options for pytest."""
+
+
+FAULTS: tuple[Fault, ...] = (
+    # --- tasks ----------------------------------------------------------------------------------------------------
+    Fault(
+        "the answers of another user are not stored",
+        "catalog/calls/tasks.py",
+        "row = Task.objects.filter(id=number, user_id=user_id, status=INPUT_REQUIRED).first()",
+        "row = Task.objects.filter(id=number, status=INPUT_REQUIRED).first()",
+        "tests/catalog/test_tasks.py tests/server/test_tasks.py",
+    ),
+    Fault(
+        "another user's task is not read",
+        "catalog/calls/tasks.py",
+        "row = Task.objects.filter(id=number, user_id=user_id).first()",
+        "row = Task.objects.filter(id=number).first()",
+        "tests/catalog/test_tasks.py tests/server/test_tasks.py",
+    ),
+    Fault(
+        "another user's task is not cancelled",
+        "catalog/calls/tasks.py",
+        "Q(id=number, user_id=user_id, status__in=OPEN_STATUSES), cancel_requested=True",
+        "Q(id=number, status__in=OPEN_STATUSES), cancel_requested=True",
+        "tests/catalog/test_tasks.py tests/server/test_tasks.py",
+    ),
+    Fault(
+        "of two answers at the same time both count",
+        "catalog/calls/tasks.py",
+        "        return changed == 1\n",
+        "        return True\n",
+        "tests/catalog/test_tasks.py",
+    ),
+    Fault(
+        "an ended task stays as it is",
+        "catalog/calls/tasks.py",
+        "return await _update(Q(id=task_id, status__in=OPEN_STATUSES), status=status, input_requests={}, **values)",
+        "return await _update(Q(id=task_id), status=status, input_requests={}, **values)",
+        "tests/catalog/test_tasks.py",
+    ),
+    # --- tokens ---------------------------------------------------------------------------------------------------
+    Fault(
+        "a look-up that began before a revocation is not cached after it",
+        "toolhub/access/bearer.py",
+        "            if changes != self._changes:\n                return\n",
+        "",
+        "tests/access/test_bearer.py",
+    ),
+    Fault(
+        "a token expires while the database is away",
+        "toolhub/access/bearer.py",
+        "        if expires is not None and time.time() >= expires:\n            owner",
+        "        if False:\n            owner",
+        "tests/access/test_bearer.py",
+    ),
+    Fault(
+        "a cached token expires to the second",
+        "toolhub/access/bearer.py",
+        "        return None if expires is not None and time.time() >= expires else known.credential",
+        "        return known.credential",
+        "tests/access/test_bearer.py",
+    ),
+    Fault(
+        "a token is believed without the database for ten minutes at most",
+        "toolhub/access/bearer.py",
+        "if known is None or now >= known.stale_until:",
+        "if known is None:",
+        "tests/access/test_bearer.py",
+    ),
+    Fault(
+        "streams do not outlive their token when the database is away for long",
+        "toolhub/access/bearer.py",
+        "return set(credential_ids) if time.monotonic() - self._reached < STALE_SECONDS else set()",
+        "return set(credential_ids)",
+        "tests/access/test_bearer.py",
+    ),
+    # --- the gate -------------------------------------------------------------------------------------------------
+    Fault(
+        "TOOLHUB_ALLOWED_HOSTS=* is no permission for web pages",
+        "toolhub/transports/guard.py",
+        'tuple(host for host in hosts if host != "*")',
+        "hosts",
+        "tests/transports/test_guard.py",
+    ),
+    Fault(
+        "an origin has the scheme http or https",
+        "toolhub/transports/guard.py",
+        '            parts.scheme not in {"http", "https"}\n            or lowered',
+        "            lowered",
+        "tests/transports/test_guard.py",
+    ),
+    Fault(
+        "a parameter's header must be sent once",
+        "toolhub/transports/guard.py",
+        'if name in SINGLE_HEADERS or name.startswith("mcp-param-"):',
+        "if name in SINGLE_HEADERS:",
+        "tests/transports/test_guard.py",
+    ),
+    # --- secrets --------------------------------------------------------------------------------------------------
+    Fault(
+        "a secret of the arguments is hidden in the sentence of a refusal",
+        "audit/redaction/redactor.py",
+        "    if extra:\n        text = SecretValues(extra).mask(text, current.inline)\n",
+        "    if extra:\n",
+        "tests/audit/test_redaction.py tests/audit/test_canary.py tests/test_echoes.py",
+    ),
+    Fault(
+        "half of a secret at the cut of a sentence is hidden",
+        "audit/redaction/redactor.py",
+        "            text = _hide_beginnings(text, secret, current)\n",
+        "            pass\n",
+        "tests/audit/test_redaction.py",
+    ),
+    Fault(
+        "a member beside a marker is searched",
+        "audit/redaction/redactor.py",
+        '    if not isinstance(value, dict) or len(value) != 2 or type(value.get("length")) is not int:',
+        '    if not isinstance(value, dict) or type(value.get("length")) is not int:',
+        "tests/audit/test_redaction.py",
+    ),
+    Fault(
+        "a secret is hidden in a question to the client",
+        "catalog/calls/masking.py",
+        "        return await self._channel.ask(masked)",
+        "        return await self._channel.ask(requests)",
+        "tests/catalog/test_masking.py",
+    ),
+    Fault(
+        "a secret is hidden in a question that is asked by the result",
+        "catalog/calls/masking.py",
+        "        asked.requests = {key: (method, _mask_json(values, params))",
+        "        asked.requests = {key: (method, params)",
+        "tests/catalog/test_masking.py",
+    ),
+    Fault(
+        "a secret is hidden in a message of progress",
+        "catalog/calls/masking.py",
+        "message and redactor.mask_values(self._values, message)",
+        "message",
+        "tests/catalog/test_masking.py",
+    ),
+    Fault(
+        "a secret is hidden in the error of an upstream",
+        "catalog/calls/masking.py",
+        "error.code, redactor.mask_values(values, error.message), _mask_json(values, error.data)",
+        "error.code, error.message, error.data",
+        "tests/catalog/test_masking.py",
+    ),
+    # --- the audit log while the database or the disk is away -------------------------------------------------------
+    Fault(
+        "an end that neither the database nor the spool takes is not answered as logged",
+        "audit/writing/queue.py",
+        "            wake(ends, str(error))\n",
+        "            wake(ends)\n",
+        "tests/audit/test_store_away.py tests/audit/test_spool.py",
+    ),
+    Fault(
+        "an end that neither the database nor the spool takes is written later",
+        "audit/writing/queue.py",
+        "                self.waiting.extend(ends)\n",
+        "                pass\n",
+        "tests/audit/test_store_away.py tests/audit/test_spool.py",
+    ),
+    Fault(
+        "half a line on a full disk does not eat the next outcome",
+        "audit/writing/spool.py",
+        "            os.ftruncate(descriptor, before)  # remove a partial line\n",
+        "",
+        "tests/audit/test_store_away.py tests/audit/test_spool.py",
+    ),
+    Fault(
+        "an outcome in the spool survives a power cut",
+        "audit/writing/spool.py",
+        "                view = view[os.write(descriptor, view) :]\n            os.fsync(descriptor)\n",
+        "                view = view[os.write(descriptor, view) :]\n",
+        "tests/audit/test_store_away.py tests/audit/test_spool.py",
+    ),
+    Fault(
+        "the name of a new spool survives a power cut",
+        "audit/writing/spool.py",
+        "                os.fsync(parent)  # the file's directory entry must be durable as well\n",
+        "                pass\n",
+        "tests/audit/test_store_away.py tests/audit/test_spool.py",
+    ),
+    Fault(
+        "a spool has a bound",
+        "audit/writing/spool.py",
+        "            if self.size + len(text) > MAX_SPOOL_BYTES:",
+        "            if False:",
+        "tests/audit/test_spool.py",
+    ),
+    Fault(
+        "entries that are added while a spool is replayed stay in it",
+        "audit/writing/spool.py",
+        "            if self.size > size:\n",
+        "            if False:\n",
+        "tests/audit/test_spool.py",
+    ),
+    Fault(
+        "a spool that another process replays is not replayed twice",
+        "audit/writing/spool.py",
+        "            yield os.fstat(descriptor).st_nlink > 0\n",
+        "            yield True\n",
+        "tests/audit/test_spool.py tests/audit/test_recovery.py",
+    ),
+    Fault(
+        "calls whose outcome may still be in a spool do not become unknown",
+        "audit/writing/recovery.py",
+        "        for number in sorted(dead - held):",
+        "        for number in sorted(dead):",
+        "tests/audit/test_recovery.py tests/audit/test_store_away.py tests/audit/test_spool.py",
+    ),
+    Fault(
+        "an outage is not taken for the death of another machine's process",
+        "audit/writing/recovery.py",
+        "if before is None or before[0] != beat or before[1] < writer.available_since:",
+        "if before is None or before[0] != beat:",
+        "tests/audit/test_recovery.py tests/audit/test_store_away.py",
+    ),
+    Fault(
+        "a process that lives keeps its calls",
+        "audit/writing/recovery.py",
+        "            return not leases.is_running(pid, born)\n",
+        "            return True\n",
+        "tests/audit/test_recovery.py",
+    ),
+    Fault(
+        "a later process with the same number is not taken for a dead one",
+        "audit/writing/leases.py",
+        "    return process_start(pid) == start\n",
+        "    return True\n",
+        "tests/audit/test_recovery.py",
+    ),
+    # --- the hash chain ---------------------------------------------------------------------------------------------
+    Fault(
+        "a prune is logged and covered before its first row goes",
+        "audit/retention.py",
+        "    checkpoints.sign_before(SharedStore())\n",
+        "",
+        "tests/audit/test_retention.py tests/audit/test_keys.py",
+    ),
+    Fault(
+        "a forged prune does not hide a missing call",
+        "audit/integrity/links.py",
+        "            if is_further and self._vouches_for(link):",
+        "            if is_further:",
+        "tests/audit/test_forgeries.py",
+    ),
+    Fault(
+        "only authentic heads are signed",
+        "audit/integrity/checkpoints.py",
+        "        if keys.is_authentic(chain.mac_text(writer, sequence, digest), mac):\n            return int",
+        "        if True:\n            return int",
+        "tests/audit/test_forgeries.py",
+    ),
+    Fault(
+        "a chain of changes continues only behind an authentic entry",
+        "audit/actions/ledger.py",
+        "        if _is_ours(number, sequence, last):",
+        "        if True:",
+        "tests/audit/test_forgeries.py",
+    ),
+    Fault(
+        "a checkpoint follows the one before",
+        "audit/integrity/verification.py",
+        "        if row.previous != previous.get(rank, chain.START_HASH):",
+        "        if False:",
+        "tests/audit/test_forgeries.py tests/audit/test_verify.py",
+    ),
+    Fault(
+        "a leaked key cannot sign with an earlier time",
+        "audit/integrity/verification.py",
+        "        elif rank > newest_rank and latest_at > newest_since + KEY_OVERLAP_MS:",
+        "        elif rank > newest_rank and checkpoint.at > newest_since + KEY_OVERLAP_MS:",
+        "tests/audit/test_keys.py",
+    ),
+    Fault(
+        "a call outside the hash chain is found",
+        "audit/integrity/verification.py",
+        "            if not _link_matches(links, begin, id.hex, BEGIN_KINDS) or _is_copy(id, stored_id):",
+        "            if _is_copy(id, stored_id):",
+        "tests/audit/test_forgeries.py",
+    ),
+)
