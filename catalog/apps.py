@@ -26,6 +26,7 @@ class CatalogConfig(AppConfig):
         from catalog.threads import ThreadPools
         from catalog.upstreams import discovery
         from catalog.upstreams.schedule import UpstreamSchedule
+        from toolhub.egress import NameResolver
         from toolhub.parts import parts
 
         for part in (
@@ -34,6 +35,7 @@ class CatalogConfig(AppConfig):
             PreparedTools(),
             RunningCalls(),
             ProgressListeners(),
+            NameResolver(),
             ThreadPools(),
             RedisHealth(),
             LimitThreads(),

@@ -6,21 +6,26 @@ import asyncio
 import os
 import secrets
 import sqlite3
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 
+from catalog import threads
 from catalog.errors import ToolError
 from catalog.functions.results import Produced
 from catalog.runners import factory, registry
 from catalog.runners.sql_query import read_query, statements
 from tests.conftest import missing
 from tests.polling import wait_until_async
+from tests.process import replace_part
 from tests.runners.harness import produce_result
 from tests.runners.payloads import LITERAL
+from toolhub.egress import NameResolver
 
 SERVER = os.environ.get("TOOLHUB_TEST_POSTGRES", "postgresql://postgres@127.0.0.1:5432")
 ROWS = [(1, "north", "lamp", 12), (2, "south", "chair", 3), (3, "north", "desk", 1)]
@@ -169,8 +174,6 @@ async def test_time_is_bounded(sqlite: Path) -> None:
 
 
 async def test_a_cancelled_query_is_interrupted(sqlite: Path) -> None:
-    from catalog import threads
-
     before = threads.tools().taken
     task = asyncio.ensure_future(query(ENDLESS, timeout=500))
     await wait_until_async(lambda: threads.tools().taken > before)
@@ -255,3 +258,30 @@ async def test_postgresql_reads_bounds_interrupts_and_refuses_to_write(
     await wait_until_async(gone, 60, "the server stopped the query")
     with psycopg.connect(postgres) as connection:
         assert connection.execute("SELECT count(*) FROM sales").fetchone() == (3,)
+
+
+@pytest.mark.postgres
+async def test_the_name_of_a_postgresql_server_is_looked_up_like_every_other_name(
+    postgres: str, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """libpq's own look-up would not find this name, and would hold a thread of the tools without a time limit."""
+    replace_part(monkeypatch, NameResolver(lambda host: ["127.0.0.1"] if host == "db.test" else []))
+    host = urlsplit(postgres).hostname or ""
+    for address in (postgres.replace(host, "db.test"), postgres.replace(host, "away.test,db.test")):
+        settings.SQL_DATABASES = {"sales": address}
+        assert (await query("SELECT count(*) AS n FROM sales")).structured["rows"] == [{"n": 3}]  # type: ignore[index]
+
+
+async def test_a_server_whose_dns_hangs_takes_no_thread_of_the_tools(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = threading.Event()
+    hanging = replace_part(monkeypatch, NameResolver(lambda host: [str(release.wait(60))], seconds=0.1))
+    settings.SQL_DATABASES = {"sales": "postgresql://u:hunter2@hanging.test/x"}
+    before = threads.tools().taken
+    try:
+        for outcome in await asyncio.gather(*(query("SELECT 1") for _ in range(40)), return_exceptions=True):
+            assert str(outcome) == "The database cannot be reached now."
+        assert (threads.tools().taken, hanging.running) == (before, 1)
+    finally:
+        release.set()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from .addresses import AllowedNetwork, AllowList, check_address, parse_allowed
 from .client import Reply, fetch
-from .connections import ConnectionPools
+from .connections import ConnectionPools, Resolver
 from .errors import DeadlineExceeded, Denied, DeniedAddress, EgressError, TooLarge, Unreachable
+from .names import NameResolver
 from .transport import EgressTransportError, checked_client
 from .urls import ensure_below, origin_of, parse_url, safe_path_value
 
@@ -18,7 +19,9 @@ __all__ = [
     "DeniedAddress",
     "EgressError",
     "EgressTransportError",
+    "NameResolver",
     "Reply",
+    "Resolver",
     "TooLarge",
     "Unreachable",
     "check_address",

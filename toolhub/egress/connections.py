@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import ssl
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -30,12 +29,6 @@ KEEP_ALIVE_SECONDS: Final = 5.0
 log = logging.getLogger(__name__)
 
 Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
-
-
-async def resolve(host: str, port: int) -> Sequence[str]:
-    """Return the addresses of a name as this machine resolves it."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 class CheckedBackend(httpcore2.AnyIOBackend):

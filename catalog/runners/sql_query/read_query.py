@@ -24,6 +24,7 @@ CHECK_INTERVAL_STEPS = 10_000
 """Number of SQLite instructions between two checks of the time."""
 MAX_VALUE_BYTES = 16_777_216
 CONNECT_SECONDS = 5
+UNREACHABLE = "The database cannot be reached now."
 _ALLOWED_ACTIONS = frozenset(
     {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 )
@@ -48,7 +49,16 @@ class QueryResult:
 class Query:
     """One statement that runs in a thread; `stop` may be called from any other thread."""
 
-    def __init__(self, address: str, statement: str, values: Mapping[str, Any], bounds: Bounds) -> None:
+    def __init__(
+        self,
+        address: str,
+        statement: str,
+        values: Mapping[str, Any],
+        bounds: Bounds,
+        located: Mapping[str, str] | None = None,
+    ) -> None:
+        """`located` are libpq's host, hostaddr and port, where the names in the address were looked up before."""
+        self._located = located or {}
         self._address, self._statement, self._values, self._bounds = address, statement, values, bounds
         self._lock = threading.Lock()
         self._stopped = False
@@ -102,8 +112,13 @@ class Query:
     def _postgres(self) -> QueryResult:
         milliseconds = max(1, int(self._bounds.seconds * 1000))
         options = f"-c default_transaction_read_only=on -c statement_timeout={milliseconds} -c lock_timeout=5000"
+        located: Any = self._located
         with psycopg.connect(
-            self._address, connect_timeout=CONNECT_SECONDS, options=options, application_name="toolhub sql_query"
+            self._address,
+            connect_timeout=CONNECT_SECONDS,
+            options=options,
+            application_name="toolhub sql_query",
+            **located,
         ) as connection:
             connection.read_only = True
             self._set_connection(connection)
@@ -147,7 +162,7 @@ class Query:
         ):
             return "The query was rejected: it tried to make changes, but this connection is read-only."
         if isinstance(error, psycopg.OperationalError) and not error.sqlstate:
-            return "The database cannot be reached now."
+            return UNREACHABLE
         if isinstance(error, sqlite3.OperationalError) and "unable to open" in str(error):
             return "The database cannot be opened."
         message = (error.diag.message_primary if isinstance(error, psycopg.Error) else str(error)) or "no reason given"

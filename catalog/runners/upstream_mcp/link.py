@@ -170,6 +170,7 @@ class Link:
                 timeout=connection.timeout,
                 read_timeout=MAX_SILENCE_SECONDS,
                 max_bytes=MAX_MESSAGE_BYTES,
+                resolver=networks.resolver(),
                 allowed=(*networks.allowed(), *egress.parse_allowed(connection.allowed_networks)),
             )
 
