@@ -20,6 +20,7 @@ class CatalogConfig(AppConfig):
         from catalog.policy.limit_cache import RedisHealth
         from catalog.policy.limits import LimitThreads
         from catalog.processes.launch import ChildProcesses
+        from catalog.runners.sql_query.readers import SqliteReaders
         from catalog.runners.upstream_mcp.notifications import UpstreamListeners
         from catalog.runners.upstream_mcp.pool import UpstreamPools
         from catalog.secrets import resolve
@@ -40,6 +41,7 @@ class CatalogConfig(AppConfig):
             RedisHealth(),
             LimitThreads(),
             ChildProcesses(),
+            SqliteReaders(),
             UpstreamListeners(),
             UpstreamPools(),
             UpstreamSchedule(),

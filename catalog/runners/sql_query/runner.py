@@ -31,14 +31,15 @@ def prepare(settings: Settings) -> Callable[[dict[str, Any], Context], Awaitable
     names = {name: settings.parameters.get(name, name) for name in statements.names(settings.statement)}
     bounds = Bounds(settings.max_rows, settings.max_bytes, settings.timeout)
     hosts = _list_hosts(address)
+    pool = threads.sqlite if address.startswith("sqlite:") else threads.tools
 
     async def run(arguments: dict[str, Any], context: Context) -> Any:
         values = {name: arguments.get(argument) for name, argument in names.items()}
         reading = Query(address, settings.statement, values, bounds, await _locate(hosts))
         try:
-            return _answer(await threads.tools().run(reading.run))
+            return _answer(await pool().run(reading.run))
         except asyncio.CancelledError:
-            # Cancelling sends a request over a connection of its own, which would block the event loop.
+            # Cancelling on PostgreSQL sends a request over a connection of its own, which would block the event loop.
             asyncio.get_running_loop().run_in_executor(None, reading.stop)
             raise
 
