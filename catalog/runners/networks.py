@@ -15,6 +15,11 @@ def allowed() -> egress.AllowList:
     return _parsed(tuple(settings.ALLOW_PRIVATE_NETWORKS))
 
 
+def allowed_within(entries: tuple[str, ...]) -> egress.AllowList:
+    """Return the part of these networks that TOOLHUB_ALLOW_PRIVATE_NETWORKS covers, too."""
+    return egress.intersect(egress.parse_allowed(entries), allowed())
+
+
 def resolver() -> egress.Resolver:
     """Return the resolver of this process."""
     return parts.get(egress.NameResolver).resolve

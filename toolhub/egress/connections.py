@@ -19,7 +19,7 @@ import httpx2
 from django.utils.translation import gettext_noop as _
 
 from .addresses import AllowList, check_address, is_address
-from .errors import DeniedAddress, Unreachable
+from .errors import DeniedAddress, PrivateAddress, Unreachable
 
 MAX_POOLS: Final = 128
 MAX_CONNECTIONS: Final = 32
@@ -72,7 +72,7 @@ class CheckedBackend(httpcore2.AnyIOBackend):
                 check_address(address, port, self._allowed)
             except DeniedAddress as denied:
                 log.warning("%s leads to %s: %s", host, address, denied.reason)
-                raise DeniedAddress(
+                raise PrivateAddress(
                     _(
                         "%(host)s does not resolve to a public address. Add its network to "
                         "TOOLHUB_ALLOW_PRIVATE_NETWORKS and restart"

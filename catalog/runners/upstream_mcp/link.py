@@ -171,7 +171,7 @@ class Link:
                 read_timeout=MAX_SILENCE_SECONDS,
                 max_bytes=MAX_MESSAGE_BYTES,
                 resolver=networks.resolver(),
-                allowed=(*networks.allowed(), *egress.parse_allowed(connection.allowed_networks)),
+                allowed=networks.allowed_within(connection.allowed_networks),
             )
 
         if connection.transport == "sse":
