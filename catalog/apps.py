@@ -20,12 +20,14 @@ class CatalogConfig(AppConfig):
         from catalog.policy.limit_cache import RedisHealth
         from catalog.policy.limits import LimitThreads
         from catalog.processes.launch import ChildProcesses
+        from catalog.runners.sql_query.readers import SqliteReaders
         from catalog.runners.upstream_mcp.notifications import UpstreamListeners
         from catalog.runners.upstream_mcp.pool import UpstreamPools
         from catalog.secrets import resolve
         from catalog.threads import ThreadPools
         from catalog.upstreams import discovery
         from catalog.upstreams.schedule import UpstreamSchedule
+        from toolhub.egress import NameResolver
         from toolhub.parts import parts
 
         for part in (
@@ -34,10 +36,12 @@ class CatalogConfig(AppConfig):
             PreparedTools(),
             RunningCalls(),
             ProgressListeners(),
+            NameResolver(),
             ThreadPools(),
             RedisHealth(),
             LimitThreads(),
             ChildProcesses(),
+            SqliteReaders(),
             UpstreamListeners(),
             UpstreamPools(),
             UpstreamSchedule(),

@@ -120,6 +120,11 @@ def tools() -> Pool:
     return _pool("tool", settings.TOOL_THREADS)
 
 
+def sqlite() -> Pool:
+    """Return the threads that wait for processes which read SQLite databases: as many may run at a time."""
+    return _pool("sqlite", 8)
+
+
 def storage() -> Pool:
     """Return the threads that read and write tasks and stored results.
 

@@ -1,7 +1,8 @@
 """The workspace: the one folder that file tools may touch.
 
 Every step of a path is opened relative to the one before, and no link is followed, so that nothing that is swapped in
-meanwhile leads out of it.
+meanwhile leads out of it. A file with a second name (a hard link) may be the same file as one outside, so it is neither
+read nor appended to; its name can be replaced or deleted. This is checked on the open file, not on a name.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ MAX_WRITE_BYTES = 1_000_000
 MAX_FILE_BYTES = 20_000_000
 MAX_ENTRIES = 1000
 MAX_DEPTH = 32
+MAX_OPEN_ATTEMPTS = 20
+"""A file that is replaced while it is opened is opened again, so often."""
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: opening a FIFO would wait for its other end.
 _FILE_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -35,7 +38,7 @@ _FILE_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 class Entry:
     path: str
     type: str
-    """file, folder, or other (links, devices: named, never opened)."""
+    """file, folder, or other (links of both kinds, devices: named, never opened)."""
     size: int
     modified: str
 
@@ -157,7 +160,8 @@ def _collect(folder: int, prefix: str, recursive: bool, found: list[Entry], dept
         except FileNotFoundError:
             continue
         path = f"{prefix}/{entry.name}" if prefix else entry.name
-        kind = "file" if stat.S_ISREG(facts.st_mode) else "folder" if stat.S_ISDIR(facts.st_mode) else "other"
+        own = stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1
+        kind = "file" if own else "folder" if stat.S_ISDIR(facts.st_mode) else "other"
         modified = datetime.fromtimestamp(int(facts.st_mtime), UTC).isoformat().replace("+00:00", "Z")
         shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         found.append(Entry(shown, kind, facts.st_size if kind == "file" else 0, modified))
@@ -183,14 +187,35 @@ def _file(path: str, flags: int) -> Iterator[int]:
 
 @contextmanager
 def _open_regular(name: str, flags: int, folder: int, path: str) -> Iterator[int]:
-    with _translate_errors(path):
-        descriptor = os.open(name, flags | _FILE_FLAGS, 0o600, dir_fd=folder)
+    for _ in range(MAX_OPEN_ATTEMPTS):
+        with _translate_errors(path):
+            descriptor = os.open(name, flags | _FILE_FLAGS, 0o600, dir_fd=folder)
+        try:
+            facts = os.fstat(descriptor)
+            if not stat.S_ISREG(facts.st_mode):
+                raise ToolError(f"{_quote_path(path)} is not an ordinary file.")
+            if facts.st_nlink > 1:
+                raise ToolError(f"{_quote_path(path)} has a second name (a hard link), which may be outside.")
+            if _has_name(descriptor, name, folder):
+                yield descriptor
+                return
+        finally:
+            os.close(descriptor)
+    raise ToolError(f"{_quote_path(path)} was replaced or removed each time it was opened. Try again.")
+
+
+def _has_name(descriptor: int, name: str, folder: int) -> bool:
+    """Return whether the open file has had this name since it was opened.
+
+    Otherwise its one name may be outside: a hard link that was removed after the file was opened is not counted.
+    """
+    # Waits for a removal that has begun: it holds the folder's lock until the name is gone for the next line, too.
+    with os.scandir(folder) as entries:
+        next(entries, None)
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ToolError(f"{_quote_path(path)} is not an ordinary file.")
-        yield descriptor
-    finally:
-        os.close(descriptor)
+        return os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")) == name
+    except OSError:  # a path longer than the system can show
+        return False
 
 
 @contextmanager

@@ -24,6 +24,11 @@ from toolhub.egress.client import _Unpacker
 
 TIMEOUT_SECONDS = 30.0
 
+
+async def no_name(host: str, port: int) -> Sequence[str]:
+    raise AssertionError(f"{host} is an address, or must not be looked up")
+
+
 # --- addresses -----------------------------------------------------------------------------------------------------
 
 NASTY = [
@@ -224,7 +229,7 @@ async def test_a_url_that_readers_could_take_for_different_places_is_denied(url:
     with pytest.raises(Denied):
         egress.parse_url(url)
     with pytest.raises(Denied):
-        await egress.fetch("GET", url, timeout=TIMEOUT_SECONDS, max_bytes=10)
+        await egress.fetch("GET", url, timeout=TIMEOUT_SECONDS, max_bytes=10, resolver=no_name)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +237,7 @@ async def test_a_url_that_readers_could_take_for_different_places_is_denied(url:
 )
 async def test_this_machine_is_denied_without_being_listed(url: str) -> None:
     with pytest.raises(Denied):
-        await egress.fetch("GET", url, timeout=TIMEOUT_SECONDS, max_bytes=10)
+        await egress.fetch("GET", url, timeout=TIMEOUT_SECONDS, max_bytes=10, resolver=egress.NameResolver().resolve)
 
 
 @pytest.mark.parametrize(
@@ -320,6 +325,7 @@ class LocalServer:
             "max_bytes": 10_000,
             "allowed": self.allowed,
             "pools": self.pools,
+            "resolver": no_name,
             **options,
         }
         return await egress.fetch(settings.pop("method", "GET"), self.url(path), **settings)
@@ -468,6 +474,7 @@ async def test_a_closed_port_is_unreachable(local: LocalServer) -> None:
             local.url(host="127.0.0.3"),
             timeout=TIMEOUT_SECONDS,
             max_bytes=10,
+            resolver=no_name,
             allowed=local.allowed,
         )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from audit import maintenance, recorder
 from catalog.calls import stored_results, tasks
+from catalog.runners.sql_query.readers import SqliteReaders
 from catalog.upstreams import schedule
 from toolhub.egress import ConnectionPools
 from toolhub.jobs import Job, Scheduler
@@ -76,6 +77,7 @@ class Hub:
         await self.server.stop()
         await schedule.stop()
         await self.pools.close()
+        await asyncio.to_thread(parts.get(SqliteReaders).close)
         await recorder.stop(LOG_STOP_SECONDS)
         await self.server.close()
         for part in self._shared_parts():

@@ -10,9 +10,10 @@ from django.core.exceptions import PermissionDenied, ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext_noop
 
 from audit.actions import actor
-from catalog.models import secret_flows
+from catalog.models import private_networks, secret_flows
 from catalog.models import validators as check
 from catalog.models.fields import JSONTextField, check_kinds
 from catalog.processes import allowlist
@@ -110,7 +111,8 @@ class Upstream(models.Model):
         default=list,
         blank=True,
         help_text=_(
-            'Private networks that this upstream server may be in, as CIDR or CIDR:port. Example: ["10.1.2.0/24:8080"].'
+            "Private networks that this upstream server may be in, as CIDR or CIDR:port. Example: "
+            '["10.1.2.0/24:8080"]. TOOLHUB_ALLOW_PRIVATE_NETWORKS must include them. Empty: public addresses only.'
         ),
     )
     timeout = models.FloatField(
@@ -158,6 +160,7 @@ class Upstream(models.Model):
         verbose_name = _("upstream server")
         verbose_name_plural = _("upstream servers")
         ordering = ["name"]
+        permissions = [("open_private_networks", gettext_noop("Can open private networks to upstream servers"))]
 
     def __str__(self) -> str:
         return self.name
@@ -166,11 +169,12 @@ class Upstream(models.Model):
         """Save the row.
 
         Raises PermissionDenied when the signed-in user may not save a server that runs programs, may not decide where
-        its secrets go, or chose the personal secrets of somebody else.
+        its secrets go, may not open its private networks, or chose the personal secrets of somebody else.
         """
         if self.transport == self.Transport.STDIO and not check.may_use("command"):
             raise PermissionDenied(check.permission_refusal("command"))
         secret_flows.require_permission(self)
+        private_networks.require_permission(self)
         if self._uses_secrets_of_another():
             raise PermissionDenied(OWN_SECRETS_ONLY)
         super().save(*args, **options)
@@ -213,6 +217,7 @@ class Upstream(models.Model):
         if self._uses_secrets_of_another():
             raise ValidationError({"secrets_of": OWN_SECRETS_ONLY})
         secret_flows.check_upstream(self)
+        private_networks.check_upstream(self)
         if self.transport == self.Transport.STDIO:
             if not check.may_use("command"):
                 raise ValidationError({"transport": check.permission_refusal("command")})

@@ -92,6 +92,7 @@ def fetch(url: str) -> bytes:
             headers={"Accept": "application/json, application/yaml, text/yaml, */*;q=0.5"},
             timeout=FETCH_SECONDS,
             max_bytes=documents.MAX_BYTES,
+            resolver=networks.resolver(),
             allowed=networks.allowed(),
         )
     except egress.EgressError as error:

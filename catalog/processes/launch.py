@@ -11,8 +11,10 @@ import contextlib
 import json
 import logging
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -53,18 +55,22 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A program to run, with its arguments, environment, folder and limits."""
+    """A program to run, with its arguments, environment, folder and limits.
+
+    A new folder is made by `run_program` alone: nothing that fails before can leave one behind.
+    """
 
     program: str
     """An absolute path."""
     arguments: Sequence[str]
     """Without the program itself."""
     environment: Mapping[str, str]
-    folder: str
     folder_fd: int | None = None
-    """The descriptor of an open folder, instead of `folder`."""
-    remove: bool = False
-    """Remove `folder` afterwards."""
+    """The descriptor of the open folder to run in; None: a new empty folder, which is removed afterwards."""
+    folder_prefix: str = "toolhub-"
+    """The beginning of the new folder's name."""
+    folder_variables: tuple[str, ...] = ()
+    """Environment variables that name the new folder."""
     limits: Limits = field(default_factory=Limits)
     nice: int = 10
     poll_seconds: float = 0.0
@@ -120,8 +126,8 @@ class ChildProcesses:
 class Child:
     """A running program; `report` waits for its end."""
 
-    def __init__(self, process: asyncio.subprocess.Process, order: Order, order_fd: int) -> None:
-        self.process, self._order, self._order_fd = process, order, order_fd
+    def __init__(self, process: asyncio.subprocess.Process, folder: str, order_fd: int) -> None:
+        self.process, self._folder, self._order_fd = process, folder, order_fd
         self.stdin, self.stdout, self.stderr = process.stdin, process.stdout, process.stderr
         self._stopped = False
         self.ended = asyncio.ensure_future(self._wait())
@@ -147,9 +153,11 @@ class Child:
         with contextlib.suppress(ValueError, TypeError):
             return Report(**json.loads(data))
         if self._stopped and self.process.returncode in (-signal.SIGTERM, -signal.SIGINT):
-            _discard(self._order)  # stopped before the program was started
+            _discard(self._folder)  # stopped before the program was started
             return Report("stopped", None)
         log.error("the supervisor of a tool's program ended with status %s", self.process.returncode)
+        if self._folder:
+            await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
         return Report("lost", None)
 
 
@@ -169,14 +177,16 @@ async def run_program(
     """
     children = parts.get(ChildProcesses)
     if counted and not children.take():
-        _discard(order)
         raise Busy
+    folder = ""
     try:
-        child = await _start(order, stdin, max_line_bytes)
+        if order.folder_fd is None:
+            folder = tempfile.mkdtemp(prefix=order.folder_prefix)
+        child = await _start(order, folder, stdin, max_line_bytes)
     except BaseException:
         if counted:
             children.give()
-        _discard(order)
+        _discard(folder)
         raise
     if counted:
         children.release_when_ended(child.ended)
@@ -188,11 +198,11 @@ async def run_program(
         raise
 
 
-def _discard(order: Order) -> None:
-    """Remove the folder of a program that never started; the folder is empty."""
-    if order.remove:
+def _discard(folder: str) -> None:
+    """Remove the folder of a program that never started, if there is one; the folder is empty."""
+    if folder:
         with contextlib.suppress(OSError):
-            os.rmdir(order.folder)
+            os.rmdir(folder)
 
 
 def close_pipes(child: Child) -> None:
@@ -206,15 +216,14 @@ def close_pipes(child: Child) -> None:
             pipe.close()
 
 
-async def _start(order: Order, stdin: int | None, max_line_bytes: int) -> Child:
+async def _start(order: Order, folder: str, stdin: int | None, max_line_bytes: int) -> Child:
     text = json.dumps(
         {
             "program": order.program,
             "arguments": [order.name or order.program, *order.arguments],
-            "environment": dict(order.environment),
-            "folder": order.folder,
+            "environment": dict.fromkeys(order.folder_variables, folder) | dict(order.environment),
+            "folder": folder,
             "folder_fd": order.folder_fd,
-            "remove": order.remove,
             "limits": order.limits.as_rlimits(),
             "processes": order.limits.processes,
             "nice": order.nice,
@@ -244,7 +253,7 @@ async def _start(order: Order, stdin: int | None, max_line_bytes: int) -> Child:
     except BaseException:
         os.close(order_fd)
         raise
-    return Child(process, order, order_fd)
+    return Child(process, folder, order_fd)
 
 
 async def read(stream: asyncio.StreamReader | None, max_bytes: int) -> tuple[bytes, bool]:

@@ -169,7 +169,7 @@ def main() -> None:
             os.dup2(nothing, number)
         why = watch(pid, hub, order, status)
         end_all(pid, status)
-        if order["remove"]:
+        if order["folder"]:
             import shutil
 
             shutil.rmtree(order["folder"], ignore_errors=True)

@@ -26,6 +26,11 @@ from tests import factories
 pytestmark = pytest.mark.django_db
 
 
+@pytest.fixture(autouse=True)
+def operators_networks(settings: Any) -> None:
+    settings.ALLOW_PRIVATE_NETWORKS = ["10.0.0.0/8"]
+
+
 def import_file(path: Path, content: Any, *options: str) -> str:
     if not isinstance(content, str):
         content = json.dumps(content)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import socket
+import threading
 import time
 from email import message_from_bytes
 from typing import Any
@@ -22,6 +24,9 @@ from tests import factories
 from tests.catalog.local_api import Api, ask, context
 from tests.catalog.local_api import api as api
 from tests.catalog.pipeline import call, only_logged_call, run_in_database, text
+from tests.polling import wait_until_async
+from tests.process import replace_part
+from toolhub.egress import NameResolver
 
 # --- refusals --------------------------------------------------------------------------------------------------------
 
@@ -578,3 +583,31 @@ async def test_calls_beyond_the_cap_wait_and_then_fail_because_the_tool_is_busy(
     assert not slots.take()
     slots.give()
     assert slots.take()
+
+
+# --- names that nobody answers for -----------------------------------------------------------------------------------
+
+
+async def test_a_host_whose_dns_hangs_keeps_no_other_host_waiting(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    release, real = threading.Event(), socket.getaddrinfo
+
+    def getaddrinfo(host: Any, *args: Any, **options: Any) -> Any:
+        if host == "hanging.test":
+            release.wait(60)
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        return real("127.0.0.1" if host == "quick.test" else host, *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    resolver = replace_part(monkeypatch, NameResolver())
+    port = api.url.rpartition(":")[2]
+    patient = {"timeout": 60, "retries": 0, "max_concurrent": 100}
+    slow = [asyncio.create_task(ask({"url": "http://hanging.test/", **patient})) for _ in range(64)]
+    await wait_until_async(lambda: resolver.running == 1)
+    try:
+        answer = await asyncio.wait_for(ask({"url": f"http://quick.test:{port}/x", "timeout": 60}), 20)
+        assert answer["path"] == "/x"
+        assert await asyncio.wait_for(asyncio.to_thread(lambda: "free"), 20) == "free", "nor anything else"
+    finally:
+        release.set()
+    for outcome in await asyncio.gather(*slow, return_exceptions=True):
+        assert str(outcome) == "The request failed: hanging.test cannot be found."

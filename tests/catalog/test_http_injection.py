@@ -14,13 +14,16 @@ import pytest
 
 from catalog.errors import ToolError
 from catalog.openapi import document_import
+from catalog.runners import networks
 from catalog.runners.upstream_mcp import connection
 from catalog.runners.upstream_mcp.failures import UpstreamError
 from catalog.upstreams import discovery
 from tests.catalog.local_api import Api, ask
 from tests.catalog.local_api import api as api
+from tests.process import replace_part
 from tests.test_egress import NASTY
 from toolhub import egress
+from toolhub.egress import NameResolver
 
 PAYLOADS = [
     "../admin",
@@ -252,6 +255,7 @@ def dns_answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[list[str]]]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in now]
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    replace_part(monkeypatch, NameResolver(keep_seconds=0))
     return found
 
 
@@ -273,7 +277,7 @@ async def get_refusal(url: str, **settings: Any) -> str:
 async def get_fetch_refusal(url: str) -> str:
     """What `fetch` itself says, where no settings were checked before: as for a tool that was stored past them."""
     with pytest.raises(egress.DeniedAddress) as caught:
-        await egress.fetch("GET", url, timeout=30, max_bytes=100)
+        await egress.fetch("GET", url, timeout=30, max_bytes=100, resolver=networks.resolver())
     return str(caught.value)
 
 

@@ -620,6 +620,12 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcp.client.session.DISCOVER_TIMEOUT_SECONDS", 120.0)
 
 
+@pytest.fixture(autouse=True)
+def local_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The upstream servers of these tests are on this machine."""
+    monkeypatch.setattr("django.conf.settings.ALLOW_PRIVATE_NETWORKS", ["127.0.0.0/8"])
+
+
 def reach(server: Server, **fields: Any) -> Upstream:
     """An upstream that is in fact `server`, whatever it is bound to: the rules of a form did not see it."""
     local = {"url": server.url, "allowed_networks": ["127.0.0.0/8"], "timeout": 120.0}

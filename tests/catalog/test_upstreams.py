@@ -33,6 +33,12 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcp.client.session.DISCOVER_TIMEOUT_SECONDS", 120.0)
 
 
+@pytest.fixture(autouse=True)
+def local_networks(settings: Any) -> None:
+    """The upstream servers of these tests are on this machine."""
+    settings.ALLOW_PRIVATE_NETWORKS = LOCAL
+
+
 @pytest.fixture(scope="module")
 def started() -> Iterator[Upstream]:
     with Upstream().running() as upstream:
@@ -211,9 +217,8 @@ def test_a_changed_and_a_vanished_tool_are_quarantined_and_an_upstream_that_is_a
 
 @pytest.mark.django_db
 def test_a_chinese_page_says_in_chinese_why_an_upstream_cannot_be_used_and_the_audit_log_in_english(
-    root: User, settings: Any
+    root: User,
 ) -> None:
-    settings.ALLOW_PRIVATE_NETWORKS = []
     client = browser(root)
     client.cookies["django_language"] = "zh-hans"
     Secret.objects.create(name="mine", kind=Secret.Kind.PERSONAL)
@@ -334,7 +339,7 @@ async def test_a_description_that_changes_takes_the_tool_away_until_somebody_app
     upstream = Upstream()
     await asyncio.to_thread(upstream.start)
     try:
-        with Hub(env={"TOOLHUB_ALLOWED_HOSTS": "127.0.0.1"}) as hub:
+        with Hub(env={"TOOLHUB_ALLOWED_HOSTS": "127.0.0.1", "TOOLHUB_ALLOW_PRIVATE_NETWORKS": LOCAL[0]}) as hub:
             token = (await asyncio.to_thread(hub.call, seed, url=upstream.url))["token"]
             async with HttpClient(hub.mcp_url, token, "2025-11-25") as client:
                 await client.listen()

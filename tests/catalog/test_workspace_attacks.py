@@ -115,6 +115,29 @@ def test_a_link_is_refused_wherever_it_stands_and_wherever_it_leads(tool: str, f
     assert all((folder / name).is_symlink() for name in names)
 
 
+@pytest.mark.parametrize("tool", ["read_file", "append", "analyze_csv", "resource", "program's input"])
+def test_a_hard_link_to_a_file_outside_is_refused(tool: str, folder: Path) -> None:
+    outside = folder.parent / "secret.csv"
+    os.link(outside, folder / "linked.csv")
+    os.link(outside, folder / "sub" / "linked.csv")
+    for path in ("linked.csv", "sub/linked.csv"):
+        assert "hard link" in get_refusal(tool, path)
+
+
+def test_a_hard_link_is_no_file_in_a_list_and_its_name_can_be_replaced_and_deleted(folder: Path) -> None:
+    os.link(folder.parent / "secret.csv", folder / "linked.csv")
+    os.link(folder.parent / "secret.csv", folder / "other.csv")
+    found, _ = workspace.list_entries()
+    assert [(entry.path, entry.type, entry.size) for entry in found if entry.type != "folder"] == [
+        ("linked.csv", "other", 0),
+        ("other.csv", "other", 0),
+    ]
+    functions.write_file("linked.csv", "x")
+    assert functions.read_file("linked.csv") == "x"
+    functions.delete_file("other.csv")
+    assert not (folder / "other.csv").exists()
+
+
 @pytest.mark.parametrize("tool", TOOLS)
 def test_special_files_are_refused_at_once(tool: str, folder: Path) -> None:
     os.mkfifo(folder / "pipe")
@@ -157,10 +180,11 @@ def _swap(folder: str, stop: Any) -> None:
                     os.rename(put, name)
                 with contextlib.suppress(OSError):
                     os.rename(name, put)
-        with contextlib.suppress(OSError):
-            os.symlink("../secret.csv", "fresh.csv")
-        with contextlib.suppress(OSError):
-            os.unlink("fresh.csv")
+        for make in (os.symlink, os.link):
+            with contextlib.suppress(OSError):
+                make("../secret.csv", "fresh.csv")
+            with contextlib.suppress(OSError):
+                os.unlink("fresh.csv")
 
 
 def test_links_that_are_swapped_in_during_the_call_lead_nowhere(folder: Path) -> None:
@@ -183,6 +207,8 @@ def test_links_that_are_swapped_in_during_the_call_lead_nowhere(folder: Path) ->
             ("write_file", f"swapped/new{number}.csv"),
             ("write_file", "fresh.csv"),
             ("append", "swapped.csv"),
+            ("append", "fresh.csv"),
+            ("read_file", "fresh.csv"),
             ("delete_file", "fresh.csv"),
             ("delete_file", f"swapped/new{number}.csv"),
         ):

@@ -186,6 +186,51 @@ async def test_files_and_folders_are_handed_over_open_and_links_are_not_followed
             await run("command", listing, {"path": path})
 
 
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [
+        ({"stdin_file": "path"}, {"path": "none.txt"}),
+        ({"stdin_file": "path"}, {"path": "../secret.txt"}),
+        ({"stdin": "text"}, {"text": "a\0b"}),
+        ({"stdin": "text"}, {"text": {"a": 1}}),
+        ({"folder_argument": "path"}, {"path": "none"}),
+        ({"folder_argument": "path", "stdin_file": "file"}, {"path": "", "file": "none.txt"}),
+        ({"environment": {"A": {"secret": "nul"}}}, {}),
+    ],
+)
+async def test_a_call_that_fails_before_its_program_starts_leaves_no_folder(
+    say: str,
+    options: dict[str, Any],
+    arguments: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Any,
+) -> None:
+    settings.WORKSPACE_DIR = tmp_path / "workspace"
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    descriptors = os.listdir("/proc/self/fd")
+    for _ in range(3):
+        with pytest.raises(ToolError):
+            await run("command", {"program": say, **options}, arguments, secrets={"nul": "\0"})
+    settings.TOOL_PROCESSES = 0
+    with pytest.raises(ToolError, match="Too many programs"):
+        await run("command", {"program": say}, {})
+    assert list(temporary.iterdir()) == []
+    assert len(os.listdir("/proc/self/fd")) == len(descriptors)
+
+
+async def test_a_program_whose_supervisor_is_killed_leaves_no_folder(
+    python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    source = "import os, signal; open('x', 'w').write('x'); os.kill(os.getppid(), signal.SIGKILL); signal.pause()"
+    result = await produce_result("command", {"program": python, "arguments": ["-c", source]}, {})
+    assert result.is_error and "stopped from outside" in texts(result)[0]
+    assert not list(tmp_path.glob("toolhub-command-*"))
+
+
 async def test_one_argument_chooses_among_programs_and_nothing_else(settings: Any) -> None:
     settings.COMMANDS = ["echo", "uname"]
     commands = {"greet": {"program": "echo", "arguments": ["hello", "{who}"]}, "system": {"program": "uname"}}

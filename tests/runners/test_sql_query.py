@@ -6,21 +6,29 @@ import asyncio
 import os
 import secrets
 import sqlite3
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 
+from catalog import threads
 from catalog.errors import ToolError
 from catalog.functions.results import Produced
 from catalog.runners import factory, registry
-from catalog.runners.sql_query import read_query, statements
+from catalog.runners.sql_query import read_query, reader, statements
+from catalog.runners.sql_query.readers import MAX_IDLE, SqliteReaders
 from tests.conftest import missing
 from tests.polling import wait_until_async
+from tests.process import replace_part
 from tests.runners.harness import produce_result
 from tests.runners.payloads import LITERAL
+from toolhub.egress import NameResolver
 
 SERVER = os.environ.get("TOOLHUB_TEST_POSTGRES", "postgresql://postgres@127.0.0.1:5432")
 ROWS = [(1, "north", "lamp", 12), (2, "south", "chair", 3), (3, "north", "desk", 1)]
@@ -160,24 +168,112 @@ async def test_an_answer_that_is_cut_says_so(sqlite: Path) -> None:
     assert "truncated after 100 bytes" in result.content[0]["text"]
 
 
-ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
-
-
 async def test_time_is_bounded(sqlite: Path) -> None:
     with pytest.raises(ToolError, match=r"longer than 0.3 s"):
-        await query(ENDLESS, timeout=0.3)
+        await query(HEAVY["endless"], timeout=0.3)
 
 
-async def test_a_cancelled_query_is_interrupted(sqlite: Path) -> None:
-    from catalog import threads
+# Each runs for minutes, or takes gigabytes, inside of one instruction of SQLite, where nothing can interrupt it.
+HEAVY = {
+    "printf": "SELECT printf('%.*c', 2000000000, 'x')",
+    "format": "SELECT format('%.*c', 2000000000, 'x')",
+    "printf of an argument": "SELECT printf('%.*c', :n, 'x')",
+    "instr": "SELECT instr(hex(zeroblob(4000000)), hex(zeroblob(2000000)) || '1')",
+    "endless": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n",
+    "endless and distinct": "WITH RECURSIVE n(i) AS (SELECT 1 UNION SELECT i + 1 FROM n) SELECT count(*) FROM n",
+    "sorted": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n ORDER BY random()",
+    "group_concat": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+    "SELECT group_concat(hex(zeroblob(100000))) FROM n",
+    "json": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT json_group_array(i) FROM n",
+    "json objects": "WITH RECURSIVE n(i, j) AS (SELECT 1, '{}' UNION ALL "
+    "SELECT i + 1, json_set(j, '$.a' || i, zeroblob(0) || hex(randomblob(10000))) FROM n) SELECT max(length(j)) FROM n",
+    "many large values": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 1000) "
+    "SELECT randomblob(16000000) AS b FROM n ORDER BY b",
+    "zeroblob": "SELECT zeroblob(2000000000)",
+    "randomblob": "SELECT randomblob(2000000000)",
+    "replace": "SELECT replace(hex(zeroblob(4000000)), '0', hex(zeroblob(100000)))",
+}
 
-    before = threads.tools().taken
-    task = asyncio.ensure_future(query(ENDLESS, timeout=500))
-    await wait_until_async(lambda: threads.tools().taken > before)
+
+@pytest.mark.parametrize("name", HEAVY)
+async def test_no_statement_outlives_its_bounds(sqlite: Path, name: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(ToolError, match=r"longer than 1 s|more memory|too big|rejected"):
+        await query(HEAVY[name], {"n": 2_000_000_000}, timeout=1)
+    # Its second, half a second to give in, and the start of a process on a busy machine.
+    assert time.monotonic() - began < 6
+    assert (await query("SELECT count(*) AS n FROM sales")).structured["rows"] == [{"n": 3}]  # type: ignore[index]
+
+
+def measure_memory(pid: int) -> int:
+    """The address space of a process in bytes, and so more than the memory that it uses."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[0]) * os.sysconf("SC_PAGESIZE")
+
+
+async def test_a_process_that_reads_has_bounds_of_its_own_and_nothing_of_the_hub(
+    sqlite: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers = replace_part(monkeypatch, SqliteReaders())
+    monkeypatch.setenv("TOOLHUB_ENCRYPTION_KEYS", "hunter2")
+    await query("SELECT 1")
+    (idle,) = readers._idle
+    assert measure_memory(idle.pid) < reader.MAX_MEMORY_BYTES
+    environment = Path(f"/proc/{idle.pid}/environ").read_bytes()
+    assert {item.partition(b"=")[0] for item in environment.split(b"\0") if item} <= {b"TMPDIR", b"SQLITE_TMPDIR"}
+    limits = Path(f"/proc/{idle.pid}/limits").read_text()
+    for name, most in (
+        ("Max address space", reader.MAX_MEMORY_BYTES),
+        ("Max file size", reader.MAX_TEMPORARY_FILE_BYTES),
+        ("Max core file size", 0),
+    ):
+        line = next(line for line in limits.splitlines() if line.startswith(name))
+        assert line.removeprefix(name).split()[:2] == [str(most)] * 2
+    assert len(os.listdir(f"/proc/{idle.pid}/fd")) <= 4
+    readers.close()
+
+
+async def test_a_process_is_used_again_and_never_after_a_query_that_went_wrong(
+    sqlite: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers = replace_part(monkeypatch, SqliteReaders())
+    for statement in ("SELECT 1", "SELECT no_such_function()", "SELECT * FROM sales"):
+        with suppress(ToolError):
+            await query(statement)
+    (idle,) = readers._idle
+    kept = idle.pid
+    with pytest.raises(ToolError, match="longer than"):
+        await query(HEAVY["printf"], timeout=0.2)
+    assert readers._idle == []
+    assert not Path(f"/proc/{kept}").exists()
+    # It holds on to the memory of large values: the next query gets another one.
+    await query("SELECT length(hex(zeroblob(8000000)) || 1) AS n, hex(zeroblob(8000000)) AS v", max_bytes=16_000_000)
+    assert readers._idle == []
+    # One that died while it was idle is no trouble.
+    await query("SELECT 1")
+    readers._idle[0].kill()
+    assert (await query("SELECT 1 AS n")).structured["rows"] == [{"n": 1}]  # type: ignore[index]
+    await asyncio.gather(*(query("SELECT 1") for _ in range(20)))
+    assert 1 <= len(readers._idle) <= MAX_IDLE
+    readers.close()
+    assert readers._idle == []
+
+
+async def test_values_that_sqlite_cannot_take_are_an_error(sqlite: Path) -> None:
+    for value in (2**70, "\ud800"):
+        with pytest.raises(ToolError, match="rejected the query"):
+            await query("SELECT :v AS v", {"v": value})
+    result = await query("SELECT :v AS v", {"v": {"a": [1, "\u4e2d\n"]}})
+    assert result.structured["rows"] == [{"v": '{"a": [1, "\u4e2d\\n"]}'}]  # type: ignore[index]
+
+
+async def test_a_cancelled_query_is_ended(sqlite: Path) -> None:
+    before = threads.sqlite().taken
+    task = asyncio.ensure_future(query(HEAVY["printf"], timeout=500))
+    await wait_until_async(lambda: threads.sqlite().taken > before)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await wait_until_async(lambda: threads.tools().taken == before, 60, "the thread is free again")
+    await wait_until_async(lambda: threads.sqlite().taken == before, 10, "the thread is free again")
 
 
 @pytest.mark.parametrize(
@@ -255,3 +351,30 @@ async def test_postgresql_reads_bounds_interrupts_and_refuses_to_write(
     await wait_until_async(gone, 60, "the server stopped the query")
     with psycopg.connect(postgres) as connection:
         assert connection.execute("SELECT count(*) FROM sales").fetchone() == (3,)
+
+
+@pytest.mark.postgres
+async def test_the_name_of_a_postgresql_server_is_looked_up_like_every_other_name(
+    postgres: str, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """libpq's own look-up would not find this name, and would hold a thread of the tools without a time limit."""
+    replace_part(monkeypatch, NameResolver(lambda host: ["127.0.0.1"] if host == "db.test" else []))
+    host = urlsplit(postgres).hostname or ""
+    for address in (postgres.replace(host, "db.test"), postgres.replace(host, "away.test,db.test")):
+        settings.SQL_DATABASES = {"sales": address}
+        assert (await query("SELECT count(*) AS n FROM sales")).structured["rows"] == [{"n": 3}]  # type: ignore[index]
+
+
+async def test_a_server_whose_dns_hangs_takes_no_thread_of_the_tools(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = threading.Event()
+    hanging = replace_part(monkeypatch, NameResolver(lambda host: [str(release.wait(60))], seconds=0.1))
+    settings.SQL_DATABASES = {"sales": "postgresql://u:hunter2@hanging.test/x"}
+    before = threads.tools().taken
+    try:
+        for outcome in await asyncio.gather(*(query("SELECT 1") for _ in range(40)), return_exceptions=True):
+            assert str(outcome) == "The database cannot be reached now."
+        assert (threads.tools().taken, hanging.running) == (before, 1)
+    finally:
+        release.set()

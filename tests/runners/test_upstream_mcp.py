@@ -53,6 +53,12 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcp.client.session.DISCOVER_TIMEOUT_SECONDS", 120.0)
 
 
+@pytest.fixture(autouse=True)
+def local_networks(settings: Any) -> None:
+    """The upstream servers of these tests are on this machine."""
+    settings.ALLOW_PRIVATE_NETWORKS = LOCAL
+
+
 @pytest.fixture(scope="module", params=["handshake", "modern"])
 def either(request: pytest.FixtureRequest) -> Iterator[Upstream]:
     with Upstream(legacy=request.param == "handshake").running() as upstream:

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from django.utils.translation import gettext_noop as _
 
-from .errors import DeniedAddress, InvalidNetwork
+from .errors import DeniedAddress, InvalidNetwork, PrivateAddress
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +20,17 @@ class AllowedNetwork:
     network: str
     port: int | None = None
 
+    def __str__(self) -> str:
+        if self.port is None:
+            return self.network
+        return f"[{self.network}]:{self.port}" if ":" in self.network else f"{self.network}:{self.port}"
+
     def covers(self, address: IPv4Address | IPv6Address, port: int) -> bool:
         return (self.port is None or self.port == port) and address in ip_network(self.network)
+
+    def is_within(self, others: Iterable[AllowedNetwork]) -> bool:
+        """Return whether one of the others covers all of this one."""
+        return any(_common_part(self, other) == self for other in others)
 
 
 AllowList: TypeAlias = tuple[AllowedNetwork, ...]
@@ -63,8 +72,26 @@ def parse_allowed(entries: Iterable[str]) -> AllowList:
     return tuple(allowed)
 
 
+def intersect(first: AllowList, second: AllowList) -> AllowList:
+    """Return the networks and ports that both lists cover."""
+    found = (_common_part(one, other) for one in first for other in second)
+    return tuple(dict.fromkeys(one for one in found if one is not None))
+
+
+def _common_part(one: AllowedNetwork, other: AllowedNetwork) -> AllowedNetwork | None:
+    first, second = ip_network(one.network), ip_network(other.network)
+    if not first.overlaps(second) or (one.port != other.port and None not in (one.port, other.port)):
+        return None
+    # Two networks that overlap are one inside of the other.
+    smaller = first if first.prefixlen >= second.prefixlen else second
+    return AllowedNetwork(str(smaller), other.port if one.port is None else one.port)
+
+
 def check_address(ip: str, port: int, allowed: AllowList = ()) -> None:
-    """Raise DeniedAddress for an address that is neither public nor in a listed network."""
+    """Raise DeniedAddress for an address that is neither public nor in a listed network.
+
+    It is a PrivateAddress where listing the network would help.
+    """
     try:
         address = ip_address(ip)
     except ValueError:
@@ -86,7 +113,7 @@ def check_address(ip: str, port: int, allowed: AllowList = ()) -> None:
             "%(address)s is not a public address. Add its network to TOOLHUB_ALLOW_PRIVATE_NETWORKS (for "
             "example 10.1.2.0/24:8080) and restart"
         )
-        raise DeniedAddress(outside, address=ip)
+        raise PrivateAddress(outside, address=ip)
 
 
 def is_address(host: str) -> bool:

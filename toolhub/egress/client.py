@@ -18,7 +18,7 @@ from django.utils.translation import gettext_noop as _
 from toolhub import __version__
 
 from .addresses import AllowList
-from .connections import ConnectionPools, Resolver, resolve
+from .connections import ConnectionPools, Resolver
 from .errors import DeadlineExceeded, Denied, EgressError, TooLarge, Unreachable
 from .urls import parse_url
 
@@ -68,8 +68,8 @@ async def fetch(
     content: bytes | None = None,
     timeout: float,
     max_bytes: int,
+    resolver: Resolver,
     allowed: AllowList = (),
-    resolver: Resolver = resolve,
     ssl_context: ssl.SSLContext | None = None,
     pools: ConnectionPools | None = None,
 ) -> Reply:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import ssl
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -20,7 +19,7 @@ import httpx2
 from django.utils.translation import gettext_noop as _
 
 from .addresses import AllowList, check_address, is_address
-from .errors import DeniedAddress, Unreachable
+from .errors import DeniedAddress, PrivateAddress, Unreachable
 
 MAX_POOLS: Final = 128
 MAX_CONNECTIONS: Final = 32
@@ -30,12 +29,6 @@ KEEP_ALIVE_SECONDS: Final = 5.0
 log = logging.getLogger(__name__)
 
 Resolver: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
-
-
-async def resolve(host: str, port: int) -> Sequence[str]:
-    """Return the addresses of a name as this machine resolves it."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 class CheckedBackend(httpcore2.AnyIOBackend):
@@ -79,7 +72,7 @@ class CheckedBackend(httpcore2.AnyIOBackend):
                 check_address(address, port, self._allowed)
             except DeniedAddress as denied:
                 log.warning("%s leads to %s: %s", host, address, denied.reason)
-                raise DeniedAddress(
+                raise PrivateAddress(
                     _(
                         "%(host)s does not resolve to a public address. Add its network to "
                         "TOOLHUB_ALLOW_PRIVATE_NETWORKS and restart"

@@ -55,6 +55,10 @@ class DeniedAddress(Denied):
         return gettext("%(what)s: %(why)s") % params
 
 
+class PrivateAddress(DeniedAddress):
+    """A denied address that a list of allowed networks could allow."""
+
+
 class InvalidNetwork(EgressError, ValueError):
     """An entry of an allow list that is no network."""
 

@@ -13,7 +13,7 @@ import httpx2
 from django.utils.translation import gettext_noop as _
 
 from .addresses import AllowList
-from .connections import Resolver, default_ssl_context, new_pool, resolve
+from .connections import Resolver, default_ssl_context, new_pool
 from .errors import DeniedAddress, EgressError, TooLarge
 from .urls import parse_url
 
@@ -88,8 +88,8 @@ def checked_client(
     timeout: float,
     read_timeout: float | None = None,
     max_bytes: int,
+    resolver: Resolver,
     allowed: AllowList = (),
-    resolver: Resolver = resolve,
     ssl_context: ssl.SSLContext | None = None,
 ) -> httpx2.AsyncClient:
     """Return a client with these checks.

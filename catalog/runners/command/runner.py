@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from typing import Any
@@ -52,7 +51,8 @@ def prepare(settings: Settings) -> Callable[[dict[str, Any], Context], Awaitable
                 allowlist.programs()[command.program],
                 given,
                 environment,
-                **_folder_options(settings, command, arguments, stack),
+                _folder_fd(settings, command, arguments, stack),
+                "toolhub-command-",
                 limits=limits,
                 name=command.program,
             )
@@ -116,18 +116,15 @@ def _text(name: str, value: Any) -> str:
     return text
 
 
-def _folder_options(
-    settings: Settings, command: Command, arguments: dict[str, Any], stack: ExitStack
-) -> dict[str, Any]:
-    """Return the options for the working folder.
+def _folder_fd(settings: Settings, command: Command, arguments: dict[str, Any], stack: ExitStack) -> int | None:
+    """Return the open working folder; None for a new one.
 
     A folder of the workspace is passed as an open descriptor, so that it cannot be swapped for another one.
     """
     wanted = arguments.get(command.folder_argument) if command.folder_argument else None
     if wanted is not None or settings.folder == "workspace" or command.folder_argument:
-        descriptor = stack.enter_context(workspace.open_folder(str(wanted or "")))
-        return {"folder": "/", "folder_fd": descriptor}
-    return {"folder": tempfile.mkdtemp(prefix="toolhub-command-"), "remove": True}
+        return stack.enter_context(workspace.open_folder(str(wanted or "")))
+    return None
 
 
 async def _finish(child: Child, settings: Settings, text: str | None) -> Any:

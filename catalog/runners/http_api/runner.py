@@ -92,6 +92,7 @@ class _Sender:
                 content=request.content,
                 timeout=settings.timeout,
                 max_bytes=settings.max_response_bytes,
+                resolver=networks.resolver(),
                 allowed=networks.allowed(),
                 pools=parts.find(egress.ConnectionPools),
             )

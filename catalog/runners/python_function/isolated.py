@@ -10,7 +10,6 @@ import math
 import os
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -40,8 +39,7 @@ async def call(
         ["-m", CHILD_MODULE],
         # The child runs the hub's own code, which reads the hub's settings.
         {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *_search_path()]), "PYTHONFAULTHANDLER": ""},
-        tempfile.mkdtemp(prefix="toolhub-isolated-"),
-        remove=True,
+        folder_prefix="toolhub-isolated-",
         limits=limits,
     )
     async with run_program(order, stdin=asyncio.subprocess.PIPE, max_line_bytes=max_bytes) as child:

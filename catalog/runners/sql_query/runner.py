@@ -6,14 +6,19 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import psycopg
 from django.conf import settings as configured
+from psycopg.conninfo import conninfo_to_dict
 
 from catalog import threads
+from catalog.errors import ToolError
 from catalog.functions.content import Structured, Text
 from catalog.functions.context import Context
+from catalog.runners import networks
 from catalog.runners.sql_query import statements
-from catalog.runners.sql_query.read_query import Bounds, Query, QueryResult
+from catalog.runners.sql_query.read_query import UNREACHABLE, Bounds, Query, QueryResult
 from catalog.runners.sql_query.settings import Settings, not_ready
+from toolhub import egress
 
 MAX_CELL_CHARACTERS = 80
 MAX_TABLE_ROWS = 100
@@ -25,18 +30,58 @@ def prepare(settings: Settings) -> Callable[[dict[str, Any], Context], Awaitable
     address = configured.SQL_DATABASES[settings.database]
     names = {name: settings.parameters.get(name, name) for name in statements.names(settings.statement)}
     bounds = Bounds(settings.max_rows, settings.max_bytes, settings.timeout)
+    hosts = _list_hosts(address)
+    pool = threads.sqlite if address.startswith("sqlite:") else threads.tools
 
     async def run(arguments: dict[str, Any], context: Context) -> Any:
         values = {name: arguments.get(argument) for name, argument in names.items()}
-        reading = Query(address, settings.statement, values, bounds)
+        reading = Query(address, settings.statement, values, bounds, await _locate(hosts))
         try:
-            return _answer(await threads.tools().run(reading.run))
+            return _answer(await pool().run(reading.run))
         except asyncio.CancelledError:
-            # Cancelling sends a request over a connection of its own, which would block the event loop.
+            # Cancelling on PostgreSQL sends a request over a connection of its own, which would block the event loop.
             asyncio.get_running_loop().run_in_executor(None, reading.stop)
             raise
 
     return run
+
+
+def _list_hosts(address: str) -> list[tuple[str, str]]:
+    """Return the hosts of a PostgreSQL address with their ports; none where libpq has no name to look up."""
+    if address.startswith("sqlite:"):
+        return []
+    try:
+        params = conninfo_to_dict(address)
+    except psycopg.Error:
+        return []  # the connection says what is wrong
+    hosts = str(params.get("host") or "").split(",")
+    ports = str(params.get("port") or "").split(",")
+    if params.get("hostaddr") or not any(_is_name(host) for host in hosts):
+        return []
+    return list(zip(hosts, ports * len(hosts) if len(ports) == 1 else ports, strict=False))
+
+
+def _is_name(host: str) -> bool:
+    return bool(host) and not host.startswith(("/", "@"))
+
+
+async def _locate(hosts: list[tuple[str, str]]) -> dict[str, str]:
+    """Return the address of each host, for libpq, whose own look-up has no time limit and would block its thread.
+
+    The names stay: certificates and password files are about them.
+    """
+    resolve = networks.resolver()
+    found: list[tuple[str, str, str]] = []
+    for host, port in hosts:
+        try:
+            addresses = await resolve(host, 0) if _is_name(host) else [""]
+        except egress.EgressError:
+            addresses = []
+        found += [(host, address, port) for address in addresses]
+    if hosts and not found:
+        raise ToolError(UNREACHABLE)
+    keys = ("host", "hostaddr", "port")
+    return {key: ",".join(values) for key, values in zip(keys, zip(*found, strict=True), strict=False)}
 
 
 def _answer(found: QueryResult) -> Any:

@@ -73,9 +73,13 @@ def explain_error(error: BaseException, *, explained: bool = False) -> str:
     if isinstance(error, MCPError):
         return _("answered with an error: %(why)s (%(code)s).") % {"why": one_line(error.message), "code": error.code}
     if isinstance(error, (egress.EgressTransportError, egress.EgressError)):
-        return _("cannot be reached: %(why)s.") % {
-            "why": one_line(error.localized_message if explained else str(error))
-        }
+        why = one_line(error.localized_message if explained else str(error))
+        cause = error.error if isinstance(error, egress.EgressTransportError) else error
+        if explained and isinstance(cause, egress.PrivateAddress):
+            return _(
+                "cannot be reached: %(why)s. The allowed networks of the upstream server must include it as well."
+            ) % {"why": why}
+        return _("cannot be reached: %(why)s.") % {"why": why}
     if isinstance(error, httpx2.HTTPStatusError):
         return _("answered with HTTP status %(status)d.") % {"status": error.response.status_code}
     if isinstance(error, httpx2.TimeoutException):

@@ -170,7 +170,8 @@ class Link:
                 timeout=connection.timeout,
                 read_timeout=MAX_SILENCE_SECONDS,
                 max_bytes=MAX_MESSAGE_BYTES,
-                allowed=(*networks.allowed(), *egress.parse_allowed(connection.allowed_networks)),
+                resolver=networks.resolver(),
+                allowed=networks.allowed_within(connection.allowed_networks),
             )
 
         if connection.transport == "sse":

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 import signal
-import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -54,13 +53,12 @@ async def open_pipes(
     problem = allowlist.find_problem(connection.command)
     if problem:
         raise ProgramNotAllowed(connection.command, problem)
-    folder = tempfile.mkdtemp(prefix="thub-upstream-")
     order = Order(
         allowlist.programs()[connection.command],
         list(connection.args),
-        {"PATH": allowlist.PATH, "HOME": folder, "TMPDIR": folder, "LANG": "C.UTF-8", **environment},
-        folder,
-        remove=True,
+        {"PATH": allowlist.PATH, "LANG": "C.UTF-8", **environment},
+        folder_prefix="thub-upstream-",
+        folder_variables=("HOME", "TMPDIR"),
         limits=LIMITS,
         nice=5,
         poll_seconds=POLL_SECONDS,
