@@ -10,10 +10,11 @@ class AccessConfig(AppConfig):
     verbose_name = _("Access")
 
     def ready(self) -> None:
-        from toolhub.access import credential_changes, preferences
+        from toolhub.access import credential_changes, preferences, privileges
 
         credential_changes.connect()
         preferences.connect()
+        privileges.connect()
         _watch()
 
 

@@ -325,6 +325,7 @@ class Authenticator:
             label=row.name,
             toolset_ids=toolsets,
             expires_at=row.expires.timestamp(),
+            made_by_owner=row.made_by_owner,
         )
         marked_at = known.marked_at if known is not None else 0.0
         if clock - marked_at >= LAST_USED_SECONDS:
