@@ -32,6 +32,8 @@ class Credential:
     """Ids of the toolsets that the token is restricted to; None means everything the user may see."""
     expires_at: float | None
     """Unix seconds."""
+    made_by_owner: bool = True
+    """False for a token that somebody else created for this user: it never uses their personal secrets."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,7 +132,11 @@ RULES: tuple[Rule, ...] = (
     Rule("admin/^(?P<app_label>...)/$", STAFF, at="admin/catalog/", empty=True),
     Rule("admin/(?P<url>.*)$", STAFF, at="admin/no-such-page/", empty=True),
     Rule(
-        "admin/auth/user/<id>/password/", needs("auth.change_user"), "GET POST", at="admin/auth/user/{user}/password/"
+        # Of an account that has nothing that the visitor lacks; tests/access/test_privileges.py has the others.
+        "admin/auth/user/<id>/password/",
+        needs("auth.change_user"),
+        "GET POST",
+        at="admin/auth/user/{newcomer}/password/",
     ),
     # --- the admin's pages beside the models'
     Rule(
@@ -335,7 +339,7 @@ def every_rule() -> list[Rule]:
 
 def create_address_values(owner: User) -> dict[str, Any]:
     """One of everything, and what is somebody's own is this user's: what `at` may name."""
-    from django.contrib.auth.models import Group, Permission
+    from django.contrib.auth.models import Group, Permission, User
     from django.utils import timezone
 
     from audit.models import Action, Checkpoint, SavedView, Verification
@@ -360,6 +364,7 @@ def create_address_values(owner: User) -> dict[str, Any]:
     (call,) = rows.save(rows.build_call(user=owner))
     now = timezone.now()
     models = {
+        "newcomer": User.objects.create_user("newcomer"),
         "auth.user": owner,
         "auth.group": Group.objects.create(name="census"),
         "auth.permission": Permission.objects.first(),
@@ -389,6 +394,8 @@ def collect_address_values(models: dict[str, Any]) -> dict[str, Any]:
     """What `at` may name, of one row (or None) for every label of MODELS."""
     found: dict[str, Any] = {}
     for label, row in models.items():
+        if "." not in label:
+            continue
         name = label.replace(".", "_")
         found[name] = row.pk if row is not None else 1
         history = getattr(type(row), "history", None)
@@ -404,6 +411,7 @@ def collect_address_values(models: dict[str, Any]) -> dict[str, Any]:
         "toolset": models["catalog.toolset"].pk,
         "upstream": models["catalog.upstream"].pk,
         "user": models["auth.user"].pk,
+        "newcomer": models.get("newcomer", models["auth.user"]).pk,
     }
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from ipaddress import ip_network
+
 import pytest
 from django.core import checks
 
@@ -10,6 +12,7 @@ GOOD = {
     "PUBLIC_URL": "https://tools.example.com",
     "ALLOWED_ORIGINS": ["https://chat.example.com", "http://localhost:6274"],
     "ALLOW_PRIVATE_NETWORKS": ["10.1.0.0/16", "10.2.3.4/32:8080"],
+    "TRUSTED_PROXIES": [ip_network("127.0.0.1"), ip_network("2001:db8::/32")],
 }
 
 
@@ -36,6 +39,12 @@ def list_check_ids(settings, **changes):
         ({"ALLOWED_ORIGINS": ["https://chat.example.com/path"]}, "toolhub.E006"),
         ({"PUBLIC_URL": "http://tools.example.com"}, "toolhub.W001"),
         ({"DEVELOPMENT": True}, "toolhub.W002"),
+        ({"TRUSTED_PROXIES": [ip_network("0.0.0.0/0")]}, "toolhub.E008"),
+        ({"TRUSTED_PROXIES": [ip_network("127.0.0.1"), ip_network("128.0.0.0/1")]}, "toolhub.E008"),
+        ({"TRUSTED_PROXIES": [ip_network("::/0")]}, "toolhub.E008"),
+        ({"SECURE_PROXY_SSL_HEADER": ("HTTP_X_FORWARDED_PROTO", "https")}, "toolhub.E009"),
+        ({"USE_X_FORWARDED_HOST": True}, "toolhub.E009"),
+        ({"TRUSTED_PROXIES": []}, "toolhub.W004"),
     ],
 )
 def test_a_dangerous_setting_is_reported(settings, changes, expected):
@@ -45,6 +54,11 @@ def test_a_dangerous_setting_is_reported(settings, changes, expected):
 def test_a_data_folder_that_cannot_be_written_is_reported(settings, tmp_path):
     (tmp_path / "file").write_text("not a folder")
     assert "toolhub.E004" in list_check_ids(settings, DATA_DIR=tmp_path / "file" / "data")
+
+
+def test_the_setting_that_trusted_every_proxy_is_reported(settings, monkeypatch):
+    monkeypatch.setenv("TOOLHUB_BEHIND_PROXY", "no")
+    assert "toolhub.E010" in list_check_ids(settings)
 
 
 def test_a_sound_installation_gets_no_warnings(settings):

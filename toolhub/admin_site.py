@@ -8,6 +8,7 @@ from django.contrib.admin.apps import AdminConfig
 from django.contrib.admin.views.autocomplete import AutocompleteJsonView
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.urls import reverse
 from django.utils.decorators import method_decorator
 from django.views.decorators.cache import cache_control
 from django.views.decorators.http import conditional_page
@@ -17,6 +18,20 @@ from unfold.sites import UnfoldAdminSite
 class Site(UnfoldAdminSite):  # type: ignore[misc]
     def autocomplete_view(self, request: HttpRequest) -> HttpResponseBase:
         return _AutocompleteView.as_view(admin_site=self)(request)
+
+    def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponseBase:
+        """Show and save one's own new password: the theme's page, with the throttled form."""
+        # The forms need models, which are not loaded when the applications are configured.
+        from toolhub.access.forms import AdminNewPasswordForm
+        from toolhub.access.views import PasswordView
+
+        request.current_app = self.name
+        return PasswordView.as_view(
+            form_class=AdminNewPasswordForm,
+            success_url=reverse(f"{self.name}:password_change_done"),
+            template_name=self.password_change_template or "registration/password_change_form.html",
+            extra_context={**self.each_context(request), **(extra_context or {})},
+        )(request)
 
     @method_decorator([cache_control(private=True, no_cache=True), conditional_page])
     def i18n_javascript(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:

@@ -14,6 +14,8 @@ from django.core.checks import CheckMessage, Error, Tags, Warning, register
 
 from audit.format import keys
 
+MIN_PROXY_PREFIX = {4: 8, 6: 16}
+"""Shortest prefix of a network of proxies, by IP version; a shorter one contains other people's clients."""
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -119,6 +121,51 @@ def check_origins(app_configs: Sequence[AppConfig] | None, **options: Any) -> li
             id="toolhub.E006",
         )
         for origin in wrong
+    ]
+
+
+@register(Tags.security)
+def check_trusted_proxies(app_configs: Sequence[AppConfig] | None, **options: Any) -> list[CheckMessage]:
+    found: list[CheckMessage] = []
+    for network in settings.TRUSTED_PROXIES:
+        if network.prefixlen < MIN_PROXY_PREFIX[network.version]:
+            found.append(
+                Error(
+                    f"TOOLHUB_TRUSTED_PROXIES: {network} trusts clients, too: each could choose its own address.",
+                    hint="List only the addresses of your reverse proxies, for example 127.0.0.1 or 10.0.3.0/28.",
+                    id="toolhub.E008",
+                )
+            )
+    if settings.SECURE_PROXY_SSL_HEADER or settings.USE_X_FORWARDED_HOST or settings.USE_X_FORWARDED_PORT:
+        found.append(
+            Error(
+                "SECURE_PROXY_SSL_HEADER or USE_X_FORWARDED_HOST or _PORT is set: every sender is believed.",
+                hint="Remove them. TOOLHUB_TRUSTED_PROXIES reads these headers, from your reverse proxies only.",
+                id="toolhub.E009",
+            )
+        )
+    if "TOOLHUB_BEHIND_PROXY" in os.environ:
+        found.append(
+            Error(
+                "TOOLHUB_BEHIND_PROXY has no effect any more.",
+                hint="Remove it, and list the addresses of your reverse proxies in TOOLHUB_TRUSTED_PROXIES.",
+                id="toolhub.E010",
+            )
+        )
+    return found
+
+
+@register(Tags.security, deploy=True)
+def check_proxies_are_listed(app_configs: Sequence[AppConfig] | None, **options: Any) -> list[CheckMessage]:
+    if settings.TRUSTED_PROXIES or urlsplit(settings.PUBLIC_URL).scheme != "https":
+        return []
+    return [
+        Warning(
+            "TOOLHUB_PUBLIC_URL is https, and TOOLHUB_TRUSTED_PROXIES is empty: all clients have the proxy's address.",
+            hint="List the addresses of the reverse proxy. Otherwise one client's invalid tokens and passwords count "
+            "for everybody, and the audit log has no addresses.",
+            id="toolhub.W004",
+        )
     ]
 
 

@@ -8,7 +8,8 @@ from audit.hooks import Catalogue
 from catalog.admin import inlines
 from catalog.calls import history
 from catalog.errors import Cancellation
-from catalog.policy import messages, snapshot, visibility
+from catalog.models import PersonalSecret
+from catalog.policy import grant_targets, messages, snapshot, visibility
 from toolhub.access.hooks import Hooks
 from toolhub.parts import parts
 
@@ -26,6 +27,9 @@ def connect() -> None:
         Hooks(
             cancel_call=_cancel_call,
             has_any_access=_has_any_access,
+            has_personal_secrets=_has_personal_secrets,
+            reaches_more=grant_targets.reaches_more,
+            groups_with_access=grant_targets.find_groups_with_access,
             toolsets_for=_toolsets_for,
             user_inlines=inlines.USER_INLINES,
             group_inlines=inlines.GROUP_INLINES,
@@ -44,6 +48,10 @@ def _has_any_access(user_id: int) -> bool:
     snapshot.latest()
     mine = visibility.for_credential(visibility.page_credential(user_id))
     return bool(mine.tools or mine.resources or mine.templates or mine.prompts)
+
+
+def _has_personal_secrets(user_id: int) -> bool:
+    return PersonalSecret.objects.filter(user_id=user_id).exists()
 
 
 def _toolsets_for(user_id: int) -> frozenset[int]:

@@ -12,6 +12,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
+from toolhub.client_address import Network, parse_network
+
 TRUE = frozenset({"1", "true", "yes", "on"})
 FALSE = frozenset({"0", "false", "no", "off"})
 
@@ -74,6 +76,19 @@ def rate(name: str, default: str) -> str:
 def words(name: str, default: tuple[str, ...] = ()) -> list[str]:
     """Return a comma-separated list."""
     return [word.strip() for word in text(name).split(",") if word.strip()] or list(default)
+
+
+def networks(name: str) -> list[Network]:
+    """Return a comma-separated list of networks, such as 10.0.0.0/8, or single addresses."""
+    found = []
+    for word in words(name):
+        try:
+            found.append(parse_network(word))
+        except ValueError as error:
+            raise ImproperlyConfigured(
+                f"{name} must list networks such as 10.0.0.0/8 or addresses such as 127.0.0.1: {error}."
+            ) from None
+    return found
 
 
 def url(name: str, default: str = "") -> str:

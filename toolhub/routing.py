@@ -10,7 +10,10 @@ import json
 from collections.abc import Awaitable
 from typing import Any
 
+from django.conf import settings
+
 from audit import recorder
+from toolhub.client_address import TrustedProxies
 from toolhub.hub import Hub
 from toolhub.transports.asgi import JSON, TEXT, Application, Receive, Scope, Send, respond
 from toolhub.transports.http import StreamableHttpConsumer
@@ -31,11 +34,14 @@ class Router:
         self.http = StreamableHttpConsumer.as_asgi(server=hub.server, streams=hub.streams)
         self.websocket = McpWebsocketConsumer.as_asgi(server=hub.server)
         self.live = LiveConsumer.as_asgi(sockets=hub.sockets)
+        self.proxies = TrustedProxies(settings.TRUSTED_PROXIES)
         self.running: set[asyncio.Task[None]] = set()
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         # A client may send Daphne-Root-Path and would then decide which part of the URL counts as the path.
         scope["root_path"] = ""
+        if self.proxies.networks:
+            self.proxies.rewrite(scope)
         kind, path = scope["type"], scope["path"]
         if kind == "http":
             if path in MCP_PATHS:

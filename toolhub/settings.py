@@ -55,7 +55,11 @@ SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "toolhub_session", "toolhub_csrf"
 SECURE_HSTS_SECONDS = 31_536_000 if _https else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = False
 SECURE_REFERRER_POLICY = "same-origin"
-SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env.boolean("TOOLHUB_BEHIND_PROXY", False) else None
+TRUSTED_PROXIES = env.networks("TOOLHUB_TRUSTED_PROXIES")
+"""Networks of the reverse proxies whose X-Forwarded-* headers are believed; `toolhub.routing` applies them.
+
+Django's SECURE_PROXY_SSL_HEADER and USE_X_FORWARDED_HOST stay off: they would believe anybody.
+"""
 X_FRAME_OPTIONS = "DENY"
 # TLS ends in front of Daphne, where the redirect belongs; preloading a domain is its owner's decision.
 SILENCED_SYSTEM_CHECKS = [
@@ -91,6 +95,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "toolhub.access.middleware.ContentSecurityPolicy",
+    "toolhub.access.middleware.SignInProtection",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -188,7 +193,7 @@ ALLOW_PRIVATE_NETWORKS = env.words("TOOLHUB_ALLOW_PRIVATE_NETWORKS")
 """Private networks (CIDR, or CIDR:port) that tools may reach."""
 MAX_BODY_BYTES = env.integer("TOOLHUB_MAX_BODY_BYTES", 4_194_304, minimum=1024, maximum=268_435_456)
 BAD_TOKENS_RATE = env.rate("TOOLHUB_BAD_TOKENS_RATE", "60/m")
-"""Rate of requests with an invalid token per address; above it, the answer is 429 without a check of the token."""
+"""Rate of requests with an invalid token per address; above it, the answer to an invalid one is 429."""
 SESSION_IDLE_SECONDS = env.integer("TOOLHUB_SESSION_IDLE_SECONDS", 28_800, minimum=60)
 STOP_SECONDS = env.integer("TOOLHUB_STOP_SECONDS", 25, minimum=1, maximum=300)
 """Maximum seconds that a stopping server lets running calls finish before it cancels them."""

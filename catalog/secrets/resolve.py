@@ -154,6 +154,8 @@ async def resolve(sent: Sent, caller: Caller) -> Mapping[str, str]:
             raise CallNotLogged("the catalogue cannot be read now") from None
     if _is_try_as_another(caller):
         _refuse_personal(read, sent, caller.credential.username)
+    elif not caller.credential.made_by_owner:
+        _refuse_token_of_others(read, sent)
     return _values(read, sent, user_id)
 
 
@@ -244,6 +246,16 @@ def _check_destination(read: _ReadSecrets, name: str, kind: str | None, user_id:
         )
         values = {"name": name, "destination": destination.label, "address": f"{settings.PUBLIC_URL}/secrets/"}
         raise SecretNotAllowed(name, sentence % values)
+
+
+def _refuse_token_of_others(read: _ReadSecrets, sent: Sent) -> None:
+    for name in sent:
+        if (read.kinds or {}).get(name) == Secret.Kind.PERSONAL:
+            sentence = gettext(
+                "This tool needs your own secret %(name)s, and somebody else created this access token. Create one "
+                "yourself at %(address)s, and use it in this client."
+            )
+            raise SecretNotAllowed(name, sentence % {"name": name, "address": f"{settings.PUBLIC_URL}/tokens/"})
 
 
 def _is_try_as_another(caller: Caller) -> bool:

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from tests.factories import make_toolset
 from tests.polling import wait_until_async
-from toolhub.access import bearer
+from toolhub.access import bearer, issued_tokens
 from toolhub.access.models import AccessToken, digest_of
 from toolhub.access.signals import revoked
 from toolhub.parts import parts
@@ -226,7 +226,7 @@ async def test_a_rolled_back_revocation_is_not_announced(alice: User, revocation
     assert get_authenticator().cached(text) is not None
 
 
-async def test_an_address_with_too_many_bad_tokens_waits_while_a_token_known_here_goes_on(
+async def test_an_address_with_too_many_bad_tokens_waits_while_every_valid_token_goes_on(
     alice: User, address: str, settings: Any
 ) -> None:
     settings.BAD_TOKENS_RATE = "3/10h"
@@ -238,9 +238,81 @@ async def test_an_address_with_too_many_bad_tokens_waits_while_a_token_known_her
     assert isinstance(refused, bearer.TooManyBadTokens)
     assert refused.status == 429
     assert 0 < int(refused.headers()["Retry-After"]) <= 36_000
-    assert isinstance(await get_refusal(fresh, address), bearer.TooManyBadTokens)
-    assert (await get_authenticator().authenticate(text, address)).user_id == alice.pk
-    assert (await get_authenticator().authenticate(fresh, address + "0")).user_id == alice.pk
+    for malformed in ("x", "", "thp_short"):
+        assert (await get_refusal(malformed, address)).status == 429
+    for valid in (text, fresh):
+        assert (await get_authenticator().authenticate(valid, address)).user_id == alice.pk
+    assert (await get_refusal(unknown_token(), address)).status == 429, "a valid token frees nobody"
+    assert (await get_refusal(unknown_token(), address + "0")).status == 401
+
+
+async def test_a_token_created_while_its_address_is_throttled_passes(
+    alice: User, address: str, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(issued_tokens, "FRESH_SECONDS", 0.0)
+    settings.BAD_TOKENS_RATE = "1/10h"
+    assert [(await get_refusal(unknown_token(), address)).status for _ in range(3)] == [401, 429, 429]
+    _, created = await issue(alice)
+    expired, prolonged = await issue(alice, days=-1)
+    assert (await get_authenticator().authenticate(created, address)).user_id == alice.pk
+    assert (await get_refusal(prolonged, address)).status == 429
+    monkeypatch.setattr(issued_tokens, "RELOAD_SECONDS", 0.0)
+    expired.expires = timezone.now() + timedelta(days=1)
+    await expired.asave()
+    assert (await get_authenticator().authenticate(prolonged, address)).user_id == alice.pk
+
+
+async def test_a_flood_of_invented_tokens_from_a_throttled_address_costs_no_queries(
+    alice: User, address: str, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.BAD_TOKENS_RATE = "1/10h"
+    monkeypatch.setattr(issued_tokens, "FRESH_SECONDS", 3600.0)
+    assert [(await get_refusal(unknown_token(), address)).status for _ in range(2)] == [401, 429]
+    submitted: list[object] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(get_authenticator()._threads, "submit", lambda *work: submitted.append(work))
+        for _ in range(100):
+            refused = await get_refusal(unknown_token(), address)
+            assert refused.status == 429 and int(refused.headers()["Retry-After"]) > 0
+    assert submitted == []
+
+
+async def test_addresses_of_one_ipv6_network_are_one_sender_and_ipv4_has_one_spelling(
+    alice: User, settings: Any
+) -> None:
+    settings.BAD_TOKENS_RATE = "2/10h"
+    network = f"2001:db8:{secrets.randbelow(65536):x}:{secrets.randbelow(65536):x}"
+    statuses = [(await get_refusal(unknown_token(), f"{network}::{number:x}")).status for number in range(3)]
+    assert statuses == [401, 401, 429]
+    assert (await get_refusal(unknown_token(), "2001:db9::1")).status == 401, "another network"
+    four = f"198.51.{secrets.randbelow(256)}.{secrets.randbelow(256)}"
+    spellings = [four, f"::ffff:{four}", four]
+    assert [(await get_refusal(unknown_token(), spelling)).status for spelling in spellings] == [401, 401, 429]
+
+
+async def test_one_address_cannot_take_every_place_among_the_waiting_look_ups(
+    alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bearer, "MAX_WAITING_FROM_ADDRESS", 3)
+    monkeypatch.setattr(bearer, "ANSWER_SECONDS", 60.0)
+    _, known = await issue(alice)
+    _, fresh = await issue(alice)
+    await get_authenticator().authenticate(known, "192.0.2.1")
+    for row in get_authenticator()._known.values():
+        row.fresh_until = 0
+    stuck = threading.Event()
+    for _ in range(3):
+        get_authenticator()._threads.submit(stuck.wait, 60)
+    waiting = [asyncio.create_task(get_refusal(unknown_token(), "192.0.2.1")) for _ in range(3)]
+    await asyncio.sleep(0)
+    assert (await get_refusal(unknown_token(), "192.0.2.1")).status == 429
+    assert (await get_authenticator().authenticate(known, "192.0.2.1")).user_id == alice.pk
+    elsewhere = asyncio.create_task(get_authenticator().authenticate(fresh, "192.0.2.2"))
+    await asyncio.sleep(0)
+    stuck.set()
+    assert {bad.reason for bad in await asyncio.gather(*waiting)} == {"unknown"}
+    assert (await elsewhere).user_id == alice.pk
+    assert get_authenticator()._waiting == {}
 
 
 async def test_while_the_database_is_away_known_tokens_go_on_and_unknown_ones_cannot_be_checked(

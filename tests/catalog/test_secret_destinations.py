@@ -23,6 +23,7 @@ from pydantic import BaseModel
 
 from audit import outcomes
 from audit.actions import actor
+from audit.types import Caller
 from catalog import checks, encryption, host_patterns, lint, quarantine
 from catalog.calls import call_tool
 from catalog.models import ImportedDocument, PersonalSecret, Secret, Tool, Upstream
@@ -36,7 +37,7 @@ from catalog.upstreams import schedule
 from tests import factories
 from tests.catalog.local_api import Api
 from tests.catalog.local_api import api as api
-from tests.catalog.pipeline import RecordingChannel, call, only_logged_call, run_in_database, text
+from tests.catalog.pipeline import HANDSHAKE, RecordingChannel, call, only_logged_call, run_in_database, text
 from tests.catalog.test_admin import errors, tool_form
 from tests.catalog.test_secrets import make_personal, make_shared
 from tests.client import HttpClient
@@ -44,6 +45,8 @@ from tests.polling import wait_until_async
 from tests.real_servers import Hub
 from tests.runners.harness import make_script
 from tests.runners.upstream import Upstream as Server
+from toolhub.access import bearer
+from toolhub.access.models import AccessToken
 from toolhub.pages.try_it.run import TryRequest
 
 GITHUB = "https://api.github.com"
@@ -827,6 +830,37 @@ async def test_a_try_as_another_user_never_uses_their_personal_secret(alice: Use
     assert not (await try_as(alice, "shared")).is_error and len(api.seen) == 1
     own = TryRequest(alice.pk, "alice", alice.pk, "alice", tool.pk, "ask_github", {}, "192.0.2.1")
     assert not (await call_tool.call_tool(own.caller(), "ask_github", {}, RecordingChannel())).is_error
+    assert api.seen[-1]["headers"]["authorization"] == "Bearer the key of alice"
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_token_that_somebody_else_created_never_uses_the_personal_secrets_of_its_owner(
+    alice: User, root: User, api: Api
+) -> None:
+    def prepare() -> dict[bool, Any]:
+        make_personal("api_key", alice="the key of alice")
+        make_tool(user=alice, url=api.url)
+        factories.allow_destinations()
+        sent = {"user": alice.pk, "name": "robot", "days": "10"}
+        page = sign_in(root).post("/admin/access/accesstoken/add/", sent).content.decode()
+        _token, own = AccessToken.objects.issue(alice, "laptop")
+        texts = {True: own, False: re.findall(r"thp_[A-Za-z0-9_-]{43}", page)[0]}
+        authenticator = bearer.Authenticator()
+        try:
+            return {made: authenticator.authenticate_now(text) for made, text in texts.items()}
+        finally:
+            authenticator.settle()
+
+    credentials = await run_in_database(prepare)
+
+    async def call_with(credential: Any) -> Any:
+        return await call_tool.call_tool(
+            Caller(credential, "http", HANDSHAKE, "192.0.2.7", "test", "1"), "ask_github", {}, RecordingChannel()
+        )
+
+    refused = await call_with(credentials[False])
+    assert refused.is_error and "somebody else created this access token" in text(refused) and api.seen == []
+    assert not (await call_with(credentials[True])).is_error
     assert api.seen[-1]["headers"]["authorization"] == "Bearer the key of alice"
 
 

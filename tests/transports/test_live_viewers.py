@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from django.utils import timezone
 from tests.polling import wait_until_async
 from tests.transports.conftest import run_in_database, sockets
 from tests.transports.windows import sign_in
+from toolhub.client_address import TrustedProxies
 from toolhub.transports import live, live_viewers
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("hub")]
@@ -50,11 +52,11 @@ TOOLS, INSIDE = "tools.example.com", "hub.internal:8443"
 )
 @pytest.mark.parametrize("proxy", [False, True], ids=["plain", "behind a proxy"])
 async def test_where_pages_come_by_https_no_page_that_came_by_http_gets_in(
-    alice, windows, settings, headers, opens, proxy
+    alice, wire, windows, settings, headers, opens, proxy
 ):
     settings.PUBLIC_URL = f"https://{TOOLS}"
     settings.ALLOWED_HOSTS = [TOOLS, "hub.internal", "10.1.2.3"]
-    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if proxy else None
+    wire.application.proxies = TrustedProxies([ip_network("192.0.2.9")] if proxy else [])
     window = await windows(alice, **({"x_forwarded_proto": "https"} if proxy else {}) | headers)
     assert await (window.opened() if opens else window.refused())
 
@@ -71,11 +73,11 @@ async def test_where_pages_come_by_https_no_page_that_came_by_http_gets_in(
     ],
 )
 async def test_without_a_public_https_address_a_trusted_proxy_says_how_pages_come(
-    alice, windows, settings, proxy, said, origin, opens
+    alice, wire, windows, settings, proxy, said, origin, opens
 ):
     settings.PUBLIC_URL = "http://other.example"
-    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if proxy else None
-    window = await windows(alice, origin=origin, x_forwarded_proto=said)
+    wire.application.proxies = TrustedProxies([ip_network("192.0.2.9"), ip_network("10.0.0.0/8")] if proxy else [])
+    window = await windows(alice, x_forwarded_for="198.51.100.7, 10.0.0.3", origin=origin, x_forwarded_proto=said)
     assert await (window.opened() if opens else window.refused())
 
 

@@ -9,9 +9,11 @@ from typing import Any, cast
 
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
 from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group, Permission, User
+from django.core.exceptions import PermissionDenied
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -26,7 +28,7 @@ from unfold.widgets import UnfoldAdminIntegerFieldWidget
 
 from audit.actions.cascade import BoundedDeletion
 from audit.admin_base import ModelAdmin
-from toolhub.access import hooks, i18n
+from toolhub.access import hooks, i18n, privileges
 from toolhub.access.models import DEFAULT_DAYS, MAX_DAYS, AccessToken
 
 DJANGO_TEXTS = (
@@ -53,9 +55,51 @@ class PermissionLabelsAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return super().formfield_for_manytomany(db_field, request, **kwargs)
 
 
+class ActingForm(forms.ModelForm):  # type: ignore[type-arg]
+    """A form that knows who fills it in: `get_form` of its admin page makes a subclass with the signed-in user."""
+
+    acting: User
+
+    @classmethod
+    def made_for(cls, request: HttpRequest) -> type[ActingForm]:
+        return type(cls.__name__, (cls,), {"acting": cast(User, request.user)})
+
+    def find_changed_keys(self, name: str) -> tuple[set[int], set[int]]:
+        """Return the primary keys that the form adds to a many-to-many field, and those that it removes."""
+        chosen = {row.pk for row in self.cleaned_data[name]}
+        stored = set(getattr(self.instance, name).values_list("pk", flat=True)) if self.instance.pk else set()
+        return chosen - stored, stored - chosen
+
+
+class PermissionGivingForm(ActingForm):
+    """A form of an account or a group: nobody gives a permission that they do not hold."""
+
+    def check_permissions(self, name: str) -> Any:
+        added, _removed = self.find_changed_keys(name)
+        if unheld := privileges.find_unheld(self.acting, added):
+            raise forms.ValidationError(privileges.permissions_refusal(unheld), code="unheld")
+        return self.cleaned_data[name]
+
+
+class UserForm(PermissionGivingForm, UserChangeForm):  # type: ignore[misc]
+    def clean_user_permissions(self) -> Any:
+        return self.check_permissions("user_permissions")
+
+    def clean_groups(self) -> Any:
+        added, removed = self.find_changed_keys("groups")
+        if reserved := privileges.find_reserved_groups(self.acting, added | removed):
+            raise forms.ValidationError(privileges.groups_refusal(reserved), code="reserved")
+        return self.cleaned_data["groups"]
+
+
+class GroupForm(PermissionGivingForm):
+    def clean_permissions(self) -> Any:
+        return self.check_permissions("permissions")
+
+
 @admin.register(User)
 class UserAdmin(PermissionLabelsAdmin, BoundedDeletion, DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]
-    form = UserChangeForm
+    form = UserForm
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
     list_display = ("username", "email", "full_name", "is_active", "is_staff", "last_login")
@@ -72,6 +116,53 @@ class UserAdmin(PermissionLabelsAdmin, BoundedDeletion, DjangoUserAdmin, ModelAd
         # A new account needs a name and a password first. Its grants are edited on the page that follows.
         return super().get_inline_instances(request, obj) if obj is not None else []
 
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return super().has_change_permission(request, obj) and not (
+            obj is not None and privileges.is_above(cast(User, request.user), obj)
+        )
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return super().has_delete_permission(request, obj) and not (
+            obj is not None and privileges.is_above(cast(User, request.user), obj)
+        )
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> tuple[Any, Any, Any, Any]:
+        rows = list(objs)
+        listed, counts, needed, protected = super().get_deleted_objects(rows, request)
+        above = privileges.find_users_above(cast(User, request.user))
+        if above.filter(pk__in=[row.pk for row in rows]).exists():
+            needed = {*needed, str(self.opts.verbose_name)}
+        return listed, counts, needed, protected
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        if obj is not None:
+            kwargs["form"] = UserForm.made_for(request)
+        return super().get_form(request, obj, change=change, **kwargs)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        fixed = super().get_readonly_fields(request, obj)
+        if obj is None or cast(User, request.user).is_superuser:
+            return fixed
+        if privileges.may_take_over(cast(User, request.user), obj):
+            return (*fixed, *privileges.FLAGS)
+        return (*fixed, *privileges.FLAGS, "username", "email")
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        fieldsets = super().get_fieldsets(request, obj)
+        if obj is None or privileges.may_take_over(cast(User, request.user), obj):
+            return fieldsets
+        # Without the link to the form for a new password.
+        return [
+            (title, {**options, "fields": [name for name in options["fields"] if name != "password"]})
+            for title, options in fieldsets
+        ]
+
+    def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> Any:
+        user = self.get_object(request, unquote(id))
+        if user is not None and not privileges.may_take_over(cast(User, request.user), user):
+            raise PermissionDenied(privileges.take_over_refusal(user))
+        return super().user_change_password(request, id, form_url)
+
     @admin.display(description=_("name"))
     def full_name(self, user: User) -> str:
         return user.get_full_name() or "-"
@@ -82,6 +173,28 @@ class GroupAdmin(PermissionLabelsAdmin, BoundedDeletion, DjangoGroupAdmin, Model
     list_per_page = 25
     autocomplete_fields = ("permissions",)
     filter_horizontal = ()
+    form = GroupForm
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return super().has_change_permission(request, obj) and not (
+            obj is not None and privileges.is_group_above(cast(User, request.user), obj)
+        )
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return super().has_delete_permission(request, obj) and not (
+            obj is not None and privileges.find_reserved_groups(cast(User, request.user), [obj.pk])
+        )
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> tuple[Any, Any, Any, Any]:
+        rows = list(objs)
+        listed, counts, needed, protected = super().get_deleted_objects(rows, request)
+        if privileges.find_reserved_groups(cast(User, request.user), [row.pk for row in rows]):
+            needed = {*needed, str(self.opts.verbose_name)}
+        return listed, counts, needed, protected
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        kwargs["form"] = GroupForm.made_for(request)
+        return super().get_form(request, obj, change, **kwargs)
 
     def get_inlines(self, request: HttpRequest, obj: Any) -> Any:
         return hooks.installed().group_inlines
@@ -121,7 +234,7 @@ class PermissionAdmin(ModelAdmin):
         return False
 
 
-class TokenForm(forms.ModelForm):  # type: ignore[type-arg]
+class TokenForm(ActingForm):
     class Meta:
         model = AccessToken
         fields = ("name", "expires", "restricted", "toolsets")
@@ -131,7 +244,20 @@ class TokenForm(forms.ModelForm):  # type: ignore[type-arg]
         cleaned = super().clean() or self.cleaned_data
         if cleaned.get("toolsets"):
             cleaned["restricted"] = True
+        self.check_width(cleaned)
         return cleaned
+
+    def check_width(self, cleaned: dict[str, Any]) -> None:
+        """Add an error where the form lets somebody else's token reach more, without the permission for that."""
+        if privileges.may_act_as(self.acting, self.instance.user_id):
+            return
+        stored = AccessToken.objects.get(pk=self.instance.pk)
+        if cleaned.get("expires", stored.expires) > stored.expires:
+            self.add_error("expires", privileges.token_refusal())
+        if stored.restricted and not cleaned.get("restricted"):
+            self.add_error("restricted", privileges.token_refusal())
+        if cleaned.get("toolsets") and self.find_changed_keys("toolsets")[0]:
+            self.add_error("toolsets", privileges.token_refusal())
 
 
 class NewTokenForm(TokenForm):
@@ -145,6 +271,11 @@ class NewTokenForm(TokenForm):
     class Meta:
         model = AccessToken
         fields = ("user", "name", "restricted", "toolsets")
+
+    def check_width(self, cleaned: dict[str, Any]) -> None:
+        user = cleaned.get("user")
+        if user is not None and not privileges.may_act_as(self.acting, user.pk):
+            self.add_error("user", privileges.token_refusal())
 
 
 class UsableFilter(admin.SimpleListFilter):
@@ -187,11 +318,11 @@ class AccessTokenAdmin(ModelAdmin):
         (_("Access"), {"fields": ("restricted", "toolsets")}),
     )
     fieldsets = (
-        (None, {"fields": ("user", "name", "visible_prefix", "state_now", "expires")}),
+        (None, {"fields": ("user", "name", "visible_prefix", "state_now", "expires", "made_by_owner")}),
         (_("Access"), {"fields": ("restricted", "toolsets")}),
         (_("History"), {"fields": ("created", "last_used", "revoked")}),
     )
-    readonly_fields = ("visible_prefix", "state_now", "created", "last_used", "revoked")
+    readonly_fields = ("visible_prefix", "state_now", "made_by_owner", "created", "last_used", "revoked")
 
     @display(description=_("starts with"))  # type: ignore[untyped-decorator]
     def visible_prefix(self, token: AccessToken) -> str:
@@ -226,7 +357,7 @@ class AccessTokenAdmin(ModelAdmin):
         return (*self.readonly_fields, "user") if obj else ()
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        kwargs["form"] = TokenForm if obj is not None else NewTokenForm
+        kwargs["form"] = (TokenForm if obj is not None else NewTokenForm).made_for(request)
         return super().get_form(request, obj, change, **kwargs)
 
     def save_model(self, request: HttpRequest, obj: AccessToken, form: Any, change: bool) -> None:
@@ -235,7 +366,10 @@ class AccessTokenAdmin(ModelAdmin):
             return
         # Restricted from the start; the form adds the toolsets afterwards.
         chosen = () if form.cleaned_data["restricted"] else None
-        made, text = AccessToken.objects.issue(obj.user, obj.name, days=form.cleaned_data["days"], toolsets=chosen)
+        own = obj.user_id == request.user.pk
+        made, text = AccessToken.objects.issue(
+            obj.user, obj.name, days=form.cleaned_data["days"], toolsets=chosen, made_by_owner=own
+        )
         # The form continues with the created row: it adds the toolsets to it and logs the addition.
         for field in made._meta.concrete_fields:
             setattr(obj, field.attname, getattr(made, field.attname))

@@ -10,10 +10,14 @@ class AccessConfig(AppConfig):
     verbose_name = _("Access")
 
     def ready(self) -> None:
-        from toolhub.access import credential_changes, preferences
+        from django.contrib.auth.signals import user_logged_in
+
+        from toolhub.access import credential_changes, device_cookies, preferences, privileges
 
         credential_changes.connect()
         preferences.connect()
+        privileges.connect()
+        user_logged_in.connect(device_cookies.remember, dispatch_uid="access.device_cookies.remember")
         _watch()
 
 

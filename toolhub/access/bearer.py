@@ -6,6 +6,8 @@ Known tokens are answered from memory for 5 s; everything else is looked up in t
     ├── TooManyBadTokens     429  this address sent too many of them
     └── CheckUnavailable          503  the database does not answer and the token was not checked recently
 
+An address with too many invalid tokens gets 429 for the next one, and no query. A valid token from there passes.
+
 `cached` is for the hot path: no lock, no await, no database. `forget` is thread-safe. While the database is away, a
 token that was valid stays valid for 10 minutes; its own expiry, and a revocation that reached this process, still
 apply.
@@ -30,7 +32,9 @@ from django.db import DatabaseError, InterfaceError, OperationalError, close_old
 from django.utils import timezone
 
 from audit.types import Credential
+from toolhub import client_address
 from toolhub.access import throttle
+from toolhub.access.issued_tokens import IssuedTokens
 from toolhub.access.models import AccessToken, digest_of
 from toolhub.log_throttle import ThrottledWarning
 
@@ -45,6 +49,10 @@ ANSWER_SECONDS = settings.RECORD_SECONDS
 """Seconds without an answer after which the database counts as away."""
 MAX_WAITING_TOKENS = 2_000
 """Maximum number of different tokens waiting for a look-up; beyond it, only cached answers are given."""
+MAX_WAITING_FROM_ADDRESS = 500
+"""Maximum number of them from one address, so that one sender cannot take all the places."""
+MAX_LIMITED_ADDRESSES = 10_000
+"""Maximum number of addresses with too many invalid tokens that are remembered in this process."""
 MAX_CACHED_TOKENS = 50_000
 """Maximum number of tokens kept in memory; the least recently used one is dropped first."""
 TOKEN_PATTERN = re.compile(r"thp_[A-Za-z0-9_-]{43}")
@@ -175,6 +183,11 @@ class Authenticator:
     def __init__(self) -> None:
         self._known: OrderedDict[str, _CachedCredential] = OrderedDict()
         self._lookups: dict[str, Future[Credential]] = {}
+        self._waiting: dict[str, int] = {}
+        """Number of look-ups by counted address."""
+        self._limited: OrderedDict[str, float] = OrderedDict()
+        """Counted addresses with too many invalid tokens, with the monotonic time when that ends."""
+        self._issued = IssuedTokens()
         self._lock = threading.Lock()
         self._changes = 0
         """Incremented by every `forget`: an answer that was read before one is not cached after it."""
@@ -199,15 +212,25 @@ class Authenticator:
         if (credential := self.cached(token)) is not None:
             return credential
         digest = digest_of(token)
-        key = f"{digest} {address}"
+        source = client_address.counted(address)
+        self._reject_invented(token, digest, source)
+        key = f"{digest} {source}"
+        begun = False
         with self._lock:
             lookup = self._lookups.get(key)
-            if lookup is None and len(self._lookups) < MAX_WAITING_TOKENS:
+            crowded = bool(source) and self._waiting.get(source, 0) >= MAX_WAITING_FROM_ADDRESS
+            if lookup is None and not crowded and len(self._lookups) < MAX_WAITING_TOKENS:
                 lookup = self._lookups[key] = self._threads.submit(
                     _run_with_fresh_connections, self._check, token, digest, address, self._changes
                 )
-                lookup.add_done_callback(lambda _: self._lookups.pop(key, None))
+                self._waiting[source] = self._waiting.get(source, 0) + 1
+                begun = True
+        if begun and lookup is not None:
+            # After the lock is free: a look-up that has ended already calls this here.
+            lookup.add_done_callback(lambda _: self._end_lookup(key, source))
         if lookup is None:
+            if crowded and digest not in self._known:
+                raise TooManyBadTokens(1)
             return self._reuse_stale(self._known.get(digest), "too many tokens are waiting to be looked up")
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
@@ -215,6 +238,22 @@ class Authenticator:
                 return await asyncio.shield(asyncio.wrap_future(lookup))
         except TimeoutError:
             return self._reuse_stale(self._known.get(digest), f"the database did not answer for {ANSWER_SECONDS:.0f} s")
+
+    def _end_lookup(self, key: str, source: str) -> None:
+        with self._lock:
+            self._lookups.pop(key, None)
+            self._waiting[source] -= 1
+            if not self._waiting[source]:
+                del self._waiting[source]
+
+    def _reject_invented(self, token: str, digest: str, source: str) -> None:
+        """Raise TooManyBadTokens for a token that cannot be valid, from an address with too many; never blocks."""
+        rest = self._limited.get(source, 0.0) - time.monotonic()
+        if rest > 0 and digest not in self._known and self._is_invented(token, digest):
+            raise TooManyBadTokens(max(1, round(rest)))
+
+    def _is_invented(self, token: str, digest: str) -> bool:
+        return not TOKEN_PATTERN.fullmatch(token) or self._issued.rules_out(digest)
 
     def authenticate_now(self, token: str, address: str = "") -> Credential:
         """Run `authenticate` in code without an event loop (the stdio command, tests)."""
@@ -252,6 +291,8 @@ class Authenticator:
 
     def forget(self, key: str | int | None = None) -> None:
         """Drop what is cached about a token (its SHA-256), a credential ("token:12"), a user (its key), or all."""
+        if not isinstance(key, str) or ":" in key:
+            self._issued.expire()
         with self._lock:
             self._changes += 1
             if key is None:
@@ -282,22 +323,43 @@ class Authenticator:
         barrier.wait(timeout)
 
     def _check(self, token: str, digest: str, address: str, changes: int) -> Credential:
-        # A client that shares the address of a guesser keeps working: a token that was valid here is looked up all the
-        # same.
-        known = self._known.get(digest)
-        rate = settings.BAD_TOKENS_RATE
-        if known is None and address and (seconds := throttle.wait_seconds("bad-token", address, rate, count=False)):
-            raise TooManyBadTokens(seconds)
+        known, source = self._known.get(digest), client_address.counted(address)
+        seconds = 0
+        if known is None and source:
+            seconds = throttle.wait_seconds("bad-token", source, settings.BAD_TOKENS_RATE, count=False)
+        if seconds:
+            self._remember_limited(source, seconds)
+            if not self._may_be_valid(token, digest):
+                raise TooManyBadTokens(seconds)
         try:
             return self._look_up(token, digest, known, changes)
         except CheckUnavailable:
             raise
         except BadToken as bad:
             self.forget(digest)
-            if address:
-                throttle.wait_seconds("bad-token", address, rate, count=True)
+            if source:
+                throttle.wait_seconds("bad-token", source, settings.BAD_TOKENS_RATE, count=True)
             log.info("a bearer token was rejected: %s (from %s)", bad.reason, address or "an unknown address")
+            if seconds:
+                raise TooManyBadTokens(seconds) from None
             raise
+
+    def _may_be_valid(self, token: str, digest: str) -> bool:
+        """Return whether a usable token has this digest: others from a throttled address are not looked up."""
+        if not TOKEN_PATTERN.fullmatch(token):
+            return False
+        try:
+            return self._issued.has(digest)
+        except UNAVAILABLE_ERRORS as error:
+            self._warning.warn("tokens cannot be checked: %s", type(error).__name__)
+            raise CheckUnavailable from None
+
+    def _remember_limited(self, source: str, seconds: int) -> None:
+        with self._lock:
+            self._limited[source] = time.monotonic() + seconds
+            self._limited.move_to_end(source)
+            while len(self._limited) > MAX_LIMITED_ADDRESSES:
+                self._limited.popitem(last=False)
 
     def _look_up(self, token: str, digest: str, known: _CachedCredential | None, changes: int) -> Credential:
         if not TOKEN_PATTERN.fullmatch(token):
@@ -325,6 +387,7 @@ class Authenticator:
             label=row.name,
             toolset_ids=toolsets,
             expires_at=row.expires.timestamp(),
+            made_by_owner=row.made_by_owner,
         )
         marked_at = known.marked_at if known is not None else 0.0
         if clock - marked_at >= LAST_USED_SECONDS:

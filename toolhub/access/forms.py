@@ -16,41 +16,61 @@ from django.db import transaction
 from django.http import HttpRequest
 from django.utils.translation import get_language_info, ngettext
 from django.utils.translation import gettext_lazy as _
+from unfold.forms import AdminOwnPasswordChangeForm
 from unfold.forms import AuthenticationForm as AdminAuthenticationForm
 
-from toolhub.access import throttle
+from toolhub import client_address
+from toolhub.access import device_cookies, throttle
 from toolhub.access.models import DEFAULT_DAYS, Preference
 from toolhub.access.preferences import zones
 
-NAME_RATE, ADDRESS_RATE = "10/10m", "60/10m"
-"""Rates of failed sign-ins: of one account from one address, and of one address for all accounts."""
+NAME_RATE, ADDRESS_RATE, ACCOUNT_RATE, DEVICE_RATE = "10/10m", "60/10m", "100/h", "10/10m"
+"""Rates of wrong passwords: of one account from one address, of one address for all accounts, of one account from
+everywhere, and of a browser that signed in to the account before, which counts for itself alone."""
 
 
 @contextmanager
 def throttled(request: HttpRequest | None, name: str) -> Iterator[None]:
-    """Reject a sign-in after too many failed ones; a ValidationError raised inside counts as one failure.
+    """Reject a password after too many wrong ones; a ValidationError raised inside is one.
 
-    Raises ValidationError when the rate is exceeded.
+    Raises ValidationError when a rate is exceeded; the answer then has status 429 (see `middleware.SignInProtection`).
     """
-    address = str(request.META.get("REMOTE_ADDR", "")) if request is not None else ""
-    keys = [("sign-in", f"{name.casefold()}\n{address}", NAME_RATE), ("sign-in-address", address, ADDRESS_RATE)]
-    if seconds := max(throttle.wait_seconds(*key, count=False) for key in keys):
-        minutes = -(-seconds // 60)
-        raise ValidationError(
-            ngettext(
-                "Too many failed attempts. Try again in %(minutes)d minute.",
-                "Too many failed attempts. Try again in %(minutes)d minutes.",
-                minutes,
-            )
-            % {"minutes": minutes},
-            code="throttled",
+    guess = throttle.reserve(list_counters(request, name))
+    if guess.seconds:
+        if request is not None:
+            request.throttled_seconds = guess.seconds  # type: ignore[attr-defined]
+        minutes = -(-guess.seconds // 60)
+        wait = ngettext(
+            "Too many failed attempts. Try again in %(minutes)d minute.",
+            "Too many failed attempts. Try again in %(minutes)d minutes.",
+            minutes,
+        ) % {"minutes": minutes}
+        advice = _(
+            "If these were not your attempts, use a browser in which you signed in before. If you forgot your "
+            "password, ask your administrator for a new one."
         )
+        raise ValidationError([wait, advice], code="throttled")
     try:
         yield
     except ValidationError:
-        for key in keys:
-            throttle.wait_seconds(*key, count=True)
         raise
+    except BaseException:
+        guess.give_back()
+        raise
+    guess.give_back()
+
+
+def list_counters(request: HttpRequest | None, name: str) -> list[throttle.Counter]:
+    """Return what a wrong password for this account counts for, from this browser."""
+    if device := device_cookies.find_device(request, name):
+        return [throttle.Counter("device", device, DEVICE_RATE)]
+    address = client_address.counted(str(request.META.get("REMOTE_ADDR", ""))) if request is not None else ""
+    account = name.casefold()
+    return [
+        throttle.Counter("sign-in", f"{account}\n{address}", NAME_RATE),
+        throttle.Counter("sign-in-address", address, ADDRESS_RATE),
+        throttle.Counter("sign-in-account", account, ACCOUNT_RATE),
+    ]
 
 
 class ThrottledMixin:
@@ -72,16 +92,26 @@ class AdminSignInForm(ThrottledMixin, AdminAuthenticationForm):  # type: ignore[
     """The sign-in form of the admin, with the same counters."""
 
 
-class NewPasswordForm(PasswordChangeForm):
-    """Django's form for a new password; a wrong old password counts like a failed sign-in."""
+class OldPasswordMixin:
+    """A form mixin for a new password; a wrong old password counts like a failed sign-in."""
+
+    user: Any
 
     def __init__(self, user: Any, *args: Any, request: HttpRequest | None = None, **kwargs: Any) -> None:
-        super().__init__(user, *args, **kwargs)
+        super().__init__(user, *args, **kwargs)  # type: ignore[call-arg]
         self.request = request
 
     def clean_old_password(self) -> str:
         with throttled(self.request, self.user.get_username()):
-            return str(super().clean_old_password())
+            return str(super().clean_old_password())  # type: ignore[misc]
+
+
+class NewPasswordForm(OldPasswordMixin, PasswordChangeForm):
+    """The form for a new password of the user area."""
+
+
+class AdminNewPasswordForm(OldPasswordMixin, AdminOwnPasswordChangeForm):  # type: ignore[misc]
+    """The form for a new password of the admin, with the same counters."""
 
 
 class AccountForm(forms.ModelForm):  # type: ignore[type-arg]

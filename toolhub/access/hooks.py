@@ -18,6 +18,14 @@ def _no_access(user_id: int) -> bool:
     return False
 
 
+def _no_groups(group_ids: frozenset[int]) -> frozenset[int]:
+    return frozenset()
+
+
+def _no_difference(user_id: int, other_id: int) -> bool:
+    return False
+
+
 def _no_cancellation(call_id: UUID, username: str) -> None:
     return
 
@@ -30,6 +38,12 @@ class Hooks:
     """Cancel a running call in any worker; the log says that this user did it. Success is not guaranteed."""
     has_any_access: Callable[[int], bool] = _no_access
     """Whether a client of this user would find any tool, resource or prompt."""
+    has_personal_secrets: Callable[[int], bool] = _no_access
+    """Whether this user has entered personal secrets."""
+    reaches_more: Callable[[int, int], bool] = _no_difference
+    """Whether the first user is granted something that the second is not, or the second is denied more."""
+    groups_with_access: Callable[[frozenset[int]], frozenset[int]] = _no_groups
+    """Those of the groups (primary keys) that have grants or rate limits."""
     toolsets_for: Callable[[int], frozenset[int]] = _no_toolsets
     """The toolsets (primary keys) in which this user may use something: the choices for restricting their tokens."""
     user_inlines: tuple[Any, ...] = ()

@@ -29,11 +29,18 @@ class AccessTokenQuerySet(models.QuerySet["AccessToken"]):
         return self.filter(revoked=None, expires__gt=now or timezone.now(), user__is_active=True)
 
     def issue(
-        self, user: Any, name: str, *, days: int = DEFAULT_DAYS, toolsets: Iterable[Any] | None = None
+        self,
+        user: Any,
+        name: str,
+        *,
+        days: int = DEFAULT_DAYS,
+        toolsets: Iterable[Any] | None = None,
+        made_by_owner: bool = True,
     ) -> tuple[AccessToken, str]:
         """Create a token and return it with its text, which is available only here.
 
-        `toolsets` restricts the token; with None it reaches everything that the user may use.
+        `toolsets` restricts the token; with None it reaches everything that the user may use. With `made_by_owner`
+        False it never uses the user's personal secrets.
         """
         text = SCHEME + secrets.token_urlsafe(32)
         now = timezone.now()
@@ -46,6 +53,7 @@ class AccessTokenQuerySet(models.QuerySet["AccessToken"]):
                 created=now,
                 expires=now + timedelta(days=days),
                 restricted=toolsets is not None,
+                made_by_owner=made_by_owner,
             )
             if toolsets is not None:
                 token.toolsets.set(toolsets)
@@ -67,6 +75,12 @@ class AccessToken(models.Model):
         _("only some toolsets"),
         default=False,
         help_text=_("When on, the token can use only the toolsets below. With no toolset, it has no access."),
+    )
+    made_by_owner = models.BooleanField(
+        _("created by its owner"),
+        default=True,
+        editable=False,
+        help_text=_("A token that somebody else created never uses the personal secrets of its owner."),
     )
     # `restricted` decides, not the presence of toolsets: deleting the last one must not open a token to everything.
     toolsets = models.ManyToManyField("catalog.Toolset", blank=True, related_name="+", verbose_name=_("toolsets"))

@@ -29,7 +29,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from django.views.i18n import set_language
 
 from toolhub.access import connect as connect_page
-from toolhub.access import hooks, preferences
+from toolhub.access import device_cookies, hooks, preferences
 from toolhub.access.forms import AccountForm, NewPasswordForm, SignInForm, TokenForm, native_language_names
 from toolhub.access.models import AccessToken, AccessTokenQuerySet
 
@@ -61,13 +61,22 @@ class SignIn(auth_views.LoginView):
         return super().get_default_redirect_url()
 
 
-class NewPassword(auth_views.PasswordChangeView):
-    template_name = "access/password.html"
-    form_class = NewPasswordForm
-    success_url = reverse_lazy("access:account")
+class PasswordView(auth_views.PasswordChangeView):
+    """A page for one's own new password: it passes the request to the form, and renews the device cookie."""
 
     def get_form_kwargs(self) -> dict[str, Any]:
         return {**super().get_form_kwargs(), "request": self.request}
+
+    def form_valid(self, form: Any) -> HttpResponse:
+        answer = super().form_valid(form)
+        device_cookies.remember(request=self.request, user=form.user)
+        return answer
+
+
+class NewPassword(PasswordView):
+    template_name = "access/password.html"
+    form_class = NewPasswordForm
+    success_url = reverse_lazy("access:account")
 
     def form_valid(self, form: Any) -> HttpResponse:
         messages.success(self.request, _("Your password was changed. Other browsers were signed out."))

@@ -96,6 +96,9 @@ class HubServer(Server):  # type: ignore[misc]
     """The server of one worker; `stopping` is set from the first signal on, and a second signal ends it at once."""
 
     def __init__(self, *args: Any, on_start: Any, on_stop: Any, supervisor: int | None = None, **options: Any) -> None:
+        # `toolhub.routing` reads the headers of proxies; Daphne's own options believe everybody.
+        if any(name.startswith("proxy_") for name in options):
+            raise TypeError("Daphne's proxy options believe every sender: set TOOLHUB_TRUSTED_PROXIES instead.")
         super().__init__(*args, signal_handlers=False, **options)
         self.on_start, self.on_stop, self.supervisor = on_start, on_stop, supervisor
         self.stopping = False

@@ -45,7 +45,7 @@ def admit(scope: Scope) -> str:
     host = headers.get("host", "")
     if not guard.is_own_host(host, tuple(settings.ALLOWED_HOSTS)):
         raise Rejection(400, "another host")
-    if headers.get("origin", "").lower() not in _own_origins(host.lower(), headers):
+    if headers.get("origin", "").lower() not in _own_origins(host.lower(), scope):
         raise Rejection(403, "not from a page of this site")
     try:
         key = parse_cookie(headers.get("cookie", "")).get(settings.SESSION_COOKIE_NAME, "")
@@ -56,7 +56,7 @@ def admit(scope: Scope) -> str:
     return key
 
 
-def _own_origins(host: str, headers: dict[str, str]) -> set[str]:
+def _own_origins(host: str, scope: Scope) -> set[str]:
     """Return the origins of this exact host and port.
 
     The cookie is sent for every port, and an allowed host name alone would admit any port. Where pages come by https, a
@@ -64,16 +64,7 @@ def _own_origins(host: str, headers: dict[str, str]) -> set[str]:
     """
     public = urlsplit(settings.PUBLIC_URL.lower())
     allowed = {f"{public.scheme}://{public.netloc}", f"https://{host}"}
-    return allowed if public.scheme == "https" or _is_https(headers) else {*allowed, f"http://{host}"}
-
-
-def _is_https(headers: dict[str, str]) -> bool:
-    """Return whether the page came by https, according to the proxy in front: as in `HttpRequest.is_secure`."""
-    if settings.SECURE_PROXY_SSL_HEADER is None:
-        return False
-    name, secure = settings.SECURE_PROXY_SSL_HEADER
-    value = headers.get(name.removeprefix("HTTP_").replace("_", "-").lower(), "")
-    return bool(value.partition(",")[0].strip() == secure)
+    return allowed if public.scheme == "https" or scope.get("scheme") == "wss" else {*allowed, f"http://{host}"}
 
 
 def identify(keys: Iterable[str]) -> dict[str, Viewer]:
