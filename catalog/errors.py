@@ -18,6 +18,7 @@ A tool that fails or times out is not an exception here: it is a `ToolResult` wi
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
@@ -66,6 +67,16 @@ class Cancellation(str):
             return None if reason is None else cls(reason.code, **reason.params)
         except (KeyError, TypeError):
             return None
+
+    def cancel(self, task: asyncio.Future[Any]) -> None:
+        """Cancel a task for this reason, which stays with the task also when its function hides the cancellation."""
+        task.hub_cancellation = self  # type: ignore[attr-defined]
+        task.cancel(self)
+
+    @staticmethod
+    def given_to(task: asyncio.Future[Any]) -> Cancellation | None:
+        """Return the reason for which the hub cancelled this task; None when it did not."""
+        return getattr(task, "hub_cancellation", None)
 
 
 CANCELLED_BY_CLIENT = Cancellation("cancelled.by_client")

@@ -56,8 +56,10 @@ class Pool:
             try:
                 result = call()
             except BaseException as raised:  # noqa: BLE001 - a thread's end belongs to the call that waits for it
-                # A future refuses StopIteration.
-                error = RuntimeError("StopIteration") if isinstance(raised, StopIteration) else raised
+                error = raised
+                if isinstance(raised, StopIteration | GeneratorExit):
+                    # A future refuses the one, and the other would close the coroutines that wait for it.
+                    error = RuntimeError(type(raised).__name__)
             finally:
                 connections.close_all()
                 self._slots.give()

@@ -31,7 +31,8 @@ class Router:
 
     def __init__(self, django: Application, hub: Hub) -> None:
         self.django = django
-        self.http = StreamableHttpConsumer.as_asgi(server=hub.server, streams=hub.streams)
+        # Not by `as_asgi`: its coroutine around the consumer would get errors that the consumer answers.
+        self.http: Application = lambda *asgi: StreamableHttpConsumer(hub.server, hub.streams)(*asgi)
         self.websocket = McpWebsocketConsumer.as_asgi(server=hub.server)
         self.live = LiveConsumer.as_asgi(sockets=hub.sockets)
         self.proxies = TrustedProxies(settings.TRUSTED_PROXIES)

@@ -25,6 +25,7 @@ MAX_RESULT_CHARACTERS = 65_536
 """Number of characters of a result that the log keeps; the full length and SHA-256 are always kept."""
 MAX_INLINE_CHARACTERS = 262_144
 """Size above which a result is written and hashed off the event loop."""
+INTERNAL_DETAIL = "an error of the hub itself"
 
 TOOL, PROMPT, RESOURCE = "tools/call", "prompts/get", "resources/read"
 _default_redactor = redaction.redactor(None)
@@ -131,17 +132,22 @@ async def finish_with_result(
     size: int,
 ) -> None:
     """Run `attach_result`, then `finish`: the end of the call is logged whatever happens in between."""
-    if size <= MAX_INLINE_CHARACTERS:
-        attach_result(ending, redactor, result, secrets)
-        return await finish(begun, ending)
     ending_with_result = replace(ending)
     try:
-        await threads.checks().run(lambda: attach_result(ending_with_result, redactor, result, secrets))
+        if size <= MAX_INLINE_CHARACTERS:
+            attach_result(ending_with_result, redactor, result, secrets)
+        else:
+            await threads.checks().run(lambda: attach_result(ending_with_result, redactor, result, secrets))
     except threads.Busy:
         ending_with_result = ending  # its outcome stands, only its text is missing
-    except BaseException:
+    except asyncio.CancelledError:
         recorder.finish(begun, ending)
         raise
+    except BaseException:
+        log.exception("the result of call %s could not be written", begun.id)
+        reason = Reason("run.internal").text
+        await finish(begun, Ending(outcomes.TOOL_ERROR, "InternalFailure", INTERNAL_DETAIL, detail_reason=reason))
+        raise InternalFailure(begun.id) from None
     return await finish(begun, ending_with_result)
 
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from audit.types import Caller
 from catalog import threads
+from catalog.calls.execution import Deadline, log_failure, was_cancelled
 from catalog.calls.prepared_tools import load_catalogue
 from catalog.errors import InvalidArguments, UnknownPrompt, UnknownResource
 from catalog.functions import registry
-from catalog.functions.results import clean_name
+from catalog.functions.results import clean_name, exact_text
 from catalog.functions.signatures import Kind
 from catalog.language import in_english
 from catalog.policy import visibility
-
-log = logging.getLogger(__name__)
 
 MAX_VALUES = 100
 """The protocol's own limit."""
@@ -82,12 +79,16 @@ async def _match_values(source: Source, typed: str, earlier: dict[str, Any]) -> 
         found = [str(value) for value in source]
         first = [value for value in found if value.casefold().startswith(wanted)]
         return first + [value for value in found if wanted in value.casefold() and value not in first]
-    takes_earlier = len(inspect.signature(source).parameters) > 1
-    call = functools.partial(source, typed, earlier) if takes_earlier else functools.partial(source, typed)
+    clock = Deadline(TIMEOUT_SECONDS)
     try:
-        async with asyncio.timeout(TIMEOUT_SECONDS):
-            made = await (call() if inspect.iscoroutinefunction(source) else threads.tools().run(call))
-    except Exception:
-        log.warning("suggestions could not be made", exc_info=True)
+        takes_earlier = len(inspect.signature(source).parameters) > 1
+        call = functools.partial(source, typed, earlier) if takes_earlier else functools.partial(source, typed)
+        made = await (call() if inspect.iscoroutinefunction(source) else threads.tools().run(call))
+        values = [clean_name(exact_text(value)) for value in made or ()]
+    except BaseException as error:
+        if await was_cancelled(error, clock):
+            raise
+        log_failure(error, "suggestions could not be made")
         return []
-    return [clean_name(str(value)) for value in made or ()]
+    clock.close()
+    return values

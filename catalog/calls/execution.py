@@ -9,6 +9,7 @@ Neither has an `isError`: the message of a ToolError becomes the message of a JS
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable
@@ -16,14 +17,14 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from audit import outcomes
+from audit import outcomes, recorder
 from audit.redaction import redactor
 from audit.types import Reason
 from catalog.calls import call_log
 from catalog.calls.call_log import BegunCall, Ending
 from catalog.errors import Cancellation, InternalFailure, InvalidArguments, NeedsInput, ProtocolError, ToolError
 from catalog.functions.context import Context
-from catalog.functions.results import Produced, failure
+from catalog.functions.results import Produced, exact_text, failure, to_plain_json
 from toolhub.parts import parts
 
 log = logging.getLogger(__name__)
@@ -46,42 +47,96 @@ class Outcome:
         return Ending(self.name, self.error_class, detail, detail_reason=reason)
 
 
-def classify_exception(error: BaseException, begun: BegunCall) -> Outcome:
-    """Return the outcome of a run that raised `error` by itself: no deadline, and no cancellation from outside."""
+def classify_exception(error: BaseException, begun: BegunCall, context: Context | None = None) -> Outcome:
+    """Return the outcome of a run that raised `error` by itself: no deadline, and no cancellation from outside.
+
+    Whatever a tool raises has an outcome, also an error whose own texts or attributes raise when they are read.
+    """
+    try:
+        return _classify(error, begun, context)
+    except BaseException as second:  # noqa: BLE001 - the error belongs to the tool, and so does what reading it raises
+        log_failure(second, "call %s of %s failed with an error that cannot be read", begun.id, begun.intent.name)
+        return _unexpected(begun, "")
+
+
+def _classify(error: BaseException, begun: BegunCall, context: Context | None) -> Outcome:
     what = begun.intent.name
+    needs = _find_questions(error, context) if context is not None else None
+    if needs is not None:
+        needs.call_id = begun.id
+        needs.requests = {key: (method, to_plain_json(it)[0]) for key, (method, it) in needs.requests.items()}
+        keys = ", ".join(needs.requests)[:490]
+        reason = Reason("run.asked", {"keys": keys})
+        return Outcome(outcomes.INPUT_REQUIRED, error=needs, detail=f"asked for {keys}", reason=reason)
     match error:
-        case NeedsInput():
-            error.call_id = begun.id
-            keys = ", ".join(error.requests)[:490]
-            reason = Reason("run.asked", {"keys": keys})
-            return Outcome(outcomes.INPUT_REQUIRED, error=error, detail=f"asked for {keys}", reason=reason)
         case ToolError():
-            detail = error.audit_message or str(error)
-            return Outcome(outcomes.TOOL_ERROR, failure(str(error)), None, type(error).__name__, detail)
+            sentence = exact_text(error)
+            detail = exact_text(error.audit_message) if error.audit_message else sentence
+            return Outcome(outcomes.TOOL_ERROR, failure(sentence), None, type(error).__name__, detail)
         case ProtocolError():
-            return Outcome(outcomes.TOOL_ERROR, None, error, "ProtocolError", f"{error.code}: {error.message}")
+            # A copy of plain data: what the function put there must be possible to send.
+            data = None if error.data is None else to_plain_json(error.data)[0]
+            plain = ProtocolError(int(error.code), exact_text(error.message), data)
+            detail = f"{plain.code}: {plain.message}"
+            return Outcome(outcomes.TOOL_ERROR, None, plain, "ProtocolError", detail)
         case InvalidArguments():
-            error.call_id = begun.id
-            return Outcome(outcomes.INVALID_ARGUMENTS, None, error, "InvalidArguments", error.message, error.reason)
+            message = exact_text(error.message)
+            invalid = InvalidArguments(message, begun.id, error.reason)
+            return Outcome(outcomes.INVALID_ARGUMENTS, None, invalid, "InvalidArguments", message, error.reason)
         case asyncio.CancelledError():
-            log.warning("call %s of %s ended itself by a cancellation", begun.id, what, exc_info=error)
+            log_failure(error, "call %s of %s ended itself by a cancellation", begun.id, what)
         case InternalFailure():
             return internal_error(begun, "InternalFailure")
-        case Exception() | SystemExit():
-            log.error("call %s of %s failed", begun.id, what, exc_info=error)
         case _:
-            raise error
+            log_failure(error, "call %s of %s failed", begun.id, what)
+    return _unexpected(begun, type(error).__name__)
+
+
+def _unexpected(begun: BegunCall, error_class: str) -> Outcome:
+    """Return the outcome of a run that failed in a way that its tool did not foresee."""
     sentence = (
         f"The tool failed unexpectedly. Ask your administrator: the server log has the details under call {begun.id}."
     )
     detail, reason = "failed unexpectedly", Reason("run.failed")
-    return Outcome(outcomes.TOOL_ERROR, failure(sentence), None, type(error).__name__, detail, reason)
+    return Outcome(outcomes.TOOL_ERROR, failure(sentence), None, exact_text(error_class)[:100], detail, reason)
+
+
+def _find_questions(error: BaseException, context: Context) -> NeedsInput | None:
+    """Return the questions that ended the run, also those of several tasks; None if anything else did.
+
+    Only what was asked through the context counts: a function may also raise a NeedsInput of its own.
+    """
+    if not isinstance(error, NeedsInput | BaseExceptionGroup):
+        return None
+    found: list[NeedsInput] = []
+    waiting: list[BaseException] = [error]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, BaseExceptionGroup):
+            waiting += one.exceptions
+        elif isinstance(one, NeedsInput) and any(one is asked for asked in context.unanswered):
+            found.append(one)
+        else:
+            return None
+    if len(found) == 1:
+        return found[0]
+    requests = {key: question for one in found for key, question in one.requests.items()}
+    return NeedsInput(requests, {key: answer for one in found for key, answer in one.answers_so_far.items()})
+
+
+def log_failure(error: BaseException, sentence: str, *values: object) -> None:
+    """Log the error with its traceback; without it when the error cannot be formatted."""
+    try:
+        log.error(sentence, *values, exc_info=error)
+    except BaseException:  # noqa: BLE001 - formatting the traceback runs code of the error
+        log.error("%s; the traceback cannot be written", sentence % values)
 
 
 def internal_error(begun: BegunCall, error_class: str) -> Outcome:
     """Return the outcome of a fault of the hub itself, which is in the application log already."""
-    detail, reason = "an error of the hub itself", Reason("run.internal")
-    return Outcome(outcomes.TOOL_ERROR, None, InternalFailure(begun.id), error_class, detail, reason)
+    reason = Reason("run.internal")
+    failed = InternalFailure(begun.id)
+    return Outcome(outcomes.TOOL_ERROR, None, failed, error_class, call_log.INTERNAL_DETAIL, reason)
 
 
 def timeout(begun: BegunCall, seconds: float) -> Outcome:
@@ -103,6 +158,8 @@ def cancellation(error: BaseException | None = None) -> Outcome:
 
 
 DEADLINE_REASON = "the deadline"
+MAX_CHAIN = 50
+"""Maximum number of errors that are searched for the cancellation that caused them."""
 CANCEL_RETRY_SECONDS = 1.0
 """Interval, in seconds, at which a function that swallows its cancellation is cancelled again."""
 
@@ -147,6 +204,31 @@ class Deadline:
             self.task.uncancel()
         return self.task.cancelling() > self._before
 
+    async def find_cancellation(self, error: BaseException | None) -> asyncio.CancelledError | None:
+        """Return the cancellation by the hub that ended this closed clock's run; None if the function caused it.
+
+        A function can cancel its own task, as asyncio's task groups do, and forget to undo it. It can also answer the
+        hub's cancellation with another error, or hide it. A cancellation that still waits is raised here.
+        """
+        with contextlib.suppress(asyncio.CancelledError):
+            try:
+                await asyncio.sleep(0)
+            except asyncio.CancelledError as waiting:
+                error = waiting if error is None else error
+                raise
+        if (reason := Cancellation.given_to(self.task)) is not None:
+            return asyncio.CancelledError(reason)
+        with contextlib.suppress(BaseException):  # reading the chain of an error runs code of the error
+            for _ in range(MAX_CHAIN):
+                if error is None:
+                    break
+                if isinstance(error, asyncio.CancelledError) and error.args and error.args[0] != DEADLINE_REASON:
+                    return error
+                error = error.__cause__ or error.__context__
+        while self.task.cancelling() > self._before:
+            self.task.uncancel()
+        return None
+
 
 class RunningCalls:
     """The task of each running call, by the id of the call."""
@@ -171,21 +253,44 @@ async def perform(begun: BegunCall, clock: Deadline, context: Context, work: Awa
     running.add(begun.id, clock.task)
     try:
         produced = await work
-    except BaseException as error:  # noqa: BLE001 - the boundary between a tool and the hub; classify_exception logs
-        foreign = clock.close()
-        if not foreign and not clock.fired:
-            return classify_exception(error, begun)
-        context.cancelled.set()
-        if clock.fired and not foreign:
-            return timeout(begun, clock.seconds)
-        return cancellation(error)
+    except BaseException as error:
+        if _is_closed(error):
+            with contextlib.suppress(RuntimeError):  # without an event loop nothing can be logged
+                recorder.finish(begun, _unexpected(begun, "GeneratorExit").ending([]))
+            raise
+        return await _judge(error, begun, clock, context)
     finally:
         running.remove(begun.id)
-    if clock.close():
-        return cancellation()
+    if clock.close() and (cancelled := await clock.find_cancellation(None)) is not None:
+        return cancellation(cancelled)
     if clock.fired:
         return timeout(begun, clock.seconds)
     return Outcome(outcomes.TOOL_ERROR if produced.is_error else outcomes.OK, produced)
+
+
+async def was_cancelled(error: BaseException, clock: Deadline) -> bool:
+    """Stop the clock; return whether the hub ended a function that raised `error`, rather than the function itself."""
+    if _is_closed(error):
+        return True
+    return clock.close() and await clock.find_cancellation(error) is not None
+
+
+async def _judge(error: BaseException, begun: BegunCall, clock: Deadline, context: Context) -> Outcome:
+    """Return the outcome of a run that ended with `error`: its own failure, the deadline, or a cancellation."""
+    cancelled = await clock.find_cancellation(error) if clock.close() else None
+    if cancelled is None and not clock.fired:
+        return classify_exception(error, begun, context)
+    context.cancelled.set()
+    return timeout(begun, clock.seconds) if cancelled is None else cancellation(cancelled)
+
+
+def _is_closed(error: BaseException) -> bool:
+    """Return whether the coroutine that caught `error` is being closed: it must not await any more.
+
+    That happens when its event loop is gone, and when a task that the function awaits raised GeneratorExit, which
+    closes every coroutine of the request. One that the function raised itself comes from a deeper frame.
+    """
+    return isinstance(error, GeneratorExit) and (error.__traceback__ is None or error.__traceback__.tb_next is None)
 
 
 MAX_FUNCTION_SECONDS = 30.0

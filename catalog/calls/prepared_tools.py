@@ -106,6 +106,8 @@ def _prepare_run(tool: ToolDefinition) -> tuple[Run, Sent]:
         return factory.prepare_parsed(tool.runner, settings), by_secret(registry.flows_of(tool.runner, settings))
     except (LookupError, ValueError) as error:
         log.warning("the tool %s is not set up: %s", tool.name, error)
+    except BaseException:
+        log.exception("the tool %s is not set up", tool.name)
 
     async def unavailable(arguments: dict[str, Any], context: Context) -> Any:
         raise ToolError("This tool is not set up correctly. Ask your administrator to check its settings.")
@@ -128,7 +130,7 @@ def _asks_before_task(tool: ToolDefinition) -> bool:
     try:
         asks = registry.runner(tool.runner).asks_before_task
         return asks is not None and asks(registry.parse_settings(tool.runner, tool.settings))
-    except (LookupError, ValueError):
+    except BaseException:  # noqa: BLE001 - `_prepare_run` has logged it
         return False
 
 

@@ -21,7 +21,7 @@ from pydantic import BaseModel
 
 from audit.redaction import redactor
 from audit.types import Caller
-from catalog.errors import ProtocolError, ToolError
+from catalog.errors import NeedsInput, ProtocolError, ToolError
 from catalog.functions.channel import Channel, Question
 from catalog.functions.content import Message
 from catalog.functions.elicitation import (
@@ -87,6 +87,7 @@ class Context:
         "channel",
         "name",
         "secrets",
+        "unanswered",
     )
 
     def __init__(
@@ -107,6 +108,8 @@ class Context:
         self._held: tuple[float, float | None, str | None] | None = None
         self._last_progress: float | None = None
         self._last_sent = 0.0
+        self.unanswered: tuple[NeedsInput, ...] = ()
+        """What the channel raised for questions whose answers come with another request."""
 
     @property
     def username(self) -> str:
@@ -247,6 +250,9 @@ class Context:
             self._clock.pause()
         try:
             return await self.channel.ask(requests)
+        except NeedsInput as needs:
+            self.unanswered = (*self.unanswered, needs)
+            raise
         finally:
             if self._clock is not None:
                 self._clock.resume()

@@ -97,7 +97,7 @@ def produce(value: Any, structured: bool = False) -> Produced:
         return _structured(value, None)
     if type(value) is str:
         return _text(value)
-    return _text(to_plain_json(value)[1])
+    return _text(_json_text(value))
 
 
 def failure(sentence: str, meta: dict[str, Any] | None = None) -> Produced:
@@ -161,23 +161,35 @@ def clean_name(text: str) -> str:
     return CONTROL.sub("", clean_text(text))[:2000]
 
 
+def exact_text(value: object) -> str:
+    """Return `str(value)` as a plain string: a subclass of str could run code wherever it is used later."""
+    return str.__str__(str(value))
+
+
 def to_plain_json(value: Any) -> tuple[Any, str]:
-    """Return (the value as plain JSON data, its text).
+    """Return (the value as plain JSON data, its text): exact dicts, lists, texts and numbers, never subclasses.
 
     Raises BadResult for values that JSON cannot hold: cycles, NaN, objects.
     """
     try:
-        try:
-            text = dump(value)
-        except TypeError:
-            value = to_jsonable_python(value)
-            text = dump(value)
+        value = to_jsonable_python(value)
+        text = dump(value)
     except (ValueError, TypeError, RecursionError, PydanticSerializationError):
         raise BadResult("The tool returned a value that cannot be written as JSON.") from None
     cleaned = clean_text(text)
     if cleaned is not text and cleaned != text:
         return json.loads(cleaned), cleaned
     return value, text
+
+
+def _json_text(value: Any) -> str:
+    """Return the value as JSON text. Raises BadResult for values that JSON cannot hold."""
+    try:
+        return clean_text(dump(value))
+    except TypeError:
+        return to_plain_json(value)[1]
+    except (ValueError, RecursionError):
+        raise BadResult("The tool returned a value that cannot be written as JSON.") from None
 
 
 def _structured(value: Any, content: Iterable[Any] | None) -> Produced:
@@ -220,14 +232,13 @@ def _json_needs_sanitising(text: str) -> bool:
 def block(item: Any) -> dict[str, Any]:
     """Return one content block, from a helper, from text or from a dict in the shape of the protocol."""
     if isinstance(item, str):
-        return {"type": "text", "text": clean_text(item)}
+        return {"type": "text", "text": clean_text(exact_text(item))}
     if isinstance(item, Text) and item.annotations is None:
-        return {"type": "text", "text": clean_text(item.text)}
+        return {"type": "text", "text": clean_text(exact_text(item.text))}
     if isinstance(item, BLOCKS):
         item = item.wire()
     if not isinstance(item, dict) or item.get("type") not in BLOCK_TYPES:
-        _, text = to_plain_json(item)
-        return {"type": "text", "text": text}
+        return {"type": "text", "text": _json_text(item)}
     made: dict[str, Any] = to_plain_json(item)[0]
     made = dict(made)
     match made["type"]:

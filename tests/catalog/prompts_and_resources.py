@@ -12,12 +12,24 @@ RAN: list[str] = []
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 
 
+BROKEN: dict[str, Any] = {
+    "interrupt": KeyboardInterrupt,
+    "group": lambda text: BaseExceptionGroup(text, [KeyboardInterrupt()]),
+    "cancelled": asyncio.CancelledError,
+    "exit": SystemExit,
+    "closed": GeneratorExit,
+}
+
+
 def _tones(typed: str, earlier: dict[str, str]) -> list[str]:
     return [f"{earlier.get('to', 'nobody')}-{n}" for n in range(150) if typed in f"{n}"]
 
 
 async def _broken(typed: str) -> list[str]:
-    raise RuntimeError("no suggestions")
+    if typed == "wait":
+        RAN.append("waits")
+        await asyncio.Event().wait()
+    raise BROKEN.get(typed, RuntimeError)("no suggestions")
 
 
 @prompt("sample_letter", complete={"to": ["Ada", "Alan", "Grace"], "tone": _tones, "place": _broken})

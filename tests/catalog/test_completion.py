@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from catalog.calls import call_tool
-from catalog.errors import InvalidArguments, UnknownPrompt, UnknownResource
+from catalog.errors import CLIENT_GONE, InvalidArguments, UnknownPrompt, UnknownResource
 from catalog.functions import registry
 from tests import factories
-from tests.catalog import prompts_and_resources  # noqa: F401 - registers the functions
+from tests.catalog import prompts_and_resources
 from tests.catalog.pipeline import caller, run_in_database
+from tests.polling import wait_until_async
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LETTER = {"type": "ref/prompt", "name": "sample_letter"}
@@ -64,6 +66,16 @@ async def test_a_function_suggests_with_the_earlier_arguments_and_at_most_a_hund
     assert (await complete(alice, LETTER, "tone", "149"))[0] == ["nobody-149"]
 
 
-async def test_a_function_that_fails_suggests_nothing(alice: Any) -> None:
+async def test_a_function_that_fails_suggests_nothing_whatever_it_raises(alice: Any) -> None:
     await run_in_database(publish, alice)
-    assert await complete(alice, LETTER, "place", "x") == ([], 0, False)
+    for typed in ("x", "interrupt", "group", "cancelled", "exit", "closed"):
+        assert await complete(alice, LETTER, "place", typed) == ([], 0, False), typed
+
+
+async def test_a_suggestion_that_is_cancelled_by_the_hub_is_cancelled(alice: Any) -> None:
+    await run_in_database(publish, alice)
+    asking = asyncio.ensure_future(complete(alice, LETTER, "place", "wait"))
+    await wait_until_async(lambda: "waits" in prompts_and_resources.RAN)
+    CLIENT_GONE.cancel(asking)
+    with pytest.raises(asyncio.CancelledError):
+        await asking

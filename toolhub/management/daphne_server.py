@@ -19,6 +19,8 @@ from daphne.ws_protocol import WebSocketProtocol
 from django.conf import settings
 from twisted.internet import defer, reactor
 
+from toolhub.management.event_loop import survive_exits
+
 log = logging.getLogger("toolhub.serving")
 
 MAX_BUFFERED_BYTES = 1_048_576
@@ -112,6 +114,7 @@ class HubServer(Server):  # type: ignore[misc]
 
     def on_running(self) -> None:
         loop = asyncio.get_event_loop()
+        survive_exits(loop)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop_gracefully)
         self.spawn(self.on_start())

@@ -60,7 +60,7 @@ class Entry:
     def cancel(self, reason: Cancellation) -> None:
         if self.reason is None and not self.ended:
             self.reason = reason
-            self.task.cancel(reason)
+            reason.cancel(self.task)
 
 
 class RequestsInFlight:
@@ -205,7 +205,7 @@ class RequestsInFlight:
             return False
         # Cancelled through its request, if there is one: the client then gets an answer with the reason.
         if not self.cancel_task(task, reason):
-            task.cancel(reason)
+            reason.cancel(task)
         return True
 
     async def _wait_until_empty(self, seconds: float) -> bool:

@@ -179,10 +179,15 @@ class _Run:
                 self.entry.ended = True
                 await _persist(end)
                 self.runner.publish_change(str(self.id))
-        except Exception:
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
             if self.id is None:
                 raise  # the request that waits for the start answers with it
             log.exception("The end of the task %s could not be handled", self.id)
+            error = jsonrpc.error(None, errors.internal_error(self.id))["error"]
+            await _persist(lambda: store.fail(self._task_id(), error))
+            self.runner.publish_change(str(self.id))
         finally:
             self.runner.unregister(self)
 
@@ -208,12 +213,6 @@ class _Run:
             self.task.uncancel()
             reason = "Cancelled on request" if self.entry.reason == CANCELLED else f"Cancelled: {self.entry.reason}"
             return lambda: store.end_cancelled(self._task_id(), reason)
-        except Exception:
-            if self.id is None:
-                raise
-            log.exception("The task %s failed", self.id)
-            error = jsonrpc.error(None, errors.internal_error(self.id))["error"]
-            return lambda: store.fail(self._task_id(), error)
         return lambda: store.complete(self._task_id(), result)
 
     async def store_questions(self, requests: dict[str, Any]) -> None:

@@ -107,7 +107,9 @@ class Connection:
             self.end(TRY_LATER, UNCHECKED)
         except BadToken:
             self.end(POLICY, ACCESS_REVOKED)
-        except Exception:
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
             log.exception("A message over %s failed", self._transport)
             self.end(INTERNAL, FAILED)
         finally:
@@ -240,7 +242,7 @@ class Connection:
         current = asyncio.current_task()
         for task in list(self._working):
             if task is not current:
-                task.cancel(reason)
+                reason.cancel(task)
         self._out.wake()
 
     async def drain(self, seconds: float) -> None:

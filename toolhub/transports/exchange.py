@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from audit.types import Credential
-from catalog.errors import CLIENT_GONE
+from catalog.errors import CLIENT_GONE, Cancellation
 from toolhub.server import dispatch
 from toolhub.server.peer import Outlet, Peer
 from toolhub.server.process import ServerRole
@@ -35,6 +35,7 @@ class Exchange:
         "events",
         "headers",
         "json",
+        "opened",
         "receive",
         "send",
         "server",
@@ -51,6 +52,7 @@ class Exchange:
         self.body = b""
         self.started = False
         """Whether an answer was begun, so that no second one may follow."""
+        self.opened: EventStream | None = None
         self.json = self.events = True
         """The response types that the client accepts."""
 
@@ -66,7 +68,16 @@ class Exchange:
     def stream(self, log: StreamLog | None = None) -> EventStream:
         """Open an answer that may become a stream; from here on, only the stream answers."""
         self.started = True
-        return EventStream(self.send, self.cors, events=self.events, json=self.json, log=log)
+        self.opened = EventStream(self.send, self.cors, events=self.events, json=self.json, log=log)
+        return self.opened
+
+    async def fail(self) -> None:
+        """Answer with an internal error as far as nothing else was answered; the caller logs the cause."""
+        error = McpError(errors.INTERNAL_ERROR, "Internal error")
+        if self.opened is not None:
+            await self.opened.finish(jsonrpc.error(None, error), 500)
+        elif not self.started:
+            await self.reject(error, 500)
 
     async def accept(self) -> None:
         """Answer 202: a notification or a response was accepted."""
@@ -107,7 +118,7 @@ def cancel_on_disconnect(stream: EventStream) -> Callable[[], None]:
     def on_disconnect() -> None:
         stream.leave()
         if task is not None:
-            task.cancel(CLIENT_GONE)
+            CLIENT_GONE.cancel(task)
 
     return on_disconnect
 
@@ -123,6 +134,12 @@ async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
         return jsonrpc.error(request.id, error)
     except dispatch.RequestCancelled:
         return None
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or Cancellation.given_to(task) or any(isinstance(it, Cancellation) for it in error.args):
+            raise  # by the transport, which has nobody left to answer
+        task.uncancel()
+        return jsonrpc.error(request.id, McpError(errors.INTERNAL_ERROR, "The request was cancelled"))
     except Exception:
         log.exception("A request failed: %s", request.method)
         return jsonrpc.error(request.id, McpError(errors.INTERNAL_ERROR, "Internal error"))

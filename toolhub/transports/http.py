@@ -5,6 +5,7 @@ This consumer is the boundary for errors: every error below ends here as an answ
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from channels.consumer import AsyncConsumer
@@ -41,10 +42,11 @@ class StreamableHttpConsumer(AsyncConsumer):  # type: ignore[misc]
             guard.report_rejected(self.server, exchange.address, rejected)
             error = McpError(errors.INVALID_REQUEST, rejected.message)
             await exchange.reject(error, rejected.status, rejected.headers)
-        except Exception:
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
             log.exception("A request to /mcp failed")
-            if not exchange.started:
-                await exchange.reject(McpError(errors.INTERNAL_ERROR, "Internal error"), 500)
+            await exchange.fail()
 
 
 async def answer(scope: Scope, exchange: Exchange) -> None:

@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from toolhub.access import bearer
 from toolhub.hub import Hub
 from toolhub.management import database
+from toolhub.management.event_loop import survive_exits
 from toolhub.transports import stdio
 
 
@@ -44,7 +45,9 @@ class Command(BaseCommand):
             finally:
                 await hub.stop(settings.STOP_SECONDS)
 
-        asyncio.run(run())
+        with asyncio.Runner() as runner:
+            survive_exits(runner.get_loop())
+            runner.run(run())
 
 
 def read_token(path: str | None) -> str:

@@ -250,7 +250,7 @@ class TryRuns:
             run.size = sum(len(str(part)) for part in run.result.content) + len(str(run.result.structured or ""))
         except (CatalogError, asyncio.CancelledError) as error:
             run.error = error
-        except Exception as error:
+        except BaseException as error:
             log.exception("The try %s failed", run.id)
             run.error = error
         finally:
