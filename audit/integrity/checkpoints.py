@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -22,6 +23,10 @@ from audit.writing import sql
 from audit.writing.stores.base import KeyTaken, Store, StoreUnavailable
 
 logger = logging.getLogger("audit")
+
+_RECORD = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ "
+_IS_PREFIX = re.compile(rf"(?:(?!{_RECORD}|  \| )[^{{])*(?:{_RECORD}audit: )?")
+"""Text before a checkpoint: nothing of another record of the server log, and none of its further lines."""
 
 _CLOCK_SKEW_MS = 60_000
 _MAX_TRIES = 20
@@ -40,15 +45,18 @@ __all__ = [
 
 
 def read_file(path: Path) -> list[SignedCheckpoint]:
-    """Return the checkpoints in a file, oldest first: JSON lines, which may have a log prefix before the brace.
+    """Return the checkpoints in a file, oldest first: JSON lines, or the lines of a server log that it wrote as such.
+
+    A line of a server log may have the prefix of another program before it. The same text within the message of another
+    line, where a tool or a client may have put it, is no checkpoint.
 
     Raise ValueError when the file contains none.
     """
     found = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_text(encoding="utf-8").split("\n"):
         start = line.find('{"checkpoint":')
-        if start >= 0:
-            found.append(SignedCheckpoint.parse(line[start:]))
+        if start >= 0 and _IS_PREFIX.fullmatch(line[:start]):
+            found.append(SignedCheckpoint.parse(line[start:].rstrip("\r")))
     if not found:
         raise ValueError(f"{path} contains no checkpoint")
     return sorted(found, key=lambda checkpoint: checkpoint.number)
