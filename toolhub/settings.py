@@ -259,9 +259,20 @@ WHITENOISE_USE_FINDERS = True
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
-    "filters": {"secrets": {"()": "audit.redaction.redactor.LogFilter"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["secrets"]}},
+    "formatters": {
+        "line": {
+            "()": "toolhub.log_lines.LineFormatter",
+            "format": "{asctime} {levelname} {name}: {message}",
+            "style": "{",
+        }
+    },
+    "filters": {
+        "expected": {"()": "toolhub.log_lines.ExpectedErrors"},
+        "secrets": {"()": "audit.redaction.redactor.LogFilter"},
+    },
+    "handlers": {
+        "console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["expected", "secrets"]}
+    },
     "root": {"handlers": ["console"], "level": env.text("TOOLHUB_LOG_LEVEL", "INFO").upper()},
     "loggers": {
         "django.server": {"handlers": ["console"], "propagate": False},

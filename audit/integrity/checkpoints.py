@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
@@ -24,6 +25,10 @@ from audit.writing import sql
 from audit.writing.stores.base import KeyTaken, Store, StoreUnavailable
 
 logger = logging.getLogger("audit")
+
+_RECORD = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ "
+_IS_PREFIX = re.compile(rf"(?:(?!{_RECORD}|  \| )[^{{])*(?:{_RECORD}audit: )?")
+"""Text before a checkpoint: nothing of another record of the server log, and none of its further lines."""
 
 _CLOCK_SKEW_MS = 60_000
 _MAX_TRIES = 20
@@ -44,17 +49,20 @@ __all__ = [
 
 
 def read_file(path: Path) -> list[SignedCheckpoint]:
-    """Return the checkpoints in a file, oldest first: JSON lines, which may have a log prefix before the brace.
+    """Return the checkpoints in a file, oldest first: JSON lines, or the lines of a server log that it wrote as such.
+
+    A line of a server log may have the prefix of another program before it. The same text within the message of another
+    line, where a tool or a client may have put it, is no checkpoint.
 
     A line that cannot be read is named in the server log: a full disk leaves half a line. Raise ValueError when the
     file contains no checkpoint.
     """
     found = []
-    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").split("\n"), 1):
         start = line.find('{"checkpoint":')
-        if start >= 0:
+        if start >= 0 and _IS_PREFIX.fullmatch(line[:start]):
             try:
-                found.append(SignedCheckpoint.parse(line[start:]))
+                found.append(SignedCheckpoint.parse(line[start:].rstrip("\r")))
             except ValueError:
                 logger.warning("line %d of %s is not a whole checkpoint, and is not compared", number, path)
     if not found:

@@ -44,9 +44,9 @@ async def read_resource(caller: Caller, uri: str, channel: Channel) -> ResourceR
     name = redactor.redact_text(uri[:1000])
     if uri.startswith(stored_results.URI_PREFIX):
         what = call_log.build_intent(caller, call_log.RESOURCE, name, "{}", channel.request_id, None, OWN_RESULT)
-        stored = await stored_results.get(caller.user_id, uri)
+        stored = await stored_results.get(caller.credential, uri)
         if stored is None:
-            detail, reason = "no such result, another user's, or expired", Reason("unknown.result")
+            detail, reason = "no such result, another user's or toolset's, or expired", Reason("unknown.result")
             await call_log.refuse(what, outcomes.UNKNOWN_TOOL, detail, reason=reason)
             raise UnknownResource(uri)
         return await _read(what, channel, functools.partial(_produce_stored, stored))

@@ -1,12 +1,13 @@
 """Rows of calls that continue without their connection.
 
 Every change is one conditional UPDATE: its row count says whether it happened, whichever process comes first.
-A task is the logged call with the same id. A task ends once; later changes have no effect.
+A task is the logged call with the same id. A task ends once; later changes have no effect. It is reached with every
+token of its user, except those that are restricted to toolsets without its tool.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -17,8 +18,10 @@ from django.utils import timezone
 
 from audit import outcomes
 from audit.models import Call
+from audit.types import Credential
 from catalog import threads
 from catalog.models import Task
+from catalog.policy import visibility
 
 WORKING, INPUT_REQUIRED = Task.Status.WORKING.value, Task.Status.INPUT_REQUIRED.value
 COMPLETED, FAILED, CANCELLED = Task.Status.COMPLETED.value, Task.Status.FAILED.value, Task.Status.CANCELLED.value
@@ -57,9 +60,18 @@ class TaskState:
 
 
 async def create(
-    task_id: UUID, user_id: int, credential_id: str, tool: str, worker: str, ttl_ms: int | None = None
+    task_id: UUID,
+    user_id: int,
+    credential_id: str,
+    tool: str,
+    worker: str,
+    ttl_ms: int | None = None,
+    toolset_ids: Iterable[int] | None = None,
 ) -> TaskState:
-    """Create a working task, readable for `ttl_ms` (default: an hour, at most a day) and until it has ended."""
+    """Create a working task, readable for `ttl_ms` (default: an hour, at most a day) and until it has ended.
+
+    `toolset_ids` are those of the tool; with None, only tokens without a restriction reach the task.
+    """
     ttl = min(max(ttl_ms or DEFAULT_TTL_MS, 1000), MAX_TTL_MS)
 
     def write() -> TaskState:
@@ -68,6 +80,7 @@ async def create(
             user_id=user_id,
             credential=credential_id[:100],
             tool=tool,
+            toolset_ids=None if toolset_ids is None else sorted(toolset_ids),
             worker=worker[:100],
             ttl_ms=ttl,
             expires_at=timezone.now() + timedelta(milliseconds=ttl),
@@ -77,14 +90,14 @@ async def create(
     return await _run(write)
 
 
-async def get(user_id: int, task_id: str | UUID) -> TaskState | None:
-    """Return a task; None when there is none, when it belongs to another user, and when it has expired."""
+async def get(credential: Credential, task_id: str | UUID) -> TaskState | None:
+    """Return a task; None when there is none, when this credential does not reach it, and when it has expired."""
     number = _number(task_id)
     if number is None:
         return None
 
     def read() -> TaskState | None:
-        row = Task.objects.filter(id=number, user_id=user_id).first()
+        row = _find(credential, number)
         if row is None or (row.status not in OPEN_STATUSES and row.expires_at and row.expires_at <= timezone.now()):
             return None
         return _state(row)
@@ -122,8 +135,8 @@ async def resume(task_id: UUID) -> bool:
     return await _update(Q(id=task_id, status=INPUT_REQUIRED), status=WORKING, input_requests={}, input_responses={})
 
 
-async def answer(user_id: int, task_id: str | UUID, responses: Mapping[str, Any]) -> TaskState | None:
-    """Store the answers to open questions; return the state, or None for a task that does not belong to this user.
+async def answer(credential: Credential, task_id: str | UUID, responses: Mapping[str, Any]) -> TaskState | None:
+    """Store the answers to open questions; return the state, or None for a task that this credential does not reach.
 
     Unknown keys are ignored. With the last answer the task works again. Two concurrent updates both count: each is
     applied to the state that the other one stored.
@@ -133,8 +146,8 @@ async def answer(user_id: int, task_id: str | UUID, responses: Mapping[str, Any]
         return None
 
     def merge() -> bool:
-        row = Task.objects.filter(id=number, user_id=user_id, status=INPUT_REQUIRED).first()
-        if row is None:
+        row = _find(credential, number)
+        if row is None or row.status != INPUT_REQUIRED:
             return True
         accepted = {key: value for key, value in responses.items() if key in row.input_requests}
         if not accepted:
@@ -155,7 +168,7 @@ async def answer(user_id: int, task_id: str | UUID, responses: Mapping[str, Any]
             pass  # a concurrent answer came first: apply this one to the new state
 
     await _run(write)
-    return await get(user_id, number)
+    return await get(credential, number)
 
 
 async def responses(task_id: UUID) -> dict[str, Any]:
@@ -168,16 +181,18 @@ async def responses(task_id: UUID) -> dict[str, Any]:
     return await _run(read)
 
 
-async def request_cancel(user_id: int, task_id: str | UUID) -> TaskState | None:
+async def request_cancel(credential: Credential, task_id: str | UUID) -> TaskState | None:
     """Request the cancellation of a task; a task that has ended is not changed.
 
-    Returns None for a task that does not belong to this user.
+    Returns None for a task that this credential does not reach.
     """
     number = _number(task_id)
     if number is None:
         return None
-    await _update(Q(id=number, user_id=user_id, status__in=OPEN_STATUSES), cancel_requested=True)
-    return await get(user_id, number)
+    if await get(credential, number) is None:
+        return None
+    await _update(Q(id=number, status__in=OPEN_STATUSES), cancel_requested=True)
+    return await get(credential, number)
 
 
 async def list_cancellable(worker: str) -> list[UUID]:
@@ -236,6 +251,11 @@ async def _update(which: Q, **values: Any) -> bool:
 
 async def _run(work: Callable[[], T]) -> T:
     return await threads.storage().run(work, wait=30.0)
+
+
+def _find(credential: Credential, number: UUID) -> Task | None:
+    row = Task.objects.filter(id=number, user_id=credential.user_id).first()
+    return row if row is not None and visibility.reaches_origin(credential, row.toolset_ids) else None
 
 
 def _number(task_id: str | UUID) -> UUID | None:

@@ -62,7 +62,13 @@ async def _store_or_cut(
     if len(body) <= MAX_STORED_BYTES:
         try:
             uri = await stored_results.put(
-                context.user_id, body, mime_type, is_text=text is not None, name=tool.name, call_id=context.call_id
+                context.user_id,
+                body,
+                mime_type,
+                toolset_ids=tool.toolset_ids,
+                is_text=text is not None,
+                name=tool.name,
+                call_id=context.call_id,
             )
         except Exception:
             log.warning("a large result of call %s could not be stored", context.call_id, exc_info=True)

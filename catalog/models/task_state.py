@@ -12,7 +12,7 @@ from catalog.models.fields import JSONTextField
 
 
 class Task(models.Model):
-    """A call that continues without its connection. The id is the call's id; only its user can see it."""
+    """A call that continues without its connection. The id is the call's id; only its user's tokens can reach it."""
 
     class Status(models.TextChoices):
         WORKING = "working", _("working")
@@ -27,6 +27,8 @@ class Task(models.Model):
     )
     credential = models.CharField(_("credential"), max_length=100)
     tool = models.CharField(_("tool"), max_length=128)
+    toolset_ids = JSONTextField(_("toolsets at the time of the call"), null=True, blank=True, editable=False)
+    """Ids; None in rows from before the column. A token restricted to other toolsets does not reach the row."""
     status = models.CharField(_("status"), max_length=20, choices=Status.choices, default=Status.WORKING)
     status_message = models.TextField(_("status message"), blank=True)
     result = JSONTextField(_("result"), null=True, blank=True)
@@ -62,6 +64,8 @@ class StoredResult(models.Model):
     )
     call_id = models.UUIDField(_("call id"), null=True, blank=True)
     name = models.CharField(_("name"), max_length=200, blank=True)
+    toolset_ids = JSONTextField(_("toolsets at the time of the call"), null=True, blank=True, editable=False)
+    """Ids; None in rows from before the column. A token restricted to other toolsets does not reach the row."""
     mime_type = models.CharField(_("MIME type"), max_length=100, blank=True)
     is_text = models.BooleanField(_("is text"), default=True)
     body = models.BinaryField(_("body"))

@@ -63,6 +63,17 @@ class Visible:
     """tools, resources (with templates), prompts: equal exactly when the lists show the same content."""
 
 
+def reaches_origin(requester: Requester, origin: Iterable[int] | None) -> bool:
+    """Return whether a requester reaches what a call left behind: its task, or a result too large to send.
+
+    `origin` has the ids of the tool's toolsets at the time of the call; None, when they are not known, is reached only
+    without a restriction. That it is the requester's own call is checked elsewhere.
+    """
+    if requester.toolset_ids is None:
+        return True
+    return origin is not None and not requester.toolset_ids.isdisjoint(origin)
+
+
 def _rules(snapshot: Snapshot, user_id: int) -> tuple[list[GrantRule], Rule]:
     """Return the grants that apply to this user, and the reason that holds when there are none."""
     member = snapshot.members.get(user_id)

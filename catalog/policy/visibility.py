@@ -6,6 +6,7 @@ Also names the users who have access to an item, and the rules, for the admin's 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -54,6 +55,11 @@ def in_snapshot(catalogue: Snapshot, credential: Credential, now: float) -> Visi
     """Return the visible items for a given snapshot and time, without caching."""
     requester = Requester(credential.user_id, credential.toolset_ids)
     return policy.decide_all(catalogue, requester, now, settings.ENVIRONMENT)
+
+
+def reaches_origin(credential: Credential, origin: Iterable[int] | None) -> bool:
+    """Return whether this credential reaches what a call of the same user left behind; see `rules.reaches_origin`."""
+    return policy.reaches_origin(Requester(credential.user_id, credential.toolset_ids), origin)
 
 
 def decide(credential: Credential, item: Item, now: float | None = None) -> Decision:

@@ -146,6 +146,8 @@ SPECIAL: dict[str, Any] = {
     "catalog.Grant.environments": lambda number: [FULL_ATTACK] if number == 2 else [],
     "catalog.Limit.rate": KEEP,
     "catalog.Task.credential": KEEP,
+    "catalog.Task.toolset_ids": KEEP,
+    "catalog.StoredResult.toolset_ids": KEEP,
     "catalog.Task.worker": KEEP,
     "catalog.Task.result": CONTENT,
     "catalog.Task.error": {"code": -32603, "message": FULL_ATTACK, "data": {FULL_ATTACK: FULL_ATTACK}},

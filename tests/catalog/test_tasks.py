@@ -15,6 +15,7 @@ from audit import recorder
 from audit.recorder import Ending, Intent
 from catalog.calls import tasks
 from catalog.models import Task
+from tests import factories
 from tests.catalog.pipeline import caller
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -28,7 +29,7 @@ async def create_task(user: Any, **options: Any) -> UUID:
 
 
 async def get_state(user: Any, number: Any) -> tasks.TaskState:
-    found = await tasks.get(user.pk, number)
+    found = await tasks.get(factories.credential(user), number)
     assert found is not None
     return found
 
@@ -37,20 +38,20 @@ async def test_another_users_task_a_wrong_id_and_an_expired_one_are_none(alice: 
     number = await create_task(
         alice, id=UUID("a" + uuid4().hex[1:])
     )  # one with a letter, or upper case would be the same
-    assert await tasks.get(bob.pk, number) is None
-    assert await tasks.answer(bob.pk, number, {"a": {}}) is None
-    assert await tasks.request_cancel(bob.pk, number) is None
+    assert await tasks.get(factories.credential(bob), number) is None
+    assert await tasks.answer(factories.credential(bob), number, {"a": {}}) is None
+    assert await tasks.request_cancel(factories.credential(bob), number) is None
     assert await tasks.ask(number, {"a": QUESTION})
-    assert await tasks.answer(bob.pk, number, {"a": {"action": "accept"}}) is None
+    assert await tasks.answer(factories.credential(bob), number, {"a": {"action": "accept"}}) is None
     waiting = await get_state(alice, number)
     assert (waiting.status, waiting.input_responses) == ("input_required", {})
     for wrong in (uuid4(), "x", "", str(number).upper(), f" {number}", number.hex):
-        assert await tasks.get(alice.pk, wrong) is None
-        assert await tasks.request_cancel(alice.pk, wrong) is None
+        assert await tasks.get(factories.credential(alice), wrong) is None
+        assert await tasks.request_cancel(factories.credential(alice), wrong) is None
     assert not (await get_state(alice, number)).cancel_requested
     await tasks.complete(number, {"content": []})
     await Task.objects.filter(id=number).aupdate(expires_at=timezone.now())
-    assert await tasks.get(alice.pk, number) is None
+    assert await tasks.get(factories.credential(alice), number) is None
 
 
 async def test_a_task_ends_once_whoever_comes_first(alice: Any) -> None:
@@ -68,7 +69,7 @@ async def test_a_task_ends_once_whoever_comes_first(alice: Any) -> None:
         and not await tasks.ask(number, {"a": QUESTION})
         and not await tasks.set_message(number, "late")
     )
-    assert await tasks.request_cancel(alice.pk, number) == first
+    assert await tasks.request_cancel(factories.credential(alice), number) == first
 
 
 async def test_a_task_lives_from_its_creation_to_its_end(alice: Any) -> None:
@@ -89,11 +90,11 @@ async def test_answers_come_one_by_one_and_unknown_ones_are_ignored(alice: Any) 
     number = await create_task(alice)
     assert await tasks.ask(number, {"a": QUESTION, "b": QUESTION})
     assert (await get_state(alice, number)).status == "input_required"
-    await tasks.answer(alice.pk, number, {"c": {"action": "accept"}})
+    await tasks.answer(factories.credential(alice), number, {"c": {"action": "accept"}})
     assert set((await get_state(alice, number)).input_requests) == {"a", "b"}
-    half = await tasks.answer(alice.pk, str(number), {"a": {"action": "accept"}, "c": {}})
+    half = await tasks.answer(factories.credential(alice), str(number), {"a": {"action": "accept"}, "c": {}})
     assert half is not None and half.status == "input_required" and set(half.input_requests) == {"b"}
-    whole = await tasks.answer(alice.pk, number, {"b": {"action": "decline"}})
+    whole = await tasks.answer(factories.credential(alice), number, {"b": {"action": "decline"}})
     assert whole is not None and whole.status == "working" and whole.input_requests == {}
     assert await tasks.responses(number) == {"a": {"action": "accept"}, "b": {"action": "decline"}}
     assert await tasks.ask(number, {"d": QUESTION}) and await tasks.resume(number)
@@ -104,7 +105,7 @@ async def test_answers_that_come_at_once_are_all_kept(alice: Any) -> None:
     number = await create_task(alice)
     keys = [f"k{n}" for n in range(12)]
     await tasks.ask(number, dict.fromkeys(keys, QUESTION))
-    await asyncio.gather(*(tasks.answer(alice.pk, number, {key: {"n": key}}) for key in keys))
+    await asyncio.gather(*(tasks.answer(factories.credential(alice), number, {key: {"n": key}}) for key in keys))
     last = await get_state(alice, number)
     assert last.status == "working" and set(last.input_responses) == set(keys)
 
@@ -112,7 +113,7 @@ async def test_answers_that_come_at_once_are_all_kept(alice: Any) -> None:
 async def test_a_worker_learns_which_of_its_tasks_are_to_stop(alice: Any) -> None:
     mine, other = await create_task(alice, worker="w1"), await create_task(alice, worker="w2")
     for number in (mine, other):
-        asked = await tasks.request_cancel(alice.pk, number)
+        asked = await tasks.request_cancel(factories.credential(alice), number)
         assert asked is not None and asked.cancel_requested and asked.is_open
     assert await tasks.list_cancellable("w1") == [mine]
     assert await tasks.end_cancelled(mine, "cancelled by the client")

@@ -126,6 +126,12 @@ async def ask_then_task(ctx: Context) -> str:
     return f"for {answer.content['name']}"
 
 
+@tool("server_large")
+async def large(word: str) -> str:
+    """Return a result that is too large to send."""
+    return word * 1000
+
+
 @tool("server_thread")
 def thread(n: int) -> int:
     """Run in a thread."""

@@ -12,8 +12,10 @@ from django.contrib.auth.models import User
 from django.db import OperationalError
 
 from audit.models import Call
+from audit.types import Credential
 from catalog.calls import tasks as store
 from catalog.errors import CLIENT_GONE
+from tests import factories
 from tests.polling import wait_until_async
 from tests.server import functions
 from tests.server.conftest import (
@@ -156,7 +158,7 @@ async def test_a_request_to_cancel_takes_effect_even_without_an_announcement(cli
     functions.STARTED["quiet"] = asyncio.Event()
     task_id = await create_task(client, "server_wait", {"label": "quiet"})
     await functions.STARTED["quiet"].wait()
-    await store.request_cancel(alice.pk, task_id)
+    await store.request_cancel(factories.credential(alice), task_id)
     assert (await wait_until_ended(client, task_id))["status"] == "cancelled"
 
 
@@ -180,7 +182,7 @@ async def test_of_two_questions_one_may_be_answered_first_and_without_an_announc
     left = await client.result("tasks/get", {"taskId": task_id})
     assert left["status"] == "input_required" and list(left["inputRequests"]) == ["one"]
     bob = {"action": "accept", "content": {"name": "Bob"}}
-    await store.answer(alice.pk, task_id, {"one": bob, "two": bob})
+    await store.answer(factories.credential(alice), task_id, {"one": bob, "two": bob})
     assert (await wait_until_ended(client, task_id))["result"]["content"][0]["text"] == "Bob Ada"
 
 
@@ -202,7 +204,7 @@ async def test_a_task_outlives_its_connection_and_not_its_users_access(client: C
     assert (await client.result("tasks/get", {"taskId": task_id}))["status"] == "working"
     await run_in_database(lambda: User.objects.filter(pk=alice.pk).update(is_active=False))
     await wait_until_async(lambda: server().requests.count_running() == 0)
-    state = await store.get(alice.pk, task_id)
+    state = await store.get(factories.credential(alice), task_id)
     assert state is not None and state.status == "cancelled" and "revoked" in state.status_message
 
 
@@ -237,8 +239,8 @@ async def test_a_state_that_was_read_late_never_follows_a_newer_one(
     read, go_on = asyncio.Event(), asyncio.Event()
     get = store.get
 
-    async def read_slowly_once(user_id: int, number: str) -> store.TaskState | None:
-        state = await get(user_id, number)
+    async def read_slowly_once(credential: Credential, number: str) -> store.TaskState | None:
+        state = await get(credential, number)
         if not read.is_set():
             read.set()
             await go_on.wait()
@@ -266,9 +268,9 @@ async def test_a_change_is_told_although_the_read_of_the_one_before_it_failed(
     read, go_on = asyncio.Event(), asyncio.Event()
     get = store.get
 
-    async def fail_once(user_id: int, number: str) -> store.TaskState | None:
+    async def fail_once(credential: Credential, number: str) -> store.TaskState | None:
         if read.is_set():
-            return await get(user_id, number)
+            return await get(credential, number)
         read.set()
         await go_on.wait()
         raise OperationalError("the database is away")

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, close_old_connections, connections
@@ -59,6 +59,8 @@ TOKEN_PATTERN = re.compile(r"thp_[A-Za-z0-9_-]{43}")
 UNAVAILABLE_ERRORS = (OperationalError, InterfaceError)
 
 T = TypeVar("T")
+Restriction: TypeAlias = tuple[str, frozenset[int] | None]
+"""The id of a credential, and the toolsets it is restricted to; None: no restriction."""
 
 
 class BadToken(Exception):
@@ -145,6 +147,26 @@ def filter_valid_now(credential_ids: Iterable[str]) -> set[str]:
         for found in AccessToken.objects.usable().filter(pk__in=chunk).values_list("pk", flat=True):
             good |= tokens[found]
     return good | try_permissions.filter_permitted(tries)
+
+
+def filter_current_now(restrictions: Iterable[Restriction]) -> set[Restriction]:
+    """Return those that are as the database has them now, asked in this thread. Raises the errors of the database."""
+    found = set(restrictions)
+    tokens: dict[int, set[Restriction]] = {}
+    for restriction in found:
+        kind, _, number = restriction[0].partition(":")
+        if kind != "admin" and number.isdecimal():
+            tokens.setdefault(int(number), set()).add(restriction)
+    for chunk in _chunks(tokens):
+        now: dict[int, set[int] | None] = {}
+        rows = AccessToken.objects.filter(pk__in=chunk).values_list("pk", "restricted", "toolsets")
+        for pk, restricted, toolset in rows:
+            known = now.setdefault(pk, set() if restricted else None)
+            if known is not None and toolset is not None:
+                known.add(toolset)
+        for pk, toolset_ids in now.items():
+            found -= {one for one in tokens[pk] if one[1] != toolset_ids}
+    return found
 
 
 def _end_connections(barrier: threading.Barrier, timeout: float) -> None:
@@ -277,6 +299,18 @@ class Authenticator:
                 return await asyncio.shield(asyncio.wrap_future(lookup))
         except TimeoutError:
             return self._assume_valid(wanted)
+
+    async def filter_current(self, restrictions: Iterable[Restriction]) -> set[Restriction]:
+        """Return those that the database still has like this; all of them while it does not answer."""
+        wanted = frozenset(restrictions)
+        if not wanted:
+            return set()
+        lookup = self._threads.submit(_run_with_fresh_connections, filter_current_now, wanted)
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await asyncio.shield(asyncio.wrap_future(lookup))
+        except (TimeoutError, *UNAVAILABLE_ERRORS):
+            return set(wanted)
 
     def _filter_valid(self, credential_ids: frozenset[str]) -> set[str]:
         try:

@@ -40,6 +40,8 @@ class Session:
     client_name: str
     client_version: str
     issued_at: float
+    restriction: str = ""
+    """Digest of the toolsets that the token is restricted to: another restriction needs a new session."""
 
 
 @dataclass(slots=True, eq=False)

@@ -48,7 +48,10 @@ class RevocationWatch:
         signals.revoked.disconnect(self._on_revoked)
 
     async def close_revoked(self) -> None:
-        """Close and cancel everything of credentials that are no longer valid."""
+        """Close and cancel everything of credentials that are no longer valid.
+
+        Streams and sockets of a token whose toolsets were changed close too: their client connects anew.
+        """
         open_now = {**self._subscribers.credentials(), **self._requests.credentials()}
         if not open_now:
             return
@@ -58,6 +61,13 @@ class RevocationWatch:
             log.info("Access was revoked for %s: closing what is open", ", ".join(sorted(invalid)))
             self._subscribers.close_credentials(invalid, ACCESS_REVOKED)
             self._requests.cancel_credentials(set(invalid), ACCESS_REVOKED)
+
+        attached = self._subscribers.restrictions()
+        outdated = attached - await self._authenticator.filter_current(attached)
+        if outdated:
+            names = ", ".join(sorted(name for name, _ in outdated))
+            log.info("Toolsets were changed for %s: closing what is open", names)
+            self._subscribers.close_restrictions(outdated, ACCESS_REVOKED)
 
     async def _watch(self) -> None:
         while True:

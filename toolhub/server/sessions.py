@@ -6,6 +6,7 @@ before `initialize` is answered. Changing state (closed, log level, subscription
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import time
 from collections import OrderedDict
@@ -26,6 +27,7 @@ MAX_CACHED_SESSIONS = 20_000
 MAX_ID_CHARACTERS = 4096
 MAX_SUBSCRIPTIONS = 200
 SEEN_SECONDS = 60.0
+SIGNED_VALUES = 9
 CLOSED = "session.closed"
 _SUBSCRIPTION = "uri:"
 
@@ -65,6 +67,7 @@ class Sessions:
             client_name=client_name[:100],
             client_version=client_version[:50],
             issued_at=float(int(time.time())),
+            restriction=_digest_restriction(credential),
         )
         content = [
             session.key,
@@ -75,17 +78,23 @@ class Sessions:
             session.client_name,
             session.client_version,
             int(session.issued_at),
+            session.restriction,
         ]
         session.id = signing.dumps(content, salt=SALT, compress=True)
         self._remember(session)
         return session
 
     async def require(self, session_id: str, credential: Credential) -> Session:
-        """Return the session of this id. Raises UnknownSession. Costs one Redis query, where Redis is configured."""
+        """Return the session of this id. Raises UnknownSession. Costs one Redis query, where Redis is configured.
+
+        A token whose toolsets were changed begins a new session: what streams of the old one held stays there.
+        """
         session = self._known.get(session_id)
         if session is None:
             session = self._read(session_id)
         if session.user_id != credential.user_id or session.credential_id != credential.id:
+            raise UnknownSession
+        if session.restriction != _digest_restriction(credential):
             raise UnknownSession
         state = await self._state.read(session.key)
         if "closed" in state:
@@ -145,9 +154,20 @@ class Sessions:
             content = signing.loads(session_id, salt=SALT)
         except signing.BadSignature:
             raise UnknownSession from None
-        key, user_id, credential_id, revision, capabilities, name, version, issued_at = content
+        if len(content) != SIGNED_VALUES:
+            raise UnknownSession  # of an earlier version of toolhub
+        key, user_id, credential_id, revision, capabilities, name, version, issued_at, restriction = content
         session = Session(
-            session_id, key, user_id, credential_id, revision, capabilities, name, version, float(issued_at)
+            session_id,
+            key,
+            user_id,
+            credential_id,
+            revision,
+            capabilities,
+            name,
+            version,
+            float(issued_at),
+            restriction,
         )
         self._remember(session)
         return session
@@ -156,6 +176,12 @@ class Sessions:
         self._known[session.id] = session
         while len(self._known) > MAX_CACHED_SESSIONS:
             self._known.popitem(last=False)
+
+
+def _digest_restriction(credential: Credential) -> str:
+    if credential.toolset_ids is None:
+        return ""
+    return hashlib.sha256(repr(sorted(credential.toolset_ids)).encode()).hexdigest()[:32]
 
 
 def _state_ttl_seconds() -> float:

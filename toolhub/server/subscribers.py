@@ -20,6 +20,7 @@ from audit.types import Credential
 from catalog.errors import SERVER_STOPPING, SESSION_ENDED, Cancellation
 from catalog.policy import snapshot, visibility
 from catalog.policy.rules import Visible
+from toolhub.access.bearer import Restriction
 from toolhub.server.bus import Bus
 from toolhub.server.peer import Peer
 from toolhub.server.sessions import CLOSED, Sessions
@@ -82,6 +83,10 @@ class Listener:
     @property
     def session_key(self) -> str:
         return self.peer.session.key if self.peer.session is not None else ""
+
+    @property
+    def restriction(self) -> Restriction:
+        return self.credential_id, self.peer.caller.credential.toolset_ids
 
     def send(self, method: str, params: dict[str, Any] | None = None) -> None:
         """Send a notification, marked with its subscription where there is one."""
@@ -266,6 +271,15 @@ class Subscribers:
     def close_credentials(self, ids: Iterable[str], reason: Cancellation) -> None:
         wanted = frozenset(ids)
         for listener in [listener for listener in self._all if listener.credential_id in wanted]:
+            close_quietly(listener, reason)
+
+    def restrictions(self) -> set[Restriction]:
+        """Return the restrictions to toolsets with which listeners were attached."""
+        return {listener.restriction for listener in self._all}
+
+    def close_restrictions(self, outdated: Iterable[Restriction], reason: Cancellation) -> None:
+        wanted = frozenset(outdated)
+        for listener in [listener for listener in self._all if listener.restriction in wanted]:
             close_quietly(listener, reason)
 
     def close_all(self, reason: Cancellation = SERVER_STOPPING) -> None:

@@ -24,6 +24,7 @@ from catalog.calls import call_tool
 from catalog.calls import tasks as store
 from catalog.errors import Cancellation, CatalogError
 from catalog.functions.channel import Question
+from catalog.policy.definitions import ToolDefinition
 from catalog.threads import Busy
 from toolhub.server import errors
 from toolhub.server.bus import Bus
@@ -149,10 +150,17 @@ UNAVAILABLE_ERRORS = (DatabaseError, InterfaceError, Busy, OSError)
 class _Run:
     """One task: its row, its call, and the questions it waits for."""
 
-    __slots__ = ("channel", "entry", "id", "runner", "saved_at", "started", "state", "task")
+    __slots__ = ("channel", "definition", "entry", "id", "runner", "saved_at", "started", "state", "task")
 
-    def __init__(self, runner: TaskRunner, request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> None:
-        self.runner = runner
+    def __init__(
+        self,
+        runner: TaskRunner,
+        definition: ToolDefinition,
+        request: jsonrpc.Request,
+        peer: Peer,
+        outlet: Outlet,
+    ) -> None:
+        self.runner, self.definition = runner, definition
         self.channel = TaskChannel(request, peer, outlet, self.store_questions, self.store_progress)
         self.started: asyncio.Future[store.TaskState] = asyncio.get_running_loop().create_future()
         self.id: UUID | None = None
@@ -162,18 +170,24 @@ class _Run:
 
     async def on_begun(self, call_id: UUID) -> None:
         """Commit the row after the call's start is logged, then notify the client."""
-        caller = self.channel.peer.caller
-        name = str(self.channel.request.params.get("name"))
-        state = await store.create(call_id, caller.credential.user_id, caller.credential.id, name, self.runner.worker)
+        credential, tool = self.channel.peer.caller.credential, self.definition
+        state = await store.create(
+            call_id,
+            credential.user_id,
+            credential.id,
+            tool.name,
+            self.runner.worker,
+            toolset_ids=tool.toolset_ids,
+        )
         self.id = call_id
         self.runner.register(self)
         if not self.started.done():
             self.started.set_result(state)
 
-    async def run(self, name: str, arguments: dict[str, Any]) -> None:
+    async def run(self, arguments: dict[str, Any]) -> None:
         peer = self.channel.peer
         try:
-            end = await self._outcome(peer, name, arguments)
+            end = await self._outcome(peer, self.definition.name, arguments)
             if end is not None and self.id is not None:
                 # The call has ended here: a later cancellation has no effect.
                 self.entry.ended = True
@@ -293,11 +307,16 @@ class TaskRunner:
             await asyncio.wait(list(self._background), timeout=5.0)
 
     async def start_run(
-        self, name: str, arguments: dict[str, Any], request: jsonrpc.Request, peer: Peer, outlet: Outlet
+        self,
+        definition: ToolDefinition,
+        arguments: dict[str, Any],
+        request: jsonrpc.Request,
+        peer: Peer,
+        outlet: Outlet,
     ) -> store.TaskState:
         """Start a call as a task; return when its row is readable. Raises as the call raises before its start."""
-        run = _Run(self, request, peer, outlet)
-        task = run.task = asyncio.get_running_loop().create_task(run.run(name, arguments), name="task")
+        run = _Run(self, definition, request, peer, outlet)
+        task = run.task = asyncio.get_running_loop().create_task(run.run(arguments), name="task")
         try:
             run.entry = self._requests.adopt(peer, task)
         except BaseException:
@@ -371,7 +390,7 @@ class TaskRunner:
 
     async def _send_state(self, task_id: str) -> None:
         for listener in self._subscribers.task_listeners(task_id):
-            state = await store.get(listener.user_id, task_id)
+            state = await store.get(listener.peer.caller.credential, task_id)
             if state is not None:
                 listener.send("notifications/tasks", task_details(state))
 

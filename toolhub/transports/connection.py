@@ -121,6 +121,10 @@ class Connection:
             self._token, self._address
         )
         if credential is not self.credential:
+            if credential.toolset_ids != self.credential.toolset_ids:
+                # Running calls, subscriptions and the session belong to the old restriction.
+                self.end(POLICY, ACCESS_REVOKED)
+                return None
             self._renew(credential)
         if isinstance(messages, list):
             answers = await asyncio.gather(*map(self._handle, messages))

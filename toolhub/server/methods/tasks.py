@@ -1,7 +1,7 @@
 """The tasks extension (2026-07-28): `tasks/get`, `tasks/update`, `tasks/cancel`, and calls that become tasks.
 
-Another user's task is reported as unknown, and a client that did not opt in gets that error first. `task_runner` runs
-the tasks; `catalog.calls.tasks` has their rows, which every worker can read.
+A task that the token does not reach is reported as unknown, and a client that did not opt in gets that error first.
+`task_runner` runs the tasks; `catalog.calls.tasks` has their rows, which every worker can read.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ async def create(
     server: ServerRole,
 ) -> dict[str, Any]:
     """Start the call; answer after its log entry and its row are committed. Denials are as for any other call."""
-    state = await server.tasks.start_run(definition.name, arguments, request, peer, outlet)
+    state = await server.tasks.start_run(definition, arguments, request, peer, outlet)
     return {"resultType": "task", **task_runner.task_summary(state)}
 
 
 async def is_owned(task_id: str, peer: Peer) -> bool:
-    return await store.get(peer.caller.credential.user_id, task_id) is not None
+    return await store.get(peer.caller.credential, task_id) is not None
 
 
 async def get(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
-    user_id, task_id = _read_task_id(request, peer)
-    state = await store.get(user_id, task_id)
+    task_id = _read_task_id(request, peer)
+    state = await store.get(peer.caller.credential, task_id)
     if state is None:
         raise _unknown_task()
     return task_runner.task_details(state)
@@ -64,11 +64,11 @@ async def get(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: Serv
 
 async def update(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
     """Accept answers; ignore keys without an open question."""
-    user_id, task_id = _read_task_id(request, peer)
+    task_id = _read_task_id(request, peer)
     responses = params.mapping(request.params, "inputResponses")
     if "inputResponses" not in request.params:
         raise params.invalid("`inputResponses` must be an object")
-    state = await store.answer(user_id, task_id, responses)
+    state = await store.answer(peer.caller.credential, task_id, responses)
     if state is None:
         raise _unknown_task()
     await server.bus.publish(task_runner.ANSWERED, {"id": task_id}, state.worker)
@@ -78,8 +78,8 @@ async def update(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
 
 async def cancel(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole) -> dict[str, Any]:
     """Store the cancellation request and notify the task's worker; an ended task stays as it is."""
-    user_id, task_id = _read_task_id(request, peer)
-    state = await store.request_cancel(user_id, task_id)
+    task_id = _read_task_id(request, peer)
+    state = await store.request_cancel(peer.caller.credential, task_id)
     if state is None:
         raise _unknown_task()
     if state.is_open:
@@ -87,10 +87,10 @@ async def cancel(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
     return {}
 
 
-def _read_task_id(request: jsonrpc.Request, peer: Peer) -> tuple[int, str]:
+def _read_task_id(request: jsonrpc.Request, peer: Peer) -> str:
     if not has_opted_in(peer):
         raise MissingCapability({"extensions": {TASKS_EXTENSION: {}}})
-    return peer.caller.credential.user_id, params.text(request.params, "taskId")
+    return params.text(request.params, "taskId")
 
 
 def _unknown_task() -> McpError:

@@ -1,0 +1,49 @@
+"""Lines of the server log: what a tool or a client sent can neither begin a line nor control a terminal.
+
+Every record is one line. The lines of a traceback follow it, each behind a mark that no record begins with.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+
+CONTINUATION = "  | "
+"""Begins each further line of a record: the lines of a traceback or stack."""
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+"""Controls (tab and newline too), all line separators of Unicode, and characters that turn the direction of a line."""
+EXPECTED_STATUSES = range(400, 500)
+
+
+def escape(text: str) -> str:
+    r"""Return `text` as one line, with `\n`, `\x1b` or `\u2028` for each such character."""
+    return _CONTROL.sub(_escape_match, text)
+
+
+class LineFormatter(logging.Formatter):
+    """A formatter that escapes control characters wherever they come from: message, traceback, stack, or logger."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        record.message = record.getMessage()
+        if self.usesTime():
+            record.asctime = self.formatTime(record, self.datefmt)
+        lines = [escape(self.formatMessage(record))]
+        if record.exc_info and not record.exc_text:
+            record.exc_text = self.formatException(record.exc_info)
+        for part in (record.exc_text, record.stack_info and self.formatStack(record.stack_info)):
+            lines += [CONTINUATION + escape(line) for line in part.split("\n")] if part else []
+        return "\n".join(lines)
+
+
+class ExpectedErrors(logging.Filter):
+    """A filter that removes tracebacks of answers below status 500: a wrong host or a missing permission is no bug."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        expected = getattr(record, "status_code", None) in EXPECTED_STATUSES
+        if expected or record.name.startswith("django.security"):
+            record.exc_info, record.exc_text, record.stack_info = None, None, None
+        return True
+
+
+def _escape_match(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape", "surrogatepass").decode("ascii")
