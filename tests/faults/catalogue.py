@@ -25,22 +25,22 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "the answers of another user are not stored",
         "catalog/calls/tasks.py",
-        "row = Task.objects.filter(id=number, user_id=user_id, status=INPUT_REQUIRED).first()",
-        "row = Task.objects.filter(id=number, status=INPUT_REQUIRED).first()",
+        "        row = _find(credential, number)\n        if row is None or row.status != INPUT_REQUIRED:\n",
+        "        row = Task.objects.filter(id=number).first()\n        if row is None or row.status != INPUT_REQUIRED:\n",
         "tests/catalog/test_tasks.py tests/server/test_tasks.py",
     ),
     Fault(
         "another user's task is not read",
         "catalog/calls/tasks.py",
-        "row = Task.objects.filter(id=number, user_id=user_id).first()",
-        "row = Task.objects.filter(id=number).first()",
+        "    row = Task.objects.filter(id=number, user_id=credential.user_id).first()\n",
+        "    row = Task.objects.filter(id=number).first()\n",
         "tests/catalog/test_tasks.py tests/server/test_tasks.py",
     ),
     Fault(
         "another user's task is not cancelled",
         "catalog/calls/tasks.py",
-        "Q(id=number, user_id=user_id, status__in=OPEN_STATUSES), cancel_requested=True",
-        "Q(id=number, status__in=OPEN_STATUSES), cancel_requested=True",
+        "    if await get(credential, number) is None:\n        return None\n",
+        "",
         "tests/catalog/test_tasks.py tests/server/test_tasks.py",
     ),
     Fault(
@@ -92,6 +92,13 @@ FAULTS: tuple[Fault, ...] = (
         "return set(credential_ids) if time.monotonic() - self._reached < STALE_SECONDS else set()",
         "return set(credential_ids)",
         "tests/access/test_bearer.py",
+    ),
+    Fault(
+        "nobody hears of a resource that they may no longer read",
+        "toolhub/server/subscribers.py",
+        "            if audience.may_read(uri):\n                self.announce(audience, uri)",
+        "            self.announce(audience, uri)",
+        "tests/server/test_changes.py",
     ),
     # --- the gate -------------------------------------------------------------------------------------------------
     Fault(

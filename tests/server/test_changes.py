@@ -123,6 +123,40 @@ async def test_a_subscription_on_a_connection_is_cancelled_like_any_request(alic
         await running
 
 
+async def test_nobody_hears_of_a_resource_that_they_may_no_longer_read(alice: User) -> None:
+    def make() -> tuple[Any, Any]:
+        lost, kept = factories.make_resource("docs://lost"), factories.make_resource("docs://kept")
+        return lost, [factories.grant(alice, one) for one in (lost, kept)][0]
+
+    _, grant = await run_in_database(make)
+    await refresh_catalogue()
+    session = await handshake(await token(alice))
+    for uri in ("docs://lost", "docs://kept"):
+        await session.result("resources/subscribe", {"uri": uri})
+    stream = Stream(session)
+    running, outlet = await listen(modern(await token(alice)), resourceSubscriptions=["docs://lost", "docs://kept"])
+
+    def heard() -> list[str]:
+        method = "notifications/resources/updated"
+        return [one["params"]["uri"] for one in outlet.messages if one.get("method") == method]
+
+    server().subscribers.publish_update("docs://lost")
+    await wait_until_async(lambda: heard() == ["docs://lost"])
+    await wait_until_async(lambda: stream.list_methods().count("resources/updated") == 1)
+    await run_in_database(grant.delete)
+    await refresh_catalogue()
+    before, told = len(heard()), stream.list_methods().count("resources/updated")
+    # Messages keep their order: once the second is heard, the first would have been.
+    for uri in ("docs://lost", "docs://kept"):
+        server().subscribers.publish_update(uri)
+    await wait_until_async(lambda: "docs://kept" in heard())
+    await wait_until_async(lambda: stream.list_methods().count("resources/updated") > told)
+    assert heard()[before:] == ["docs://kept"]
+    assert stream.list_methods().count("resources/updated") == told + 1
+    running.cancel()
+    await asyncio.wait([running])
+
+
 async def test_a_changed_resource_is_announced_to_its_subscribers(alice: User, bob: User) -> None:
     def make() -> Any:
         first, second = factories.make_resource("docs://one"), factories.make_resource("docs://two")
