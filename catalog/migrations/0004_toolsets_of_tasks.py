@@ -7,7 +7,7 @@ from django.db import migrations
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('catalog', '0002_secret_destinations'),
+        ('catalog', '0003_private_networks'),
     ]
 
     operations = [
