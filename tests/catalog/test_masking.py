@@ -20,7 +20,7 @@ from catalog.runners.upstream_mcp import pool
 from tests import factories
 from tests.catalog import pipeline
 from tests.catalog.test_secrets import make_shared
-from tests.catalog.test_upstreams import import_all, make_upstream
+from tests.catalog.test_upstreams import LOCAL, import_all, make_upstream
 from tests.runners.upstream import ANSWERING, Upstream, tool
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -61,6 +61,11 @@ def gossip(request: pytest.FixtureRequest) -> Iterator[Gossip]:
     with Gossip(legacy=request.param == "handshake").running() as upstream:
         assert isinstance(upstream, Gossip)
         yield upstream
+
+
+@pytest.fixture(autouse=True)
+def local_networks(settings: Any) -> None:
+    settings.ALLOW_PRIVATE_NETWORKS = LOCAL
 
 
 @pytest.fixture(autouse=True)
