@@ -6,6 +6,7 @@
     ├── LimitReached                                   which limit, and how many seconds to wait
     ├── MissingCapability                              the client did not declare a capability that the tool needs
     ├── CallNotLogged                                  nothing runs that cannot be logged
+    ├── DatabaseAway                                   the database does not answer before the request's deadline
     ├── ProtocolError                                  a function wants this JSON-RPC error; ToolError is usual
     └── InternalFailure                                a fault of the hub; details are in the log, under the call's id
     ToolError                                          a function reports what went wrong, in words for the model
@@ -141,6 +142,11 @@ class CallNotLogged(CatalogError):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class DatabaseAway(CatalogError):
+    def __init__(self) -> None:
+        super().__init__("The server's database does not answer. Try again in a minute.")
 
 
 class ProtocolError(CatalogError):

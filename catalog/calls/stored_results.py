@@ -8,10 +8,14 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
+from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
 from catalog import threads
+from catalog.errors import DatabaseAway
 from catalog.models import StoredResult
+from toolhub import deadline
 
 TTL_SECONDS = 3600
 URI_PREFIX = "toolhub://results/"
@@ -61,7 +65,10 @@ async def put(
 
 
 async def get(user_id: int, uri: str) -> StoredContent | None:
-    """Return the stored result; None when there is none, when it belongs to another user, and when it has expired."""
+    """Return the stored result; None when there is none, when it belongs to another user, and when it has expired.
+
+    Raises DatabaseAway when the database does not answer before the deadline of the request.
+    """
     try:
         number = UUID(uri.removeprefix(URI_PREFIX))
     except ValueError:
@@ -73,7 +80,10 @@ async def get(user_id: int, uri: str) -> StoredContent | None:
         row = StoredResult.objects.filter(id=number, user_id=user_id, expires_at__gt=timezone.now()).first()
         return None if row is None else StoredContent(uri, row.mime_type, bytes(row.body), row.is_text)
 
-    return await threads.storage().run(read)
+    try:
+        return await deadline.within(threads.storage().run(read), settings.RECORD_SECONDS)
+    except (TimeoutError, OperationalError, InterfaceError):
+        raise DatabaseAway from None
 
 
 def remove_expired() -> int:

@@ -30,6 +30,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, close_old
 from django.utils import timezone
 
 from audit.types import Credential
+from toolhub import deadline
 from toolhub.access import throttle
 from toolhub.access.models import AccessToken, digest_of
 from toolhub.log_throttle import ThrottledWarning
@@ -210,11 +211,11 @@ class Authenticator:
         if lookup is None:
             return self._reuse_stale(self._known.get(digest), "too many tokens are waiting to be looked up")
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
+            async with asyncio.timeout(deadline.remaining(ANSWER_SECONDS)):
                 # Shielded: one cancelled caller must not cancel the look-up for the others.
                 return await asyncio.shield(asyncio.wrap_future(lookup))
         except TimeoutError:
-            return self._reuse_stale(self._known.get(digest), f"the database did not answer for {ANSWER_SECONDS:.0f} s")
+            return self._reuse_stale(self._known.get(digest), "the database did not answer in time")
 
     def authenticate_now(self, token: str, address: str = "") -> Credential:
         """Run `authenticate` in code without an event loop (the stdio command, tests)."""

@@ -12,6 +12,7 @@ from audit import outcomes, recorder
 from catalog.errors import (
     CallNotLogged,
     CatalogError,
+    DatabaseAway,
     InternalFailure,
     InvalidArguments,
     LimitReached,
@@ -79,6 +80,8 @@ def mcp_error(error: CatalogError, peer: Peer) -> McpError:
             return McpError(INTERNAL_ERROR, str(error), details)
         case CallNotLogged():
             return McpError(INTERNAL_ERROR, error.reason)
+        case DatabaseAway():
+            return McpError(INTERNAL_ERROR, str(error))
         case InternalFailure():
             return internal_error(error.call_id)
         case _:  # UnknownTool, UnknownPrompt, InvalidArguments

@@ -25,6 +25,7 @@ from catalog.calls import tasks as store
 from catalog.errors import Cancellation, CatalogError
 from catalog.functions.channel import Question
 from catalog.threads import Busy
+from toolhub import deadline
 from toolhub.server import errors
 from toolhub.server.bus import Bus
 from toolhub.server.channels import ModernChannel, require_capabilities
@@ -298,6 +299,7 @@ class TaskRunner:
         """Start a call as a task; return when its row is readable. Raises as the call raises before its start."""
         run = _Run(self, request, peer, outlet)
         task = run.task = asyncio.get_running_loop().create_task(run.run(name, arguments), name="task")
+        deadline.hand_over(task)
         try:
             run.entry = self._requests.adopt(peer, task)
         except BaseException:
