@@ -2,6 +2,7 @@
 
     CatalogError
     ├── UnknownTool, UnknownPrompt, UnknownResource    missing, or no access for the caller: the same answer for both
+    │   └── ResultRemoved                              a stored result of the caller that newer ones replaced
     ├── InvalidArguments                               the arguments do not match the schema
     ├── LimitReached                                   which limit, and how many seconds to wait
     ├── MissingCapability                              the client did not declare a capability that the tool needs
@@ -109,6 +110,17 @@ class UnknownResource(CatalogError):
     def __init__(self, uri: str) -> None:
         super().__init__(f"Unknown resource: {uri}")
         self.uri = uri
+
+
+class ResultRemoved(UnknownResource):
+    """A stored result of the caller that newer ones replaced, told apart because only its user can learn of it."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+        self.message = (
+            "This stored result was removed to make room for newer ones: the space for large results is limited. "
+            "Call the tool again, and request less at a time or read each result before the next call."
+        )
 
 
 class InvalidArguments(CatalogError):

@@ -87,10 +87,7 @@ async def check_hanging(hub: Hub, cluster: Cluster) -> None:
                 return await refusal(work()), time.monotonic() - began
 
             found = await asyncio.gather(*(measure(work) for _, work, _ in wanted))
-        seen = {name: answer for (name, _, _), answer in zip(wanted, found, strict=True)}
-        assert {
-            name: answer
-            for name, (answer, _) in seen.items()
-            if not answer.startswith(dict((name, expected) for name, _, expected in wanted)[name])
-        } == {}
-        assert {name: seconds for name, (_, seconds) in seen.items() if seconds > MAX_SECONDS} == {}
+        expected = {name: beginning for name, _, beginning in wanted}
+        answers = dict(zip(expected, found, strict=True))
+        assert {name: text for name, (text, _) in answers.items() if not text.startswith(expected[name])} == {}
+        assert {name: seconds for name, (_, seconds) in answers.items() if seconds > MAX_SECONDS} == {}

@@ -19,6 +19,7 @@ from catalog.errors import (
     MissingCapability,
     NeedsInput,
     ProtocolError,
+    ResultRemoved,
     ToolError,
     UnknownResource,
 )
@@ -65,6 +66,9 @@ def tool_error_result(error: CatalogError, peer: Peer) -> dict[str, Any]:
 
 def mcp_error(error: CatalogError, peer: Peer) -> McpError:
     match error:
+        case ResultRemoved():
+            code = INVALID_PARAMS if peer.era == "modern" else RESOURCE_NOT_FOUND
+            return McpError(code, error.message, {"uri": error.uri})
         case UnknownResource():
             code = INVALID_PARAMS if peer.era == "modern" else RESOURCE_NOT_FOUND
             return McpError(code, "Resource not found", {"uri": error.uri})
