@@ -11,7 +11,7 @@ import atexit
 import logging
 import os
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from threading import Lock
 from typing import Any
 from uuid import UUID
@@ -53,6 +53,8 @@ __all__ = [
 
 EXIT_SECONDS = 5.0
 PROMPT_SECONDS = 0.2
+LEAST_SECONDS = 0.2
+"""Seconds that a healthy database has for an entry although other waits have used up the time of the request."""
 NO_ANSWER = "the database does not answer"
 Listener = Callable[[list[Entry]], None]
 
@@ -89,7 +91,7 @@ class AuditLog:
         entry = Entry(BEGIN, begun.id, intent, None, now_ms(), begun.started, loop, future)
         writer.queue.put(entry)
         try:
-            await (future if _is_prompt(begun.started) else deadline.within(future, settings.RECORD_SECONDS))
+            await _in_time(future, begun.started)
         except asyncio.CancelledError:
             writer.queue.abandon(entry, "the client left before it ran")
             raise
@@ -125,7 +127,7 @@ class AuditLog:
         entry.duration = 0
         writer.queue.put(entry)
         try:
-            await (future if _is_prompt(entry.queued_at) else deadline.within(future, settings.RECORD_SECONDS))
+            await _in_time(future, entry.queued_at)
         except TimeoutError:
             raise AuditLogUnavailable(NO_ANSWER) from None
         return id
@@ -214,10 +216,15 @@ class AuditLog:
             self.shipper.put(entries)
 
 
-def _is_prompt(now: float) -> bool:
-    """Return whether the request has waited for nothing yet, so that the watchdog's own deadline is early enough."""
+def _in_time(future: asyncio.Future[None], now: float) -> Awaitable[None]:
+    """Return `future`, under the deadline of a request that has waited for something else; raises TimeoutError then.
+
+    For any other, the watchdog's own deadline is early enough.
+    """
     arrived = getattr(asyncio.current_task(), "arrived", None)
-    return arrived is None or now - arrived < PROMPT_SECONDS
+    if arrived is None or now - arrived < PROMPT_SECONDS:
+        return future
+    return deadline.within(future, settings.RECORD_SECONDS, LEAST_SECONDS)
 
 
 def audit_log() -> AuditLog:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable
 from typing import TypeVar
 
-ANSWER_SHARE = 0.9
+ANSWER_SHARE = 0.85
 """Part of the time that waits may take; the rest is for the answer itself."""
 T = TypeVar("T")
 
@@ -37,9 +37,12 @@ def remaining(seconds: float) -> float:
     return max(0.0, arrived + seconds * ANSWER_SHARE - time.monotonic())
 
 
-async def within(work: Awaitable[T], seconds: float) -> T:
-    """Await `work` under the deadline of the request, if the current task answers one. Raises TimeoutError."""
+async def within(work: Awaitable[T], seconds: float, least: float = 0.0) -> T:
+    """Await `work` under the deadline of the request, if the current task answers one. Raises TimeoutError.
+
+    `least` is the number of seconds that it may take in any case.
+    """
     if arrival() is None:
         return await work
-    async with asyncio.timeout(remaining(seconds)):
+    async with asyncio.timeout(max(least, remaining(seconds))):
         return await work
