@@ -52,7 +52,8 @@ __all__ = [
 ]
 
 EXIT_SECONDS = 5.0
-PROMPT_SECONDS = 0.2
+PROMPT_SECONDS = 0.4
+"""Seconds since its arrival up to which a request has waited for nothing else."""
 LEAST_SECONDS = 0.2
 """Seconds that a healthy database has for an entry although other waits have used up the time of the request."""
 NO_ANSWER = "the database does not answer"
