@@ -11,10 +11,12 @@ import atexit
 import logging
 import os
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from threading import Lock
 from typing import Any
 from uuid import UUID
+
+from django.conf import settings
 
 from audit import maintenance
 from audit.export.log_shipper import Shipper
@@ -23,6 +25,7 @@ from audit.format.timestamps import now_ms
 from audit.types import AuditLogBusy, AuditLogUnavailable, BegunCall, Ending, Intent
 from audit.writing.entries import BEGIN, FINISH, PING, REFUSAL, Entry
 from audit.writing.writer import Writer
+from toolhub import deadline
 from toolhub.jobs import Job
 from toolhub.parts import parts
 
@@ -49,6 +52,11 @@ __all__ = [
 ]
 
 EXIT_SECONDS = 5.0
+PROMPT_SECONDS = 0.4
+"""Seconds since its arrival up to which a request has waited for nothing else."""
+LEAST_SECONDS = 0.2
+"""Seconds that a healthy database has for an entry although other waits have used up the time of the request."""
+NO_ANSWER = "the database does not answer"
 Listener = Callable[[list[Entry]], None]
 
 new_call_id = uuid7.new_id
@@ -84,10 +92,13 @@ class AuditLog:
         entry = Entry(BEGIN, begun.id, intent, None, now_ms(), begun.started, loop, future)
         writer.queue.put(entry)
         try:
-            await future
+            await _in_time(future, begun.started)
         except asyncio.CancelledError:
             writer.queue.abandon(entry, "the client left before it ran")
             raise
+        except TimeoutError:
+            writer.queue.abandon(entry, "")
+            raise AuditLogUnavailable(NO_ANSWER) from None
         writer.queue.open[begun.id] = begun
         return begun
 
@@ -116,7 +127,10 @@ class AuditLog:
         entry = Entry(REFUSAL, id, intent, ending, now_ms(), time.monotonic(), loop, future)
         entry.duration = 0
         writer.queue.put(entry)
-        await future
+        try:
+            await _in_time(future, entry.queued_at)
+        except TimeoutError:
+            raise AuditLogUnavailable(NO_ANSWER) from None
         return id
 
     async def ready(self) -> str | None:
@@ -201,6 +215,17 @@ class AuditLog:
     def _ship(self, entries: Iterable[Entry]) -> None:
         if self.shipper is not None:
             self.shipper.put(entries)
+
+
+def _in_time(future: asyncio.Future[None], now: float) -> Awaitable[None]:
+    """Return `future`, under the deadline of a request that has waited for something else; raises TimeoutError then.
+
+    For any other, the watchdog's own deadline is early enough.
+    """
+    arrived = getattr(asyncio.current_task(), "arrived", None)
+    if arrived is None or now - arrived < PROMPT_SECONDS:
+        return future
+    return deadline.within(future, settings.RECORD_SECONDS, LEAST_SECONDS)
 
 
 def audit_log() -> AuditLog:

@@ -2,10 +2,12 @@
 
     CatalogError
     ├── UnknownTool, UnknownPrompt, UnknownResource    missing, or no access for the caller: the same answer for both
+    │   └── ResultRemoved                              a stored result of the caller that newer ones replaced
     ├── InvalidArguments                               the arguments do not match the schema
     ├── LimitReached                                   which limit, and how many seconds to wait
     ├── MissingCapability                              the client did not declare a capability that the tool needs
     ├── CallNotLogged                                  nothing runs that cannot be logged
+    ├── DatabaseAway                                   the database does not answer before the request's deadline
     ├── ProtocolError                                  a function wants this JSON-RPC error; ToolError is usual
     └── InternalFailure                                a fault of the hub; details are in the log, under the call's id
     ToolError                                          a function reports what went wrong, in words for the model
@@ -110,6 +112,17 @@ class UnknownResource(CatalogError):
         self.uri = uri
 
 
+class ResultRemoved(UnknownResource):
+    """A stored result of the caller that newer ones replaced, told apart because only its user can learn of it."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+        self.message = (
+            "This stored result was removed to make room for newer ones: the space for large results is limited. "
+            "Call the tool again, and request less at a time or read each result before the next call."
+        )
+
+
 class InvalidArguments(CatalogError):
     """Invalid arguments.
 
@@ -141,6 +154,11 @@ class CallNotLogged(CatalogError):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class DatabaseAway(CatalogError):
+    def __init__(self) -> None:
+        super().__init__("The server's database does not answer. Try again in a minute.")
 
 
 class ProtocolError(CatalogError):

@@ -91,7 +91,7 @@ def background_jobs() -> list[Job]:
         *maintenance.jobs(),
         *schedule.jobs(),
         Job("Remove expired tasks", CLEANUP_INTERVAL_SECONDS, _remove_expired_tasks),
-        Job("Remove expired results", CLEANUP_INTERVAL_SECONDS, _remove_expired_results),
+        Job("Remove expired results", CLEANUP_INTERVAL_SECONDS, _clean_up_results),
     ]
 
 
@@ -99,5 +99,5 @@ def _remove_expired_tasks() -> None:
     tasks.remove_expired()
 
 
-def _remove_expired_results() -> None:
-    stored_results.remove_expired()
+def _clean_up_results() -> None:
+    stored_results.clean_up()

@@ -180,6 +180,9 @@ TOOL_MODULES = env.words("TOOLHUB_TOOL_MODULES", ("catalog.examples",))
 """Importable modules with the registered functions that the `python_function` runner may call."""
 TOOL_THREADS = env.integer("TOOLHUB_TOOL_THREADS", 32, minimum=1, maximum=1000)
 TOOL_PROCESSES = env.integer("TOOLHUB_TOOL_PROCESSES", 16, minimum=1, maximum=1000)
+STORED_RESULTS_USER_BYTES = env.integer("TOOLHUB_STORED_RESULTS_USER_MB", 256, maximum=1_000_000) * 1_000_000
+STORED_RESULTS_BYTES = env.integer("TOOLHUB_STORED_RESULTS_MB", 1024, maximum=100_000_000) * 1_000_000
+"""Maximum bytes of the results that were too large to send, for each user and in all; the oldest are removed first."""
 RUNNERS = env.words("TOOLHUB_RUNNERS")
 """Importable modules outside of `catalog/runners/` that provide one runner each."""
 COMMANDS = env.words("TOOLHUB_COMMANDS")

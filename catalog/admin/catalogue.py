@@ -382,7 +382,11 @@ class TaskAdmin(RunningAdmin):
 
 @admin.register(StoredResult)
 class StoredResultAdmin(RunningAdmin):
-    list_display = ("id", "user", "name", "mime_type", "size", "created_at", "expires_at")
+    list_display = ("id", "user", "name", "mime_type", "size", "removed", "created_at", "expires_at")
+    list_filter = ("removed",)
     list_select_related = ("user",)
     search_fields = ("id", "user__username", "name")
-    fields = ("id", "user", "call_id", "name", "mime_type", "size", "created_at", "expires_at")
+    fields = ("id", "user", "call_id", "name", "mime_type", "size", "removed", "created_at", "expires_at")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[StoredResult]:
+        return super().get_queryset(request).defer("body")

@@ -132,7 +132,7 @@ async def finish_with_result(
     size: int,
 ) -> None:
     """Run `attach_result`, then `finish`: the end of the call is logged whatever happens in between."""
-    ending_with_result = replace(ending)
+    ending_with_result = ending if size <= MAX_INLINE_CHARACTERS else replace(ending)
     try:
         if size <= MAX_INLINE_CHARACTERS:
             attach_result(ending_with_result, redactor, result, secrets)

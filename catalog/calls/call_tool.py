@@ -24,6 +24,7 @@ from catalog.calls.prompts import get_prompt
 from catalog.calls.resources import read_resource
 from catalog.errors import (
     TASKS_EXTENSION,
+    CallNotLogged,
     InternalFailure,
     InvalidArguments,
     LimitReached,
@@ -85,6 +86,8 @@ async def call_tool(
     if tool.id in catalogue.limits_by_tool:
         try:
             await limits.atake(catalogue, tool, caller.credential)
+        except TimeoutError:
+            raise CallNotLogged("the rate limits cannot be counted now") from None
         except limits.LimitReached as reached:
             what.arguments = prepared.rejected_arguments_text(arguments)
             label = reached.rule.english

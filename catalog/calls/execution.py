@@ -251,6 +251,7 @@ async def perform(begun: BegunCall, clock: Deadline, context: Context, work: Awa
     """Await `work` and turn every way it can end into an Outcome."""
     running = parts.get(RunningCalls)
     running.add(begun.id, clock.task)
+    clock.task.arrived = None  # type: ignore[attr-defined]  # the deadline of `toolhub.deadline` is met
     try:
         produced = await work
     except BaseException as error:

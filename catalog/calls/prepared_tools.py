@@ -29,8 +29,8 @@ MAX_PREPARED_TOOLS = 20_000
 
 async def load_catalogue() -> Snapshot:
     try:
-        return await snapshot.ensure()
-    except (DatabaseError, InterfaceError):
+        return await snapshot.ensure_in_time()
+    except (DatabaseError, InterfaceError, TimeoutError):
         log.warning("the catalogue cannot be read", exc_info=True)
         raise CallNotLogged("the catalogue cannot be read now") from None
 

@@ -16,7 +16,7 @@ from catalog.calls import call_log, stored_results
 from catalog.calls.call_log import BegunCall, Intent
 from catalog.calls.execution import MAX_FUNCTION_SECONDS, Deadline, answer, perform
 from catalog.calls.prepared_tools import load_catalogue
-from catalog.errors import ToolError, UnknownResource
+from catalog.errors import ResultRemoved, ToolError, UnknownResource
 from catalog.functions import registry
 from catalog.functions.channel import Channel
 from catalog.functions.content import EmbeddedResource
@@ -44,7 +44,12 @@ async def read_resource(caller: Caller, uri: str, channel: Channel) -> ResourceR
     name = redactor.redact_text(uri[:1000])
     if uri.startswith(stored_results.URI_PREFIX):
         what = call_log.build_intent(caller, call_log.RESOURCE, name, "{}", channel.request_id, None, OWN_RESULT)
-        stored = await stored_results.get(caller.credential, uri)
+        try:
+            stored = await stored_results.get(caller.credential, uri)
+        except ResultRemoved:
+            detail, reason = "removed to make room for newer results", Reason("unknown.result_removed")
+            await call_log.refuse(what, outcomes.UNKNOWN_TOOL, detail, reason=reason)
+            raise
         if stored is None:
             detail, reason = "no such result, another user's or toolset's, or expired", Reason("unknown.result")
             await call_log.refuse(what, outcomes.UNKNOWN_TOOL, detail, reason=reason)

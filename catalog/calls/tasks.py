@@ -13,6 +13,8 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
+from django.conf import settings
+from django.db import InterfaceError, OperationalError
 from django.db.models import Q
 from django.utils import timezone
 
@@ -20,8 +22,10 @@ from audit import outcomes
 from audit.models import Call
 from audit.types import Credential
 from catalog import threads
+from catalog.errors import DatabaseAway
 from catalog.models import Task
 from catalog.policy import visibility
+from toolhub import deadline
 
 WORKING, INPUT_REQUIRED = Task.Status.WORKING.value, Task.Status.INPUT_REQUIRED.value
 COMPLETED, FAILED, CANCELLED = Task.Status.COMPLETED.value, Task.Status.FAILED.value, Task.Status.CANCELLED.value
@@ -250,7 +254,13 @@ async def _update(which: Q, **values: Any) -> bool:
 
 
 async def _run(work: Callable[[], T]) -> T:
-    return await threads.storage().run(work, wait=30.0)
+    """Run `work` in a thread. Raises DatabaseAway at the deadline of a request, if the current task answers one."""
+    if deadline.arrival() is None:
+        return await threads.storage().run(work, wait=30.0)
+    try:
+        return await deadline.within(threads.storage().run(work, wait=30.0), settings.RECORD_SECONDS)
+    except (TimeoutError, OperationalError, InterfaceError):
+        raise DatabaseAway from None
 
 
 def _find(credential: Credential, number: UUID) -> Task | None:

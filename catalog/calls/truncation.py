@@ -59,6 +59,7 @@ async def _store_or_cut(
     body = base64.b64decode(encoded) if text is None else text.encode()
     shown = min(PREVIEW_CHARACTERS, limit // 4)
     preview = f" It begins with:\n{text[:shown]}" if text else ""
+    cause = ""
     if len(body) <= MAX_STORED_BYTES:
         try:
             uri = await stored_results.put(
@@ -70,14 +71,18 @@ async def _store_or_cut(
                 name=tool.name,
                 call_id=context.call_id,
             )
+        except stored_results.NoRoom as no_room:
+            cause = f" {no_room}"
         except Exception:
             log.warning("a large result of call %s could not be stored", context.call_id, exc_info=True)
         else:
             sentence = (
                 f"The result is {len(body)} bytes, too large to include. "
-                f"Read it at {uri} within {stored_results.TTL_SECONDS // 60} minutes, or request less.{preview}"
+                f"Read it at {uri} within {stored_results.TTL_SECONDS // 60} minutes, before newer large results take "
+                f"its place, or request less.{preview}"
             )
             link = ResourceLink(uri, f"{tool.name} result", mime_type=mime_type, size=len(body))
             return [{"type": "text", "text": sentence}, link.wire()]
-    sentence = f"The result is {len(body)} bytes, too large to include, and was truncated. Request less.{preview}"
+    sentence = f"The result is {len(body)} bytes, too large to include, and was truncated.{cause}"
+    sentence += f" Request less.{preview}"
     return [{"type": "text", "text": sentence}]

@@ -70,6 +70,7 @@ class StoredResult(models.Model):
     is_text = models.BooleanField(_("is text"), default=True)
     body = models.BinaryField(_("body"))
     size = models.BigIntegerField(_("size"), default=0)
+    removed = models.BooleanField(_("removed for newer results"), default=False)
     created_at = models.DateTimeField(_("created at"), auto_now_add=True)
     expires_at = models.DateTimeField(_("expires at"), db_index=True)
 
@@ -77,6 +78,10 @@ class StoredResult(models.Model):
         verbose_name = _("stored result")
         verbose_name_plural = _("stored results")
         ordering = ["-created_at"]
+        indexes = [
+            # Sizes are counted from this index alone, without a look at the bodies.
+            models.Index(fields=["user", "created_at", "id", "size", "removed"], name="stored_result_size"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.mime_type} {self.id}".strip()

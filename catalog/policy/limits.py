@@ -23,6 +23,7 @@ from redis.exceptions import RedisError
 from audit.types import Credential, Reason
 from catalog.policy import snapshot
 from catalog.policy.definitions import LIMIT_REACHED, LimitRule, Rule, Snapshot, ToolDefinition
+from toolhub import deadline
 from toolhub.parts import parts
 
 
@@ -73,13 +74,17 @@ def take(snapshot: Snapshot, definition: ToolDefinition, credential: Credential)
 
 
 async def atake(snapshot: Snapshot, definition: ToolDefinition, credential: Credential) -> None:
-    """Run `take` from an event loop: on a thread when the counters are in Redis, directly when they are in memory."""
+    """Run `take` from an event loop: on a thread when the counters are in Redis, directly when they are in memory.
+
+    Raises LimitReached, and TimeoutError at the deadline of the request.
+    """
     rules = snapshot.limits_by_tool.get(definition.id)
     if not rules:
         return
     applying = _applying(snapshot, rules, credential)
     if settings.REDIS_URL and applying:
-        await asyncio.get_running_loop().run_in_executor(parts.get(LimitThreads).executor, _take, applying)
+        counting = asyncio.get_running_loop().run_in_executor(parts.get(LimitThreads).executor, _take, applying)
+        await deadline.within(counting, settings.RECORD_SECONDS)
     else:
         _take(applying)
 

@@ -28,6 +28,7 @@ SENTENCES: dict[str, str | Promise] = {
     "unknown.prompt": gettext_lazy("There is no prompt with this name."),
     "unknown.resource": gettext_lazy("There is no resource at this address."),
     "unknown.result": gettext_lazy("There is no such result, it belongs to another user, or it has expired."),
+    "unknown.result_removed": gettext_lazy("The result was removed to make room for newer results."),
     "run.timed_out": gettext_lazy("Stopped after %(seconds)s s."),
     "run.failed": gettext_lazy("It failed unexpectedly. The server log has the details."),
     "run.internal": gettext_lazy("An internal error occurred. The server log has the details."),

@@ -17,11 +17,13 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
+from django.conf import settings
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection, connections
 
 from catalog.policy import revision
 from catalog.policy.definitions import Snapshot
 from catalog.policy.loader import Loader
+from toolhub import deadline
 from toolhub.log_throttle import ThrottledWarning
 from toolhub.parts import parts
 
@@ -108,6 +110,13 @@ class SnapshotStore:
         if poll is not None and poll.loop is loop and self._snapshot is not None and poll.alive():
             return self._snapshot
         return await self._start(loop)
+
+    async def ensure_in_time(self) -> Snapshot:
+        """Run `ensure` under the deadline of the request. Raises TimeoutError."""
+        poll = self._poll
+        if poll is not None and self._snapshot is not None and poll.loop is asyncio.get_running_loop() and poll.alive():
+            return self._snapshot
+        return await deadline.within(self.ensure(), settings.RECORD_SECONDS)
 
     async def reload(self) -> Snapshot:
         """Read the revision now and return a snapshot that is at least as new."""
@@ -198,6 +207,11 @@ def poll_now() -> None:
 def on_changed(**kwargs: Any) -> None:
     """Poll now: handler of `catalog.signals.changed`."""
     poll_now()
+
+
+def ensure_in_time() -> Coroutine[Any, Any, Snapshot]:
+    """Return the snapshot under the deadline of the request, see `SnapshotStore.ensure_in_time`."""
+    return parts.get(SnapshotStore).ensure_in_time()
 
 
 def ensure() -> Coroutine[Any, Any, Snapshot]:

@@ -31,6 +31,7 @@ from catalog.policy import snapshot
 from catalog.policy.definitions import ToolDefinition
 from catalog.runners import registry
 from catalog.runners.destinations import Destination, by_secret
+from toolhub import deadline
 from toolhub.parts import parts
 
 log = logging.getLogger(__name__)
@@ -148,8 +149,8 @@ async def resolve(sent: Sent, caller: Caller) -> Mapping[str, str]:
     read = parts.get(SecretStore).current(asyncio.get_running_loop())
     if read.kinds is None or user_id not in read.personal:
         try:
-            await _fill(read, user_id)
-        except (DatabaseError, InterfaceError):
+            await deadline.within(_fill(read, user_id), settings.RECORD_SECONDS)
+        except (DatabaseError, InterfaceError, TimeoutError):
             log.warning("the secrets cannot be read", exc_info=True)
             raise CallNotLogged("the catalogue cannot be read now") from None
     if _is_try_as_another(caller):

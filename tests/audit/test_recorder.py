@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import time
 from uuid import UUID
 
 import pytest
@@ -119,6 +120,21 @@ async def test_a_call_abandoned_while_it_is_logged_does_not_stay_open(audit_stor
     await recorder.stop(60)
     assert set(audit_store.outcomes().values()) <= {"ok", "cancelled"}
     assert recorder.running() == 0
+
+
+async def test_a_request_that_waited_too_long_for_something_else_is_logged_by_a_database_that_answers(
+    audit_store: AuditStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "LEAST_SECONDS", 60.0)
+
+    async def late() -> str:
+        asyncio.current_task().arrived = time.monotonic() - 3600  # type: ignore[union-attr]
+        await recorder.deny(intent(), ending("refused"))
+        return await call()
+
+    identifier = await asyncio.create_task(late())
+    assert audit_store.outcomes()[UUID(identifier).hex] == "ok"
+    assert sorted(audit_store.outcomes().values()) == ["ok", "refused"]
 
 
 async def test_calls_at_the_same_time_share_commits(audit_store: AuditStore) -> None:

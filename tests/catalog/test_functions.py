@@ -262,6 +262,22 @@ async def test_a_function_in_a_thread_asks_without_await(alice: Any) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
+async def test_tasks_of_a_group_ask_together_and_another_failure_among_them_is_one(alice: Any) -> None:
+    await run_in_database(publish, alice, "call_name_group")
+    with pytest.raises(NeedsInput) as needs:
+        await call(alice, "call_name_group", channel=RecordingChannel(modern=True), revision=MODERN)
+    assert set(needs.value.requests) == {"first", "second"}
+    answers = {"first": ACCEPT, "second": ACCEPT}
+    answered = RecordingChannel(answers=answers, modern=True)
+    assert text(await call(alice, "call_name_group", channel=answered, revision=MODERN)) == "Ada and Ada"
+    failed = await call(
+        alice, "call_name_group", {"fails": True}, channel=RecordingChannel(modern=True), revision=MODERN
+    )
+    assert failed.is_error and "failed unexpectedly" in text(failed)
+    assert [row.outcome for row in await logged_calls()] == ["input_required", "ok", "tool_error"]
+
+
+@pytest.mark.django_db(transaction=True)
 async def test_the_time_a_person_takes_to_answer_does_not_count(alice: Any) -> None:
     await run_in_database(publish, alice, "call_patient")
 

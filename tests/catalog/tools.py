@@ -228,6 +228,20 @@ def name_thread(ctx: SyncContext) -> str:
     return f"Hello, {ctx.elicit('Who?', NAME).content['name']}!"
 
 
+@tool("call_name_group")
+async def name_group(ctx: Context, fails: bool = False) -> str:
+    """Ask for two names in tasks of a group."""
+
+    async def fail() -> None:
+        raise ValueError("not a question")
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(ctx.elicit("Who?", NAME, key=key)) for key in ("first", "second")]
+        if fails:
+            group.create_task(fail())
+    return " and ".join(task.result().content["name"] for task in tasks)
+
+
 @tool("call_ask_all")
 async def ask_all(ctx: Context) -> str:
     """Ask for three things at once."""

@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from audit.models import Call
 from audit.queries import rollups, statistics
+from catalog.models import StoredResult
 from tests.audit.rows import build_call, save
 from tests.factories import grant, make_tool
 from toolhub.access.models import AccessToken, ServingProcess
@@ -182,3 +183,15 @@ def test_the_page_makes_a_bounded_number_of_queries(client, root, django_assert_
     with django_assert_max_num_queries(26):
         page(client)
     assert Call.objects.count() == 42
+
+
+def test_the_space_of_stored_results_is_shown_to_whoever_may_see_them(client, settings):
+    settings.STORED_RESULTS_BYTES = 10_000_000
+    sam = sign_in_staff(client, "view_storedresult")
+    expires = timezone.now() + timedelta(hours=1)
+    StoredResult.objects.create(user=sam, body=b"x", size=9_500_000, expires_at=expires)
+    StoredResult.objects.create(user=sam, body=b"", size=0, removed=True, expires_at=expires)
+    html = page(client)
+    assert numbers(html) == {"Stored results": ("10 MB", "/admin/catalog/storedresult/")}
+    assert "of 10 MB" in html
+    assert client.get("/admin/catalog/storedresult/?removed__exact=1").status_code == 200

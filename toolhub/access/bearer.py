@@ -32,7 +32,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, close_old
 from django.utils import timezone
 
 from audit.types import Credential
-from toolhub import client_address
+from toolhub import client_address, deadline
 from toolhub.access import throttle
 from toolhub.access.issued_tokens import IssuedTokens
 from toolhub.access.models import AccessToken, digest_of
@@ -255,11 +255,11 @@ class Authenticator:
                 raise TooManyBadTokens(1)
             return self._reuse_stale(self._known.get(digest), "too many tokens are waiting to be looked up")
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
+            async with asyncio.timeout(deadline.remaining(ANSWER_SECONDS)):
                 # Shielded: one cancelled caller must not cancel the look-up for the others.
                 return await asyncio.shield(asyncio.wrap_future(lookup))
         except TimeoutError:
-            return self._reuse_stale(self._known.get(digest), f"the database did not answer for {ANSWER_SECONDS:.0f} s")
+            return self._reuse_stale(self._known.get(digest), "the database did not answer in time")
 
     def _end_lookup(self, key: str, source: str) -> None:
         with self._lock:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.http import HttpRequest
 from django.urls import reverse
@@ -21,6 +22,7 @@ from audit.admin.base import calls_url
 from audit.integrity import verifier
 from audit.queries import statistics
 from audit.queries.statistics import Report, Slot
+from catalog.calls import stored_results
 from catalog.models import Grant, Tool
 from toolhub import invisible
 from toolhub.access.models import AccessToken
@@ -32,6 +34,10 @@ PERIODS = {
     "7d": gettext_lazy("7 days"),
     "30d": gettext_lazy("30 days"),
 }
+
+
+NEARLY_FULL = 0.9
+"""Part of the space for stored results above which the overview shows it as a warning."""
 
 
 @dataclass(slots=True)
@@ -103,6 +109,15 @@ def _other_numbers(request: HttpRequest) -> Iterable[Number]:
             f"{reverse('admin:catalog_tool_changelist')}?quarantine=yes",
             _("needs review") if waiting else "",
             "warning" if waiting else "",
+        )
+    if may("catalog.view_storedresult"):
+        used, limit = stored_results.count_used_bytes(), settings.STORED_RESULTS_BYTES
+        yield Number(
+            _("Stored results"),
+            _("%(number)s MB") % {"number": f"{used / 1_000_000:,.0f}"},
+            reverse("admin:catalog_storedresult_changelist"),
+            _("of %(number)s MB") % {"number": f"{limit / 1_000_000:,.0f}"},
+            "warning" if used > NEARLY_FULL * limit else "",
         )
     if may("access.view_connections"):
         found = presence.processes()

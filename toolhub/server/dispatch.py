@@ -7,8 +7,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from django.conf import settings
+
 from audit.recorder import AuditLogUnavailable
 from catalog.errors import CANCELLED_BY_CLIENT, SESSION_ENDED, CatalogError, NeedsInput, ToolError
+from toolhub import deadline
 from toolhub.server import errors as server_errors
 from toolhub.server import requests
 from toolhub.server.methods import completion, lifecycle, prompts, resources, subscriptions, tasks, tools
@@ -68,7 +71,7 @@ async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
     (`task.cancel(catalog.errors.CLIENT_GONE)`), CancelledError comes through.
     """
     if server.needs_start:
-        await server.start_process()
+        await _start(request, server)
     method = request.method
     handler = METHODS[peer.revision].get(method)
     if handler is None:
@@ -110,6 +113,17 @@ async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
     finally:
         if entry is not None:
             server.requests.leave(entry)
+
+
+async def _start(request: jsonrpc.Request, server: ServerRole) -> None:
+    """Wait for the start of the process, which goes on when this request gives up. Raises McpError."""
+    starting = asyncio.ensure_future(server.start_process())
+    try:
+        await deadline.within(asyncio.shield(starting), settings.RECORD_SECONDS)
+    except TimeoutError:
+        starting.add_done_callback(lambda task: task.cancelled() or task.exception())
+        sentence = "The server is starting and waits for its database. Try again in a minute."
+        raise McpError(INTERNAL_ERROR, sentence, request_id=request.id) from None
 
 
 async def handle_notification(notification: jsonrpc.Notification, peer: Peer, server: ServerRole) -> None:

@@ -12,12 +12,14 @@ from audit import outcomes, recorder
 from catalog.errors import (
     CallNotLogged,
     CatalogError,
+    DatabaseAway,
     InternalFailure,
     InvalidArguments,
     LimitReached,
     MissingCapability,
     NeedsInput,
     ProtocolError,
+    ResultRemoved,
     ToolError,
     UnknownResource,
 )
@@ -64,6 +66,9 @@ def tool_error_result(error: CatalogError, peer: Peer) -> dict[str, Any]:
 
 def mcp_error(error: CatalogError, peer: Peer) -> McpError:
     match error:
+        case ResultRemoved():
+            code = INVALID_PARAMS if peer.era == "modern" else RESOURCE_NOT_FOUND
+            return McpError(code, error.message, {"uri": error.uri})
         case UnknownResource():
             code = INVALID_PARAMS if peer.era == "modern" else RESOURCE_NOT_FOUND
             return McpError(code, "Resource not found", {"uri": error.uri})
@@ -79,6 +84,8 @@ def mcp_error(error: CatalogError, peer: Peer) -> McpError:
             return McpError(INTERNAL_ERROR, str(error), details)
         case CallNotLogged():
             return McpError(INTERNAL_ERROR, error.reason)
+        case DatabaseAway():
+            return McpError(INTERNAL_ERROR, str(error))
         case InternalFailure():
             return internal_error(error.call_id)
         case _:  # UnknownTool, UnknownPrompt, InvalidArguments

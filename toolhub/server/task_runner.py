@@ -26,6 +26,7 @@ from catalog.errors import Cancellation, CatalogError
 from catalog.functions.channel import Question
 from catalog.policy.definitions import ToolDefinition
 from catalog.threads import Busy
+from toolhub import deadline
 from toolhub.server import errors
 from toolhub.server.bus import Bus
 from toolhub.server.channels import ModernChannel, require_capabilities
@@ -317,6 +318,7 @@ class TaskRunner:
         """Start a call as a task; return when its row is readable. Raises as the call raises before its start."""
         run = _Run(self, definition, request, peer, outlet)
         task = run.task = asyncio.get_running_loop().create_task(run.run(arguments), name="task")
+        deadline.hand_over(task)
         try:
             run.entry = self._requests.adopt(peer, task)
         except BaseException:

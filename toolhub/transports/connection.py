@@ -17,6 +17,7 @@ from typing import Any
 
 from audit.types import Credential
 from catalog.errors import ACCESS_REVOKED, CLIENT_GONE, SERVER_STOPPING, Cancellation
+from toolhub import deadline
 from toolhub.access.bearer import BadToken, CheckUnavailable
 from toolhub.server import dispatch, sessions, subscribers
 from toolhub.server import peer as peers
@@ -97,6 +98,7 @@ class Connection:
 
     async def _work(self, data: bytes) -> None:
         """Process one message; this is the boundary for its errors."""
+        asyncio.current_task().arrived = time.monotonic()  # type: ignore[union-attr]
         try:
             message = await self._serve(data)
             if message is not None:
@@ -127,7 +129,9 @@ class Connection:
                 return None
             self._renew(credential)
         if isinstance(messages, list):
-            answers = await asyncio.gather(*map(self._handle, messages))
+            answers = await asyncio.gather(
+                *(deadline.hand_over(asyncio.ensure_future(self._handle(one))) for one in messages)
+            )
             return [one for one in answers if one is not None] or None
         return await self._handle(messages)
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from typing import Any
 
+from toolhub import deadline
 from toolhub.server import dispatch, sessions, subscribers
 from toolhub.server import peer as peers
 from toolhub.server.methods import lifecycle
@@ -101,7 +102,12 @@ async def run(
         return
     stream, watch = open_stream(exchange, session)
     try:
-        answers = await asyncio.gather(*(answer(request, peer, stream, exchange.server) for request in requests))
+        answers = await asyncio.gather(
+            *(
+                deadline.hand_over(asyncio.ensure_future(answer(request, peer, stream, exchange.server)))
+                for request in requests
+            )
+        )
     finally:
         watch.stop()
     await stream.finish([message for message in answers if message is not None] or None)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 
 from channels.consumer import AsyncConsumer
 
@@ -35,6 +36,7 @@ class StreamableHttpConsumer(AsyncConsumer):  # type: ignore[misc]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = scope.get("client")
+        asyncio.current_task().arrived = time.monotonic()  # type: ignore[union-attr]
         exchange = Exchange(self.server, self.streams, receive, send, client[0] if client else "")
         try:
             await answer(scope, exchange)

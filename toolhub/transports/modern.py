@@ -6,7 +6,10 @@ Closing the connection cancels the request. Each error is sent with its own HTTP
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
+
+from django.db import DatabaseError, InterfaceError
 
 from catalog.policy import snapshot, visibility
 from toolhub.server import peer as peers
@@ -48,7 +51,8 @@ async def post(exchange: Exchange) -> None:
 async def check_parameters(exchange: Exchange, request: jsonrpc.Request) -> None:
     """Check that headers and arguments agree, by the schema of the tool as this caller sees it."""
     name, arguments = request.params.get("name"), request.params.get("arguments")
-    await snapshot.ensure()
+    with suppress(DatabaseError, InterfaceError, TimeoutError):  # the call itself is refused for it, and logged
+        await snapshot.ensure_in_time()
     seen = visibility.for_credential(exchange.credential).tools.get(name) if isinstance(name, str) else None
     if seen is not None:
         schema: dict[str, Any] = seen[0].input_schema

@@ -8,7 +8,9 @@ echoed. The query is not read, because a token in it would end up in logs.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
 from base64 import b64decode
 from binascii import Error as NotBase64
 
@@ -38,6 +40,7 @@ class McpWebsocketConsumer(AsyncConsumer):  # type: ignore[misc]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
+        asyncio.current_task().arrived = time.monotonic()  # type: ignore[union-attr]
         try:
             connection = await admit(self.server, scope, send)
         except (Rejection, BadToken, TooManyListeners) as rejected:
