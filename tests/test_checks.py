@@ -12,7 +12,7 @@ GOOD = {
     "PUBLIC_URL": "https://tools.example.com",
     "ALLOWED_ORIGINS": ["https://chat.example.com", "http://localhost:6274"],
     "ALLOW_PRIVATE_NETWORKS": ["10.1.0.0/16", "10.2.3.4/32:8080"],
-    "TRUSTED_PROXIES": [ip_network("127.0.0.1"), ip_network("2001:db8::/32")],
+    "TRUSTED_PROXIES": [ip_network("127.0.0.1"), ip_network("2001:db8::/32"), ip_network("fd00::/8")],
 }
 
 

@@ -110,6 +110,8 @@ def test_the_standard_header_is_read_where_the_usual_one_is_missing(
     [
         (CLIENT, ["https"], "https"),
         (CLIENT, ["HTTPS"], "https"),
+        (CLIENT, ["wss"], "https"),
+        (CLIENT, ["ws"], "http"),
         (CLIENT, ["http"], "http"),
         (CLIENT, ["https, http"], "http"),
         (CLIENT, ["https", "http"], "http"),

@@ -16,6 +16,7 @@ from audit.format import keys
 
 MIN_PROXY_PREFIX = {4: 8, 6: 16}
 """Shortest prefix of a network of proxies, by IP version; a shorter one contains other people's clients."""
+PRIVATE_IPV6 = ipaddress.IPv6Network("fc00::/7")
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -128,7 +129,8 @@ def check_origins(app_configs: Sequence[AppConfig] | None, **options: Any) -> li
 def check_trusted_proxies(app_configs: Sequence[AppConfig] | None, **options: Any) -> list[CheckMessage]:
     found: list[CheckMessage] = []
     for network in settings.TRUSTED_PROXIES:
-        if network.prefixlen < MIN_PROXY_PREFIX[network.version]:
+        private = isinstance(network, ipaddress.IPv6Network) and network.subnet_of(PRIVATE_IPV6)
+        if network.prefixlen < MIN_PROXY_PREFIX[network.version] and not private:
             found.append(
                 Error(
                     f"TOOLHUB_TRUSTED_PROXIES: {network} trusts clients, too: each could choose its own address.",

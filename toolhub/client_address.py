@@ -24,6 +24,8 @@ Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
 MAX_HOPS = 32
 """Maximum number of entries that are read, from the right; a longer chain of trusted proxies ends there."""
 MAX_ADDRESS_CHARACTERS = 45
+SCHEMES = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
+"""Schemes that proxies name, some of them by the protocol of a WebSocket."""
 COUNTED_IPV6_PREFIX = 64
 """Bits of an IPv6 address that count as one client: one subscriber has at least so many addresses."""
 HEADERS = frozenset(
@@ -84,8 +86,8 @@ class TrustedProxies:
             schemes, hosts = ([hop.get(name, "") for hop in standard] for name in ("proto", "host"))
         else:
             schemes, hosts = (_split(found.get(name, "")) for name in (b"x-forwarded-proto", b"x-forwarded-host"))
-        scheme = _choose(schemes, passed).lower()
-        return Client(str(address), scheme if scheme in {"http", "https"} else "", _choose(hosts, passed))
+        scheme = SCHEMES.get(_choose(schemes, passed).lower(), "")
+        return Client(str(address), scheme, _choose(hosts, passed))
 
     def rewrite(self, scope: MutableMapping[str, Any]) -> None:
         """Give a connection the address, scheme and host of its client, and remove the headers that name them."""

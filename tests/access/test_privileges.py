@@ -90,6 +90,7 @@ def test_an_account_above_ones_own_is_read_only(manager: User, browser: Browser,
     user, client = above()[why], browser(manager)
     page = client.get(account_page(user))
     assert page.status_code == 200 and 'name="email"' not in page.content.decode()
+    assert "holds permissions that you do not have" in page.content.decode()
     for changes in ({"email": "mine@example.com"}, {"is_active": None}, {"username": "x"}, {"first_name": "x"}):
         assert save_account(client, user, **changes)[0] == 403
     password = f"/admin/auth/user/{user.pk}/password/"
@@ -219,6 +220,7 @@ def test_the_sign_in_of_someone_with_other_tools_or_secrets_is_for_superusers(
     client = browser(manager)
     page = client.get(account_page(alice)).content.decode()
     assert 'name="email"' not in page and 'name="first_name"' in page and f"{alice.pk}/password/" not in page
+    assert "Ask a superuser to change how this user signs in" in page
     status, _page = save_account(client, alice, email="mine@example.com", username="x", first_name="Alice")
     assert (status, alice.email, alice.username, alice.first_name) == (302, "", "alice", "Alice")
     assert client.post(f"/admin/auth/user/{alice.pk}/password/", NEW).status_code == 403
@@ -257,6 +259,8 @@ def test_a_token_for_somebody_else_needs_the_permission_to_act_as_others(
     issuer: User, alice: User, browser: Browser
 ) -> None:
     sent = {"user": alice.pk, "name": "robot", "days": "10"}
+    form = browser(issuer).get(f"{TOKENS}add/").context["adminform"].form
+    assert form.initial["user"] == issuer.pk
     page = browser(issuer).post(f"{TOKENS}add/", sent).content.decode()
     assert "as another user" in page and "thp_" not in page
     assert not AccessToken.objects.exists()

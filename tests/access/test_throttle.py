@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import secrets
 import socket
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from catalog.policy import limit_cache
 from tests.process import replace_part
+from tests.real_servers import Redis
 from toolhub import env
 from toolhub.access import throttle
 
@@ -55,3 +59,27 @@ def test_while_redis_is_away_this_process_counts(settings: Any, monkeypatch: pyt
         key = secrets.token_hex()
         assert throttle.wait_seconds("test", key, "2/d", count=True) == 0
         assert throttle.wait_seconds("test", key, "2/d", count=True) > 0
+
+
+@pytest.mark.redis
+def test_in_redis_too_guesses_at_once_are_bounded_and_a_right_one_is_given_back(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace_part(monkeypatch, limit_cache.RedisHealth())
+    with tempfile.TemporaryDirectory(prefix="thub-") as folder:
+        redis = Redis(Path(folder) / "redis")
+        redis.start()
+        try:
+            limits = {"BACKEND": "catalog.policy.limit_cache.LimitCache", "LOCATION": redis.url}
+            settings.CACHES = {**settings.CACHES, "limits": limits}
+            counters = [throttle.Counter("test", secrets.token_hex(), "5/300d")]
+            with ThreadPoolExecutor(10) as pool:
+                guesses = list(pool.map(lambda _: throttle.reserve(counters), range(30)))
+            made = [guess for guess in guesses if not guess.seconds]
+            assert 1 <= len(made) <= 5
+            for guess in made:
+                guess.give_back()
+            again = [throttle.reserve(counters) for _ in range(6)]
+            assert [bool(guess.seconds) for guess in again] == [False] * 5 + [True]
+        finally:
+            redis.stop()

@@ -157,6 +157,16 @@ class UserAdmin(PermissionLabelsAdmin, BoundedDeletion, DjangoUserAdmin, ModelAd
             for title, options in fieldsets
         ]
 
+    def render_change_form(self, request: HttpRequest, context: dict[str, Any], *args: Any, **options: Any) -> Any:
+        user = options.get("obj")
+        if user is not None and super().has_change_permission(request, user):
+            actor = cast(User, request.user)
+            if privileges.is_above(actor, user):
+                self.message_user(request, privileges.account_refusal(user), messages.INFO)
+            elif not privileges.may_take_over(actor, user):
+                self.message_user(request, privileges.take_over_refusal(user), messages.INFO)
+        return super().render_change_form(request, context, *args, **options)
+
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> Any:
         user = self.get_object(request, unquote(id))
         if user is not None and not privileges.may_take_over(cast(User, request.user), user):
@@ -355,6 +365,11 @@ class AccessTokenAdmin(ModelAdmin):
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return (*self.readonly_fields, "user") if obj else ()
+
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        # Who may create tokens for themselves alone finds themselves chosen.
+        own = {} if privileges.may_act_as(cast(User, request.user), None) else {"user": request.user.pk}
+        return {**own, **super().get_changeform_initial_data(request)}
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         kwargs["form"] = (TokenForm if obj is not None else NewTokenForm).made_for(request)
