@@ -330,6 +330,20 @@ def test_a_page_that_forgets_to_ask_is_stopped(manager: User, charlie: User, roo
         row.set_password("x")
         row.save(update_fields=["password"])
 
+    factories.grant(alice, factories.make_tool("hers"))
+    token, _ = AccessToken.objects.issue(alice, "robot", days=10, toolsets=[factories.make_toolset("Numbers")])
+    token.revoke()
+    later = token.expires + timedelta(days=1)
+
+    def widen(**fields: Any) -> Callable[[], object]:
+        def change() -> None:
+            row = AccessToken.objects.get(pk=token.pk)
+            for name, value in fields.items():
+                setattr(row, name, value)
+            row.save()
+
+        return change
+
     changes: list[Callable[[], object]] = [
         save(charlie, is_superuser=True),
         save(manager, is_superuser=True),
@@ -349,6 +363,9 @@ def test_a_page_that_forgets_to_ask_is_stopped(manager: User, charlie: User, roo
         lambda: group.permissions.clear(),
         lambda: group.delete(),
         lambda: AccessToken.objects.issue(alice, "robot"),
+        *(save(alice, **{name: "mallory@example.com"}) for name in ("email", "username", "password")),
+        *(widen(**change) for change in ({"expires": later}, {"restricted": False}, {"user": manager})),
+        widen(revoked=None),
     ]
     for number, change in enumerate(changes):
         with pytest.raises(PermissionDenied), transaction.atomic():

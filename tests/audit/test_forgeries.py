@@ -164,6 +164,13 @@ def a_call_is_added_that_no_link_names(forger: Forger) -> None:
 
 
 @forgery
+def a_running_call_is_added_that_no_link_names(forger: Forger) -> None:
+    added = forger.add_call(forger.first)
+    forger.sql("DELETE FROM audit_link WHERE id = %s", (added.link,))
+    forger.sql("UPDATE audit_call SET outcome = 'running', end_link = NULL WHERE link = %s", (added.link,))
+
+
+@forgery
 def a_call_is_added_to_the_end_of_a_hash_chain(forger: Forger) -> None:
     forger.add_call(forger.first)
 

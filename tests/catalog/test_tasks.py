@@ -54,6 +54,16 @@ async def test_another_users_task_a_wrong_id_and_an_expired_one_are_none(alice: 
     assert await tasks.get(factories.credential(alice), number) is None
 
 
+async def test_a_restricted_token_reaches_only_what_is_known_to_be_of_its_toolsets(alice: Any) -> None:
+    restricted = factories.credential(alice, toolset_ids=frozenset({7}))
+    nothing = factories.credential(alice, toolset_ids=frozenset())
+    for toolsets, reached in (({7, 8}, True), ({8}, False), (set(), False), (None, False)):
+        number = await create_task(alice, toolset_ids=toolsets)
+        assert (await tasks.get(restricted, number) is not None) == reached, toolsets
+        assert await tasks.get(nothing, number) is None
+        assert await tasks.get(factories.credential(alice), number) is not None
+
+
 async def test_a_task_ends_once_whoever_comes_first(alice: Any) -> None:
     number = await create_task(alice)
     ended = await asyncio.gather(

@@ -246,9 +246,12 @@ def on_permissions_changing(instance: Any, action: str, reverse: bool, pk_set: s
 
 def on_token_saving(instance: AccessToken, **_rest: Any) -> None:
     actor = _bound()
-    if actor is None or may_act_as(actor, instance.user_id):
+    if actor is None:
         return
     stored = AccessToken._base_manager.filter(pk=instance.pk).first() if instance.pk else None
+    owners = {instance.user_id, stored.user_id if stored is not None else instance.user_id}
+    if all(may_act_as(actor, owner) for owner in owners):
+        return
     if stored is None or is_wider(instance, stored):
         raise PermissionDenied(token_refusal())
 
