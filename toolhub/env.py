@@ -14,6 +14,8 @@ from django.core.exceptions import ImproperlyConfigured
 
 TRUE = frozenset({"1", "true", "yes", "on"})
 FALSE = frozenset({"0", "false", "no", "off"})
+KEYLESS = "TOOLHUB_KEYLESS"
+"""Set by toolhub for processes that run its code and get none of its keys."""
 
 
 def text(name: str, default: str = "") -> str:
@@ -74,6 +76,17 @@ def rate(name: str, default: str) -> str:
 def words(name: str, default: tuple[str, ...] = ()) -> list[str]:
     """Return a comma-separated list."""
     return [word.strip() for word in text(name).split(",") if word.strip()] or list(default)
+
+
+def variables(name: str, names: list[str]) -> list[str]:
+    """Return the names of environment variables; reject those of toolhub itself."""
+    for one in names:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", one) or one.startswith("TOOLHUB_"):
+            raise ImproperlyConfigured(
+                f"{name} must list names of environment variables, separated by commas, but none of toolhub's own; "
+                f"it has {one!r}."
+            )
+    return names
 
 
 def url(name: str, default: str = "") -> str:
