@@ -16,6 +16,8 @@ from toolhub.client_address import Network, parse_network
 
 TRUE = frozenset({"1", "true", "yes", "on"})
 FALSE = frozenset({"0", "false", "no", "off"})
+KEYLESS = "TOOLHUB_KEYLESS"
+"""Set by toolhub for processes that run its code and get none of its keys."""
 
 
 def text(name: str, default: str = "") -> str:
@@ -89,6 +91,17 @@ def networks(name: str) -> list[Network]:
                 f"{name} must list networks such as 10.0.0.0/8 or addresses such as 127.0.0.1: {error}."
             ) from None
     return found
+
+
+def variables(name: str, names: list[str]) -> list[str]:
+    """Return the names of environment variables; reject those of toolhub itself."""
+    for one in names:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", one) or one.startswith("TOOLHUB_"):
+            raise ImproperlyConfigured(
+                f"{name} must list names of environment variables, separated by commas, but none of toolhub's own; "
+                f"it has {one!r}."
+            )
+    return names
 
 
 def url(name: str, default: str = "") -> str:

@@ -9,6 +9,7 @@ from audit import maintenance, recorder
 from catalog.calls import stored_results, tasks
 from catalog.runners.sql_query.readers import SqliteReaders
 from catalog.upstreams import schedule
+from toolhub import privacy
 from toolhub.egress import ConnectionPools
 from toolhub.jobs import Job, Scheduler
 from toolhub.pages.try_it.remote import TryOwners
@@ -58,6 +59,7 @@ class Hub:
         async with self._starting:
             if self._started or self._stopped:
                 return
+            privacy.hide_memory()
             self.install()
             await self.server.start()
             schedule.start()

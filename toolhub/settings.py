@@ -22,6 +22,8 @@ PUBLIC_URL = env.url("TOOLHUB_PUBLIC_URL", "http://localhost:8000")
 WORKSPACE_DIR = Path(env.text("TOOLHUB_WORKSPACE_DIR", str(DATA_DIR / "workspace"))).absolute()
 
 # --- keys ----------------------------------------------------------------------------------------------------------
+KEYLESS = env.boolean(env.KEYLESS, False)
+"""Whether this is the process of an isolated function, which has none of these keys."""
 SECRET_KEY = env.secret("TOOLHUB_SECRET_KEY")
 RECORD_KEY = env.secret("TOOLHUB_RECORD_KEY")
 _old_keys = env.secret("TOOLHUB_RECORD_OLD_KEYS").replace(",", "\n").splitlines()
@@ -29,7 +31,9 @@ RECORD_OLD_KEYS = [key.strip() for key in _old_keys if key.strip()]
 """Earlier values of RECORD_KEY, newest first, or their public keys: what they signed can still be verified."""
 ENCRYPTION_KEYS = env.secret("TOOLHUB_ENCRYPTION_KEYS").replace(",", " ").split()
 """The first key encrypts the secrets of tools; every key can decrypt them."""
-if DEVELOPMENT:
+if KEYLESS:
+    SECRET_KEY = env.text_key()
+elif DEVELOPMENT:
     ENCRYPTION_KEYS = ENCRYPTION_KEYS or [env.generated_secret(DATA_DIR / "encryption-key", env.fernet_key)]
     SECRET_KEY = SECRET_KEY or env.generated_secret(DATA_DIR / "secret-key")
     RECORD_KEY = RECORD_KEY or env.generated_secret(DATA_DIR / "record-key")
@@ -183,6 +187,8 @@ TOOL_PROCESSES = env.integer("TOOLHUB_TOOL_PROCESSES", 16, minimum=1, maximum=10
 STORED_RESULTS_USER_BYTES = env.integer("TOOLHUB_STORED_RESULTS_USER_MB", 256, maximum=1_000_000) * 1_000_000
 STORED_RESULTS_BYTES = env.integer("TOOLHUB_STORED_RESULTS_MB", 1024, maximum=100_000_000) * 1_000_000
 """Maximum bytes of the results that were too large to send, for each user and in all; the oldest are removed first."""
+ISOLATED_ENVIRONMENT = env.variables("TOOLHUB_ISOLATED_ENVIRONMENT", env.words("TOOLHUB_ISOLATED_ENVIRONMENT"))
+"""Environment variables that isolated functions get beside those that every program needs."""
 RUNNERS = env.words("TOOLHUB_RUNNERS")
 """Importable modules outside of `catalog/runners/` that provide one runner each."""
 COMMANDS = env.words("TOOLHUB_COMMANDS")

@@ -15,6 +15,7 @@ from django.db.models.signals import m2m_changed, post_delete, post_save, pre_de
 from django.utils.translation import override
 
 from audit.actions import log
+from audit.format import keys
 from audit.redaction.redactor import CHANGED, HIDDEN
 from toolhub.parts import parts
 
@@ -117,6 +118,7 @@ def activity_parameters(instance: models.Model) -> dict[str, str] | None:
 
 
 def _before_save(*, sender: type[models.Model], instance: models.Model, using: str | None, **_: Any) -> None:
+    keys.require()  # before the row is saved: afterwards it would stay, unlogged
     watched = watched_models()[sender]
     # A new row that already has a key costs one query, which finds nothing.
     setattr(instance, _BEFORE_ATTRIBUTE, watched.read_row(instance, using))
@@ -148,6 +150,7 @@ def _diff_values(
 
 
 def _before_delete(*, sender: type[models.Model], instance: models.Model, using: str | None, **_: Any) -> None:
+    keys.require()
     # The name may contain that of another row, as a grant's contains its tool's: when both are deleted, the other row
     # may be deleted first.
     setattr(instance, _BEFORE_ATTRIBUTE, (name_of(instance), watched_models()[sender].read_row(instance, using)))
@@ -175,6 +178,7 @@ def _make_relation_handler(name: str) -> Any:
         kind = watched.kind if watched is not None else _translate_to_english(instance._meta.verbose_name)
         key = f"{_BEFORE_ATTRIBUTE}_{name}_{reverse}"
         if action.startswith("pre_"):
+            keys.require()
             # Only the affected rows are read: a group may have thousands of members.
             manager = _manager(instance, name, model if reverse else None)
             chosen = manager.all() if pk_set is None else manager.filter(pk__in=pk_set)

@@ -43,7 +43,24 @@ def _mac_key(secret: str) -> bytes:
     return _derive(secret, b"toolhub record links 1")
 
 
+class NoKeys(RuntimeError):
+    """Keys are needed in a process that has none: an isolated function can change nothing that the log covers."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "an isolated function has no key of the audit log, so it cannot change tools, users, tokens and other rows "
+            "whose changes are logged. Turn off 'isolated' for it."
+        )
+
+
+def require() -> None:
+    """Raise NoKeys in a process without keys."""
+    if settings.KEYLESS:
+        raise NoKeys
+
+
 def _secret() -> str:
+    require()
     # Without RECORD_KEY the checkpoints are signed with a key derived from SECRET_KEY. That key is not in the database
     # either, but after a change of it older signatures no longer verify. A system check warns about this.
     return settings.RECORD_KEY or settings.SECRET_KEY

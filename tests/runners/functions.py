@@ -103,3 +103,25 @@ async def ask(ctx: Context) -> str:
 async def quick(n: int) -> int:
     """What another person calls meanwhile."""
     return n + 1
+
+
+@tool("good_environment")
+def environment() -> dict[str, Any]:
+    """Tell everything that the process was given and what the settings made of it."""
+    from django.conf import settings
+
+    keys = [settings.SECRET_KEY, settings.RECORD_KEY, *settings.ENCRYPTION_KEYS, *settings.RECORD_OLD_KEYS]
+    return {"environment": dict(os.environ), "keys": keys, "arguments": sys.argv, "folder": os.getcwd()}
+
+
+@tool("good_database")
+def use_database(name: str = "") -> list[str]:
+    """Return the names of all users, after giving the first one another name if there is one."""
+    from django.contrib.auth.models import User
+
+    if name:
+        User.objects.filter(pk=-1).delete()
+        user = User.objects.earliest("pk")
+        user.username = name
+        user.save()
+    return list(User.objects.order_by("pk").values_list("username", flat=True))

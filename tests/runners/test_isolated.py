@@ -9,16 +9,20 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connection
 
 from catalog.errors import ToolError
 from catalog.processes import launch
 from tests.runners.harness import MARK, RecordingChannel, cancel_run, produce_result, run, wait_until_nothing_left
+from toolhub import env
 
 
 @pytest.fixture(autouse=True)
 def modules(settings: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     settings.TOOL_MODULES = ["catalog.examples", "tests.runners.functions"]
     monkeypatch.setenv("TOOLHUB_TOOL_MODULES", "catalog.examples,tests.runners.functions")
+    settings.ISOLATED_ENVIRONMENT = [MARK]
     mark = uuid4().hex
     monkeypatch.setenv(MARK, mark)
     return mark
@@ -97,3 +101,74 @@ async def test_background_processes_of_a_function_end_with_it() -> None:
 async def test_several_run_beside_each_other() -> None:
     values = await asyncio.gather(*(run("python_function", make_settings("quick"), {"n": n}) for n in range(3)))
     assert values == [1, 2, 3]
+
+
+# --- what it is given ------------------------------------------------------------------------------------------------
+
+SECRETS = {
+    "TOOLHUB_SECRET_KEY": "the secret key hunter2",
+    "TOOLHUB_SECRET_KEY_FILE": "/run/hunter2/secret-key",
+    "TOOLHUB_RECORD_KEY": "the record key hunter2",
+    "TOOLHUB_RECORD_OLD_KEYS": "the old record key hunter2",
+    "TOOLHUB_ENCRYPTION_KEYS": "the encryption key hunter2",
+    "TOOLHUB_REDIS_URL": "redis://:hunter2@h:6379/0",
+    "TOOLHUB_SQL_DATABASES": "sales=postgresql://u:hunter2@h/d",
+    "TOOLHUB_REDACT_VALUES": "hunter2",
+    "TOOLHUB_TOKEN": "thp_hunter2",
+    "AWS_SECRET_ACCESS_KEY": "hunter2",
+    "HTTPS_PROXY": "http://u:hunter2@h:1",
+    "PYTHONSTARTUP": "/tmp/hunter2.py",
+}
+DATABASE = {"TOOLHUB_DATABASE_URL": "postgresql://u:hunter2@h/d", "PGPASSWORD": "hunter2"}
+
+
+@pytest.mark.parametrize("place", ["development", "production"])
+async def test_the_environment_of_a_function_is_a_list_without_any_key_of_the_hub(
+    place: str, modules: str, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    for name, value in {**SECRETS, **DATABASE, "TOOLHUB_ENVIRONMENT": place, "LC_TIME": "C"}.items():
+        monkeypatch.setenv(name, value)
+    hubs_keys = {settings.SECRET_KEY, settings.RECORD_KEY, *settings.ENCRYPTION_KEYS} - {""}
+    assert len(hubs_keys) == 3
+    found = await run("python_function", make_settings("good_environment"), {})
+    assert "hunter2" not in str(found)
+    assert not any(key in str(found) for key in hubs_keys)
+    assert {name: found["environment"][name] for name in ("LC_TIME", "PATH", "TOOLHUB_ENVIRONMENT", MARK)} == {
+        "LC_TIME": "C",
+        "PATH": os.environ["PATH"],
+        "TOOLHUB_ENVIRONMENT": place,
+        MARK: modules,
+    }
+    secret_key, *others = found["keys"]
+    assert len(secret_key) > 32 and others == [""], "made for this process alone"
+
+
+async def test_the_operator_lists_more_variables_and_never_those_of_the_hub(
+    monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    settings.ISOLATED_ENVIRONMENT = ["HTTPS_PROXY", "SESSION_SIGNER", "NOT_SET"]
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example:3128")
+    monkeypatch.setenv("SESSION_SIGNER", f"key={settings.SECRET_KEY}")
+    found = (await run("python_function", make_settings("good_environment"), {}))["environment"]
+    assert found["HTTPS_PROXY"] == "http://proxy.example:3128"
+    assert "SESSION_SIGNER" not in found and "NOT_SET" not in found
+    for names in (["TOOLHUB_RECORD_KEY"], ["A", "TOOLHUB_X"], ["A B"], ["A=1"], ["*"]):
+        with pytest.raises(ImproperlyConfigured, match="TOOLHUB_ISOLATED_ENVIRONMENT"):
+            env.variables("TOOLHUB_ISOLATED_ENVIRONMENT", names)
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_function_with_django_reads_the_database_and_changes_nothing_that_must_be_logged(
+    alice: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    if connection.vendor != "sqlite":
+        pytest.skip("the process opens the test's file")
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("TOOLHUB_DATABASE_URL", f"sqlite:///{connection.settings_dict['NAME']}")
+    function = make_settings("good_database", django=True)
+    assert await run("python_function", function, {}) == [alice.username]
+    with pytest.raises(ToolError, match="failed unexpectedly"):
+        await run("python_function", function, {"name": "mallory"})
+    assert "an isolated function has no key of the audit log" in caplog.text
+    assert await run("python_function", function, {}) == [alice.username]

@@ -20,10 +20,11 @@ from catalog.errors import InvalidArguments, ProtocolError, ToolError
 from catalog.functions.context import Context
 from catalog.functions.results import Produced
 from catalog.functions.signatures import Function
+from catalog.processes import environment
 from catalog.processes.launch import Child, Limits, Order, Report, read, run_program, write_stdin
 
 CHILD_MODULE = "catalog.runners.python_function.child"
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 MAX_INLINE_BYTES = 262_144
 MAX_STDERR_BYTES = 65_536
 log = logging.getLogger(__name__)
@@ -37,8 +38,11 @@ async def call(
     order = Order(
         sys.executable,
         ["-m", CHILD_MODULE],
-        # The child runs the hub's own code, which reads the hub's settings.
-        {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *_search_path()]), "PYTHONFAULTHANDLER": ""},
+        {
+            **environment.for_function(database=django),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), *_search_path()]),
+            "PYTHONFAULTHANDLER": "",
+        },
         folder_prefix="toolhub-isolated-",
         limits=limits,
     )

@@ -91,31 +91,24 @@ class Query:
 
     def _sqlite(self) -> QueryResult:
         path = unquote(urlsplit(self._address).path)
+        request = {
+            "uri": f"file:{quote(path[1:] if path.startswith('//') else path)}?mode=ro",
+            "statement": self._statement,
+            "values": dict(self._values),
+            **asdict(self._bounds),
+        }
         readers = parts.get(SqliteReaders)
         reader = readers.take()
         try:
-            self._set_connection(reader)
-            found = reader.ask(
-                {
-                    "uri": f"file:{quote(path[1:] if path.startswith('//') else path)}?mode=ro",
-                    "statement": self._statement,
-                    "values": dict(self._values),
-                    **asdict(self._bounds),
-                }
-            )
+            found = self._ask(reader, request)
         except ReaderEnded as error:
-            if self._stopped:
-                raise ToolError(CANCELLED) from None
-            if error.late:
-                raise ToolError(self._late) from None
-            log.error("the process that reads an SQLite database ended: %s", error)
-            raise ToolError("The query ended the process that reads the database. Ask for less.") from None
-        except BaseException:
-            reader.end()
-            raise
-        finally:
-            with self._lock:
-                self._connection = None
+            if error.late or self._stopped or not reader.used:
+                raise ToolError(self._explain_end(error)) from None
+            reader = Reader()  # the other one may have ended while it was idle
+            try:
+                found = self._ask(reader, request)
+            except ReaderEnded as again:
+                raise ToolError(self._explain_end(again)) from None
         if found.pop("last", False):
             reader.end()
         else:
@@ -123,6 +116,25 @@ class Query:
         if "error" in found:
             raise ToolError(self._format_sqlite_error(found["error"], found["message"]))
         return QueryResult(**found)
+
+    def _ask(self, reader: Reader, request: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            self._set_connection(reader)
+            return reader.ask(request)
+        except BaseException:
+            reader.end()
+            raise
+        finally:
+            with self._lock:
+                self._connection = None
+
+    def _explain_end(self, error: ReaderEnded) -> str:
+        if self._stopped:
+            return CANCELLED
+        if error.late:
+            return self._late
+        log.error("the process that reads an SQLite database ended: %s", error)
+        return "The query ended the process that reads the database. Ask for less."
 
     def _postgres(self) -> QueryResult:
         milliseconds = max(1, int(self._bounds.seconds * 1000))

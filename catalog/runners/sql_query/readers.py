@@ -41,6 +41,8 @@ class Reader:
     """One process, for one query at a time."""
 
     def __init__(self) -> None:
+        self.used = False
+        """Whether it has answered a query before."""
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(SCRIPT)],
             bufsize=0,
@@ -79,6 +81,7 @@ class Reader:
                     raise ReaderEnded(self.end(EXIT_SECONDS))
                 data += chunk
             found: dict[str, Any] = json.loads(data)
+            self.used = True
         except BaseException:
             self.end()
             raise

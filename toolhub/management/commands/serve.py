@@ -9,6 +9,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connection
 
+from toolhub import privacy
 from toolhub.management import database, workers
 
 
@@ -25,6 +26,7 @@ class Command(BaseCommand):
         parser.add_argument("--supervisor", type=int, help=SUPPRESS)
 
     def handle(self, *args: Any, **options: Any) -> None:
+        privacy.hide_memory()
         if options["descriptor"] is not None:
             raise SystemExit(run([f"fd:fileno={options['descriptor']}"], options["supervisor"]))
         count = options["workers"]
