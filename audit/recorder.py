@@ -54,7 +54,7 @@ __all__ = [
 EXIT_SECONDS = 5.0
 PROMPT_SECONDS = 0.4
 """Seconds since its arrival up to which a request has waited for nothing else."""
-LEAST_SECONDS = 0.2
+MIN_ANSWER_SECONDS = 0.2
 """Seconds that a healthy database has for an entry although other waits have used up the time of the request."""
 NO_ANSWER = "the database does not answer"
 Listener = Callable[[list[Entry]], None]
@@ -225,7 +225,7 @@ def _in_time(future: asyncio.Future[None], now: float) -> Awaitable[None]:
     arrived = getattr(asyncio.current_task(), "arrived", None)
     if arrived is None or now - arrived < PROMPT_SECONDS:
         return future
-    return deadline.within(future, settings.RECORD_SECONDS, LEAST_SECONDS)
+    return deadline.within(future, settings.RECORD_SECONDS, MIN_ANSWER_SECONDS)
 
 
 def audit_log() -> AuditLog:

@@ -37,12 +37,12 @@ def remaining(seconds: float) -> float:
     return max(0.0, arrived + seconds * ANSWER_SHARE - time.monotonic())
 
 
-async def within(work: Awaitable[T], seconds: float, least: float = 0.0) -> T:
+async def within(work: Awaitable[T], seconds: float, minimum: float = 0.0) -> T:
     """Await `work` under the deadline of the request, if the current task answers one. Raises TimeoutError.
 
-    `least` is the number of seconds that it may take in any case.
+    `minimum` is the number of seconds that it may take in any case.
     """
     if arrival() is None:
         return await work
-    async with asyncio.timeout(max(least, remaining(seconds))):
+    async with asyncio.timeout(max(minimum, remaining(seconds))):
         return await work

@@ -125,7 +125,7 @@ async def test_a_call_abandoned_while_it_is_logged_does_not_stay_open(audit_stor
 async def test_a_request_that_waited_too_long_for_something_else_is_logged_by_a_database_that_answers(
     audit_store: AuditStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorder, "LEAST_SECONDS", 60.0)
+    monkeypatch.setattr(recorder, "MIN_ANSWER_SECONDS", 60.0)
 
     async def late() -> str:
         asyncio.current_task().arrived = time.monotonic() - 3600  # type: ignore[union-attr]
