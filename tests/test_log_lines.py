@@ -104,6 +104,6 @@ def test_a_bug_keeps_its_traceback(console: io.StringIO) -> None:
     try:
         raise PermissionDenied("inner")
     except PermissionDenied:
-        logging.getLogger("django.request").error("Internal Server Error: /", exc_info=True, extra={"status_code": 500})
+        logging.getLogger("django.request").exception("Internal Server Error: /", extra={"status_code": 500})
         logging.getLogger("toolhub.server").exception("A request failed")
     assert console.getvalue().count("Traceback") == 2
