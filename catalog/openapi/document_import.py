@@ -146,14 +146,14 @@ def rows(row: ImportedDocument, choices: Choices) -> list[Row]:
     """Return every operation of the pending document, and every tool whose operation no longer exists."""
     content = read(row.pending.encode())
     tools = {quarantine.approved(tool).get("name"): tool for tool in Tool.objects.filter(origin=row.origin)}
-    taken = dict(Tool.objects.values_list("name", "origin"))
+    taken = {name.lower() for name in Tool.objects.values_list("name", flat=True)}
     found = []
     refusals = SecretRefusals()
     for proposal in proposing.build_proposals(content, choices, row.pending_source or row.source):
         tool = tools.pop(proposal.key, None)
         if tool is None:
             problem = proposal.problem
-            if not problem and proposal.name in taken:
+            if not problem and proposal.name.lower() in taken:
                 taken_already = _("A tool named %(name)s already exists. Choose a prefix.")
                 problem = taken_already % {"name": proposal.name}
             problem = problem or refusals.find(proposal)
