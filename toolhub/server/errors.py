@@ -14,6 +14,7 @@ from catalog.calls import call_log, call_tool
 from catalog.errors import (
     CallNotLogged,
     CatalogError,
+    EndNotLogged,
     InternalFailure,
     InvalidArguments,
     LimitReached,
@@ -81,6 +82,8 @@ def mcp_error(error: CatalogError, peer: Peer) -> McpError:
             return McpError(INTERNAL_ERROR, str(error), details)
         case CallNotLogged():
             return McpError(INTERNAL_ERROR, error.reason)
+        case EndNotLogged():
+            return McpError(INTERNAL_ERROR, error.reason, {"callId": str(error.call_id)})
         case InternalFailure():
             return internal_error(error.call_id)
         case _:  # UnknownTool, UnknownPrompt, InvalidArguments
