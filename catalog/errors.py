@@ -10,6 +10,7 @@
     ├── DatabaseAway                                   the database does not answer before the request's deadline
     ├── ProtocolError                                  a function wants this JSON-RPC error; ToolError is usual
     └── InternalFailure                                a fault of the hub; details are in the log, under the call's id
+        └── EndNotLogged                               the tool ran, and its end cannot be logged
     ToolError                                          a function reports what went wrong, in words for the model
     ├── ClientLacks                                    the client cannot be asked for this
     └── ClientRefused                                  the client answered with an error
@@ -173,6 +174,17 @@ class InternalFailure(CatalogError):
     def __init__(self, call_id: UUID | None = None) -> None:
         super().__init__("Internal error")
         self.call_id = call_id
+
+
+class EndNotLogged(InternalFailure):
+    """The tool ran, and neither the database nor the spool takes the end of its call: a full disk, for example."""
+
+    def __init__(self, call_id: UUID, reason: str) -> None:
+        super().__init__(call_id)
+        self.reason = (
+            f"The tool ran, but the end of the call cannot be logged: {reason}. The call may have taken effect: check "
+            "that before you repeat it, and tell your administrator"
+        )
 
 
 class ToolError(Exception):

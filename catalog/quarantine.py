@@ -75,6 +75,19 @@ def adopt(tool: Tool, definition: Definition) -> None:
     _pin(tool, definition)
 
 
+def pin_existing(tool: Tool, origin: str, definition: Definition) -> None:
+    """Pin a tool that was made by hand for this source: from now on a changed definition waits for review.
+
+    The tool keeps its own texts.
+    """
+    with transaction.atomic():
+        row = _lock(tool)
+        row.origin = origin
+        _pin(row, definition)
+        _save(row, tool)
+        log.record("pinned", "tool", f"{row} (id {row.pk})", None, {"pinned": row.pinned})
+
+
 def fill(tool: Tool, definition: Definition, before: Definition | None = None) -> list[str]:
     """Copy everything but the name to the tool; where `before` is given, only members that still have its value.
 

@@ -90,6 +90,8 @@ GUARD = [
     Row("no content type", lambda w: w.raw(call_body(), content_type=None), 415, -32600),
     Row("another charset", lambda w: w.raw(call_body(), content_type="application/json; charset=latin-1"), 415, -32600),
     Row("two content types", lambda w: send_header_twice(w, "content-type", "application/json"), 400, -32600),
+    Row("a body that claims to be compressed", lambda w: w.raw(call_body(), content_encoding="gzip"), 415, -32600),
+    Row("a body with two encodings", lambda w: w.raw(call_body(), content_encoding="identity, br"), 415, -32600),
     Row("neither answer accepted", lambda w: w.raw(call_body(), accept="text/plain"), 406, -32600),
     Row("a body announced too large", lambda w: w.raw(b"{}", content_length="999999999"), 413, -32600),
     Row("a length that is none", lambda w: w.raw(b"{}", content_length="many"), 400, -32600),

@@ -181,8 +181,33 @@ def _is_origin(origin: str) -> bool:
         return False
 
 
-@register(Tags.security, deploy=True)
-def check_public_address(app_configs: Sequence[AppConfig] | None, **options: Any) -> list[CheckMessage]:
+@register(Tags.security)
+def check_production(app_configs: Sequence[AppConfig] | None, **options: Any) -> list[CheckMessage]:
+    """Check what is harmless on one's own machine only. Every command prints it, `serve` too, and stops at an error."""
+    if settings.DEVELOPMENT:
+        return []
+    found: list[CheckMessage] = []
+    if settings.DEBUG:
+        found.append(
+            Error(
+                f"TOOLHUB_DEBUG is on, and TOOLHUB_ENVIRONMENT is {settings.ENVIRONMENT!r}: error pages would show "
+                "settings and code to anybody.",
+                hint="Remove TOOLHUB_DEBUG, or set TOOLHUB_ENVIRONMENT to development on a machine of your own.",
+                id="toolhub.E011",
+            )
+        )
+    if any(host in {"*", "."} for host in settings.ALLOWED_HOSTS):
+        found.append(
+            Error(
+                "TOOLHUB_ALLOWED_HOSTS contains *: requests for any host name would be answered.",
+                hint="List the names of this server. The host of TOOLHUB_PUBLIC_URL is always allowed.",
+                id="toolhub.E012",
+            )
+        )
+    return [*found, *_check_public_address()]
+
+
+def _check_public_address() -> list[CheckMessage]:
     parts = urlsplit(settings.PUBLIC_URL)
     if parts.scheme == "https":
         return []

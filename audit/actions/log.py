@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
@@ -14,7 +14,11 @@ from django.http import HttpRequest
 
 from audit.actions import actor as actors
 from audit.actions import ledger
+from audit.models import Action
 from audit.redaction import redactor
+
+Recorded: TypeAlias = Action
+"""A logged action, for `record_again`."""
 
 
 class _Encoder(DjangoJSONEncoder):
@@ -39,6 +43,16 @@ def record(
     """Log one admin change, in the transaction of the change itself: both are kept, or neither is."""
     name = actor if actor is not None else actors.current().name
     ledger.write(name[:200], verb, kind, redactor.redact_text(target)[:500], _redact(before), _redact(after))
+
+
+def recorded() -> list[Recorded]:
+    """Return all actions of the default database, oldest first; for a copy of it in which a change was prepared."""
+    return list(Action.objects.order_by("link"))
+
+
+def record_again(actions: Sequence[Recorded]) -> None:
+    """Log actions that `recorded` returned, in the transaction of the change itself."""
+    ledger.write_again(actions)
 
 
 def _redact(values: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -22,6 +22,7 @@ VERBS: dict[str, str | Promise] = {
     "exported": pgettext_lazy("action", "exported"),
     "failed to sign in": pgettext_lazy("action", "failed to sign in"),
     "imported from": pgettext_lazy("action", "imported from"),
+    "pinned": pgettext_lazy("action", "pinned"),
     "pruned": pgettext_lazy("action", "pruned"),
     "quarantined": pgettext_lazy("action", "quarantined"),
     "rejected": pgettext_lazy("action", "rejected"),

@@ -15,7 +15,7 @@ from audit.recorder import AuditLogUnavailable, BegunCall, Ending, Intent
 from audit.redaction import redactor as redaction
 from audit.types import Caller, Reason
 from catalog import threads
-from catalog.errors import CallNotLogged, InternalFailure
+from catalog.errors import CallNotLogged, EndNotLogged, InternalFailure
 from catalog.functions.results import size_of
 from catalog.policy.definitions import Item, Rule
 
@@ -109,6 +109,11 @@ async def finish(begun: BegunCall, ending: Ending) -> None:
         await recorder.finish(begun, ending)
     except asyncio.CancelledError:
         raise
+    except AuditLogUnavailable as error:
+        # The audit log itself has logged why, once for all calls.
+        reason = error.reason.removeprefix("calls cannot be logged now: ")
+        log.error("the end of call %s could not be logged: %s", begun.id, reason)
+        raise EndNotLogged(begun.id, reason) from None
     except Exception:
         log.exception("the end of call %s could not be logged", begun.id)
         raise InternalFailure(begun.id) from None

@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from audit import outcomes
+from audit.redaction import redactor as redaction
 from audit.types import Caller, Reason
 from catalog.calls import call_log, masking
 from catalog.calls.call_log import BegunCall, Ending, Intent
@@ -36,7 +37,7 @@ from catalog.functions.channel import Channel
 from catalog.functions.context import NO_SECRETS, Context
 from catalog.functions.results import ToolResult, failure
 from catalog.language import in_english
-from catalog.policy import limits, visibility
+from catalog.policy import limits, snapshot, visibility
 from catalog.policy.definitions import ToolDefinition
 from catalog.secrets import resolve
 from toolhub.parts import parts
@@ -118,6 +119,17 @@ def asks_before_task(definition: ToolDefinition) -> bool:
     `detached` once it does.
     """
     return get_prepared(definition).asks_before_task
+
+
+def rejected_arguments_text(name: str, arguments: Any) -> str:
+    """Return the arguments of a call that was rejected before the pipeline, redacted as its tool's schema says."""
+    try:
+        tool = snapshot.current().tools.get(name)
+    except snapshot.NotLoaded:
+        return redaction.canonical({"$redacted": "the catalogue is not loaded"})
+    if tool is None:
+        return call_log.redact_rejected_arguments(arguments)
+    return get_prepared(tool).rejected_arguments_text(arguments)
 
 
 def find_task(call_id: UUID) -> asyncio.Task[Any] | None:

@@ -9,6 +9,9 @@ import base64
 import logging
 from typing import Any
 
+from django.db import DatabaseError
+
+from catalog import threads
 from catalog.calls import stored_results
 from catalog.functions.content import ResourceLink
 from catalog.functions.context import Context
@@ -73,6 +76,8 @@ async def _store_or_cut(
             )
         except stored_results.NoRoom as no_room:
             cause = f" {no_room}"
+        except (DatabaseError, OSError, threads.Busy) as error:
+            log.warning("a large result of call %s could not be stored: %s", context.call_id, error)
         except Exception:
             log.warning("a large result of call %s could not be stored", context.call_id, exc_info=True)
         else:

@@ -15,6 +15,7 @@ from catalog.exchange import values
 from catalog.exchange.exporter import FORMAT_VERSION, equal_as_json, load_rows
 from catalog.exchange.kinds import KINDS, Kind, Values
 from catalog.exchange.values import FileError
+from catalog.policy import large_changes
 
 
 @dataclass(slots=True)
@@ -31,27 +32,24 @@ class Outcome:
     unchanged: int = 0
 
 
-class _PlanRollback(Exception):
-    """The signal to roll back after a plan."""
-
-
 def run(content: Any, *, plan: bool = False, prune: bool = False) -> Outcome:
-    """Import in one transaction; a plan does everything and rolls it back.
+    """Import completely or not at all; a plan does everything and keeps nothing.
 
-    Raises FileError, and then nothing has changed.
+    Calls are logged meanwhile: see `large_changes`. Raises FileError, and then nothing has changed.
     """
     sections = _check_sections(content)
-    outcome = Outcome()
+
+    def work() -> Outcome:
+        outcome = Outcome()
+        for kind in KINDS:
+            if kind.section in sections:
+                _import_section(kind, sections[kind.section], outcome, prune=prune)
+        return outcome
+
     try:
-        with transaction.atomic():
-            for kind in KINDS:
-                if kind.section in sections:
-                    _import_section(kind, sections[kind.section], outcome, prune=prune)
-            if plan:
-                raise _PlanRollback
-    except _PlanRollback:
-        pass
-    return outcome
+        return large_changes.run(work, plan=plan)
+    except large_changes.Stale as error:
+        raise FileError("the file", str(error)) from None
 
 
 def _check_sections(content: Any) -> dict[str, list[Any]]:

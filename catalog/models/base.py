@@ -6,12 +6,15 @@ import re
 
 from django.core.exceptions import ValidationError
 from django.db import models
+from django.db.models.functions import Lower
 from django.utils.translation import gettext_lazy as _
 
 from catalog.models.fields import check_kinds
 from catalog.querysets import CatalogueQuerySet
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+RESERVED_NAMES = frozenset({"__proto__", "prototype", "constructor", "toString", "valueOf", "hasOwnProperty"})
+"""Members of every JavaScript object: a client that keeps tools in one by name would break."""
 
 
 def check_name(value: str) -> None:
@@ -20,6 +23,22 @@ def check_name(value: str) -> None:
             _("A name has 1 to 128 characters: letters A-Z and a-z, digits, underscore, hyphen and dot."),
             code="invalid_name",
         )
+    if not re.search(r"[A-Za-z0-9]", value) or value in RESERVED_NAMES:
+        raise ValidationError(
+            _("Programs give this name a meaning of its own. Use a name with a letter or digit, such as read_file."),
+            code="reserved_name",
+        )
+
+
+def check_unlike(row: models.Model, name: str) -> None:
+    """Raise ValidationError when another row of this table has the same name in other letters."""
+    rows = type(row)._default_manager.all()
+    others = rows.alias(lower=Lower("name")).filter(lower=name.lower()).exclude(name=name).exclude(pk=row.pk)
+    other = others.values_list("name", flat=True).first()
+    # Two names of before this rule may stay.
+    if other is not None and not rows.filter(pk=row.pk, name=name).exists():
+        message = _('The name "%(other)s" already exists. Two names cannot differ only in upper and lower case.')
+        raise ValidationError({"name": ValidationError(message, code="same_name", params={"other": other})})
 
 
 def check_described(value: str) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Lower
 from django.utils.translation import gettext_lazy as _
 from simple_history.models import HistoricalRecords
 
 from catalog.models import validators as check
-from catalog.models.base import CatalogueItem, check_described, check_name, check_named
+from catalog.models.base import CatalogueItem, check_described, check_name, check_named, check_unlike
 from catalog.models.fields import JSONTextField
 from catalog.models.tools import Toolset
 
@@ -135,6 +136,7 @@ class Prompt(CatalogueItem):
         verbose_name = _("prompt")
         verbose_name_plural = _("prompts")
         ordering = ["position", "name"]
+        indexes = [models.Index(Lower("name"), name="prompt_by_lower_name")]
         constraints = [models.CheckConstraint(condition=~Q(description=""), name="prompt_is_described")]
 
     def __str__(self) -> str:
@@ -142,4 +144,5 @@ class Prompt(CatalogueItem):
 
     def clean(self) -> None:
         super().clean()
+        check_unlike(self, self.name)
         check.prompt(self)

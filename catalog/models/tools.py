@@ -7,13 +7,14 @@ from typing import Any
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
+from django.db.models.functions import Lower
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import gettext_noop
 from simple_history.models import HistoricalRecords
 
 from catalog.models import secret_flows
 from catalog.models import validators as check
-from catalog.models.base import CatalogueItem, check_described, check_name
+from catalog.models.base import CatalogueItem, check_described, check_name, check_unlike
 from catalog.models.fields import JSONTextField
 from catalog.querysets import CatalogueQuerySet
 from catalog.runners import registry
@@ -176,6 +177,7 @@ class Tool(CatalogueItem):
             ("try_tool", gettext_noop("Can try tools from the admin")),
             ("try_tool_as_other", gettext_noop("Can try tools from the admin as another user")),
         ]
+        indexes = [models.Index(Lower("name"), name="tool_by_lower_name")]
         constraints = [
             models.CheckConstraint(condition=~models.Q(description=""), name="tool_is_described"),
             models.CheckConstraint(condition=models.Q(timeout__gt=0), name="tool_ends"),
@@ -186,6 +188,7 @@ class Tool(CatalogueItem):
 
     def clean(self) -> None:
         super().clean()
+        check_unlike(self, self.name)
         problem = check.runner_settings(self.runner, self.settings)
         if problem:
             raise ValidationError(problem)

@@ -24,6 +24,9 @@ ARGUMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
 VARIABLE = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.]{0,98}[A-Za-z0-9_])?")
 MIME = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*(\s*;\s*[A-Za-z0-9_-]+=[^\s;,]+)*")
 SIZES = re.compile(r"any|[1-9][0-9]{0,4}x[1-9][0-9]{0,4}")
+IMAGES = ("png", "jpeg", "jpg", "svg+xml", "webp", "gif", "avif", "x-icon", "vnd.microsoft.icon")
+DATA_IMAGE = re.compile(rf"data:image/(?:{'|'.join(map(re.escape, IMAGES))});base64,[A-Za-z0-9+/]+={{0,2}}\Z")
+ODD_IN_ADDRESS = re.compile(r"[\s<>\x00-\x20\x7f-\x9f\"'`\\^|{}]")
 MAX_BLOB_BYTES = 16 * 1024 * 1024
 CONTENT_TYPES = frozenset({"text", "image", "audio", "resource", "resource_link"})
 
@@ -38,19 +41,40 @@ def icons(value: Any) -> None:
     for number, icon in enumerate(value, 1):
         if not isinstance(icon, dict) or not isinstance(icon.get("src"), str):
             _reject(_('Icon %(number)d needs a "src".'), number=number)
-        if urlsplit(icon["src"]).scheme not in {"https", "data"}:
+        src = icon["src"]
+        if not src.startswith(("https://", "data:")):
             _reject(_('Icon %(number)d: "src" must start with https:// or data:.'), number=number)
+        if ODD_IN_ADDRESS.search(src):
+            odd = _('Icon %(number)d: "src" cannot contain spaces, quotes or angle brackets. Percent-encode them.')
+            _reject(odd, number=number)
+        if src.startswith("data:") and not DATA_IMAGE.match(src):
+            types = ", ".join(f"image/{kind}" for kind in IMAGES)
+            picture = _("Icon %(number)d: a data: address must contain a picture (%(types)s) in Base64.")
+            _reject(picture, number=number, types=types)
+        if src.startswith("https://") and not _has_host(src):
+            _reject(_('Icon %(number)d: "src" needs a host after https://.'), number=number)
         unknown = set(icon) - {"src", "mimeType", "sizes", "theme"}
         if unknown:
             stray = _('Icon %(number)d: "%(member)s" is not a known key. Remove it.')
             _reject(stray, number=number, member=sorted(unknown)[0])
-        if not isinstance(icon.get("mimeType", ""), str):
+        kind = icon.get("mimeType", "image/png")
+        if not isinstance(kind, str):
             _reject(_('Icon %(number)d: "mimeType" must be text.'), number=number)
+        if kind.removeprefix("image/") not in IMAGES or not kind.startswith("image/"):
+            typed = _('Icon %(number)d: "mimeType" must be one of %(types)s.')
+            _reject(typed, number=number, types=", ".join(f"image/{name}" for name in IMAGES))
         sizes = icon.get("sizes", [])
         if not isinstance(sizes, list) or not all(isinstance(size, str) and SIZES.fullmatch(size) for size in sizes):
             _reject(_('Icon %(number)d: "sizes" must be a list such as ["48x48"] or ["any"].'), number=number)
         if icon.get("theme", "light") not in {"light", "dark"}:
             _reject(_('Icon %(number)d: "theme" must be light or dark.'), number=number)
+
+
+def _has_host(address: str) -> bool:
+    try:
+        return bool(urlsplit(address).hostname)
+    except ValueError:
+        return False
 
 
 def capabilities(value: Any) -> None:

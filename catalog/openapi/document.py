@@ -18,6 +18,8 @@ MAX_BYTES = 5 * 1024 * 1024
 MAX_DEPTH = 64
 MAX_VALUES = 400_000
 """Maximum number of values, counted in the expanded document."""
+MAX_ANCHORS = 10_000
+"""Maximum number of YAML anchors, which no value limit counts before the whole document is read."""
 _PREFIX = "tag:yaml.org,2002:"
 _KINDS = ("str", "null", "bool", "int", "float", "timestamp")
 _CONSTANTS: dict[str, Any] = {"": None, "~": None}
@@ -101,9 +103,13 @@ class _Builder:
         """Open lists and objects, with the name under which the next value goes."""
         self._anchors: dict[str, Any] = {}
         self._pending: list[str | None] = []
-        self._documents = 0
+        self._documents = self._anchor_count = 0
 
     def take(self, event: Any) -> None:
+        if getattr(event, "anchor", None) is not None and not isinstance(event, yaml.AliasEvent):
+            self._anchor_count += 1
+            if self._anchor_count > MAX_ANCHORS:
+                raise DocumentError(_("The document has more than %(most)s anchors.") % {"most": f"{MAX_ANCHORS:,}"})
         if isinstance(event, yaml.DocumentStartEvent):
             self._documents += 1
             if self._documents > 1:

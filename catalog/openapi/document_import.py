@@ -23,6 +23,7 @@ from catalog.openapi import document as documents
 from catalog.openapi import proposals as proposing
 from catalog.openapi.proposals import Choices, Proposal
 from catalog.openapi.schemas import plain_text
+from catalog.policy import large_changes
 from catalog.runners import networks, registry
 from catalog.runners.destinations import Flow
 from toolhub import egress
@@ -147,14 +148,14 @@ def rows(row: ImportedDocument, choices: Choices) -> list[Row]:
     """Return every operation of the pending document, and every tool whose operation no longer exists."""
     content = read(row.pending.encode())
     tools = {quarantine.approved(tool).get("name"): tool for tool in Tool.objects.filter(origin=row.origin)}
-    taken = dict(Tool.objects.values_list("name", "origin"))
+    taken = {name.lower() for name in Tool.objects.values_list("name", flat=True)}
     found = []
     refusals = SecretRefusals()
     for proposal in proposing.build_proposals(content, choices, row.pending_source or row.source):
         tool = tools.pop(proposal.key, None)
         if tool is None:
             problem = proposal.problem
-            if not problem and proposal.name in taken:
+            if not problem and proposal.name.lower() in taken:
                 taken_already = _("A tool named %(name)s already exists. Choose a prefix.")
                 problem = taken_already % {"name": proposal.name}
             problem = problem or refusals.find(proposal)
@@ -212,34 +213,48 @@ def readable(value: Any) -> str:
 def apply(row: ImportedDocument, choices: Choices, chosen: Collection[str], toolset: Toolset | None, by: Any) -> Result:
     """Create tools from the chosen operations; quarantine the changed and vanished ones of earlier imports.
 
-    Runs in one transaction. Raises DocumentImportError, and then nothing was changed.
+    Calls are logged meanwhile: see `large_changes`. Raises DocumentImportError, and then nothing was changed.
     """
+
+    def work() -> Result:
+        return _apply(ImportedDocument.objects.get(pk=row.pk), choices, chosen, toolset, by)
+
+    try:
+        result = large_changes.run(work)
+    except large_changes.Stale:
+        raise DocumentImportError(_("The catalogue is being changed at the same time. Try again.")) from None
+    row.refresh_from_db()
+    return result
+
+
+def _apply(
+    row: ImportedDocument, choices: Choices, chosen: Collection[str], toolset: Toolset | None, by: Any
+) -> Result:
     result = Result()
-    with transaction.atomic():
-        for line in rows(row, choices):
-            if line.state == NEW and line.key in chosen:
-                if line.problem or line.proposal is None:
-                    raise DocumentImportError(f"{line.key}: {line.problem}")
-                result.made.append(_create_tool(row, line.proposal, toolset))
-            elif line.tool is not None and line.state in (CHANGED, GONE, WAITING):
-                # An operation that cannot be imported any more counts as removed: its tool must not be called in the
-                # old form.
-                usable = line.proposal is not None and not line.proposal.problem
-                if quarantine.propose(line.tool, line.proposal.definition() if usable and line.proposal else None):
-                    result.quarantined.append(line.tool)
-        _save_import(row, choices, toolset, by)
-        log.record(
-            "imported",
-            "OpenAPI document",
-            f"{row} (id {row.pk})",
-            None,
-            {
-                "source": row.source,
-                "sha256": row.sha256,
-                "made": [tool.name for tool in result.made],
-                "quarantined": [tool.name for tool in result.quarantined],
-            },
-        )
+    for line in rows(row, choices):
+        if line.state == NEW and line.key in chosen:
+            if line.problem or line.proposal is None:
+                raise DocumentImportError(f"{line.key}: {line.problem}")
+            result.made.append(_create_tool(row, line.proposal, toolset))
+        elif line.tool is not None and line.state in (CHANGED, GONE, WAITING):
+            # An operation that cannot be imported any more counts as removed: its tool must not be called in the
+            # old form.
+            usable = line.proposal is not None and not line.proposal.problem
+            if quarantine.propose(line.tool, line.proposal.definition() if usable and line.proposal else None):
+                result.quarantined.append(line.tool)
+    _save_import(row, choices, toolset, by)
+    log.record(
+        "imported",
+        "OpenAPI document",
+        f"{row} (id {row.pk})",
+        None,
+        {
+            "source": row.source,
+            "sha256": row.sha256,
+            "made": [tool.name for tool in result.made],
+            "quarantined": [tool.name for tool in result.quarantined],
+        },
+    )
     return result
 
 

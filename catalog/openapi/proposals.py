@@ -170,11 +170,11 @@ def _fill(
 
 def _make_unique(proposal: Proposal, seen: dict[str, str]) -> None:
     name, number = proposal.name[: names.MAX_NAME_CHARACTERS], 2
-    while name in seen:
+    while name.lower() in seen:
         tail = f"_{number}"
         name, number = proposal.name[: names.MAX_NAME_CHARACTERS - len(tail)] + tail, number + 1
-    if name != proposal.name and proposal.name in seen:
+    if name != proposal.name and proposal.name.lower() in seen:
         taken = _("%(operation)s already uses the name %(name)s.")
-        proposal.notes.append(taken % {"operation": seen[proposal.name], "name": proposal.name})
-    seen[name] = proposal.key
+        proposal.notes.append(taken % {"operation": seen[proposal.name.lower()], "name": proposal.name})
+    seen[name.lower()] = proposal.key
     proposal.name = name

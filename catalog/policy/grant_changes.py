@@ -22,6 +22,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from catalog.models import Grant, Tool, Toolset
+from catalog.policy import large_changes
 
 MAX_PAIRS = 500
 """Maximum number of pairs of a target and a subject in one change."""
@@ -142,13 +143,19 @@ def carry_out(change: GrantChange, digest: str) -> tuple[Plan, bool]:
     It is carried out only if the current plan has the digest of the reviewed one. Concurrent changes to grants of one
     target run one after the other, so the second sees the result of the first.
     """
-    with transaction.atomic():
+
+    def work() -> tuple[Plan, bool]:
         there = _lock_targets(change.targets)
         plan = Plan.build(change, locked=True)
         done = there and plan.digest == digest
         if done:
             plan._carry_out(timezone.now())
-    return plan, done
+        return plan, done
+
+    try:
+        return large_changes.run(work)
+    except large_changes.Stale:
+        return Plan.build(change), False
 
 
 def end_grant(grant: Grant, now: datetime | None = None) -> None:

@@ -247,20 +247,28 @@ def import_tools(upstream: Upstream, found: ToolList, wanted: Iterable[str]) -> 
 
 
 def compare(upstream: Upstream, found: ToolList) -> Comparison:
-    """Quarantine every imported tool whose definition is not the approved one, or no longer exists."""
+    """Quarantine every tool of this server whose definition is not the approved one, or no longer exists.
+
+    A tool that was made by hand is pinned to the definition that the server has now.
+    """
     listed: dict[str, list[dict[str, Any]]] = {}
     for definition in found.tools:
         listed.setdefault(definition["name"], []).append(definition)
-    result = Comparison()
+    result, called = Comparison(), set[str]()
     with actor.override(f"comparison with upstream {upstream.name}"):
+        for tool in _made_by_hand(upstream):
+            same = {quarantine.pin(one): one for one in listed.get(_source_name(tool), ())}
+            if len(same) == 1:
+                quarantine.pin_existing(tool, upstream.origin, next(iter(same.values())))
         for tool in _tools(upstream):
-            definitions = listed.pop(str(quarantine.approved(tool).get("name")), [])
+            called.add(_source_name(tool))
+            definitions = listed.get(_source_name(tool), [])
             # Listed twice: a deviation in either definition counts.
             changed = [one for one in definitions if quarantine.pin(one) != tool.pinned]
             quarantine.propose(tool, changed[0] if changed else definitions[0] if definitions else None)
             if tool.quarantined_since is not None:
                 result.changed.append(tool.name)
-    result.new = sorted(listed)
+    result.new = sorted(listed.keys() - called)
     store_health(upstream, found)
     return result
 
@@ -327,6 +335,17 @@ def _new_tool(upstream: Upstream, one: Candidate) -> Tool:
 
 def _tools(upstream: Upstream) -> list[Tool]:
     return list(Tool.objects.filter(origin=upstream.origin))
+
+
+def _made_by_hand(upstream: Upstream) -> list[Tool]:
+    """Return the tools that call this server and were neither imported from it nor pinned yet."""
+    tools = Tool.objects.filter(runner=RUNNER, origin="", pinned="")
+    return [tool for tool in tools if tool.settings.get("upstream") == upstream.name]
+
+
+def _source_name(tool: Tool) -> str:
+    """Return the name of the tool that is really called: somebody may have changed it after the approval."""
+    return str(tool.settings.get("tool"))
 
 
 def _name(upstream: Upstream) -> str:

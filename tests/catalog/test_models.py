@@ -35,6 +35,10 @@ REFUSALS: list[tuple[type[Any], dict[str, Any], str, str]] = [
     (Tool, {"name": "é"}, "name", "letters A-Z"),
     (Tool, {"name": "sum\n"}, "name", "letters A-Z"),
     (Tool, {"name": "a" * 129}, "name", "128"),
+    *((Tool, {"name": name}, "name", "meaning of its own") for name in (".", "..", "...", "_", "-", "__proto__")),
+    (Tool, {"name": "constructor"}, "name", "meaning of its own"),
+    (Prompt, {"name": ".."}, "name", "meaning of its own"),
+    (Prompt, {"name": "__proto__"}, "name", "meaning of its own"),
     (Tool, {"description": ""}, "description", "blank"),
     (Tool, {"description": " \n "}, "description", "must not be blank"),
     (Tool, {"input_schema": {"type": "string"}}, "input_schema", '"type": "object"'),
@@ -44,6 +48,23 @@ REFUSALS: list[tuple[type[Any], dict[str, Any], str, str]] = [
     (Tool, {"icons": [{"src": "http://example.com/a.png"}]}, "icons", "https://"),
     (Tool, {"icons": [{"src": "https://example.com/a.png", "sizes": ["big"]}]}, "icons", "48x48"),
     (Tool, {"icons": [{"src": "https://example.com/a.png", "onload": "x"}]}, "icons", "onload"),
+    (Tool, {"icons": [{"src": "data:text/html;base64,AAAA"}]}, "icons", "picture"),
+    (Tool, {"icons": [{"src": "data:text/html,%3Cscript%3E"}]}, "icons", "picture"),
+    (Tool, {"icons": [{"src": "data:,x"}]}, "icons", "picture"),
+    (Tool, {"icons": [{"src": "data:image/png;base64,"}]}, "icons", "picture"),
+    (Tool, {"icons": [{"src": "data:image/png;base64,AAAA\n"}]}, "icons", "quotes"),
+    (Tool, {"icons": [{"src": "data:image/svg+xml;base64,AAAA,text/html"}]}, "icons", "picture"),
+    (Tool, {"icons": [{"src": 'https://example.com/a.png" onerror="x'}]}, "icons", "quotes"),
+    (Tool, {"icons": [{"src": "https://example.com/a.png?'"}]}, "icons", "quotes"),
+    (Tool, {"icons": [{"src": "https://example.com/<b>"}]}, "icons", "quotes"),
+    (Tool, {"icons": [{"src": "https://example.com/\u2028"}]}, "icons", "quotes"),
+    (Tool, {"icons": [{"src": " https://example.com/a.png"}]}, "icons", "https://"),
+    (Tool, {"icons": [{"src": "javascript:x"}]}, "icons", "https://"),
+    (Tool, {"icons": [{"src": "https:a.png"}]}, "icons", "https://"),
+    (Tool, {"icons": [{"src": "https:///a.png"}]}, "icons", "host"),
+    (Tool, {"icons": [{"src": "https://[::1/a.png"}]}, "icons", "host"),
+    (Tool, {"icons": [{"src": "https://example.com/a", "mimeType": "text/html"}]}, "icons", "one of image/png"),
+    (Tool, {"icons": [{"src": "https://example.com/a", "mimeType": 'image/png" x="'}]}, "icons", "one of image/png"),
     (Tool, {"timeout": 0}, "timeout", "0.1"),
     (Tool, {"timeout": 1e9}, "timeout", "86400"),
     (Tool, {"max_result_bytes": 1}, "max_result_bytes", "64"),
@@ -226,3 +247,34 @@ def test_suggestions_name_possible_improvements() -> None:
         "{name} is not replaced, because there is no such argument.",
         'The argument "city" is never used.',
     ]
+
+
+@pytest.mark.parametrize(
+    "icon",
+    [
+        {"src": "https://example.com/a.png?size=48&v=%22", "mimeType": "image/png", "sizes": ["48x48"]},
+        {"src": "https://example.com/a.svg", "theme": "dark", "sizes": ["any"]},
+        {"src": "data:image/svg+xml;base64,PHN2Zy8+", "mimeType": "image/svg+xml"},
+        {"src": "data:image/png;base64,AAAA"},
+    ],
+)
+def test_a_picture_is_an_icon(icon: dict[str, Any]) -> None:
+    Tool(**{**GOOD[Tool], "icons": [icon]}).full_clean()
+
+
+@pytest.mark.parametrize("model", [Tool, Prompt])
+def test_two_names_that_differ_only_in_case_cannot_both_be_saved(model: type[Any]) -> None:
+    first = model(**{**GOOD[model], "name": "Read_File"})
+    first.full_clean()
+    first.save()
+    first.full_clean()
+    second = model(**{**GOOD[model], "name": "read_file"})
+    with pytest.raises(ValidationError) as refused:
+        second.full_clean()
+    assert '"Read_File" already exists' in refused.value.message_dict["name"][0]
+    second.save()  # as a version of toolhub without this rule allowed
+    second.full_clean()
+    second.name = "READ_FILE"
+    with pytest.raises(ValidationError):
+        second.full_clean()
+    model(**{**GOOD[model], "name": "readXfile"}).full_clean()

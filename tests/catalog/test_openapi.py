@@ -68,6 +68,8 @@ BOMB = b"a: &a [x,x,x,x,x,x,x,x,x,x]\n" + b"".join(
         (b"[1, 2]", "not an object"),
         (b"openapi: [", "not valid YAML"),
         (BOMB, "including those of aliases"),
+        (b"\n".join(b"k%d: &a%d 1" % (number, number) for number in range(10_001)), "more than 10,000 anchors"),
+        (b"- &a 1\n" * 10_001, "more than 10,000 anchors"),
         (b"a: &a [*a]", "does not refer to anything complete"),
         (b"a: !!python/object/apply:os.system [ls]", "not supported"),
         (b"a: !!binary aGk=", "not supported"),

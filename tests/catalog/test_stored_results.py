@@ -14,6 +14,7 @@ from catalog.calls.stored_results import ROW_BYTES, NoRoom
 from catalog.errors import ResultRemoved, UnknownResource
 from catalog.models import StoredResult
 from tests import factories
+from tests.catalog import tools as tools
 from tests.catalog.pipeline import RecordingChannel, call, caller, logged_calls, publish, run_in_database, text
 
 pytestmark = pytest.mark.django_db(transaction=True)

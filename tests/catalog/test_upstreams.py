@@ -357,3 +357,49 @@ async def test_a_description_that_changes_takes_the_tool_away_until_somebody_app
             assert not any(token in str(entry) for entry in upstream.ledger)
     finally:
         await asyncio.to_thread(upstream.stop)
+
+
+# --- made by hand ----------------------------------------------------------------------------------------------------
+
+
+def make_by_hand(made: Row, name: str, source: str) -> Tool:
+    return factories.make_tool(name, runner="upstream_mcp", settings={"upstream": made.name, "tool": source})
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_tool_made_by_hand_is_pinned_by_the_next_comparison_and_quarantined_when_it_changes(other: Upstream) -> None:
+    made = make_upstream(other)
+    source = sorted(other.tools)[0]
+    first, second = make_by_hand(made, "by_hand", source), make_by_hand(made, "again", source)
+    assert discovery.refresh(made).changed == []
+    for row in (first, second):
+        row.refresh_from_db()
+        assert row.pinned and row.origin == made.origin and row.quarantined_since is None
+        assert row.description == f"{row.name}: adds two numbers and changes nothing."
+        assert Action.objects.filter(verb="pinned", target__startswith=f"{row.name} ").count() == 1
+    other.tools = {**other.tools, source: tool(source, description="Now it does something else.")}
+    assert sorted(discovery.refresh(made).changed) == ["again", "by_hand"]
+    assert Action.objects.filter(verb="pinned").count() == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_tool_that_is_made_to_call_another_one_needs_a_review(other: Upstream) -> None:
+    made = make_upstream(other)
+    first, second = sorted(other.tools)[:2]
+    row = make_by_hand(made, "by_hand", first)
+    discovery.refresh(made)
+    row.refresh_from_db()
+    row.settings = {"upstream": made.name, "tool": second}
+    row.save()
+    assert discovery.refresh(made).changed == ["by_hand"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_tool_made_by_hand_that_its_server_does_not_have_is_left_alone(other: Upstream) -> None:
+    made = make_upstream(other)
+    row = make_by_hand(made, "by_hand", "absent")
+    foreign = factories.make_tool("foreign", runner="upstream_mcp", settings={"upstream": "else", "tool": "x"})
+    assert discovery.refresh(made).changed == []
+    for tool_row in (row, foreign):
+        tool_row.refresh_from_db()
+        assert not tool_row.pinned and not tool_row.origin

@@ -156,3 +156,35 @@ def test_a_slow_reader_of_an_export_does_not_make_the_server_hold_it(hub: Hub) -
     assert slow < ROWS * ROW_BYTES / 10, "that was no slow reader"
     assert size > ROWS * ROW_BYTES
     assert most - before < MAX_GROWTH_BYTES, f"{(most - before) / 1e6:.0f} MB"
+
+
+def upload(hub: Hub, size: int, path: str = "/admin/catalog/importeddocument/add/") -> bytes:
+    """Send a document of this size as a browser does; the server's answer."""
+    content = b'{"openapi": "3.1.0", "info": {"title": "Large"}, "paths": {}, "x": "%s"}'
+    content %= b"x" * (size - len(content) + 2)
+    token = "t" * 32
+    parts = f'--b\r\nContent-Disposition: form-data; name="csrfmiddlewaretoken"\r\n\r\n{token}\r\n--b\r\n'
+    parts += 'Content-Disposition: form-data; name="file"; filename="large.json"\r\n\r\n'
+    body = parts.encode() + content + b"\r\n--b--\r\n"
+    head = (
+        f"POST {path} HTTP/1.1\r\n{HOST}Cookie: toolhub_session={hub.seeded}; toolhub_csrf={token}\r\n"
+        f"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    with open_connection(hub) as connection:
+        connection.sendall(head.encode())
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+            connection.sendall(body)
+        return read_rest(connection)
+
+
+@pytest.mark.parametrize("size", [MAX_BODY_BYTES + 1, 4_500_000, 5 * 1_048_576])
+def test_a_document_up_to_its_own_bound_can_be_uploaded(hub: Hub, size: int) -> None:
+    answer = upload(hub, size)
+    assert answer.startswith(b"HTTP/1.1 302 ") and b"/preview/" in answer, answer[:500]
+
+
+def test_a_larger_document_and_a_large_form_elsewhere_are_refused(hub: Hub) -> None:
+    assert b"larger than 5 MB" in upload(hub, 5 * 1_048_576 + 1)
+    for size, path in ((5 * 1_048_576 + 100_000, "/admin/catalog/importeddocument/add/"), (4_500_000, "/account/")):
+        answer = upload(hub, size, path)
+        assert not answer or answer.startswith(b"HTTP/1.1 413 "), answer[:200]

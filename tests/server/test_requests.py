@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from django.contrib.auth.models import User
 
 from audit.models import Call
 from catalog.errors import CLIENT_GONE, SERVER_STOPPING
+from catalog.models import Tool
 from tests.polling import wait_until_async
 from tests.server import functions
 from tests.server.conftest import Client, handshake, modern, refresh_catalogue, run_in_database, server, text, token
@@ -114,6 +116,36 @@ async def test_a_stop_lets_calls_finish_cancels_the_rest_and_takes_nothing_new(t
     await stop
     assert "stopping" in (await client.error("tools/list"))["message"]
     assert await get_last_outcome() == ("cancelled", SERVER_STOPPING)
+
+
+@pytest.mark.parametrize("why", ["busy", "stopping"])
+async def test_a_call_refused_while_busy_or_stopping_is_logged_with_its_redacted_arguments(
+    tools: User, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"label": {"type": "string"}, "colour": {"type": "string", "writeOnly": True}},
+    }
+    await run_in_database(lambda: Tool.objects.filter(name="server_wait").update(input_schema=schema))
+    await refresh_catalogue()
+    if why == "busy":
+        monkeypatch.setattr(requests, "MAX_CALLS_PER_USER", 0)
+    else:
+        monkeypatch.setattr(server().requests, "_accepting", False)
+    client = modern(await token(tools))
+    given = {"label": "x", "colour": "four two", "password": "hunter22"}
+    for name in ("server_wait", "server_absent"):
+        assert why in (await client.call(name, given))["error"]["message"].lower()
+        call = await run_in_database(lambda: Call.objects.order_by("-started_at", "-id").first())
+        assert (call.name, call.outcome, json.loads(call.arguments)["label"]) == (name, "refused", "x")
+        assert "hunter22" not in call.arguments
+        assert ("four two" in call.arguments) == (name == "server_absent")
+    await client.error("resources/read", {"uri": "docs://x?access_token=hunter22"})
+    call = await run_in_database(lambda: Call.objects.order_by("-started_at", "-id").first())
+    assert call.method == "resources/read" and "hunter22" not in call.name
+    await client.call("server_wait", {"label": "y" * 100_000})
+    call = await run_in_database(lambda: Call.objects.order_by("-started_at", "-id").first())
+    assert json.loads(call.arguments) == {"$redacted": "too large to record"}
 
 
 async def test_a_stop_waits_for_a_call_that_finishes(tools: User) -> None:

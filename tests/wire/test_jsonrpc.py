@@ -262,3 +262,22 @@ def test_written_messages_are_read_back(id_: Any, method: str, params: dict[str,
     assert parse(json.dumps(sent, indent=3, ensure_ascii=True).encode()) == Request(id_, method, params)
     assert parse(encode(jsonrpc.notification(method, params))) == Notification(method, params)
     assert parse(encode(jsonrpc.result(id_, params))) == Response(id_, result=params)
+
+
+@pytest.mark.parametrize(
+    "id_",
+    ['"' + "a" * 1001 + '"', '"' + "x" * 10_000 + '"', "1" * 1001, "-" + "1" * 1001, "1" * 4000],
+    ids=["text", "10 kB", "number", "negative", "huge"],
+)
+@pytest.mark.parametrize("rest", ['"method":"ping"', '"result":{}'], ids=["request", "response"])
+def test_an_id_longer_than_any_client_needs_is_refused_and_not_echoed(id_: str, rest: str) -> None:
+    with pytest.raises(McpError) as refused:
+        jsonrpc.parse(f'{{"jsonrpc":"2.0","id":{id_},{rest}}}'.encode())
+    assert refused.value.code == -32600 and refused.value.request_id is None
+    assert "1000 characters" in refused.value.message
+
+
+def test_a_long_id_within_the_bound_is_kept() -> None:
+    for id_ in ("a" * 1000, 10**999, -(10**999)):
+        found = jsonrpc.parse(jsonrpc.encode({"jsonrpc": "2.0", "id": id_, "method": "ping"}))
+        assert isinstance(found, jsonrpc.Request) and found.id == id_

@@ -19,6 +19,7 @@ from daphne.ws_protocol import WebSocketProtocol
 from django.conf import settings
 from twisted.internet import defer, reactor
 
+from catalog.openapi import document
 from toolhub.management.event_loop import survive_exits
 
 log = logging.getLogger("toolhub.serving")
@@ -26,6 +27,9 @@ log = logging.getLogger("toolhub.serving")
 MAX_BUFFERED_BYTES = 1_048_576
 """Maximum bytes in a connection's buffer before a streaming sender has to wait."""
 MAX_STALLED_SECONDS = 60.0
+UPLOAD_PATH = b"/admin/catalog/importeddocument/"
+MAX_UPLOAD_BYTES = document.MAX_BYTES + 65_536
+"""Maximum bytes of a request that uploads an OpenAPI document: the document, and the form around it."""
 CLOSING_STATES = (WebSocketProtocol.STATE_CLOSING, WebSocketProtocol.STATE_CLOSED)
 
 
@@ -41,8 +45,16 @@ class BoundedRequest(WebRequest):  # type: ignore[misc]
         # Content-Type with the e-mail parser (measured, Twisted 26.10).
         super().__init__(*args, parsePOSTFormSubmission=False, **options)
 
+    @property
+    def max_bytes(self) -> int:
+        """The setting, and at the addresses of uploads at least the largest document that they take."""
+        path = getattr(self.channel, "_path", b"") or b""
+        return (
+            max(settings.MAX_BODY_BYTES, MAX_UPLOAD_BYTES) if path.startswith(UPLOAD_PATH) else settings.MAX_BODY_BYTES
+        )
+
     def gotLength(self, length: int | None) -> None:
-        if length is not None and length > settings.MAX_BODY_BYTES:
+        if length is not None and length > self.max_bytes:
             self.reject()
         else:
             super().gotLength(length)
@@ -51,7 +63,7 @@ class BoundedRequest(WebRequest):  # type: ignore[misc]
         if self.rejected:
             return
         self.received += len(data)
-        if self.received > settings.MAX_BODY_BYTES:
+        if self.received > self.max_bytes:
             self.reject()
         else:
             super().handleContentChunk(data)

@@ -87,7 +87,7 @@ async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
         return shapes.shape(method, peer.revision, result, lifecycle.SERVER_INFO_SHORT)
     except McpError as error:
         if method in _CALL_METHODS:  # denials of the call pipeline are CatalogErrors and logged already
-            await _log_rejected(request, peer, error)
+            await log_rejected(request, peer, error)
         server.connect_check.report_error(peer, method, error)
         raise
     except CatalogError as error:
@@ -142,7 +142,8 @@ async def handle_response(response: jsonrpc.Response, peer: Peer, server: Server
     await server.channels.handle_reply(response, peer)
 
 
-async def _log_rejected(request: jsonrpc.Request, peer: Peer, error: McpError) -> None:
+async def log_rejected(request: jsonrpc.Request, peer: Peer, error: McpError) -> None:
+    """Log a request that was rejected before its handler, if its method is logged; the denial stands in any case."""
     try:
         await server_errors.log_rejected(request, peer, error.message)
     except AuditLogUnavailable as cannot:

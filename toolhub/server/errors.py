@@ -9,10 +9,13 @@ from typing import Any
 from uuid import UUID
 
 from audit import outcomes, recorder
+from audit.redaction import redactor
+from catalog.calls import call_log, call_tool
 from catalog.errors import (
     CallNotLogged,
     CatalogError,
     DatabaseAway,
+    EndNotLogged,
     InternalFailure,
     InvalidArguments,
     LimitReached,
@@ -86,6 +89,8 @@ def mcp_error(error: CatalogError, peer: Peer) -> McpError:
             return McpError(INTERNAL_ERROR, error.reason)
         case DatabaseAway():
             return McpError(INTERNAL_ERROR, str(error))
+        case EndNotLogged():
+            return McpError(INTERNAL_ERROR, error.reason, {"callId": str(error.call_id)})
         case InternalFailure():
             return internal_error(error.call_id)
         case _:  # UnknownTool, UnknownPrompt, InvalidArguments
@@ -128,12 +133,20 @@ LOGGED_METHODS = {"tools/call": "name", "prompts/get": "name", "resources/read":
 
 
 async def log_rejected(request: jsonrpc.Request, peer: Peer, reason: str) -> None:
-    """Log an attempt that was rejected for its form, its `requestState`, or too many running requests."""
+    """Log an attempt that was rejected for its form, its `requestState`, or too many running requests.
+
+    Its arguments are logged as those of any other denied call are. Raises AuditLogUnavailable.
+    """
     member = LOGGED_METHODS.get(request.method)
     if member is None:
         return
-    name = request.params.get(member)
-    intent = recorder.Intent(
-        peer.caller, request.method, name if isinstance(name, str) else "", request_id=str(request.id)
+    given = request.params.get(member)
+    name = redactor.redact_text(given[:1000]) if isinstance(given, str) else ""
+    arguments = request.params.get("arguments", {})
+    text = (
+        call_tool.rejected_arguments_text(name, arguments)
+        if request.method == "tools/call"
+        else call_log.redact_rejected_arguments(arguments)
     )
+    intent = recorder.Intent(peer.caller, request.method, name, arguments=text, request_id=str(request.id))
     await recorder.deny(intent, recorder.Ending(outcomes.REFUSED, error_class="BadRequest", detail=reason))

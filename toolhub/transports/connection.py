@@ -138,7 +138,9 @@ class Connection:
     async def _handle(self, message: jsonrpc.Message) -> dict[str, Any] | None:
         if isinstance(message, jsonrpc.Request):
             if self._stopping:
-                return jsonrpc.error(message.id, McpError(errors.INTERNAL_ERROR, "The server is stopping"))
+                stopping = McpError(errors.INTERNAL_ERROR, "The server is stopping")
+                await dispatch.log_rejected(message, self._peer, stopping)
+                return jsonrpc.error(message.id, stopping)
             if is_modern(message):
                 return await self._modern(message)
             if message.method == "initialize":

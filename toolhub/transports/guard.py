@@ -32,6 +32,7 @@ from toolhub.wire import jsonrpc
 SINGLE_HEADERS = frozenset(
     {
         "authorization",
+        "content-encoding",
         "content-length",
         "content-type",
         "host",
@@ -179,6 +180,12 @@ def is_json(content_type: str | None) -> bool:
     kind, *parameters = (piece.strip().lower() for piece in (content_type or "").split(";"))
     charsets = [p.partition("=")[2].strip().strip('"') for p in parameters if p.partition("=")[0].strip() == "charset"]
     return kind == "application/json" and all(charset in {"utf-8", "utf8"} for charset in charsets)
+
+
+def check_encoding(headers: dict[str, str]) -> None:
+    """Check that the body is sent as it is. Raises Rejection: another reader would take it for something else."""
+    if headers.get("content-encoding", "identity").strip().lower() not in {"identity", ""}:
+        raise Rejection(415, "The body must be sent without a Content-Encoding.", [(b"accept-encoding", b"identity")])
 
 
 def check_announced_size(headers: dict[str, str]) -> None:

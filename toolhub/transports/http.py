@@ -75,6 +75,7 @@ async def post(exchange: Exchange, headers: dict[str, str]) -> None:
     guard.check_announced_size(headers)
     if not guard.is_json(headers.get("content-type")):
         raise Rejection(415, "The body must be application/json in UTF-8.")
+    guard.check_encoding(headers)
     exchange.json, exchange.events, _ = guard.parse_accept(headers.get("accept"))
     if not (exchange.json or exchange.events):
         raise Rejection(406, "The client must accept application/json and text/event-stream.")

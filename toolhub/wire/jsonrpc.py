@@ -17,6 +17,9 @@ from .errors import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, McpError
 
 MAX_BATCH_ENTRIES: Final = 50
 MAX_DEPTH_LEVELS: Final = 64
+MAX_ID_CHARACTERS: Final = 1000
+MAX_ID_NUMBER: Final = 10**MAX_ID_CHARACTERS
+"""An id is echoed, logged and kept while its request runs: it need not be longer."""
 
 RequestId: TypeAlias = str | int
 
@@ -147,7 +150,7 @@ def message(value: dict[str, Any]) -> Message:
     id_ = value.get("id")
     if method is None and "method" not in value:
         return _response(value, id_)
-    readable = type(id_) is str or type(id_) is int
+    readable = _is_id(id_)
     if value.get("jsonrpc") != "2.0" or type(method) is not str or not method:
         raise _invalid('`jsonrpc` must be "2.0" and `method` a non-empty string', id_ if readable else None)
     if "result" in value or "error" in value:
@@ -164,16 +167,28 @@ def message(value: dict[str, Any]) -> Message:
     if readable:
         return Request(id_, method, params)  # type: ignore[arg-type]
     if "id" in value:
-        raise _invalid("`id` must be a string or an integer")
+        raise _bad_id(id_)
     return Notification(method, params)
+
+
+def _is_id(value: Any) -> bool:
+    if type(value) is str:
+        return len(value) <= MAX_ID_CHARACTERS
+    return type(value) is int and -MAX_ID_NUMBER < value < MAX_ID_NUMBER
+
+
+def _bad_id(value: Any) -> McpError:
+    if type(value) is str or type(value) is int:
+        return _invalid(f"`id` is longer than {MAX_ID_CHARACTERS} characters")
+    return _invalid("`id` must be a string or an integer")
 
 
 def _response(value: dict[str, Any], id_: Any) -> Response:
     # The id is one of ours: echoing it would answer a request with an unrelated error.
     if value.get("jsonrpc") != "2.0" or not ("result" in value or "error" in value):
         raise _invalid("not a request, notification or response")
-    if type(id_) is not str and type(id_) is not int:
-        raise _invalid("`id` must be a string or an integer")
+    if not _is_id(id_):
+        raise _bad_id(id_)
     if "error" not in value:
         if type(value["result"]) is not dict:
             raise _invalid("`result` must be an object")
