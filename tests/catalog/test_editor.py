@@ -262,7 +262,7 @@ def test_the_page_asks_a_bounded_number_of_queries(browser: Client, django_asser
         browser.get(address)
     for number in range(30):
         factories.make_tool(f"other{number}", description=f"Does the thing number {number} and nothing else.")
-    with django_assert_max_num_queries(12):
+    with django_assert_max_num_queries(13):
         request_preview(browser, tool)
 
 
