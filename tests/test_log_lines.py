@@ -37,9 +37,10 @@ def console() -> Iterator[io.StringIO]:
     for name in described["filters"]:
         handler.addFilter(configurator.configure_filter(logging_settings["filters"][name]))
     root = logging.getLogger()
-    root.addHandler(handler)
+    # No other handler: what pytest captures could not be sent from its workers, as it is no UTF-8.
+    others, root.handlers = root.handlers, [handler]
     yield stream
-    root.removeHandler(handler)
+    root.handlers = others
 
 
 @pytest.mark.parametrize("nasty", NASTY, ids=ascii)
