@@ -23,8 +23,12 @@ BREAKS = ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\
 NASTY = [*BREAKS, "\0", "\x08", "\x1b[2K", "\x7f", "\x9b", "\u202e", "\u2066", "\ud800"]
 
 
+def _reject(record: logging.LogRecord) -> bool:
+    return False
+
+
 @pytest.fixture
-def console() -> Iterator[io.StringIO]:
+def console(request: pytest.FixtureRequest) -> Iterator[io.StringIO]:
     """What every logger prints with the handlers, filters and formatters of the real settings."""
     logging_settings: Any = copy.deepcopy(toolhub_settings.LOGGING)  # the configurator takes it apart
     configurator: Any = logging.config.DictConfigurator({**logging_settings, "handlers": {}})
@@ -37,10 +41,16 @@ def console() -> Iterator[io.StringIO]:
     for name in described["filters"]:
         handler.addFilter(configurator.configure_filter(logging_settings["filters"][name]))
     root = logging.getLogger()
-    # No other handler: what pytest captures could not be sent from its workers, as it is no UTF-8.
-    others, root.handlers = root.handlers, [handler]
+    root.addHandler(handler)
+    # What pytest captures is sent from its workers, and a record that is no UTF-8 cannot be.
+    capturing: Any = request.config.pluginmanager.getplugin("logging-plugin")
+    handlers = (capturing.caplog_handler, capturing.report_handler)
+    for other in handlers:
+        other.addFilter(_reject)
     yield stream
-    root.handlers = others
+    for other in handlers:
+        other.removeFilter(_reject)
+    root.removeHandler(handler)
 
 
 @pytest.mark.parametrize("nasty", NASTY, ids=ascii)
