@@ -28,9 +28,11 @@ Rows = dict[int, Row]
 
 MAX_TRIES = 5
 SCHEMA = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
-GROWING_TABLES = frozenset({"django_session", "django_admin_log", "catalog_storedresult", "catalog_task"})
-"""Tables that a change of the catalogue does not read, with as many rows as there is traffic. Like the audit log and
-the history, they are empty in the copy. Their keys go on where those of the database end.
+LIVE_TABLES = frozenset(
+    {"django_session", "django_admin_log", "catalog_storedresult", "catalog_task", "access_servingprocess"}
+)
+"""Tables that a change of the catalogue does not read, and that traffic and heartbeats change all the time. Like the
+audit log and the history, they are empty in the copy. Their keys go on where those of the database end.
 """
 IGNORED_TABLES = frozenset({revision.REVISION})
 """Tables that the triggers of the database write by themselves."""
@@ -143,9 +145,12 @@ def _fill_copy(main: BaseDatabaseWrapper, wrapper: BaseDatabaseWrapper) -> _Copy
             source.execute("ROLLBACK")
         for name, rows in copy.rows.items():
             if rows:
-                places = ", ".join("?" * (len(next(iter(rows.values()))) - 1))
-                statement = f'INSERT INTO "{name}" VALUES ({places})'  # noqa: S608 - names of the schema
-                _execute_many(target, statement, [row[1:] for row in rows.values()])
+                # With their rowids: a table with another primary key would be numbered anew, without its gaps.
+                columns = [row[1] for row in target.execute(f'PRAGMA table_info("{name}")').fetchall()]
+                names = ", ".join(["rowid", *(f'"{column}"' for column in columns)])
+                places = ", ".join("?" * (len(columns) + 1))
+                statement = f'INSERT INTO "{name}" ({names}) VALUES ({places})'  # noqa: S608 - names of the schema
+                _execute_many(target, statement, list(rows.values()))
         _execute_many(target, "DELETE FROM sqlite_sequence WHERE name = ?", [(name,) for name in sequences])
         _execute_many(target, "INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", list(sequences.items()))
         for kind, _name, statement in schema:
@@ -156,7 +161,7 @@ def _fill_copy(main: BaseDatabaseWrapper, wrapper: BaseDatabaseWrapper) -> _Copy
 
 
 def _is_empty_in_copy(table: str) -> bool:
-    return table.startswith("audit_") or "_historical" in table or table in GROWING_TABLES
+    return table.startswith("audit_") or "_historical" in table or table in LIVE_TABLES
 
 
 def _read(cursor: Any, table: str) -> Rows:

@@ -13,6 +13,7 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.db import connection
 from django.db.models.signals import post_save
+from django.utils import timezone
 
 from audit.models import Action
 from catalog.exchange import exporter, importer
@@ -23,6 +24,7 @@ from catalog.openapi.proposals import Choices
 from catalog.policy import grant_changes, large_changes, revision
 from catalog.signals import changed
 from tests import factories
+from toolhub.access.models import ServingProcess
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -67,6 +69,30 @@ def attempts() -> Iterator[list[str]]:
     yield found
     for model in (Tool, Grant):
         post_save.disconnect(sender=model, dispatch_uid="test.attempts")
+
+
+def test_the_heartbeat_of_a_server_delays_no_change_and_its_row_stays() -> None:
+    """A process that is gone leaves a gap among the rows of processes, whose key is a text."""
+    now = timezone.now()
+    for name in ("gone", "live"):
+        ServingProcess.objects.create(id=name, host="here", pid=0, started=now, beat=now, peers="[]")
+    ServingProcess.objects.filter(id="gone").delete()
+    database = str(connection.settings_dict["NAME"])
+
+    def report(**_: Any) -> None:
+        other = sqlite3.connect(database, timeout=0, uri=True, isolation_level=None)
+        other.execute("UPDATE access_servingprocess SET pid = pid + 1")
+        other.close()
+
+    post_save.connect(report, sender=Tool, weak=False, dispatch_uid="test.report")
+    try:
+        importer.run(make_file(3))
+    finally:
+        post_save.disconnect(sender=Tool, dispatch_uid="test.report")
+    assert Tool.objects.count() == 3
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT rowid, id, pid FROM access_servingprocess")
+        assert cursor.fetchall() == [(2, "live", 3)]
 
 
 def all_rows() -> str:

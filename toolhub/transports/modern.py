@@ -53,7 +53,10 @@ async def check_parameters(exchange: Exchange, request: jsonrpc.Request) -> None
     name, arguments = request.params.get("name"), request.params.get("arguments")
     with suppress(DatabaseError, InterfaceError, TimeoutError):  # the call itself is refused for it, and logged
         await snapshot.ensure_in_time()
-    seen = visibility.for_credential(exchange.credential).tools.get(name) if isinstance(name, str) else None
+    try:
+        seen = visibility.for_credential(exchange.credential).tools.get(name) if isinstance(name, str) else None
+    except snapshot.NotLoaded:  # at the start, with a database that does not answer: refused like the above
+        return
     if seen is not None:
         schema: dict[str, Any] = seen[0].input_schema
         envelope.check_param_headers(exchange.headers, schema, arguments if isinstance(arguments, dict) else {})
