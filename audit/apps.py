@@ -19,6 +19,7 @@ class AuditConfig(AppConfig):
         from audit.actions import log
         from audit.actions.model_signals import watch
         from audit.auditors import make_group
+        from audit.background import Traffic
         from audit.integrity.verifier import Verifier
         from audit.models import SavedView
         from audit.queries.rollups import RollupUpdate
@@ -26,8 +27,9 @@ class AuditConfig(AppConfig):
         from audit.redaction.rules import Redaction
         from toolhub.parts import parts
 
-        redaction = Redaction()
-        for part in (redaction, AuditLog(settings.CALL_LOG), Verifier(), RollupUpdate()):
+        redaction, audit_log, traffic = Redaction(), AuditLog(settings.CALL_LOG), Traffic()
+        audit_log.add_finish_listener(traffic.on_finish)
+        for part in (redaction, audit_log, traffic, Verifier(), RollupUpdate()):
             parts.put(part)
         setting_changed.connect(redaction.on_setting_changed, dispatch_uid="audit.redaction")
         log.connect_signals()

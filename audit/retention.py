@@ -22,6 +22,7 @@ from django.utils import timezone
 
 from audit import outcomes
 from audit.actions import actor, log
+from audit.background import Pacer
 from audit.format.chain import PRUNED_PREFIX, body_digest
 from audit.format.timestamps import to_ms
 from audit.format.uuid7 import first_id_of
@@ -126,13 +127,14 @@ def apply_if_due() -> None:
 
 
 def apply_settings(now: datetime | None = None) -> PruneCounts:
-    """Remove bodies and rows as the settings require, at `now`."""
+    """Remove bodies and rows as the settings require, at `now`, with pauses while the process serves calls."""
     done = PruneCounts()
     now = now or timezone.now()
+    pacer = Pacer()
     wanted: tuple[tuple[int, str], ...] = ((settings.KEEP_BODIES_DAYS, BODIES), (settings.KEEP_CALLS_DAYS, ROWS))
     for days, what in wanted:
         if days:
-            part = prune(now - timedelta(days=days), what)
+            part = prune(now - timedelta(days=days), what, lambda _: pacer.pause())
             done.bodies, done.rows = done.bodies + part.bodies, done.rows + part.rows
     return done
 

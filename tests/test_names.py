@@ -106,6 +106,29 @@ async def test_threads_are_bounded_and_a_freed_one_goes_to_the_name_that_waited(
     await asyncio.gather(*tasks)
 
 
+async def test_slow_look_ups_give_their_places_to_others_until_all_threads_are_taken(
+    dns: Dns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(names, "MAX_LOOKUPS", 2)
+    monkeypatch.setattr(names, "MAX_THREADS", 4)
+    monkeypatch.setattr(names, "SLOW_SECONDS", 0.05)
+    resolver = make(dns)
+    dns.answers = {"quick.test": ["192.0.2.2"], "quick2.test": ["192.0.2.3"]}
+    tasks = start_all(resolver, ["a-hanging.test", "b-hanging.test"])
+    await wait_until_async(lambda: resolver.running == 2)
+    assert await resolver.resolve("quick.test") == ["192.0.2.2"]
+    tasks += start_all(resolver, [f"{name}-hanging.test" for name in "cdef"])
+    await wait_until_async(lambda: resolver.running == 4)
+    waiting = start_all(resolver, ["quick2.test"])
+    await wait_until_async(lambda: len(resolver._waiting) == 3)
+    await wait_until_async(lambda: all(one.slow_at <= resolver._clock() for one in resolver._started))
+    assert (dns.asked["quick2.test"], resolver.running) == (0, 4)
+    dns.release.set()
+    assert await waiting[0] == ["192.0.2.3"]
+    await asyncio.gather(*tasks)
+    assert not resolver._started
+
+
 async def test_names_that_wait_are_bounded(dns: Dns, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(names, "MAX_LOOKUPS", 1)
     monkeypatch.setattr(names, "MAX_WAITING", 2)

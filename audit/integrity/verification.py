@@ -245,11 +245,13 @@ def run(
     recent: bool = False,
     store: bool = True,
     trusted: TrustedKeys | None = None,
+    step: Callable[[], None] | None = None,
 ) -> Report:
     """Verify everything, or with `recent` only entries after the last checkpoint.
 
     `external` are external checkpoints; `trusted` are the public keys to believe, by default those of the settings. The
-    result is stored for the admin unless `store` is False. Raise ValueError when the settings name an invalid key.
+    result is stored for the admin unless `store` is False. `step` is called after each page of entries. Raise
+    ValueError when the settings name an invalid key.
     """
     coverage = Coverage(trusted or TrustedKeys.from_settings())
     report = Report(outside_head=bool(external))
@@ -257,7 +259,7 @@ def run(
         largest = UUID(int=(1 << 128) - 1)
         upto = Call.objects.filter(id__lte=largest).order_by("-id").values_list("id", flat=True).first()
         report.through = str(upto or "")
-        _check(report, coverage, external or [], upto, recent)
+        _check(report, coverage, external or [], upto, recent, step or _continue)
     except _ReportFull:
         pass
     except Exception as error:
@@ -279,8 +281,17 @@ def is_outage(error: Exception) -> bool:
     return isinstance(error, MemoryError)
 
 
+def _continue() -> None:
+    """Continue at once."""
+
+
 def _check(
-    report: Report, coverage: Coverage, external: list[SignedCheckpoint], upto: UUID | None, recent: bool
+    report: Report,
+    coverage: Coverage,
+    external: list[SignedCheckpoint],
+    upto: UUID | None,
+    recent: bool,
+    step: Callable[[], None],
 ) -> None:
     signed: list[Problem] = []
     writers = load_writers()
@@ -304,6 +315,7 @@ def _check(
                 _add_problems(report, [found])
             else:
                 report.links += found
+                step()
     _add_problems(report, check_ids())
     after = uuid7.first_id_of(coverage.at - 60_000) if recent and coverage.number is not None else None
     for found in check_calls(after, upto):
@@ -311,6 +323,7 @@ def _check(
             _add_problems(report, [found])
         else:
             report.calls += found
+            step()
     _add_problems(report, check_actions(after))
     _add_problems(report, check_writers(writers))
     _add_problems(report, check_external(external, coverage.trusted))

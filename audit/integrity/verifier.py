@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from audit import local_time
-from audit.background import BackgroundTask
+from audit.background import BackgroundTask, Pacer
 from audit.integrity import messages, verification
 from audit.integrity.checkpoints import SignedCheckpoint, read_file
 from audit.queries import lookup
@@ -23,7 +23,8 @@ from toolhub.parts import parts
 
 logger = logging.getLogger(__name__)
 
-MAX_VERIFY_SECONDS = 3_600
+MAX_VERIFY_SECONDS = 4 * 3_600
+"""Maximum seconds until another process begins a verification that is due and that a process began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,4 +122,4 @@ def _read_external() -> list[SignedCheckpoint] | None:
 
 
 def _verify() -> None:
-    verification.run(_read_external())
+    verification.run(_read_external(), step=Pacer().pause)

@@ -28,6 +28,7 @@ from tests.server.conftest import (
     run_in_database,
     server,
 )
+from tests.server.functions import ENDED, STARTED
 from toolhub.access.models import AccessToken
 from toolhub.server import sessions
 from toolhub.server.dispatch import METHODS
@@ -265,3 +266,54 @@ async def test_a_session_ends_with_the_restriction_it_began_with(whole: Credenti
     with pytest.raises(sessions.UnknownSession):
         await registry.require(client.session.id, narrowed)
     assert (await registry.require(client.session.id, whole)).key == client.session.key
+
+
+async def change_toolsets(credential: Credential, toolsets: Iterable[Toolset] | None) -> None:
+    """Restrict the token to other toolsets, as its form does; None is all of them."""
+
+    def change() -> None:
+        row = AccessToken.objects.get(pk=int(credential.id.partition(":")[2]))
+        row.restricted = toolsets is not None
+        row.save()
+        row.toolsets.set(toolsets or ())
+
+    await sync_to_async(change)()
+
+
+@pytest.mark.parametrize("as_task", [False, True])
+async def test_what_runs_for_a_token_that_sees_fewer_toolsets_is_cancelled_and_what_sees_more_continues(
+    whole: Credential, alice: User, publish: Any, as_task: bool
+) -> None:
+    closed = await sync_to_async(Toolset.objects.get)(name="Closed")
+    opened = await open_toolset()
+    await sync_to_async(publish)(alice, "server_wait", toolset=closed)
+    await refresh_catalogue()
+    tokens = {
+        "widened": await restricted_token(alice, [closed]),
+        "freed": await restricted_token(alice, [closed]),
+        "same": await restricted_token(alice, [closed, opened]),
+        "narrowed": await restricted_token(alice, [closed, opened]),
+        "limited": whole,
+    }
+    for label in tokens:
+        STARTED[label] = asyncio.Event()
+        ENDED.pop(label, None)
+    calls = {
+        label: modern(token, OPTED if as_task else ASKABLE).start(
+            "tools/call", {"name": "server_wait", "arguments": {"label": label}}
+        )
+        for label, token in tokens.items()
+    }
+    for label in tokens:
+        await STARTED[label].wait()
+    await change_toolsets(tokens["widened"], [closed, opened])
+    await change_toolsets(tokens["freed"], None)
+    await change_toolsets(tokens["narrowed"], [opened])
+    await change_toolsets(tokens["limited"], [])
+    await wait_until_async(lambda: {"narrowed", "limited"} <= set(ENDED))
+    # The others started before those did, and the same check looked at them.
+    assert set(ENDED) & set(tokens) == {"narrowed", "limited"}
+    assert "access" in ENDED["narrowed"].lower() or "revoked" in ENDED["narrowed"].lower(), ENDED["narrowed"]
+    server().requests.cancel_credentials({token.id for token in tokens.values()})
+    await wait_until_async(lambda: set(tokens) <= set(ENDED))
+    await asyncio.gather(*calls.values(), return_exceptions=True)

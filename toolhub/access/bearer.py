@@ -22,9 +22,11 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import TypeAlias, TypeVar
 
 from django.conf import settings
@@ -149,8 +151,11 @@ def filter_valid_now(credential_ids: Iterable[str]) -> set[str]:
     return good | try_permissions.filter_permitted(tries)
 
 
-def filter_current_now(restrictions: Iterable[Restriction]) -> set[Restriction]:
-    """Return those that are as the database has them now, asked in this thread. Raises the errors of the database."""
+def filter_current_now(restrictions: Iterable[Restriction], *, or_wider: bool = False) -> set[Restriction]:
+    """Return those that are as the database has them now, asked in this thread. Raises the errors of the database.
+
+    With `or_wider`, those too whose token may see more by now.
+    """
     found = set(restrictions)
     tokens: dict[int, set[Restriction]] = {}
     for restriction in found:
@@ -165,8 +170,12 @@ def filter_current_now(restrictions: Iterable[Restriction]) -> set[Restriction]:
             if known is not None and toolset is not None:
                 known.add(toolset)
         for pk, toolset_ids in now.items():
-            found -= {one for one in tokens[pk] if one[1] != toolset_ids}
+            found -= {one for one in tokens[pk] if not _is_current(one[1], toolset_ids, or_wider=or_wider)}
     return found
+
+
+def _is_current(then: AbstractSet[int] | None, now: AbstractSet[int] | None, *, or_wider: bool) -> bool:
+    return then == now or (or_wider and (now is None or (then is not None and then <= now)))
 
 
 def _end_connections(barrier: threading.Barrier, timeout: float) -> None:
@@ -300,12 +309,13 @@ class Authenticator:
         except TimeoutError:
             return self._assume_valid(wanted)
 
-    async def filter_current(self, restrictions: Iterable[Restriction]) -> set[Restriction]:
-        """Return those that the database still has like this; all of them while it does not answer."""
+    async def filter_current(self, restrictions: Iterable[Restriction], *, or_wider: bool = False) -> set[Restriction]:
+        """Return those that the database still has like this, or wider; all of them while it does not answer."""
         wanted = frozenset(restrictions)
         if not wanted:
             return set()
-        lookup = self._threads.submit(_run_with_fresh_connections, filter_current_now, wanted)
+        filter_now = partial(filter_current_now, or_wider=or_wider)
+        lookup = self._threads.submit(_run_with_fresh_connections, filter_now, wanted)
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 return await asyncio.shield(asyncio.wrap_future(lookup))

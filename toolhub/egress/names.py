@@ -28,9 +28,13 @@ from .addresses import is_address
 from .errors import DeadlineExceeded, Unreachable
 
 MAX_LOOKUPS: Final = 32
-"""Maximum number of look-ups at a time, each in a thread."""
+"""Maximum number of look-ups at a time, each in a thread; those that are slow do not count."""
+SLOW_SECONDS: Final = 2.0
+"""Seconds after which a running look-up gives its place to the next name: most names have an answer within 0.1."""
+MAX_THREADS: Final = 128
+"""Maximum number of threads, those of slow look-ups included. They wait in the system and cost some kB each."""
 MAX_LOOKUPS_PER_DOMAIN: Final = 8
-"""Maximum number of them for names of one domain, so that a domain whose servers hang leaves most threads to others."""
+"""Maximum number of threads for names of one domain, so that a domain whose servers hang leaves most to others."""
 MAX_WAITING: Final = 512
 """Maximum number of names that wait for a thread."""
 LOOKUP_SECONDS: Final = 10.0
@@ -58,6 +62,8 @@ class _LookUp:
     host: str
     deadline: float
     running: bool = False
+    slow_at: float = 0.0
+    """When it gives up its place; set when it starts to run."""
     waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[Sequence[str]]]] = field(default_factory=list)
 
 
@@ -83,6 +89,8 @@ class NameResolver:
         self._waiting: deque[_LookUp] = deque()
         self._running: dict[str, int] = {}
         """How many run, by domain."""
+        self._started: deque[_LookUp] = deque()
+        """Those that have a place, oldest first."""
 
     @property
     def running(self) -> int:
@@ -112,13 +120,25 @@ class NameResolver:
         try:
             # One that hangs past its deadline fails all who ask for its name, until it has ended.
             async with asyncio.timeout(max(0.0, remaining)):
-                return await answer
+                return await self._await_turn(pending, answer)
         except TimeoutError:
             late = _("the address of %(host)s was not found within %(seconds)g seconds")
             raise DeadlineExceeded(late, host=host, seconds=self._seconds) from None
         finally:
             with self._lock:
                 self._leave(pending, waiter)
+
+    async def _await_turn(self, pending: _LookUp, answer: asyncio.Future[Sequence[str]]) -> Sequence[str]:
+        """Return the answer; while the name waits for a thread, take the place of a look-up that became slow."""
+        while not answer.done():
+            with self._lock:
+                if self._started and self._started[0].slow_at <= self._clock():
+                    self._start_next()  # once for each that became slow, however many wait
+                if pending.running or not self._started:
+                    break
+                wait = self._started[0].slow_at - self._clock()
+            await asyncio.wait([answer], timeout=max(0.0, wait))
+        return await answer
 
     def _find_kept(self, host: str) -> Sequence[str] | None:
         found = self._kept.get(host)
@@ -146,8 +166,11 @@ class NameResolver:
 
     def _start_next(self) -> None:
         """Start all that may start, in the order of their arrival; a domain at its limit lets others pass."""
+        now = self._clock()
+        while self._started and self._started[0].slow_at <= now:
+            self._started.popleft()
         for pending in list(self._waiting):
-            if sum(self._running.values()) >= MAX_LOOKUPS:
+            if len(self._started) >= MAX_LOOKUPS or sum(self._running.values()) >= MAX_THREADS:
                 return
             domain = _domain(pending.host)
             if self._running.get(domain, 0) >= MAX_LOOKUPS_PER_DOMAIN:
@@ -160,7 +183,8 @@ class NameResolver:
                 return
             self._waiting.remove(pending)
             self._running[domain] = self._running.get(domain, 0) + 1
-            pending.running = True
+            pending.running, pending.slow_at = True, now + SLOW_SECONDS
+            self._started.append(pending)
 
     def _run(self, pending: _LookUp, domain: str) -> None:
         found: Sequence[str] = ()
@@ -174,6 +198,8 @@ class NameResolver:
                 if not self._running[domain]:
                     del self._running[domain]
                 del self._pending[pending.host]
+                if pending in self._started:
+                    self._started.remove(pending)
                 self._keep(pending.host, found)
                 waiters = list(pending.waiters)
                 self._start_next()

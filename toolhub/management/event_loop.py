@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
+from typing import Any
 
 log = logging.getLogger("toolhub.serving")
 
 
 def survive_exits(loop: asyncio.AbstractEventLoop) -> None:
-    """Let `loop` continue after a SystemExit or KeyboardInterrupt of any task or callback; only `stop` ends it.
+    """Let `loop` continue after a SystemExit or KeyboardInterrupt of any task or callback.
 
-    asyncio raises both out of the running loop, so a task that a tool made would end the hub with all its calls. Who
-    awaits that task still gets the exception. Call this before the loop runs.
+    Only `stop` ends it, and the end of what `run_until_complete` was given. asyncio raises both exceptions out of the
+    running loop, so a task that a tool made would end the hub with all its calls. Who awaits that task still gets the
+    exception. Call this before the loop runs.
     """
-    run, stop = loop.run_forever, loop.stop
+    run, run_to_end, stop = loop.run_forever, loop.run_until_complete, loop.stop
     stopping = False
+    main: asyncio.Future[Any] | None = None
 
     def stop_and_remember() -> None:
         nonlocal stopping
@@ -29,6 +33,9 @@ def survive_exits(loop: asyncio.AbstractEventLoop) -> None:
                 try:
                     run()
                 except (SystemExit, KeyboardInterrupt):
+                    # asyncio relies on this exception to end the loop when it ended the main task, too.
+                    if main is not None and main.done():
+                        raise
                     log.exception("A task tried to end the server, which continues")
                     if not stopping:
                         continue
@@ -36,4 +43,13 @@ def survive_exits(loop: asyncio.AbstractEventLoop) -> None:
         finally:
             stopping = False
 
+    def run_until_complete(work: Coroutine[Any, Any, Any] | asyncio.Future[Any]) -> Any:
+        nonlocal main
+        main = asyncio.ensure_future(work, loop=loop)
+        try:
+            return run_to_end(main)
+        finally:
+            main = None
+
     loop.stop, loop.run_forever = stop_and_remember, run_forever  # type: ignore[method-assign]
+    loop.run_until_complete = run_until_complete  # type: ignore[method-assign,assignment]

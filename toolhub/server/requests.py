@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from catalog.errors import (
     UNKNOWN_CANCELLATION,
     Cancellation,
 )
+from toolhub.access.bearer import Restriction
 from toolhub.server import bus
 from toolhub.server.bus import Bus
 from toolhub.server.peer import Peer
@@ -40,7 +42,10 @@ BUSY = INTERNAL_ERROR
 class Entry:
     """One running request, task, or subscription."""
 
-    __slots__ = ("counted", "credential_id", "ended", "key", "listens", "reason", "scope", "started", "task", "user_id")
+    __slots__ = (
+        *("counted", "credential_id", "ended", "key", "listens", "reason", "scope", "started", "task", "toolset_ids"),
+        "user_id",
+    )
 
     def __init__(self, peer: Peer, task: asyncio.Task[Any], key: tuple[str, str | int] | None, counted: bool) -> None:
         self.task = task
@@ -50,6 +55,7 @@ class Entry:
         credential = peer.caller.credential
         self.user_id = credential.user_id
         self.credential_id = credential.id
+        self.toolset_ids = credential.toolset_ids
         self.started = time.monotonic()
         self.reason: Cancellation | None = None
         self.ended = False
@@ -168,6 +174,22 @@ class RequestsInFlight:
     def cancel_credentials(self, ids: set[str], reason: Cancellation = ACCESS_REVOKED) -> None:
         for entry in [entry for entry in self._running if entry.credential_id in ids and not entry.listens]:
             entry.cancel(reason)
+
+    def cancel_restrictions(self, outdated: Iterable[Restriction], reason: Cancellation = ACCESS_REVOKED) -> None:
+        """Cancel what runs for a token that saw more toolsets when it started."""
+        wanted = frozenset(outdated)
+        for entry in list(self._running):
+            if not entry.listens and (entry.credential_id, entry.toolset_ids) in wanted:
+                entry.cancel(reason)
+
+    def restrictions(self, older_than: float = 1.0) -> set[Restriction]:
+        """Return the restrictions to toolsets of what runs here for more than `older_than` seconds."""
+        started_before = time.monotonic() - older_than
+        return {
+            (entry.credential_id, entry.toolset_ids)
+            for entry in self._running
+            if not entry.listens and entry.started <= started_before
+        }
 
     def credentials(self, older_than: float = 1.0) -> dict[str, int]:
         """Return {credential id: user id} of the requests that run here for more than `older_than` seconds."""

@@ -50,7 +50,8 @@ class RevocationWatch:
     async def close_revoked(self) -> None:
         """Close and cancel everything of credentials that are no longer valid.
 
-        Streams and sockets of a token whose toolsets were changed close too: their client connects anew.
+        Streams and sockets of a token whose toolsets were changed close too: their client connects anew. Its calls and
+        tasks continue unless the token sees less than at their start.
         """
         open_now = {**self._subscribers.credentials(), **self._requests.credentials()}
         if not open_now:
@@ -68,6 +69,13 @@ class RevocationWatch:
             names = ", ".join(sorted(name for name, _ in outdated))
             log.info("Toolsets were changed for %s: closing what is open", names)
             self._subscribers.close_restrictions(outdated, ACCESS_REVOKED)
+
+        running = self._requests.restrictions()
+        narrowed = running - await self._authenticator.filter_current(running, or_wider=True)
+        if narrowed:
+            names = ", ".join(sorted(name for name, _ in narrowed))
+            log.info("%s may use fewer toolsets: cancelling what runs", names)
+            self._requests.cancel_restrictions(narrowed, ACCESS_REVOKED)
 
     async def _watch(self) -> None:
         while True:
