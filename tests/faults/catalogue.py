@@ -460,7 +460,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a look-up has a deadline",
         "toolhub/egress/names.py",
-        "            async with asyncio.timeout(max(0.0, remaining)):\n                return await answer\n",
+        "            async with asyncio.timeout(max(0.0, remaining)):\n"
+        "                return await self._await_turn(pending, answer)\n",
         "            return await answer\n",
         "tests/test_names.py tests/test_egress.py",
     ),
@@ -506,5 +507,62 @@ FAULTS: tuple[Fault, ...] = (
         "    except BaseException:  # noqa: BLE001 - formatting",
         "    except ZeroDivisionError:  # noqa: BLE001 - formatting",
         "tests/e2e/test_raising.py",
+    ),
+    # --- what serves calls goes first -----------------------------------------------------------------------------
+    Fault(
+        "a verification pauses while its process serves calls",
+        "audit/integrity/verifier.py",
+        "    verification.run(_read_external(), step=Pacer().pause)\n",
+        "    verification.run(_read_external())\n",
+        "tests/audit/test_background.py",
+    ),
+    Fault(
+        "retention pauses while its process serves calls",
+        "audit/retention.py",
+        "            part = prune(now - timedelta(days=days), what, lambda _: pacer.pause())\n",
+        "            part = prune(now - timedelta(days=days), what)\n",
+        "tests/audit/test_background.py",
+    ),
+    Fault(
+        "a task of an idle process does not pause",
+        "audit/background.py",
+        "        if self._traffic.batches != self._batches:\n",
+        "        if self._traffic.batches >= self._batches:\n",
+        "tests/audit/test_background.py",
+    ),
+    Fault(
+        "an exit of the main task ends the program",
+        "toolhub/management/event_loop.py",
+        "                    if main is not None and main.done():\n                        raise\n",
+        "",
+        "tests/management/test_event_loop.py",
+    ),
+    Fault(
+        "a slow look-up gives its place to others",
+        "toolhub/egress/names.py",
+        "        while self._started and self._started[0].slow_at <= now:\n            self._started.popleft()\n",
+        "",
+        "tests/test_names.py",
+    ),
+    Fault(
+        "the threads of look-ups are bounded",
+        "toolhub/egress/names.py",
+        " or sum(self._running.values()) >= MAX_THREADS:",
+        ":",
+        "tests/test_names.py",
+    ),
+    Fault(
+        "what runs for a token that sees fewer toolsets is cancelled",
+        "toolhub/server/revocation.py",
+        "            self._requests.cancel_restrictions(narrowed, ACCESS_REVOKED)\n",
+        "",
+        "tests/server/test_restricted_tokens.py",
+    ),
+    Fault(
+        "what runs for a token that sees more toolsets continues",
+        "toolhub/server/revocation.py",
+        "filter_current(running, or_wider=True)",
+        "filter_current(running)",
+        "tests/server/test_restricted_tokens.py",
     ),
 )

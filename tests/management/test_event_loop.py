@@ -25,7 +25,10 @@ def run(main: str) -> subprocess.CompletedProcess[str]:
             survive_exits(runner.get_loop())
             print("returned", runner.run(main()))
     """).format(textwrap.indent(textwrap.dedent(main).strip(), " " * 4))
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS)
+    try:
+        return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        raise AssertionError("the program did not end") from None
 
 
 def test_the_exit_of_another_task_reaches_only_those_who_await_it():
