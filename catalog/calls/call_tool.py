@@ -34,6 +34,7 @@ from catalog.errors import (
     capability_names,
 )
 from catalog.functions.channel import Channel
+from catalog.functions.content import ABSENT
 from catalog.functions.context import NO_SECRETS, Context
 from catalog.functions.results import ToolResult, failure
 from catalog.language import in_english
@@ -190,7 +191,7 @@ async def _end(call: BegunCall, prepared: PreparedTool, outcome: Outcome, hidden
         assert outcome.error is not None  # noqa: S101 - an outcome has one or the other
         raise outcome.error
     result: dict[str, Any] = {"content": produced.content}
-    if produced.structured is not None:
+    if produced.structured is not ABSENT:
         result["structuredContent"] = produced.structured
     if produced.is_error:
         result["isError"] = True

@@ -10,6 +10,7 @@ from audit.redaction import redactor
 from catalog.calls.execution import Outcome
 from catalog.errors import NeedsInput, ProtocolError
 from catalog.functions.channel import Channel, Question
+from catalog.functions.content import ABSENT
 from catalog.functions.results import Produced, failure
 
 WITHHELD = "The result was withheld because its binary data contains a secret."
@@ -56,11 +57,11 @@ def mask_result(produced: Produced, secrets: Mapping[str, str]) -> None:
             data = inner.get(member)
             if isinstance(data, str) and redactor.mask_values(values, data) != data:
                 withheld = failure(WITHHELD)
-                produced.content, produced.structured = withheld.content, None
+                produced.content, produced.structured = withheld.content, ABSENT
                 produced.is_error, produced.size = True, withheld.size
                 return
     produced.content = [_mask_block(values, block) for block in produced.content]
-    if produced.structured is not None:
+    if produced.structured is not ABSENT:
         produced.structured = _mask_json(values, produced.structured)
     if produced.meta:
         produced.meta = _mask_json(values, produced.meta)

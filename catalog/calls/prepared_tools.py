@@ -11,6 +11,7 @@ from django.db import DatabaseError, InterfaceError
 from audit.redaction import redactor
 from catalog.calls import call_log, masking, truncation
 from catalog.errors import CallNotLogged, ToolError
+from catalog.functions.content import ABSENT
 from catalog.functions.context import Context
 from catalog.functions.results import BadResult, Produced, produce, size_of
 from catalog.policy import snapshot
@@ -86,17 +87,21 @@ class PreparedTool:
         check = self._check_output
         produced = produce(value, check is not None)
         if check is not None and not produced.is_error:
-            await self._validate_output(check, produced)
+            await _validate_output(check, produced)
         if context.secrets:
             masking.mask_result(produced, context.secrets)
         if produced.size > self.tool.max_result_bytes:
             return await truncation.fit_to_limit(produced, self.tool, context)
         return produced
 
-    async def _validate_output(self, check: validator.Check, produced: Produced) -> None:
-        problem = await validator.find_problem(check, produced.structured, produced.size, validator.MAX_RESULT_SECONDS)
-        if problem is not None:
-            raise BadResult(f"The tool's result does not match its output schema: {problem}")
+
+async def _validate_output(check: validator.Check, produced: Produced) -> None:
+    """Raise BadResult unless the structured result is there and is what the output schema says."""
+    if produced.structured is ABSENT:
+        raise BadResult("The tool returned no structured result, and its output schema promises one.")
+    problem = await validator.find_problem(check, produced.structured, produced.size, validator.MAX_RESULT_SECONDS)
+    if problem is not None:
+        raise BadResult(f"The tool's result does not match its output schema: {problem}")
 
 
 def _prepare_run(tool: ToolDefinition) -> tuple[Run, Sent]:

@@ -13,7 +13,7 @@ from django.db import DatabaseError
 
 from catalog import threads
 from catalog.calls import stored_results
-from catalog.functions.content import ResourceLink
+from catalog.functions.content import ABSENT, ResourceLink
 from catalog.functions.context import Context
 from catalog.functions.results import Produced, dump, size_of_block, utf8_length
 from catalog.policy.definitions import ToolDefinition
@@ -32,15 +32,17 @@ async def fit_to_limit(produced: Produced, tool: ToolDefinition, context: Contex
     structured = produced.structured
     size = sum(size_of_block(block) for block in content)
     notes: list[dict[str, Any]] = []
-    if structured is not None:
+    if structured is not ABSENT:
         text = dump(structured)
         if size + utf8_length(text) > limit:
             # The text block that repeats the structured result goes with it. A program that expects structured
             # content must not mistake the remaining blocks for it.
             content = [block for block in content if block.get("text") != text]
             notes += await _store_or_cut(context, tool, {"type": "text", "text": text}, "application/json", limit)
-            structured, is_error = None, is_error or tool.output_schema is not None
-    size = sum(size_of_block(block) for block in content) + (0 if structured is None else utf8_length(dump(structured)))
+            structured, is_error = ABSENT, is_error or tool.output_schema is not None
+    size = sum(size_of_block(block) for block in content) + (
+        0 if structured is ABSENT else utf8_length(dump(structured))
+    )
     for block in sorted(content, key=size_of_block, reverse=True):
         if size <= limit:
             break

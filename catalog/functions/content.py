@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from enum import Enum
+from typing import Any, Final, Literal
 
 from catalog.errors import ClientLacks, ClientRefused, NeedsInput, ProtocolError, ToolError
 
 __all__ = [
+    "ABSENT",
+    "Absent",
     "Assistant",
     "Audio",
     "ClientLacks",
@@ -30,6 +33,16 @@ __all__ = [
     "ToolError",
     "User",
 ]
+
+
+class Absent(Enum):
+    """The type of `ABSENT`."""
+
+    ABSENT = "absent"
+
+
+ABSENT: Final = Absent.ABSENT
+"""No structured content. None is JSON's null, which is a value like any other (from 2026-07-28 on)."""
 
 
 def _base64(data: bytes | str) -> str:
@@ -110,7 +123,7 @@ class ResourceLink:
 
 @dataclass(slots=True)
 class Structured:
-    """A JSON value for programs; `content` replaces the JSON text that the model would read otherwise."""
+    """Any JSON value for programs; `content` replaces the JSON text that the model would read otherwise."""
 
     value: Any
     content: list[Any] | None = None
@@ -122,6 +135,7 @@ class Result:
 
     content: list[Any] = field(default_factory=list)
     structured: Any = None
+    """A JSON value or a `Structured` with one; None is nothing, and `Structured(None)` is JSON's null."""
     is_error: bool = False
     meta: dict[str, Any] | None = None
 

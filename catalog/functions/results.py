@@ -19,7 +19,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from catalog.errors import ToolError
 from catalog.functions import media
-from catalog.functions.content import BLOCKS, Result, Structured, Text
+from catalog.functions.content import ABSENT, BLOCKS, Result, Structured, Text
 from catalog.functions.sanitise import format_note, is_clean, sanitise_text
 
 dump = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
@@ -36,7 +36,8 @@ BLOCK_TYPES = frozenset({"text", "image", "audio", "resource", "resource_link"})
 @dataclass(slots=True)
 class ToolResult:
     content: list[dict[str, Any]]
-    structured: Any | None
+    structured: Any
+    """Any JSON value, null included, or ABSENT."""
     is_error: bool
     meta: dict[str, Any] | None
     call_id: UUID
@@ -60,7 +61,8 @@ class Produced:
     """A result before it is measured against the limit and logged."""
 
     content: list[dict[str, Any]]
-    structured: Any | None = None
+    structured: Any = ABSENT
+    """Any JSON value, null included, or ABSENT."""
     is_error: bool = False
     meta: dict[str, Any] | None = None
     size: int = 0
@@ -78,8 +80,9 @@ def produce(value: Any, structured: bool = False) -> Produced:
     if isinstance(value, Produced):
         return value
     if isinstance(value, Result):
-        produced = _structured(value.structured, value.content or None) if value.structured is not None else None
-        produced = produced or _blocks(value.content)
+        inner = value.structured.value if isinstance(value.structured, Structured) else value.structured
+        present = inner is not None or value.structured is not None
+        produced = _structured(inner, value.content or None) if present else _blocks(value.content)
         produced.is_error = value.is_error
         produced.meta = to_plain_json(value.meta)[0] if value.meta else None
         return produced
@@ -110,11 +113,11 @@ def failure(sentence: str, meta: dict[str, Any] | None = None) -> Produced:
 def _text(text: str) -> Produced:
     text = clean_text(text)
     if not is_clean(text):
-        return _sanitise_content([{"type": "text", "text": text}], None)
+        return _sanitise_content([{"type": "text", "text": text}])
     return Produced([{"type": "text", "text": text}], size=utf8_length(text))
 
 
-def _sanitise_content(content: list[dict[str, Any]], structured: Any) -> Produced:
+def _sanitise_content(content: list[dict[str, Any]], structured: Any = ABSENT) -> Produced:
     """Return a sanitised result with a note that says how many places were changed."""
     total = 0
 
@@ -134,10 +137,8 @@ def _sanitise_content(content: list[dict[str, Any]], structured: Any) -> Produce
     if total or in_data:
         # The text mostly repeats the data: the note counts the changes once, not each time they are shown.
         content.append({"type": "text", "text": format_note(max(total, in_data))})
-    size = sum(size_of_block(item) for item in content) + (
-        utf8_length(dump(structured)) if structured is not None else 0
-    )
-    return Produced(content, structured, size=size)
+    size = sum(size_of_block(item) for item in content)
+    return Produced(content, structured, size=size + (0 if structured is ABSENT else utf8_length(dump(structured))))
 
 
 def utf8_length(text: str) -> int:
@@ -214,7 +215,7 @@ def _structured(value: Any, content: Iterable[Any] | None) -> Produced:
 def _blocks(items: Iterable[Any]) -> Produced:
     content = [block(item) for item in items]
     if any(_needs_sanitising(item) for item in content):
-        return _sanitise_content(content, None)
+        return _sanitise_content(content)
     return Produced(content, size=sum(size_of_block(item) for item in content))
 
 

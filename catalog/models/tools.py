@@ -80,8 +80,11 @@ class Tool(CatalogueItem):
         _("output schema"),
         null=True,
         blank=True,
-        validators=[validator.check],
-        help_text=_("JSON Schema of the structured result, if the tool has one."),
+        validators=[validator.check_result],
+        help_text=_(
+            "JSON Schema of the structured result, if the tool has one. Clients of protocol versions before 2026-07-28 "
+            'get it only if it has "type": "object" at its root.'
+        ),
     )
     annotation_title = models.CharField(_("annotation title"), max_length=200, blank=True)
     read_only = models.BooleanField(

@@ -156,7 +156,7 @@ def result_of(
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Return (settings of the runner, output schema or None).
 
-    The output schema exists where every successful answer is one JSON object.
+    The output schema exists where every successful answer is JSON of one schema.
     """
     if method == "head":
         return {"response": "text"}, None
@@ -183,8 +183,8 @@ def result_of(
         return settings, None
     converter = Converter(references, for_input=False, version=version)
     schema = converter.schema(value)
-    if schema.get("type") != "object":
-        return settings, None
+    if not schema:
+        return settings, None  # anything at all: there is nothing to promise
     return settings, {**schema, "$defs": converter.definitions} if converter.definitions else schema
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,10 +17,10 @@ from catalog.openapi.references import OperationError, References
 from catalog.schemas import validator
 
 
-def check_schema(schema: dict[str, Any], sentence: str) -> None:
+def check_schema(schema: dict[str, Any], sentence: str, check: Callable[[Any], None] = validator.check) -> None:
     """Raise OperationError for an unusable schema; `sentence` names the schema and has a place for %(why)s."""
     try:
-        validator.check(schema)
+        check(schema)
     except ValidationError as error:
         raise OperationError(sentence % {"why": error.messages[0]}) from None
     except RecursionError:
@@ -157,7 +157,7 @@ def _fill(
     settings |= inputs.settings
     answer, proposal.output_schema = result_of(references, version, operation, method)
     if proposal.output_schema is not None:
-        check_schema(proposal.output_schema, _("The schema of the result: %(why)s"))
+        check_schema(proposal.output_schema, _("The schema of the result: %(why)s"), validator.check_result)
         if not choices.outputs:
             proposal.output_schema = None
     settings |= answer

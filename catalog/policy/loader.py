@@ -53,7 +53,7 @@ def _is_unlistable(row: dict[str, Any]) -> bool:
                 if row[member] is not None or member == "input_schema":
                     if len(dumps(row[member])) > 2 * MAX_BYTES:
                         raise ValidationError("it is too large")
-                    check_stored(row[member])
+                    check_stored(row[member], any_root=member == "output_schema")
     except (ValidationError, RecursionError) as error:
         sentence = error.messages[0] if isinstance(error, ValidationError) else "it is nested too deeply"
         log.warning("the tool %s is hidden because of its %s: %s", row["name"], member, sentence)

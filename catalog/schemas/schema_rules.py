@@ -291,13 +291,15 @@ def _keys(value: Any) -> list[str]:
     return list(value) if isinstance(value, dict) else []
 
 
-def check_stored(schema: Any) -> None:
+def check_stored(schema: Any, *, any_root: bool = False) -> None:
     """Check the minimum that a stored schema needs to be listed at all: a cheap check.
 
-    Limits, so that nothing that walks it runs for long, and the shape without which clients discard the whole list.
-    Raises ValidationError with a sentence.
+    Limits, so that nothing that walks it runs for long, and the shape without which clients discard the whole list;
+    with `any_root` the limits only. Raises ValidationError with a sentence.
     """
     _bounded(schema)
+    if any_root:
+        return
     shaped = isinstance(schema.get("properties", {}), dict) and isinstance(schema.get("required", []), list)
     if schema.get("type") != "object" or not shaped:
         reject(_("The schema does not describe an object."))
@@ -322,6 +324,19 @@ def _bounded(schema: Any, *, strict: bool = False) -> _Walk:
 
 def check(schema: Any) -> None:
     """Raise ValidationError with a sentence unless `schema` describes an object and keeps every limit."""
+    _check(schema, any_root=False)
+
+
+def check_result(schema: Any) -> None:
+    """Raise ValidationError with a sentence unless `schema`, of any JSON value, keeps every limit.
+
+    An `outputSchema` has any root from 2026-07-28 on. Older clients get no schema but that of an object, see
+    `toolhub.wire.shapes`.
+    """
+    _check(schema, any_root=True)
+
+
+def _check(schema: Any, *, any_root: bool) -> None:
     if not isinstance(schema, dict):
         reject(_("A schema must be a JSON object."))
     try:
@@ -334,7 +349,7 @@ def check(schema: Any) -> None:
         if size > MAX_BYTES:
             large = _("The schema has %(size)s bytes. The maximum is %(most)s bytes.")
             reject(large, most=f"{MAX_BYTES:,}", size=f"{size:,}")
-    if schema.get("type") != "object":
+    if not any_root and schema.get("type") != "object":
         reject(_('A schema needs "type": "object" at its root.'))
     walk = _bounded(schema, strict=True)
     try:

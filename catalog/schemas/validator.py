@@ -18,9 +18,18 @@ from catalog.schemas import errors, patterns
 from catalog.schemas.errors import SchemaProblem
 from catalog.schemas.flat_check import compile_flat
 from catalog.schemas.full_check import compile_full
-from catalog.schemas.schema_rules import check, check_stored
+from catalog.schemas.schema_rules import check, check_result, check_stored
 
-__all__ = ["MAX_ARGUMENTS_SECONDS", "MAX_RESULT_SECONDS", "Check", "check", "check_stored", "find_problem", "validator"]
+__all__ = [
+    "MAX_ARGUMENTS_SECONDS",
+    "MAX_RESULT_SECONDS",
+    "Check",
+    "check",
+    "check_result",
+    "check_stored",
+    "find_problem",
+    "validator",
+]
 
 MAX_COMPILED = 20_000
 MAX_INLINE_BYTES = 16_384

@@ -30,6 +30,7 @@ from catalog.errors import (
     UnknownResource,
     UnknownTool,
 )
+from catalog.functions.content import ABSENT
 from catalog.policy import snapshot
 from catalog.schemas.errors import SchemaProblem
 from tests import factories
@@ -260,7 +261,7 @@ async def test_an_answer_is_withheld_when_the_outcome_cannot_be_logged(
 async def test_the_audit_log_holds_user_tool_rule_and_outcome(alice: Any) -> None:
     tool = await run_in_database(publish, alice, "call_add")
     result = await call(alice, "call_add", {"b": 2, "a": 1})
-    assert result.content == [{"type": "text", "text": "3"}] and not result.is_error and result.structured is None
+    assert result.content == [{"type": "text", "text": "3"}] and not result.is_error and result.structured is ABSENT
     row = await only_logged_call()
     assert (row.id, row.outcome, row.username, row.name) == (result.call_id, outcomes.OK, "alice", "call_add")
     assert row.target_id == tool.pk and len(row.definition) == 64

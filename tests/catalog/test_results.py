@@ -17,6 +17,7 @@ from audit.redaction import redactor
 from catalog import threads
 from catalog.calls import call_log, call_tool, stored_results
 from catalog.errors import UnknownResource
+from catalog.functions.content import ABSENT
 from catalog.functions.results import BadResult, clean_name, clean_text, produce, size_of
 from catalog.functions.sanitise import format_note, sanitise_text
 from tests.catalog import tools
@@ -95,7 +96,47 @@ async def test_structured_content_is_validated_against_the_output_schema(alice: 
     good = await call(alice, "call_weather", {"sky": "clear"})
     assert good.structured == {"celsius": 21.5, "sky": "clear"} and json.loads(text(good)) == good.structured
     bad = await call(alice, "call_weather", {"sky": "green"})
-    assert bad.is_error and "sky" in text(bad) and bad.structured is None
+    assert bad.is_error and "sky" in text(bad) and bad.structured is ABSENT
+
+
+@pytest.mark.parametrize("value", [[1, 2], [], None, False, 0, 2.5, "", "text"])
+@pytest.mark.parametrize("how", ["plain", "structured", "result"])
+async def test_structured_content_is_any_json_value_that_the_output_schema_allows(
+    alice: Any, value: Any, how: str
+) -> None:
+    await run_in_database(publish, alice, "call_json")
+    result = await call(alice, "call_json", {"value": json.dumps(value), "how": how})
+    assert not result.is_error, text(result)
+    assert result.structured == value and type(result.structured) is type(value)
+    shown = {"plain": json.dumps(value, separators=(",", ":")), "structured": "in words"}
+    assert text(result) == shown.get(how, shown["plain"])
+    row = await only_logged_call()
+    assert json.loads(row.result)["structuredContent"] == value
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"value": '["a"]'}, "does not match its output schema"),
+        ({"value": '{"a": 1}'}, "does not match its output schema"),
+        ({"value": '"too long"'}, "does not match its output schema"),
+        ({"value": "null", "how": "nothing"}, "no structured result, and its output schema promises one"),
+    ],
+)
+async def test_a_value_that_the_output_schema_does_not_allow_is_an_error(
+    alice: Any, arguments: dict[str, str], says: str
+) -> None:
+    await run_in_database(publish, alice, "call_json")
+    result = await call(alice, "call_json", arguments)
+    assert result.is_error and says in text(result) and result.structured is ABSENT
+
+
+async def test_a_large_array_is_moved_out_like_an_object(alice: Any) -> None:
+    await run_in_database(publish, alice, "call_json", max_result_bytes=500)
+    result = await call(alice, "call_json", {"value": json.dumps([10**6] * 500)})
+    assert result.is_error and result.structured is ABSENT
+    read = await call_tool.read_resource(caller(alice), result.content[1]["uri"], RecordingChannel())
+    assert json.loads(read.contents[0]["text"]) == [10**6] * 500
 
 
 async def test_a_large_result_is_kept_for_its_user_alone_and_linked_to(alice: Any, bob: Any) -> None:
@@ -131,7 +172,7 @@ async def test_a_large_image_is_moved_out_and_the_rest_stays(alice: Any) -> None
 async def test_large_structured_content_is_moved_out_and_an_error_where_it_was_promised(alice: Any) -> None:
     await run_in_database(publish, alice, "call_large", "call_large_weather")
     free = await call(alice, "call_large", {"size": 9000, "kind": "structured"})
-    assert free.structured is None and not free.is_error
+    assert free.structured is ABSENT and not free.is_error
     uri = free.content[1]["uri"]
     read = await call_tool.read_resource(caller(alice), uri, RecordingChannel())
     assert json.loads(read.contents[0]["text"]) == {"body": "s" * 9000}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import threading
 import time
@@ -196,6 +197,28 @@ class Weather:
 async def weather(sky: str) -> Weather:
     """Say a weather that may not fit its own schema."""
     return Weather(21.5, sky)  # type: ignore[arg-type]
+
+
+ANY_ROOT = {
+    "anyOf": [
+        {"type": "array", "items": {"type": "integer"}, "maxItems": 1000},
+        {"type": ["null", "boolean", "number"]},
+        {"type": "string", "maxLength": 5},
+    ]
+}
+
+
+@tool("call_json", output_schema=ANY_ROOT)
+async def json_value(value: str, how: str = "plain") -> Any:
+    """Return the JSON value that is written in `value`."""
+    found = json.loads(value)
+    if how == "nothing":
+        return Text("only text")
+    return {
+        "plain": found,
+        "structured": Structured(found, [Text("in words")]),
+        "result": Result([], Structured(found)),
+    }[how]
 
 
 @tool("call_large", max_result_bytes=2000)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from catalog.functions import Context, SyncContext, tool
-from catalog.functions.content import Image, ToolError
+from catalog.functions.content import Image, Structured, ToolError
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -58,6 +58,8 @@ async def end(how: str) -> Any:
         raise ToolError("A sentence for the model.")
     if how == "nan":
         return float("nan")
+    if how == "null":
+        return Structured(None)
     if how == "cycle":
         cycle: list[Any] = []
         cycle.append(cycle)

@@ -13,6 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connection
 
 from catalog.errors import ToolError
+from catalog.functions.content import ABSENT
 from catalog.processes import launch
 from tests.runners.harness import MARK, RecordingChannel, cancel_run, produce_result, run, wait_until_nothing_left
 from toolhub import env
@@ -55,6 +56,11 @@ async def test_a_bad_end_is_a_sentence_and_nothing_is_left(
         await run("python_function", make_settings("bad_end", **limits), {"how": how})
     assert says in str(caught.value) and "hunter2" not in str(caught.value)
     await wait_until_nothing_left()
+
+
+async def test_null_of_an_isolated_function_is_not_the_same_as_no_structured_content(modules: str) -> None:
+    assert (await run("python_function", make_settings("bad_end"), {"how": "null"})).structured is None
+    assert (await run("python_function", make_settings("good_image"), {})).structured is ABSENT
 
 
 async def test_processor_time_is_bounded() -> None:

@@ -136,7 +136,7 @@ async def test_rows_come_as_data_and_as_a_table(sqlite: Path) -> None:
         "truncated": False,
     }
     assert result.content[0]["text"].splitlines()[2] == "lamp | 12 | 1.5 | "
-    assert (await query("SELECT 1 AS a, 2 AS a")).structured["rows"] == [{"a": 1, "a_2": 2}]  # type: ignore[index]
+    assert (await query("SELECT 1 AS a, 2 AS a")).structured["rows"] == [{"a": 1, "a_2": 2}]
     assert (await query("SELECT * FROM sales WHERE id = :missing")).content[0]["text"] == "No rows."
 
 
@@ -153,7 +153,7 @@ async def test_payloads_are_values_and_never_sql(sqlite: Path) -> None:
     ]
     for payload in hostile:
         result = await query("SELECT :r AS said, count(*) AS n FROM sales WHERE region = :r", {"r": payload[:1000]})
-        row = result.structured["rows"][0]  # type: ignore[index]
+        row = result.structured["rows"][0]
         assert row["n"] == 0
     with sqlite3.connect(sqlite) as connection:
         assert connection.execute("SELECT count(*) FROM sales").fetchone() == (3,)
@@ -162,7 +162,7 @@ async def test_payloads_are_values_and_never_sql(sqlite: Path) -> None:
 
 async def test_an_answer_that_is_cut_says_so(sqlite: Path) -> None:
     result = await query("SELECT * FROM sales", max_rows=2)
-    assert result.structured["truncated"] and len(result.structured["rows"]) == 2  # type: ignore[index]
+    assert result.structured["truncated"] and len(result.structured["rows"]) == 2
     assert "truncated after 2 rows" in result.content[0]["text"]
     result = await query("SELECT * FROM sales", max_bytes=100)
     assert "truncated after 100 bytes" in result.content[0]["text"]
@@ -202,7 +202,7 @@ async def test_no_statement_outlives_its_bounds(sqlite: Path, name: str) -> None
         await query(HEAVY[name], {"n": 2_000_000_000}, timeout=1)
     # Its second, half a second to give in, and the start of a process on a busy machine.
     assert time.monotonic() - began < 6
-    assert (await query("SELECT count(*) AS n FROM sales")).structured["rows"] == [{"n": 3}]  # type: ignore[index]
+    assert (await query("SELECT count(*) AS n FROM sales")).structured["rows"] == [{"n": 3}]
 
 
 def measure_memory(pid: int) -> int:
@@ -251,7 +251,7 @@ async def test_a_process_is_used_again_and_never_after_a_query_that_went_wrong(
     # One that died while it was idle is no trouble.
     await query("SELECT 1")
     readers._idle[0].kill()
-    assert (await query("SELECT 1 AS n")).structured["rows"] == [{"n": 1}]  # type: ignore[index]
+    assert (await query("SELECT 1 AS n")).structured["rows"] == [{"n": 1}]
     await asyncio.gather(*(query("SELECT 1") for _ in range(20)))
     assert 1 <= len(readers._idle) <= MAX_IDLE
     readers.close()
@@ -263,7 +263,7 @@ async def test_values_that_sqlite_cannot_take_are_an_error(sqlite: Path) -> None
         with pytest.raises(ToolError, match="rejected the query"):
             await query("SELECT :v AS v", {"v": value})
     result = await query("SELECT :v AS v", {"v": {"a": [1, "\u4e2d\n"]}})
-    assert result.structured["rows"] == [{"v": '{"a": [1, "\u4e2d\\n"]}'}]  # type: ignore[index]
+    assert result.structured["rows"] == [{"v": '{"a": [1, "\u4e2d\\n"]}'}]
 
 
 async def test_a_cancelled_query_is_ended(sqlite: Path) -> None:
@@ -312,10 +312,10 @@ async def test_postgresql_reads_bounds_interrupts_and_refuses_to_write(
 ) -> None:
     statement = "SELECT product, units::numeric AS u FROM sales WHERE region = :r AND product LIKE '%' ORDER BY id"
     result = await query(statement, {"r": "north"})
-    assert result.structured["rows"] == [{"product": "lamp", "u": "12"}, {"product": "desk", "u": "1"}]  # type: ignore[index]
+    assert result.structured["rows"] == [{"product": "lamp", "u": "12"}, {"product": "desk", "u": "1"}]
     for payload in ("' OR 1=1 --", "'; DROP TABLE sales; --", "%s", ":r"):
         counted = await query("SELECT count(*) AS n FROM sales WHERE region = :r", {"r": payload})
-        assert counted.structured["rows"] == [{"n": 0}]  # type: ignore[index]
+        assert counted.structured["rows"] == [{"n": 0}]
     cut = await query("SELECT generate_series(1, 1000000000) AS n", max_rows=5)
     assert "truncated after 5 rows" in cut.content[0]["text"]
     with pytest.raises(ToolError, match=r"longer than 0.5 s"):
@@ -362,7 +362,7 @@ async def test_the_name_of_a_postgresql_server_is_looked_up_like_every_other_nam
     host = urlsplit(postgres).hostname or ""
     for address in (postgres.replace(host, "db.test"), postgres.replace(host, "away.test,db.test")):
         settings.SQL_DATABASES = {"sales": address}
-        assert (await query("SELECT count(*) AS n FROM sales")).structured["rows"] == [{"n": 3}]  # type: ignore[index]
+        assert (await query("SELECT count(*) AS n FROM sales")).structured["rows"] == [{"n": 3}]
 
 
 async def test_a_server_whose_dns_hangs_takes_no_thread_of_the_tools(

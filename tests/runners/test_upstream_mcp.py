@@ -219,6 +219,20 @@ async def test_errors_of_the_upstream_are_errors_of_the_tool_in_plain_text(eithe
     assert [call.outcome for call in await pipeline.logged_calls()] == ["tool_error", "tool_error"]
 
 
+async def test_any_json_value_of_an_upstream_comes_through_and_its_schema_is_imported(alice: User) -> None:
+    with Upstream().running() as upstream:
+        upstream.tools["any"] = tool("any", "Return any JSON value.", output_schema={"type": ["array", "null"]})
+        made = await sync_to_async(make_upstream)(upstream.url)
+        await publish(made, alice)
+        stored = await Tool.objects.aget(name="other_any")
+        assert stored.output_schema == {"type": ["array", "null"]}
+        for value in ([1, {"a": None}], []):
+            result = await pipeline.call(alice, "other_any", {"text": json.dumps(value)})
+            assert not result.is_error and result.structured == value, value
+        wrong = await pipeline.call(alice, "other_any", {"text": '{"an": "object"}'})
+        assert wrong.is_error and "output schema" in pipeline.text(wrong)
+
+
 async def test_a_cancelled_call_is_cancelled_upstream(either: Upstream, alice: User) -> None:
     await publish(await sync_to_async(make_upstream)(either.url), alice)
     either.waiting.clear()

@@ -134,6 +134,10 @@ class Upstream:
                     raise
             case "misfit":
                 return text("five", structured_content={"n": "five"})
+            case "any":
+                return types.CallToolResult(
+                    content=[], structured_content=json.loads((params.arguments or {}).get("text", "null"))
+                )
             case "announce":
                 if self.legacy:
                     await context.session.send_tool_list_changed()

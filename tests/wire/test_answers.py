@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -199,8 +200,26 @@ def test_structured_content_that_is_no_object_is_only_for_the_newest_revision() 
     result = {"content": [], "structuredContent": [1, 2]}
     assert shape("tools/call", MODERN, result)["structuredContent"] == [1, 2]
     for revision in HANDSHAKE:
-        assert "structuredContent" not in shape("tools/call", revision, result)
+        assert shape("tools/call", revision, result) == {"content": [{"type": "text", "text": "[1,2]"}]}
     assert "outputSchema" not in shape("tools/list", "2025-11-25", NEWEST["tools/list"])["tools"][1]
+
+
+@pytest.mark.parametrize("revision", HANDSHAKE)
+@pytest.mark.parametrize("value", [[1, "\u00e9"], None, False, 1.5, "text"])
+def test_older_clients_read_a_value_that_is_no_object_as_text_once(revision: str, value: Any) -> None:
+    written = {"type": "text", "text": json.dumps(value, ensure_ascii=False, separators=(",", ":"))}
+    said = [{"type": "text", "text": json.dumps(value, indent=2)}]
+    words = [{"type": "text", "text": "in words"}]
+    for given, content in ((said, said), (words, [*words, written]), ([], [written])):
+        result = {"content": given, "structuredContent": value, "isError": False}
+        assert shape("tools/call", revision, result) == {"content": content, "isError": False}
+        assert result["structuredContent"] == value and result["content"] is given, "the input is as it was"
+
+
+def test_an_output_schema_of_an_object_with_alternatives_is_for_every_revision_that_knows_schemas() -> None:
+    listed = {"tools": [{"name": "a", "inputSchema": {}, "outputSchema": {"type": "object", "anyOf": [{}]}}]}
+    for revision in ("2025-06-18", "2025-11-25", MODERN):
+        assert "outputSchema" in shape("tools/list", revision, listed)["tools"][0]
 
 
 def test_a_result_that_needs_no_change_is_not_copied() -> None:

@@ -26,6 +26,7 @@ from catalog.errors import (
     ToolError,
     UnknownResource,
 )
+from catalog.functions.content import ABSENT
 from catalog.functions.results import ToolResult
 from toolhub.server import channels
 from toolhub.server.channels import subject
@@ -47,7 +48,7 @@ _CORRECTABLE = frozenset({"2025-11-25", "2026-07-28"})
 
 def tool_result(result: ToolResult) -> dict[str, Any]:
     answer: dict[str, Any] = {"content": result.content, "isError": result.is_error}
-    if result.structured is not None:
+    if result.structured is not ABSENT:
         answer["structuredContent"] = result.structured
     if result.meta:
         answer["_meta"] = result.meta

@@ -7,6 +7,7 @@ a copy.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -132,13 +133,29 @@ def _without(members: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _call(result: dict[str, Any], age: int) -> dict[str, Any]:
-    result = _known(result, _CALL[age])
     if "structuredContent" in result and type(result["structuredContent"]) is not dict:
-        result = _without(result, "structuredContent")  # before 2026-07-28 it is an object or absent
+        result = _as_content(result)  # before 2026-07-28 it is an object or absent
+    result = _known(result, _CALL[age])
     if age >= _A1125:
         return result
     content = result.get("content")
     return {**result, "content": [block(item, age) for item in content]} if content else result
+
+
+def _as_content(result: dict[str, Any]) -> dict[str, Any]:
+    """Return a result whose structured value is in its text, where most tools have it already."""
+    value, content = result["structuredContent"], result.get("content", [])
+    if not any(item.get("type") == "text" and _says(item.get("text"), value) for item in content):
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        content = [*content, {"type": "text", "text": text}]
+    return {**_without(result, "structuredContent"), "content": content}
+
+
+def _says(text: object, value: object) -> bool:
+    try:
+        return isinstance(text, str) and bool(json.loads(text) == value)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _tools(result: dict[str, Any], age: int) -> dict[str, Any]:

@@ -182,7 +182,8 @@ def _find_problems(form: Any) -> Any:
 
 def _find_schema_problems(form: Any, name: str, label: str) -> list[Problem]:
     try:
-        validator.check(form.fields[name].to_python(form.data.get(form.add_prefix(name))))
+        check = validator.check if name == "input_schema" else validator.check_result
+        check(form.fields[name].to_python(form.data.get(form.add_prefix(name))))
     except ValidationError as problem:
         # A syntax error has no place in the schema; its message names line and column.
         place: str = getattr(problem, "place", "")

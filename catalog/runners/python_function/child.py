@@ -66,7 +66,7 @@ async def _call(request: dict[str, Any], send: Any) -> dict[str, Any]:
 
         django.setup()
     from catalog.functions import registry, results
-    from catalog.functions.content import BLOCKS, Result, Structured
+    from catalog.functions.content import ABSENT, BLOCKS, Result, Structured
     from catalog.functions.context import Context
     from catalog.functions.invoke import invoke
     from catalog.threads import ThreadPools
@@ -89,7 +89,8 @@ async def _call(request: dict[str, Any], send: Any) -> dict[str, Any]:
     blocks = isinstance(value, (list, tuple)) and any(isinstance(item, BLOCKS) for item in value)
     if blocks or isinstance(value, (Result, Structured, *BLOCKS)):
         made = results.produce(value)
-        return {"produced": [made.content, made.structured, made.is_error, made.meta, made.size]}
+        structured = [] if made.structured is ABSENT else [made.structured]
+        return {"produced": [made.content, structured, made.is_error, made.meta, made.size]}
     if isinstance(value, bytes):
         results.produce(value)  # raises with the reason
     return {"value": results.to_plain_json(value)[0]}

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 from catalog import threads
 from catalog.errors import InvalidArguments, ProtocolError, ToolError
+from catalog.functions.content import ABSENT
 from catalog.functions.context import Context
 from catalog.functions.results import Produced
 from catalog.functions.signatures import Function
@@ -166,7 +167,8 @@ def _result(message: dict[str, Any], context: Context, output: bytes) -> Any:
     if "value" in message:
         return message["value"]
     if "produced" in message:
-        return Produced(*message["produced"])
+        content, structured, *rest = message["produced"]
+        return Produced(content, structured[0] if structured else ABSENT, *rest)
     _log_output(output, context)
     match message.get("error"):
         case ["tool", str(sentence)]:

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from pydantic import TypeAdapter
 
 from catalog.errors import NeedsInput, ProtocolError, ToolError
-from catalog.functions.content import Result
+from catalog.functions.content import Result, Structured
 from catalog.functions.context import Context
 from catalog.runners.upstream_mcp import notifications, pool
 from catalog.runners.upstream_mcp.connection import Connection
@@ -225,9 +225,11 @@ def _result(result: Any) -> Result:
         # These keys are between two parties of the protocol, and the upstream and our caller are not.
         if not name.startswith(("io.modelcontextprotocol/", "modelcontextprotocol.io/"))
     }
+    # A null is a result of 2026-07-28 like any other, and the dump leaves it out.
+    present = "structured_content" in result.model_fields_set
     return Result(
         content=found.get("content") or [],
-        structured=found.get("structuredContent"),
+        structured=Structured(result.structured_content) if present else None,
         is_error=bool(found.get("isError")),
         meta=meta or None,
     )

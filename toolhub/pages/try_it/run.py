@@ -32,6 +32,7 @@ from catalog.errors import (
     InvalidArguments,
 )
 from catalog.functions.channel import Question
+from catalog.functions.content import ABSENT
 from catalog.functions.results import ToolResult
 from toolhub import __version__
 from toolhub.server.channels import require_capabilities
@@ -187,7 +188,9 @@ class Run:
         }
         if self.result is not None:
             found = self.result
-            state["result"] = {"content": found.content, "structured": found.structured, "is_error": found.is_error}
+            state["result"] = {"content": found.content, "is_error": found.is_error}
+            if found.structured is not ABSENT:
+                state["result"]["structured"] = found.structured
         elif self.error is not None:
             state["error"] = _describe_error(self)
         return state
@@ -247,7 +250,7 @@ class TryRuns:
                 begun=announce,
                 detached=True,
             )
-            run.size = sum(len(str(part)) for part in run.result.content) + len(str(run.result.structured or ""))
+            run.size = sum(len(str(part)) for part in (*run.result.content, run.result.structured))
         except (CatalogError, asyncio.CancelledError) as error:
             run.error = error
         except BaseException as error:

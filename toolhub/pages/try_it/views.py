@@ -249,7 +249,7 @@ def _context(
         "result": result,
         "parts": results.parts(result["content"]) if result else [],
         "more": max(0, len(result["content"]) - results.MAX_PARTS) if result else 0,
-        "structured": "" if not result or result["structured"] is None else results.format_json(result["structured"]),
+        "structured": results.format_json(result["structured"]) if result and "structured" in result else "",
         "error": error and {"kind": error["kind"], "text": invisible.show(_error_text(error))},
         "log": [(level, invisible.show(text)) for level, text in state["log"]],
         "questions": [
