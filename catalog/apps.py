@@ -16,6 +16,7 @@ class CatalogConfig(AppConfig):
         from catalog.calls.execution import RunningCalls
         from catalog.calls.prepared_tools import PreparedTools
         from catalog.functions.context import ProgressListeners
+        from catalog.functions.updates import ResourceUpdates
         from catalog.policy import revision, snapshot
         from catalog.policy.limit_cache import RedisHealth
         from catalog.policy.limits import LimitThreads
@@ -36,6 +37,7 @@ class CatalogConfig(AppConfig):
             PreparedTools(),
             RunningCalls(),
             ProgressListeners(),
+            ResourceUpdates(),
             NameResolver(),
             ThreadPools(),
             RedisHealth(),

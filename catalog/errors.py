@@ -198,10 +198,20 @@ class ToolError(Exception):
         self.audit_message = audit_message
 
 
+CLIENT_CAPABILITIES = frozenset({"elicitation", "roots", "sampling"})
+"""The capabilities without which a client cannot be asked."""
+
+
 class ClientLacks(ToolError):
     def __init__(self, capability: str) -> None:
         super().__init__(f"The client did not declare the capability '{capability}', so it cannot be asked.")
         self.capability = capability
+
+    @property
+    def required(self) -> dict[str, Any]:
+        """The capability in the shape of client capabilities, {"elicitation": {"url": {}}}; {} if it has none."""
+        name, _, mode = self.capability.partition(".")
+        return {name: {mode: {}} if mode else {}} if name in CLIENT_CAPABILITIES else {}
 
 
 class ClientRefused(ToolError):

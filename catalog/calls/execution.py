@@ -22,10 +22,20 @@ from audit.redaction import redactor
 from audit.types import Reason
 from catalog.calls import call_log
 from catalog.calls.call_log import BegunCall, Ending
-from catalog.errors import Cancellation, InternalFailure, InvalidArguments, NeedsInput, ProtocolError, ToolError
+from catalog.errors import (
+    Cancellation,
+    ClientLacks,
+    InternalFailure,
+    InvalidArguments,
+    MissingCapability,
+    NeedsInput,
+    ProtocolError,
+    ToolError,
+)
 from catalog.functions.context import Context
 from catalog.functions.results import Produced, exact_text, failure, to_plain_json
 from toolhub.parts import parts
+from toolhub.wire.versions import MODERN
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +79,10 @@ def _classify(error: BaseException, begun: BegunCall, context: Context | None) -
         reason = Reason("run.asked", {"keys": keys})
         return Outcome(outcomes.INPUT_REQUIRED, error=needs, detail=f"asked for {keys}", reason=reason)
     match error:
+        case ClientLacks() if begun.intent.caller.revision in MODERN and error.required:
+            # From 2026-07-28 on the client learns what to declare, and may call again (basic, per-request fields).
+            missing = MissingCapability(error.required, begun.id)
+            return Outcome(outcomes.TOOL_ERROR, None, missing, "ClientLacks", exact_text(error))
         case ToolError():
             sentence = exact_text(error)
             detail = exact_text(error.audit_message) if error.audit_message else sentence

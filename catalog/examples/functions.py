@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import quote
 
 from pydantic import Field
 
 from catalog import workspace
-from catalog.functions import Context, prompt, resource, tool
+from catalog.functions import Context, prompt, resource, resource_updated, tool
 from catalog.functions.content import ToolError, User
 
 CSV_BYTES = 10_000_000
@@ -142,6 +143,7 @@ def write_file(
     """Write text to a file of the workspace, making the file and its folders when they are missing. An existing file is
     replaced unless append is true; the old content is then lost."""
     size = workspace.write(path, content.encode("utf-8", "replace"), append=append)
+    _announce(path)
     return f"{'Added to' if append else 'Wrote'} {path}: it has {size} bytes now."
 
 
@@ -169,6 +171,7 @@ def delete_file(path: Path_) -> str:
     """Delete one file of the workspace for good. There is no way to get it back: ask the person first. Folders are
     refused."""
     workspace.delete(path)
+    _announce(path)
     return f"Deleted {path}."
 
 
@@ -199,6 +202,7 @@ def set_config(
         known = key in current
         current[key] = value
         workspace.write("config.json", json.dumps(current, indent=2, sort_keys=True).encode())
+    _announce("config.json")
     return f"{'Replaced' if known else 'Added'} {key}."
 
 
@@ -230,6 +234,7 @@ def upsert_record(
         known = id in records
         records[id] = {"title": title, "status": status}
         workspace.write("records.json", json.dumps(records, indent=2, sort_keys=True).encode())
+    _announce("records.json")
     return f"{'Replaced' if known else 'Added'} {id}."
 
 
@@ -243,6 +248,7 @@ def add_log(
     time = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     line = f"{time} {level.upper()} {' '.join(message.split())}\n"
     workspace.write("log.txt", line.encode("utf-8", "replace"), append=True)
+    _announce("log.txt")
     return f"Logged: {line.strip()}"
 
 
@@ -281,6 +287,13 @@ def explain_file(
     """Ask for an explanation of one file of the workspace, for an expert or a beginner."""
     text = workspace.read(path, 100_000).decode("utf-8", "replace")
     return [User(f"Explain the file {path} to {'an expert' if audience == 'expert' else 'a beginner'}:\n\n{text}")]
+
+
+def _announce(path: str) -> None:
+    """Tell those who watch the file, if `workspace_file` serves it: it serves those at the top of the workspace."""
+    [*folders, name] = workspace.split_path(path)
+    if not folders:
+        resource_updated(f"workspace://{quote(name, safe='')}")
 
 
 @resource(

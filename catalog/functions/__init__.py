@@ -3,5 +3,17 @@
 from __future__ import annotations
 
 from catalog.functions.registry import Context, Elicit, ElicitUrl, Roots, Sample, SyncContext, prompt, resource, tool
+from catalog.functions.updates import resource_updated
 
-__all__ = ["Context", "Elicit", "ElicitUrl", "Roots", "Sample", "SyncContext", "prompt", "resource", "tool"]
+__all__ = [
+    "Context",
+    "Elicit",
+    "ElicitUrl",
+    "Roots",
+    "Sample",
+    "SyncContext",
+    "prompt",
+    "resource",
+    "resource_updated",
+    "tool",
+]

@@ -21,6 +21,7 @@ from catalog.errors import ToolError
 from catalog.functions import media
 from catalog.functions.content import ABSENT, BLOCKS, Result, Structured, Text
 from catalog.functions.sanitise import format_note, is_clean, sanitise_text
+from toolhub.wire import meta
 
 dump = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
@@ -84,7 +85,7 @@ def produce(value: Any, structured: bool = False) -> Produced:
         present = inner is not None or value.structured is not None
         produced = _structured(inner, value.content or None) if present else _blocks(value.content)
         produced.is_error = value.is_error
-        produced.meta = to_plain_json(value.meta)[0] if value.meta else None
+        produced.meta = _foreign_meta(to_plain_json(value.meta)[0]) or None
         return produced
     if isinstance(value, Structured):
         return _structured(value.value, value.content)
@@ -242,6 +243,8 @@ def block(item: Any) -> dict[str, Any]:
         return {"type": "text", "text": _json_text(item)}
     made: dict[str, Any] = to_plain_json(item)[0]
     made = dict(made)
+    if "_meta" in made:
+        made["_meta"] = _foreign_meta(made["_meta"])
     match made["type"]:
         case "text":
             made["text"] = str(made.get("text", ""))
@@ -269,7 +272,7 @@ def resource_content(value: Any) -> dict[str, Any]:
     else:
         made["text"] = clean_text(str(value.get("text") or ""))
     if isinstance(value.get("_meta"), dict):
-        made["_meta"] = value["_meta"]
+        made["_meta"] = _foreign_meta(value["_meta"])
     return made
 
 
@@ -297,6 +300,10 @@ def _check_media_type(made: dict[str, Any]) -> None:
     if (found or claimed in media.DETECTABLE_TYPES) and not media.matches_type(data, claimed):
         what = f"are {found}" if found else "are not"
         raise BadResult(f"The tool returned {made['type']} data labelled {claimed}, but the bytes {what}.")
+
+
+def _foreign_meta(value: Any) -> dict[str, Any]:
+    return meta.foreign(value) if isinstance(value, dict) else {}
 
 
 def _mime_type(value: Any, family: str) -> str:

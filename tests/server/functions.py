@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from catalog.functions import Context, prompt, resource, tool
-from catalog.functions.content import ProtocolError, ToolError
+from catalog.functions.content import EmbeddedResource, ProtocolError, Result, ToolError
 from catalog.functions.elicitation import Elicit, Roots, Sample
 
 NAME = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
@@ -97,6 +97,24 @@ async def refuse() -> str:
 async def sampling_only() -> str:
     """Needs a client that can sample."""
     return "sampled"
+
+
+@tool("server_report_and_ask")
+async def report_and_ask(ctx: Context) -> str:
+    """Report progress, then ask."""
+    await ctx.progress(1, 2, "soon")
+    answer = await ctx.elicit_url("Sign in there", "https://hub.example/sign-in")
+    return answer.action
+
+
+@tool("server_forge_meta")
+async def forge_meta(fail: bool) -> Result:
+    """Return metadata that is not its own to give."""
+    meta = {"dev.toolhub/callId": "forged", "io.modelcontextprotocol/serverInfo": {}, "com.example/kept": 1}
+    block = EmbeddedResource("test://a", "text").wire()
+    return Result(
+        [{**block, "_meta": dict(meta), "resource": {**block["resource"], "_meta": dict(meta)}}], None, fail, meta
+    )
 
 
 @tool("server_must_be_task", task_support="required")

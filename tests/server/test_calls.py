@@ -80,7 +80,7 @@ async def test_a_rate_limit_gives_the_waiting_time_as_text_and_as_a_number(alice
         passed += 1
         assert passed <= 2
     assert passed
-    seconds = message["result"]["_meta"]["toolhub/retryAfterSeconds"]
+    seconds = message["result"]["_meta"]["dev.toolhub/retryAfterSeconds"]
     assert 0 < seconds <= 3600 and str(seconds) in text(message)
     # Periods begin at fixed moments: a second call passes only when one begins in between.
     assert passed == 1 or 3600 - seconds <= time.time() - began + 2
@@ -95,7 +95,7 @@ async def test_a_failing_tool_answers_a_sentence_and_the_calls_id_and_no_interna
     assert text(said) == "The moon is not full." and said["result"]["isError"] is True
     broken = await client.call("server_break")
     assert broken["result"]["isError"] is True and "secret-detail" not in str(broken)
-    assert broken["result"]["_meta"]["toolhub/callId"] == str((await last_call()).id)
+    assert broken["result"]["_meta"]["dev.toolhub/callId"] == str((await last_call()).id)
 
 
 async def test_a_function_may_end_with_an_error_of_the_protocol(alice: User, publish: Any) -> None:
@@ -210,3 +210,36 @@ async def test_ping_and_discover(alice: User) -> None:
 async def test_initialize_agrees_on_a_revision(alice: User) -> None:
     for asked, agreed in (*[(one, one) for one in HANDSHAKE], ("1999-01-01", "2025-11-25"), (MODERN, "2025-11-25")):
         assert (await handshake(await token(alice), asked)).peer.revision == agreed
+
+
+async def test_a_question_to_a_client_that_cannot_be_asked_names_the_capability_it_lacks(
+    alice: User, publish: Any
+) -> None:
+    await run_in_database(publish, alice, "server_ask_name", "server_open_page", "server_ask_everything")
+    await refresh_catalogue()
+    missing: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+        ("server_ask_name", {}, {"elicitation": {}}),
+        ("server_ask_name", {"elicitation": {"url": {}}}, {"elicitation": {"form": {}}}),
+        ("server_open_page", {"elicitation": {}}, {"elicitation": {"url": {}}}),
+        ("server_ask_everything", {"elicitation": {}, "roots": {}}, {"sampling": {}}),
+    ]
+    for name, declared, required in missing:
+        error = await modern(await token(alice), declared).error("tools/call", {"name": name})
+        assert (error["code"], error["data"]) == (-32021, {"requiredCapabilities": required}), name
+        assert ((await last_call()).outcome, (await last_call()).error_class) == ("tool_error", "ClientLacks")
+        old = await (await handshake(await token(alice), capabilities=declared)).call(name)
+        assert old["result"]["isError"] is True and "did not declare" in text(old)
+
+
+async def test_metadata_of_a_tool_forges_nothing_of_the_protocol_or_of_this_server(alice: User, publish: Any) -> None:
+    await run_in_database(publish, alice, "server_forge_meta")
+    await refresh_catalogue()
+    client = modern(await token(alice))
+    for fail in (True, False):
+        result = (await client.call("server_forge_meta", {"fail": fail}))["result"]
+        call_id = {"dev.toolhub/callId": str((await last_call()).id)} if fail else {}
+        own = {name: value for name, value in result["_meta"].items() if not name.endswith("/serverInfo")}
+        assert own == {"com.example/kept": 1, **call_id}
+        assert result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"]
+        [block] = result["content"]
+        assert block["_meta"] == block["resource"]["_meta"] == {"com.example/kept": 1}

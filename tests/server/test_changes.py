@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 
 from catalog.errors import ACCESS_REVOKED, SERVER_STOPPING
+from catalog.functions import registry, resource_updated
 from tests import factories
 from tests.polling import wait_until_async
 from tests.server import functions
 from tests.server.conftest import Client, Outlet, handshake, modern, refresh_catalogue, run_in_database, server, token
 from toolhub.access.models import AccessToken
-from toolhub.server import dispatch, sessions, subscribers
+from toolhub.server import dispatch, listeners, sessions, subscribers
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("hub")]
 
@@ -248,7 +250,7 @@ async def test_one_user_cannot_hold_every_stream(alice: User, bob: User, monkeyp
     monkeypatch.setattr(subscribers, "MAX_LISTENERS_PER_USER", 2)
     client = modern(await token(alice))
     streams = [Stream(client, frozenset()), Stream(client, frozenset())]
-    with pytest.raises(subscribers.TooManyListeners):
+    with pytest.raises(listeners.TooManyListeners):
         Stream(client)
     assert (await client.error("subscriptions/listen", {"notifications": {}}))["code"] == -32603
     Stream(modern(await token(bob)))
@@ -269,3 +271,51 @@ async def test_a_stop_ends_subscriptions_in_order(alice: User) -> None:
 
 def _revoke(credential_id: str) -> None:
     AccessToken.objects.get(pk=int(credential_id.partition(":")[2])).revoke()
+
+
+async def test_subscribers_hear_that_a_function_changed_a_resource(alice: User, bob: User, settings: Any) -> None:
+    def files() -> None:
+        item = factories.make_resource(**{**registry.resource_row("workspace_file"), "name": "files"})
+        factories.grant(alice, factories.make_tool(**registry.tool_row("add_log")), item)
+        factories.grant(bob, item)
+
+    await run_in_database(files)
+    await refresh_catalogue()
+    session = await handshake(await token(bob))
+    await session.result("resources/subscribe", {"uri": "workspace://log.txt"})
+    stream = Stream(session)
+    running, outlet = await listen(modern(await token(alice)), resourceSubscriptions=["workspace://log.txt"])
+
+    def has_heard(count: int) -> bool:
+        return stream.list_methods().count("resources/updated") == count
+
+    for count in (1, 2):
+        await modern(await token(alice)).call("add_log", {"message": f"line {count}"})
+        await outlet.first("notifications/resources/updated", count)
+        await wait_until_async(partial(has_heard, count))
+    running.cancel()
+    await asyncio.wait([running])
+
+
+async def test_many_announcements_at_once_are_told_once_for_each_resource(alice: User) -> None:
+    def make() -> None:
+        factories.grant(alice, factories.make_resource("docs://one"), factories.make_resource("docs://two"))
+
+    await run_in_database(make)
+    await refresh_catalogue()
+    running, outlet = await listen(modern(await token(alice)), resourceSubscriptions=["docs://one", "docs://two"])
+
+    def announce_often() -> None:
+        for _ in range(10_000):
+            resource_updated("docs://one")
+
+    def list_updates() -> list[str]:
+        method = "notifications/resources/updated"
+        return [one["params"]["uri"] for one in outlet.messages if one.get("method") == method]
+
+    await asyncio.to_thread(announce_often)
+    resource_updated("docs://two")
+    await wait_until_async(lambda: "docs://two" in list_updates())
+    assert 1 <= list_updates().count("docs://one") <= 50
+    running.cancel()
+    await asyncio.wait([running])

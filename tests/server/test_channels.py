@@ -222,8 +222,12 @@ def _tools() -> list[Any]:
 async def test_a_modern_client_that_cannot_answer_is_never_asked(tools: User) -> None:
     incapable: list[dict[str, Any]] = [{}, {"sampling": {}}, {"elicitation": {"url": {}}}]
     for capabilities in incapable:
-        message = await modern(await token(tools), capabilities).call("server_ask_name")
-        assert message["result"]["isError"] is True and "elicitation" in text(message)
+        outlet = modern(await token(tools), capabilities).outlet()
+        error = await modern(await token(tools), capabilities).error(
+            "tools/call", {"name": "server_ask_name"}, outlet=outlet
+        )
+        assert error["code"] == -32021 and "elicitation" in error["data"]["requiredCapabilities"]
+        assert outlet.messages == []
 
 
 async def test_all_three_kinds_are_asked_in_one_result(tools: User) -> None:

@@ -25,8 +25,8 @@ BOB = Credential(2, "bob", "token:2", "laptop", None, None)
 
 @pytest.fixture
 def registry() -> Clients:
-    bus = Bus()
-    return Clients(bus, Subscribers(bus, Sessions(bus, SharedState())))
+    bus, state = Bus(), SharedState()
+    return Clients(bus, Subscribers(bus, Sessions(bus, state), state))
 
 
 def client(credential: Credential, name: str = "client", version: str = "1", **capabilities: Any) -> Peer:

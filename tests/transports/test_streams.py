@@ -355,3 +355,52 @@ async def test_other_paths_go_to_django_without_the_clients_root_path(alices: Pe
     assert (await alices.wire.send("GET", path="/healthz")).status == 200
     ready = await alices.wire.send("GET", path="/readyz")
     assert ready.status == 200 and ready.json["ready"] is True
+
+
+async def test_a_missing_capability_is_status_400_before_the_stream_and_ends_the_stream_after(with_tools: Any) -> None:
+    alices = await with_tools("server_open_page", "server_report_and_ask")
+    early = await alices.modern("tools/call", {"name": "server_open_page"})
+    assert (early.status, early.header("content-type")) == (400, "application/json")
+    assert early.error["code"] == -32021
+    assert early.error["data"] == {"requiredCapabilities": {"elicitation": {}}}
+    late = await alices.modern("tools/call", {"name": "server_report_and_ask"}, meta={"progressToken": 7})
+    assert (late.status, late.header("content-type")) == (200, "text/event-stream")
+    progress, error = messages(late, MODERN)
+    assert progress["method"] == "notifications/progress" and error["error"]["code"] == -32021
+    assert late.ended.is_set()
+
+
+@pytest.mark.parametrize("in_session", [True, False])
+async def test_a_stateless_envelope_under_a_stateful_header_is_a_header_mismatch(
+    alices: Person, in_session: bool
+) -> None:
+    if in_session:
+        await alices.begin_session()
+    before = await run_in_database(Call.objects.count)
+    session = alices.session or None
+    params = {"name": "t_add", "arguments": {"a": 1, "b": 2}}
+    for header in ("2025-11-25", "2025-03-26"):
+        answer = await alices.modern("tools/call", params, mcp_protocol_version=header, mcp_session_id=session)
+        assert (answer.status, answer.error["code"]) == (400, -32020), answer.body
+        assert answer.json["id"] is not None and "MCP-Protocol-Version" in answer.error["message"]
+    assert await run_in_database(Call.objects.count) == before + 2, "attempts are logged"
+    assert await run_in_database(Call.objects.filter(outcome="ok").count) == 0
+    other = await alices.modern("tools/call", params, meta={"io.modelcontextprotocol/protocolVersion": "2025-11-25"})
+    assert (other.status, other.error["code"]) == (400, -32020)
+
+
+async def test_arguments_that_only_mention_the_envelope_are_no_mismatch(alices: Person, label: str) -> None:
+    await alices.begin_session()
+    named = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
+    answer = await alices.request("tools/call", {"name": "t_add", "arguments": {"a": 1, "b": 2, **named}})
+    assert (answer.status == 200 and "error" not in answer.json) or answer.error["code"] == -32602
+
+
+async def test_an_unknown_version_is_answered_with_all_that_are_known(alices: Person) -> None:
+    meta = {"io.modelcontextprotocol/protocolVersion": "2099-01-01"}
+    answer = await alices.modern("tools/list", meta=meta, mcp_protocol_version="2099-01-01")
+    assert (answer.status, answer.error["code"]) == (400, -32022)
+    assert answer.error["data"] == {
+        "supported": ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"],
+        "requested": "2099-01-01",
+    }

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.bounded import bounded
-from toolhub.wire import envelope
+from toolhub.wire import envelope, versions
 from toolhub.wire.envelope import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION, Envelope
 from toolhub.wire.errors import HEADER_MISMATCH, INVALID_PARAMS, UNSUPPORTED_VERSION, McpError, http_status
 from toolhub.wire.jsonrpc import Request
@@ -142,7 +142,23 @@ def test_an_unknown_version_is_refused_with_those_that_are_spoken() -> None:
         headers("server/discover", version="v999.0.0"), request("server/discover", {PROTOCOL_VERSION: "v999.0.0"})
     )
     assert error.code == UNSUPPORTED_VERSION
-    assert error.data == {"supported": ["2026-07-28"], "requested": "v999.0.0"}
+    assert error.data == {"supported": list(versions.ALL), "requested": "v999.0.0"}
+
+
+@pytest.mark.parametrize("header", ["2025-11-25", "2025-03-26", None])
+@pytest.mark.parametrize("session", ["2025-06-18", None])
+def test_a_stateless_envelope_under_a_header_of_another_version_is_a_mismatch(header: Any, session: Any) -> None:
+    with pytest.raises(McpError) as caught:
+        envelope.check_stateful(headers(version=header), request("tools/list"), session)
+    assert caught.value.code == HEADER_MISMATCH and "MCP-Protocol-Version" in caught.value.message
+
+
+def test_a_stateful_request_may_repeat_its_own_version_or_have_other_metadata() -> None:
+    for version in ("2025-11-25", "2025-06-18"):
+        envelope.check_stateful(headers(version=version), request(meta={PROTOCOL_VERSION: version}), None)
+    envelope.check_stateful(headers(version=None), request(meta={PROTOCOL_VERSION: "2025-06-18"}), "2025-06-18")
+    envelope.check_stateful(headers(version="2025-11-25"), Request(1, "ping", {"_meta": {"progressToken": 1}}), None)
+    envelope.check_stateful(headers(version="2025-11-25"), Request(1, "ping", {"_meta": "nonsense"}), None)
 
 
 def test_a_handshake_revision_is_not_served_statelessly() -> None:

@@ -17,9 +17,10 @@ from django.conf import settings
 from audit.types import Caller
 from catalog.errors import Cancellation
 from toolhub.server.bus import Bus
+from toolhub.server.listeners import Listener, close_quietly
 from toolhub.server.peer import Peer
 from toolhub.server.sessions import CLOSED
-from toolhub.server.subscribers import Listener, Subscribers, close_quietly
+from toolhub.server.subscribers import Subscribers
 
 MAX_CLIENTS = 20_000
 MAX_CLIENTS_PER_CREDENTIAL = 1_000

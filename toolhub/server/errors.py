@@ -39,9 +39,8 @@ from toolhub.wire.errors import (
     RESOURCE_NOT_FOUND,
     McpError,
 )
+from toolhub.wire.meta import CALL_ID, RETRY_AFTER
 
-CALL_ID = "toolhub/callId"
-RETRY_AFTER = "toolhub/retryAfterSeconds"
 _CORRECTABLE = frozenset({"2025-11-25", "2026-07-28"})
 """Revisions where invalid arguments are a result that the model reads and corrects, not an error of the protocol."""
 
@@ -53,7 +52,7 @@ def tool_result(result: ToolResult) -> dict[str, Any]:
     if result.meta:
         answer["_meta"] = result.meta
     if result.is_error:
-        answer["_meta"] = {CALL_ID: str(result.call_id), **(result.meta or {})}
+        answer["_meta"] = {**(result.meta or {}), CALL_ID: str(result.call_id)}
     return answer
 
 

@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 
 MAX_COPIES = 50_000
 BREAK_SECONDS = 2.0
+NEWS_SECONDS = 3600
+"""Seconds for which a value counts as known: workers learn of a change within two seconds of each other."""
 PREFIX = "toolhub:state:"
 
 _Fields = dict[str, str]
@@ -85,6 +87,24 @@ class SharedState:
         self._unsent.add(key)
         if not self._is_breaker_open():
             await self._flush(seconds)
+
+    async def is_news(self, key: str, value: str) -> bool:
+        """Store `value` and return whether it differs from the value before, which another worker may have stored.
+
+        Without Redis, and while it is unavailable, everything is news: said twice is better than not at all.
+        """
+        if not settings.REDIS_URL or self._is_breaker_open():
+            return True
+        name = PREFIX + key
+        try:
+            async with self.client().pipeline(transaction=True) as pipeline:
+                pipeline.getset(name, value)
+                pipeline.expire(name, NEWS_SECONDS)
+                before, _ = await pipeline.execute()
+        except (RedisError, OSError) as error:
+            self._open_breaker(error)
+            return True
+        return bool(before != value)
 
     def client(self) -> aioredis.Redis:
         """Return the connection of this process, with short time-outs."""

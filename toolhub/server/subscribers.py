@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import secrets
 import time
 from collections.abc import Callable, Iterable
 from functools import lru_cache
@@ -22,102 +23,17 @@ from catalog.policy import snapshot, visibility
 from catalog.policy.rules import Visible
 from toolhub.access.bearer import Restriction
 from toolhub.server.bus import Bus
+from toolhub.server.listeners import Listener, TooManyListeners, close_quietly
 from toolhub.server.peer import Peer
 from toolhub.server.sessions import CLOSED, Sessions
-from toolhub.wire import jsonrpc, uritemplate
+from toolhub.server.state import SharedState
+from toolhub.wire import uritemplate
 
 log = logging.getLogger(__name__)
 
 KINDS = frozenset({"tools", "resources", "prompts"})
 MAX_LISTENERS_PER_USER = 100
 MAX_LISTENERS = 10_000
-SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
-
-
-class TooManyListeners(Exception):
-    """The user or the process has the maximum number of open streams; HTTP 503 or WebSocket 1013."""
-
-
-class Listener:
-    """One open stream or socket, or one subscription on it."""
-
-    __slots__ = (
-        "_close",
-        "_owner",
-        "_send",
-        "audience",
-        "credential_id",
-        "kinds",
-        "number",
-        "open",
-        "peer",
-        "since",
-        "tag",
-        "task_ids",
-        "uris",
-        "user_id",
-    )
-
-    def __init__(
-        self,
-        owner: Subscribers,
-        number: int,
-        peer: Peer,
-        send: Callable[[dict[str, Any]], None],
-        close: Callable[[Cancellation], None],
-        kinds: frozenset[str],
-        uris: frozenset[str],
-        task_ids: frozenset[str],
-        tag: str | int | None,
-    ) -> None:
-        self.peer = peer
-        self._owner = owner
-        self._send, self._close = send, close
-        self.kinds, self.uris, self.task_ids, self.tag = kinds, uris, task_ids, tag
-        credential = peer.caller.credential
-        self.user_id, self.credential_id = credential.user_id, credential.id
-        self.audience: Audience | None = None
-        self.open = True
-        self.number, self.since = number, time.time()
-
-    @property
-    def session_key(self) -> str:
-        return self.peer.session.key if self.peer.session is not None else ""
-
-    @property
-    def restriction(self) -> Restriction:
-        return self.credential_id, self.peer.caller.credential.toolset_ids
-
-    def send(self, method: str, params: dict[str, Any] | None = None) -> None:
-        """Send a notification, marked with its subscription where there is one."""
-        if not self.open:
-            return
-        if self.tag is not None:
-            params = {**(params or {}), "_meta": {SUBSCRIPTION_ID: self.tag}}
-        self._send(jsonrpc.notification(method, params))
-
-    def detach(self) -> None:
-        """Stop listening; may be called twice."""
-        if self.open:
-            self.open = False
-            self._owner.forget(self)
-
-    def close(self, reason: Cancellation) -> None:
-        """Detach, and have the transport close the stream or socket."""
-        if self.open:
-            self.detach()
-            self._close(reason)
-
-
-def close_quietly(listener: Listener, reason: Cancellation) -> None:
-    """Close the listener; never raises."""
-    try:
-        listener.close(reason)
-    except Exception:
-        # One stream that cannot be closed must not keep the others open.
-        log.exception("A stream could not be closed")
-
-
 UPDATED = "resource.updated"
 SLICE_SECONDS = 0.01
 MAX_TIMER_SECONDS = 3600.0
@@ -126,6 +42,8 @@ _METHODS = {
     "resources": "notifications/resources/list_changed",
     "prompts": "notifications/prompts/list_changed",
 }
+
+_UPDATED_METHOD = "notifications/resources/updated"
 
 Key = tuple[int, frozenset[int] | None]
 
@@ -155,10 +73,15 @@ class Audience:
             return
         for kind, method in _METHODS.items():
             if before.fingerprints[kind] != seen.fingerprints[kind]:
+                sessions = []
                 for listener in self._listeners_for(kind):
-                    listener.send(method)
-        for uri in _changed_resources(before, seen):
-            self._owner.announce(self, uri)
+                    if listener.session_key:
+                        sessions.append(listener)
+                    else:
+                        listener.send(method)
+                self._owner.announce_to_sessions(sessions, method, None, kind, seen.fingerprints[kind])
+        for uri, version in _changed_resources(before, seen):
+            self._owner.announce(self, uri, version)
 
     def may_read(self, uri: str) -> bool:
         return self.seen is not None and is_readable(self.seen, uri)
@@ -204,11 +127,12 @@ def _template(text: str) -> uritemplate.Template:
     return uritemplate.parse(text)
 
 
-def _changed_resources(before: Visible, seen: Visible) -> Iterable[str]:
+def _changed_resources(before: Visible, seen: Visible) -> Iterable[tuple[str, str]]:
+    """Return (URI, hash of the definition) of each resource that was visible before, with another definition."""
     if before.fingerprints["resources"] == seen.fingerprints["resources"]:
         return ()
     return [
-        uri
+        (uri, definition.hash)
         for uri, (definition, _) in seen.resources.items()
         if (old := before.resources.get(uri)) is not None and old[0].hash != definition.hash
     ]
@@ -217,8 +141,8 @@ def _changed_resources(before: Visible, seen: Visible) -> Iterable[str]:
 class Subscribers:
     """All listeners of this process, and the last list of each audience."""
 
-    def __init__(self, bus: Bus, sessions: Sessions) -> None:
-        self._bus, self._sessions = bus, sessions
+    def __init__(self, bus: Bus, sessions: Sessions, state: SharedState) -> None:
+        self._bus, self._sessions, self._state = bus, sessions, state
         self._all: set[Listener] = set()
         self._by_user: dict[int, int] = {}
         self._by_session: dict[str, list[Listener]] = {}
@@ -253,7 +177,7 @@ class Subscribers:
         user_id = peer.caller.credential.user_id
         if len(self._all) >= MAX_LISTENERS or self._by_user.get(user_id, 0) >= MAX_LISTENERS_PER_USER:
             raise TooManyListeners
-        listener = Listener(self, next(self._numbers), peer, send, close, kinds, uris, task_ids, tag)
+        listener = Listener(self.forget, next(self._numbers), peer, send, close, kinds, uris, task_ids, tag)
         self._all.add(listener)
         self._by_user[user_id] = self._by_user.get(user_id, 0) + 1
         if kinds and peer.session is not None:
@@ -303,7 +227,7 @@ class Subscribers:
 
     def publish_update(self, uri: str) -> None:
         """Notify the subscribers of a changed resource, on every worker. On the loop's thread."""
-        self._bus.publish_soon(UPDATED, {"uri": uri})
+        self._bus.publish_soon(UPDATED, {"uri": uri, "id": secrets.token_hex(8)})
 
     def forget(self, listener: Listener) -> None:
         """Drop a listener that was detached."""
@@ -340,7 +264,7 @@ class Subscribers:
             audience.decide()
 
     def _leave(self, listener: Listener) -> None:
-        audience = listener.audience
+        audience: Audience | None = listener.audience
         listener.audience = None
         if audience is None:
             return
@@ -369,28 +293,48 @@ class Subscribers:
                     await asyncio.sleep(0)
                     resume = time.monotonic() + SLICE_SECONDS
 
-    def announce(self, audience: Audience, uri: str) -> None:
-        """Notify the listeners of one audience that a resource they subscribed to has changed."""
+    def announce(self, audience: Audience, uri: str, version: str) -> None:
+        """Notify the listeners of one audience that a resource they subscribed to has changed.
+
+        `version` names this change on every worker.
+        """
         params = {"uri": uri}
-        handshake: dict[str, Listener] = {}
+        newest: dict[str, Listener] = {}
         for listener in audience.listeners:
             if uri in listener.uris:
-                listener.send("notifications/resources/updated", params)
+                listener.send(_UPDATED_METHOD, params)
             elif listener.kinds and (key := listener.session_key):
-                handshake[key] = listener
-        if handshake:
-            task = asyncio.get_running_loop().create_task(self._announce_to_sessions(list(handshake.values()), uri))
+                newest[key] = listener
+        self.announce_to_sessions(list(newest.values()), _UPDATED_METHOD, params, uri, version)
+
+    def announce_to_sessions(
+        self, found: list[Listener], method: str, params: dict[str, Any] | None, subject: str, version: str
+    ) -> None:
+        """Notify the streams of sessions, each session once although it may have streams on several workers.
+
+        What is said last about a subject, a kind of list or a resource, has its `version`: a worker that finds it said
+        stays silent.
+        """
+        if found:
+            work = self._announce_to_sessions(found, method, params, subject, version)
+            task = asyncio.get_running_loop().create_task(work)
             self._background.add(task)
             task.add_done_callback(self._background.discard)
 
-    async def _announce_to_sessions(self, found: list[Listener], uri: str) -> None:
+    async def _announce_to_sessions(
+        self, found: list[Listener], method: str, params: dict[str, Any] | None, subject: str, version: str
+    ) -> None:
         for listener in found:
             session = listener.peer.session
-            if session is not None and uri in await self._sessions.subscriptions(session):
-                listener.send("notifications/resources/updated", {"uri": uri})
+            if session is None:
+                continue
+            if method == _UPDATED_METHOD and subject not in await self._sessions.subscriptions(session):
+                continue
+            if await self._state.is_news(f"said:{session.key}:{subject}", version):
+                listener.send(method, params)
 
     def _on_updated(self, payload: dict[str, Any]) -> None:
-        uri = str(payload.get("uri"))
+        uri, version = str(payload.get("uri")), str(payload.get("id"))
         for audience in list(self._audiences.values()):
             if audience.may_read(uri):
-                self.announce(audience, uri)
+                self.announce(audience, uri, version)

@@ -19,7 +19,7 @@ from audit.types import Credential
 from catalog.errors import ACCESS_REVOKED, CLIENT_GONE, SERVER_STOPPING, Cancellation
 from toolhub import deadline
 from toolhub.access.bearer import BadToken, CheckUnavailable
-from toolhub.server import dispatch, sessions, subscribers
+from toolhub.server import dispatch, listeners, sessions, subscribers
 from toolhub.server import peer as peers
 from toolhub.server.methods import lifecycle
 from toolhub.server.process import ServerRole
@@ -199,7 +199,7 @@ class Connection:
 
     def _listen(self, kinds: frozenset[str]) -> None:
         self._listener.detach()
-        with suppress(subscribers.TooManyListeners):
+        with suppress(listeners.TooManyListeners):
             self._listener = self.server.subscribers.attach(
                 self._peer, self.notify, self._on_close_requested, kinds=kinds
             )

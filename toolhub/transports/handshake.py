@@ -11,7 +11,7 @@ import logging
 from typing import Any
 
 from toolhub import deadline
-from toolhub.server import dispatch, sessions, subscribers
+from toolhub.server import dispatch, listeners, sessions, subscribers
 from toolhub.server import peer as peers
 from toolhub.server.methods import lifecycle
 from toolhub.server.peer import Session
@@ -21,7 +21,7 @@ from toolhub.transports.asgi import SAFE, respond
 from toolhub.transports.exchange import Exchange, Watch, answer
 from toolhub.transports.guard import Rejection
 from toolhub.transports.stream import EventStream
-from toolhub.wire import errors, jsonrpc, versions
+from toolhub.wire import envelope, errors, jsonrpc, versions
 from toolhub.wire.errors import McpError
 
 log = logging.getLogger(__name__)
@@ -47,6 +47,14 @@ async def post(exchange: Exchange) -> None:
     except McpError as error:
         await exchange.reject(error, 404 if gone else 400)
         return
+    if envelope.PROTOCOL_VERSION.encode() in exchange.body:
+        for one in messages if isinstance(messages, list) else [messages]:
+            if isinstance(one, jsonrpc.Request):
+                try:
+                    envelope.check_stateful(exchange.headers, one, session.revision if session else None)
+                except McpError as error:
+                    await reject_envelope(exchange, one, error)
+                    return
     if isinstance(messages, jsonrpc.Request) and messages.method == "initialize":
         await initialize(exchange, messages)
     elif session is not None:
@@ -54,6 +62,14 @@ async def post(exchange: Exchange) -> None:
         await run(exchange, messages, peer, session)
     else:
         await reject_without_session(exchange, messages, gone)
+
+
+async def reject_envelope(exchange: Exchange, request: jsonrpc.Request, error: McpError) -> None:
+    """Reject a stateless envelope under a header of a stateful version, and log it like any denied call."""
+    revision = exchange.headers.get("mcp-protocol-version", versions.DEFAULT_WITHOUT_HEADER)
+    await guard.log_rejected(request, exchange, revision, error.message)
+    exchange.server.connect_check.report_invalid(exchange.credential, error)
+    await exchange.reply(jsonrpc.error(request.id, error), 400)
 
 
 async def reject_without_session(exchange: Exchange, message: Any, gone: sessions.UnknownSession | None) -> None:
@@ -174,10 +190,10 @@ async def replay(exchange: Exchange, peer: peers.Peer, session: Session, last_ev
         listener.detach()
 
 
-def attach(server: ServerRole, peer: peers.Peer, stream: EventStream, kinds: frozenset[str]) -> subscribers.Listener:
+def attach(server: ServerRole, peer: peers.Peer, stream: EventStream, kinds: frozenset[str]) -> listeners.Listener:
     try:
         return server.subscribers.attach(peer, stream.notify, lambda reason: stream.end(), kinds=kinds)
-    except subscribers.TooManyListeners:
+    except listeners.TooManyListeners:
         raise Rejection(503, "Too many open streams.", [(b"retry-after", b"30")]) from None
 
 

@@ -19,8 +19,8 @@ from django.conf import settings
 
 from toolhub.access import bearer
 from toolhub.access.bearer import BadToken
+from toolhub.server.listeners import TooManyListeners
 from toolhub.server.process import ServerRole
-from toolhub.server.subscribers import TooManyListeners
 from toolhub.transports import guard
 from toolhub.transports.asgi import Receive, Scope, Send
 from toolhub.transports.connection import BINARY_FRAME, TOO_BIG, TOO_LARGE, UNSUPPORTED, Connection

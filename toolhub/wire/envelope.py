@@ -74,7 +74,7 @@ def check(headers: Mapping[str, str] | None, request: Request, supported: Collec
         _check_headers(headers, request, revision)
 
     if revision not in supported:
-        raise unsupported(revision, supported)
+        raise unsupported(revision)
 
     log_level = meta.get(LOG_LEVEL)
     if log_level is not None and (type(log_level) is not str or log_level not in versions.LOG_SEVERITY):
@@ -98,8 +98,21 @@ def _check_headers(headers: Mapping[str, str], request: Request, revision: str) 
         raise _mismatch("Mcp-Name", f"`params.{member}`", name is not None)
 
 
-def unsupported(requested: str, supported: Collection[str]) -> McpError:
-    data = {"supported": list(supported), "requested": requested}
+def check_stateful(headers: Mapping[str, str], request: Request, revision: str | None) -> None:
+    """Raise McpError when a request without an envelope's version header has an envelope of another version.
+
+    `revision` is that of the session, None before there is one.
+    """
+    meta = request.params.get("_meta")
+    if type(meta) is not dict or PROTOCOL_VERSION not in meta:
+        return
+    if meta[PROTOCOL_VERSION] != headers.get(VERSION_HEADER, revision):
+        raise _mismatch("MCP-Protocol-Version", "the protocol version in `_meta`", VERSION_HEADER in headers)
+
+
+def unsupported(requested: str) -> McpError:
+    """Build the error for a version that this server does not know, with all that it does, stateful ones included."""
+    data = {"supported": list(versions.ALL), "requested": requested}
     return McpError(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
 
 

@@ -69,9 +69,13 @@ async def _call(request: dict[str, Any], send: Any) -> dict[str, Any]:
     from catalog.functions.content import ABSENT, BLOCKS, Result, Structured
     from catalog.functions.context import Context
     from catalog.functions.invoke import invoke
+    from catalog.functions.updates import ResourceUpdates
     from catalog.threads import ThreadPools
     from toolhub.parts import parts
 
+    updates = ResourceUpdates()
+    updates.add(lambda uri: send({"updated": uri}))
+    parts.put(updates)
     parts.put(ThreadPools())
     importlib.import_module(request["module"])
     function = registry.lookup_imported("tool", request["function"])

@@ -21,6 +21,7 @@ from catalog.functions.content import ABSENT
 from catalog.functions.context import Context
 from catalog.functions.results import Produced
 from catalog.functions.signatures import Function
+from catalog.functions.updates import resource_updated
 from catalog.processes import environment
 from catalog.processes.launch import Child, Limits, Order, Report, read, run_program, write_stdin
 
@@ -110,6 +111,8 @@ async def _listen(child: Child, context: Context, max_bytes: int) -> dict[str, A
         elif "log" in message:
             level, data, logger = message["log"]
             await context.log(data, level, logger)
+        elif "updated" in message:
+            resource_updated(str(message["updated"]))
         else:
             return message
 

@@ -11,7 +11,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 from pydantic import TypeAdapter
 
-from catalog.errors import NeedsInput, ProtocolError, ToolError
+from catalog.errors import CLIENT_CAPABILITIES, ClientLacks, NeedsInput, ProtocolError, ToolError
 from catalog.functions.content import Result, Structured
 from catalog.functions.context import Context
 from catalog.runners.upstream_mcp import notifications, pool
@@ -26,7 +26,8 @@ MAX_ROUNDS = 10
 CANCEL_GRACE_SECONDS = 2.0
 SESSION_GONE = (-32600, "Session terminated")
 """The official client's error for HTTP 404: the server does not know the session, so nothing ran."""
-CONNECTION_CLOSED, HEADER_MISMATCH, URL_ELICITATION_REQUIRED = -32000, -32020, -32042
+CONNECTION_CLOSED, HEADER_MISMATCH, MISSING_CLIENT_CAPABILITY = -32000, -32020, -32021
+URL_ELICITATION_REQUIRED = -32042
 
 
 class _QuestionForwarder(QuestionHandler):
@@ -172,10 +173,19 @@ def _convert_error(link: Link, error: Any, context: Context) -> Exception:
         return _SessionGone()
     if error.code == CONNECTION_CLOSED or not link.alive:
         return error  # type: ignore[no-any-return]
+    if error.code == MISSING_CLIENT_CAPABILITY and (missing := _find_missing(error.data, context)) is not None:
+        return missing
     modes = context.capabilities.get("elicitation")
     if error.code == URL_ELICITATION_REQUIRED and isinstance(modes, Mapping) and "url" in modes:
         return ProtocolError(error.code, one_line(error.message), error.data)
     return ToolError(f"{link.connection.label} {explain_error(error)}")
+
+
+def _find_missing(data: Any, context: Context) -> ClientLacks | None:
+    """Return what our caller would have to declare for the upstream; None when that is not what is missing."""
+    required = data.get("requiredCapabilities") if isinstance(data, Mapping) else None
+    names = sorted(CLIENT_CAPABILITIES.intersection(required)) if isinstance(required, Mapping) else []
+    return next((ClientLacks(name) for name in names if name not in context.capabilities), None)
 
 
 def _connection_error(link: Link, error: Exception) -> UpstreamError:
@@ -219,17 +229,11 @@ def _read(method: str, answer: dict[str, Any]) -> Any:
 
 def _result(result: Any) -> Result:
     found = result.model_dump(by_alias=True, mode="json", exclude_none=True)
-    meta = {
-        name: value
-        for name, value in (found.get("_meta") or {}).items()
-        # These keys are between two parties of the protocol, and the upstream and our caller are not.
-        if not name.startswith(("io.modelcontextprotocol/", "modelcontextprotocol.io/"))
-    }
     # A null is a result of 2026-07-28 like any other, and the dump leaves it out.
     present = "structured_content" in result.model_fields_set
     return Result(
         content=found.get("content") or [],
         structured=Structured(result.structured_content) if present else None,
         is_error=bool(found.get("isError")),
-        meta=meta or None,
+        meta=found.get("_meta"),
     )

@@ -8,10 +8,12 @@ from typing import Any
 from catalog.errors import SERVER_STOPPING, TASKS_EXTENSION, MissingCapability
 from catalog.policy import visibility
 from toolhub.server import subscribers
+from toolhub.server.listeners import TooManyListeners
 from toolhub.server.methods import params, tasks
 from toolhub.server.peer import Outlet, Peer
 from toolhub.server.process import ServerRole
 from toolhub.wire import jsonrpc
+from toolhub.wire.envelope import SUBSCRIPTION_ID
 from toolhub.wire.errors import INTERNAL_ERROR, INVALID_REQUEST, McpError
 
 MAX_URIS = 200
@@ -40,7 +42,7 @@ async def listen(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
         listener = server.subscribers.attach(
             peer, outlet.notify, close, kinds=kinds, uris=frozenset(uris), task_ids=frozenset(task_ids), tag=request.id
         )
-    except subscribers.TooManyListeners:
+    except TooManyListeners:
         raise McpError(
             INTERNAL_ERROR, f"At most {subscribers.MAX_LISTENERS_PER_USER} streams per user may be open"
         ) from None
@@ -54,7 +56,7 @@ async def listen(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
         reason = await ended
     finally:
         listener.detach()
-    meta = {subscribers.SUBSCRIPTION_ID: request.id}
+    meta = {SUBSCRIPTION_ID: request.id}
     if reason != SERVER_STOPPING:
         # A revocation, not an orderly end: the only purpose for which a server sends this notification.
         outlet.notify(
