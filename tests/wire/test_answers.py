@@ -222,6 +222,24 @@ def test_an_output_schema_of_an_object_with_alternatives_is_for_every_revision_t
         assert "outputSchema" in shape("tools/list", revision, listed)["tools"][0]
 
 
+def test_the_title_of_a_tool_is_an_annotation_before_it_had_a_member_of_its_own() -> None:
+    plain = {"name": "a", "title": "Title", "inputSchema": {}}
+    own = {**plain, "annotations": {"title": "Own", "readOnlyHint": True}}
+    hinted = {**plain, "annotations": {"readOnlyHint": True}}
+    listed = {"tools": [plain, own, hinted, {"name": "b", "inputSchema": {}}]}
+    shaped = shape("tools/list", "2025-03-26", listed)["tools"]
+    assert [tool.get("annotations") for tool in shaped] == [
+        {"title": "Title"},
+        {"title": "Own", "readOnlyHint": True},
+        {"title": "Title", "readOnlyHint": True},
+        None,
+    ]
+    assert all("title" not in tool for tool in shaped)
+    assert "annotations" not in shape("tools/list", "2024-11-05", listed)["tools"][0]
+    for revision in ("2025-06-18", "2025-11-25", MODERN):
+        assert shape("tools/list", revision, listed)["tools"][0] == plain
+
+
 def test_a_result_that_needs_no_change_is_not_copied() -> None:
     result = {"content": [TEXT], "isError": False}
     assert shape("tools/call", "2025-11-25", result) is result

@@ -21,6 +21,7 @@ from twisted.internet import defer, reactor
 
 from catalog.openapi import document
 from toolhub.management.event_loop import survive_exits
+from toolhub.management.websocket_protocol import OrderlyWebSocketProtocol
 
 log = logging.getLogger("toolhub.serving")
 
@@ -148,6 +149,7 @@ class HubServer(Server):  # type: ignore[misc]
         factory.doStart()
         port.factory = factory
         self.http_factory = factory
+        self.ws_factory.protocol = OrderlyWebSocketProtocol
 
     def listen_error(self, failure: Any) -> None:
         self.exit_status = 1

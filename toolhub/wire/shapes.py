@@ -163,6 +163,9 @@ def _tools(result: dict[str, Any], age: int) -> dict[str, Any]:
 
 
 def _tool(tool: dict[str, Any], age: int) -> dict[str, Any]:
+    if age == _A0326 and "title" in tool and "title" not in tool.get("annotations", ()):
+        # Before 2025-06-18 the title for people was a member of the annotations.
+        tool = {**tool, "annotations": {"title": tool["title"], **tool.get("annotations", {})}}
     tool = _known(tool, _TOOL[age])
     if age < _A0728 and "outputSchema" in tool and tool["outputSchema"].get("type") != "object":
         return _without(tool, "outputSchema")  # its results come without structuredContent, so no schema is promised
