@@ -28,6 +28,7 @@ from catalog.policy.definitions import (
     ToolDefinition,
 )
 from catalog.schemas.schema_rules import MAX_BYTES, check_stored
+from toolhub.wire import headers
 
 log = logging.getLogger(__name__)
 UPSTREAM = "upstream_mcp"
@@ -295,7 +296,8 @@ class Loader:
                     continue
                 before = self._joined.get(item.id)
                 if before is None or before[0] is not item or before[1] != connection:
-                    settings = {**item.settings, "connection": connection}
+                    mirrors = bool(headers.cached_parameters(item.input_schema))
+                    settings = {**item.settings, "connection": connection, "mirrors": mirrors}
                     whole = replace(item, settings=settings, hash=digest([item.hash, connection]))
                     before = (item, connection, whole)
                 joined[item.id] = before

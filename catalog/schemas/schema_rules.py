@@ -18,7 +18,7 @@ from jsonschema import Draft7Validator, Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
 from catalog.canonical import dumps
-from catalog.schemas import metaschema, patterns, redos
+from catalog.schemas import errors, metaschema, patterns, redos
 
 MAX_UNIQUE_ITEMS = 1_000
 SCALARS = frozenset({"string", "number", "integer", "boolean", "null"})
@@ -231,6 +231,23 @@ class _Walk:
             reject(_('"x-mcp-header": %(name)s is used twice.'), pointer, name=name)
         self.headers[name.lower()] = pointer
 
+    def check_headers(self) -> None:
+        """Reject a header for a secret: proxies read and log headers."""
+        for pointer in self.headers.values():
+            part: Any = self.seen[pointer]
+            for _hop in range(MAX_HOPS):
+                if errors.holds_secret(part):
+                    secret = _(
+                        'The parameter at %(where)s is a secret ("format": "password" or "writeOnly"), so it cannot '
+                        'be repeated in a header, which proxies log. Remove "x-mcp-header".'
+                    )
+                    reject(secret, pointer, where=_where(pointer))
+                reference = part.get("$ref")
+                if not isinstance(reference, str):
+                    break
+                target = unquote(reference[1:])
+                part = self.seen.get(self.anchors.get(target, target), {})
+
     def resolve_references(self) -> None:
         for pointer, reference in self.references:
             target = unquote(reference[1:])
@@ -318,6 +335,7 @@ def _bounded(schema: Any, *, strict: bool = False) -> _Walk:
     walk.visit(schema, "", 0, plain=True)
     walk.check_unevaluated()
     walk.resolve_references()
+    walk.check_headers()
     walk.check_cycles()
     return walk
 

@@ -38,6 +38,9 @@ def prop(part: Any) -> dict[str, Any]:
     return {"type": "object", "properties": {"a": part}}
 
 
+SECRET = {"type": "string", "format": "password"}
+
+
 def header(name: str) -> dict[str, Any]:
     return {"type": "string", "x-mcp-header": name}
 
@@ -81,6 +84,14 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("a header with a colon", prop({"type": "string", "x-mcp-header": "A:b"}), "name of an HTTP header"),
     ("an empty header", prop({"type": "string", "x-mcp-header": ""}), "name of an HTTP header"),
     ("a header in a list", prop({"type": "array", "items": {"type": "string", "x-mcp-header": "A"}}), "reached"),
+    ("a header for a password", prop({**header("A"), "format": "password"}), 'Remove "x-mcp-header"'),
+    ("a header for a secret", prop({**header("A"), "writeOnly": True}), 'Remove "x-mcp-header"'),
+    ("a header for a nullable secret", prop({**header("A"), "anyOf": [{"format": "password"}]}), "proxies log"),
+    (
+        "a header for a secret by reference",
+        {**prop({**header("A"), "$ref": "#/$defs/s"}), "$defs": {"s": {"$ref": "#k"}, "k": {"$anchor": "k", **SECRET}}},
+        "proxies log",
+    ),
     ("a header twice", {**OBJECT, "properties": {"a": header("X"), "b": header("x")}}, "twice"),
     ("unevaluated names", {**OBJECT, "patternProperties": {"x": {}}, "unevaluatedProperties": False}, "not supported"),
     (

@@ -20,7 +20,7 @@ from django.utils import timezone
 from audit.models import Call
 from catalog import quarantine
 from catalog.calls import call_tool
-from catalog.errors import CANCELLED_BY_CLIENT, NeedsInput
+from catalog.errors import CANCELLED_BY_CLIENT, MissingCapability, NeedsInput
 from catalog.models import Tool
 from catalog.models import Upstream as Row
 from catalog.policy import snapshot
@@ -231,6 +231,47 @@ async def test_any_json_value_of_an_upstream_comes_through_and_its_schema_is_imp
             assert not result.is_error and result.structured == value, value
         wrong = await pipeline.call(alice, "other_any", {"text": '{"an": "object"}'})
         assert wrong.is_error and "output schema" in pipeline.text(wrong)
+
+
+async def test_arguments_are_repeated_in_headers_on_the_first_call_and_for_plain_tools_nothing_is_listed(
+    alice: User,
+) -> None:
+    region = {"type": "string", "x-mcp-header": "Region"}
+    with Upstream().running() as upstream:
+        upstream.tools["any"] = tool("any", "Any.", input_schema={"type": "object", "properties": {"text": region}})
+        made = await sync_to_async(make_upstream)(upstream.url)
+        await publish(made, alice)
+        upstream.ledger.clear()
+        plain = await pipeline.call(alice, "other_whoami")
+        assert not plain.is_error and not any('"tools/list"' in entry["body"] for entry in upstream.ledger)
+        for count in (1, 2):
+            result = await pipeline.call(alice, "other_any", {"text": "[1]"})
+            assert not result.is_error, pipeline.text(result)
+            named = [entry for entry in upstream.calls() if '"any"' in entry["body"]]
+            assert [entry["headers"].get("mcp-param-region") for entry in named] == ["[1]"] * count
+        assert sum('"tools/list"' in entry["body"] for entry in upstream.ledger) == 1
+        assert "mcp-param-region" not in upstream.calls()[0]["headers"]
+
+
+async def test_a_capability_that_the_upstream_misses_is_named_to_the_caller(alice: User) -> None:
+    with Upstream().running() as upstream:
+        upstream.tools["lacks"] = tool("lacks", "Lack something.")
+        made = await sync_to_async(make_upstream)(upstream.url)
+        await publish(made, alice)
+        for name, error in (("sampling", MissingCapability), ("experimental", None)):
+            upstream.missing = {name: {}}
+            channel = pipeline.RecordingChannel({}, modern=True)
+            run = pipeline.call(alice, "other_lacks", {}, channel, revision="2026-07-28")
+            if error is None:
+                result = await run
+                assert result.is_error and "other" in pipeline.text(result)
+            else:
+                with pytest.raises(error) as caught:
+                    await run
+                assert caught.value.required == {name: {}}
+        upstream.missing = {"sampling": {}}
+        old = await pipeline.call(alice, "other_lacks", {}, pipeline.RecordingChannel({}))
+        assert old.is_error and "sampling" in pipeline.text(old)
 
 
 async def test_a_cancelled_call_is_cancelled_upstream(either: Upstream, alice: User) -> None:

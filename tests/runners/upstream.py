@@ -45,6 +45,8 @@ class Upstream:
                 tool("announce", "Say that the list changed."),
             )
         }
+        self.missing: dict[str, Any] = {}
+        """The capabilities that `lacks` wants."""
         self.ledger: list[dict[str, Any]] = []
         """Headers, peer and body of every request."""
         self.waiting = threading.Event()
@@ -134,6 +136,10 @@ class Upstream:
                     raise
             case "misfit":
                 return text("five", structured_content={"n": "five"})
+            case "lacks":
+                from mcp import MCPError
+
+                raise MCPError(-32021, "Missing required client capability", {"requiredCapabilities": self.missing})
             case "any":
                 return types.CallToolResult(
                     content=[], structured_content=json.loads((params.arguments or {}).get("text", "null"))

@@ -84,7 +84,8 @@ _cache: dict[int, tuple[Mapping[str, Any], tuple[MirroredParameter, ...]]] = {}
 _MAX_CACHED_SCHEMAS: Final = 4096
 
 
-def _cached_parameters(input_schema: Mapping[str, Any]) -> tuple[MirroredParameter, ...]:
+def cached_parameters(input_schema: Mapping[str, Any]) -> tuple[MirroredParameter, ...]:
+    """Return the annotated parameters of a tool that lives long; none when an annotation is forbidden."""
     entry = _cache.get(id(input_schema))
     if entry is not None and entry[0] is input_schema:
         return entry[1]
@@ -102,7 +103,7 @@ def check_param_headers(
     headers: Mapping[str, str], input_schema: Mapping[str, Any], arguments: Mapping[str, Any]
 ) -> None:
     """Compare the Mcp-Param headers of a tools/call with its arguments. Raises McpError when they differ."""
-    for one in _cached_parameters(input_schema):
+    for one in cached_parameters(input_schema):
         value: Any = arguments
         for step in one.path:
             value = value.get(step) if isinstance(value, dict) else None

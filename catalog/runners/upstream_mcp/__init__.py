@@ -24,7 +24,7 @@ RUNNER = Runner(
     prepare="catalog.runners.upstream_mcp.runner.prepare",
     form=FormWords(
         main=("upstream", "tool"),
-        hidden=frozenset({"connection"}),
+        hidden=frozenset({"connection", "mirrors"}),
         labels={
             "upstream": _("Upstream"),
             "tool": _("Tool"),

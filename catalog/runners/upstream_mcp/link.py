@@ -64,7 +64,8 @@ class Link:
         self.client: Client | None = None
         self.alive = False
         self.opened_at = time.monotonic()
-        self.listed = False
+        self.listed: set[str] = set()
+        """The tools whose parameters in headers this session knows."""
         self._closing = asyncio.Event()
         self._linger = 0.0
         self._keeper: asyncio.Task[None] | None = None

@@ -23,6 +23,8 @@ from catalog.runners.upstream_mcp.settings import Settings
 logger = logging.getLogger(__name__)
 MAX_ROUNDS = 10
 """Maximum number of question rounds of an upstream before it answers (from 2026-07-28 on)."""
+MAX_PAGES = 100
+"""Maximum number of pages of the upstream's list that are read to find one tool."""
 CANCEL_GRACE_SECONDS = 2.0
 SESSION_GONE = (-32600, "Session terminated")
 """The official client's error for HTTP 404: the server does not know the session, so nothing ran."""
@@ -67,9 +69,9 @@ def prepare(settings: Settings) -> Callable[[dict[str, Any], Context], Awaitable
     async def run(arguments: dict[str, Any], context: Context) -> Any:
         try:
             try:
-                return await _call(reach, settings.tool, arguments, context)
+                return await _call(reach, settings.tool, arguments, context, settings.mirrors)
             except _SessionGone:
-                return await _call(reach, settings.tool, arguments, context)
+                return await _call(reach, settings.tool, arguments, context, settings.mirrors)
         except UpstreamError as error:
             raise ToolError(str(error), audit_message=error.audit_message) from None
         except _SessionGone:
@@ -82,7 +84,9 @@ class _SessionGone(Exception):
     """An upstream that does not know the session any more, so nothing ran."""
 
 
-async def _call(connection: Connection, tool: str, arguments: dict[str, Any], context: Context) -> Result:
+async def _call(
+    connection: Connection, tool: str, arguments: dict[str, Any], context: Context, mirrors: bool
+) -> Result:
     questions = _QuestionForwarder(context)
     credential = context.caller.credential
     declared = _select_capabilities(context.capabilities)
@@ -91,7 +95,7 @@ async def _call(connection: Connection, tool: str, arguments: dict[str, Any], co
     )
     failed: BaseException
     async with borrowed as link:
-        work = asyncio.ensure_future(_answer(link, tool, arguments, context))
+        work = asyncio.ensure_future(_answer(link, tool, arguments, context, mirrors))
         try:
             ends: set[asyncio.Future[Any]] = {work, questions.paused}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -118,7 +122,7 @@ async def _call(connection: Connection, tool: str, arguments: dict[str, Any], co
     raise failed
 
 
-async def _answer(link: Link, tool: str, arguments: dict[str, Any], context: Context) -> Result:
+async def _answer(link: Link, tool: str, arguments: dict[str, Any], context: Context, mirrors: bool) -> Result:
     from mcp import MCPError
     from mcp_types import InputRequiredResult
 
@@ -126,7 +130,7 @@ async def _answer(link: Link, tool: str, arguments: dict[str, Any], context: Con
     state: str | None = None
     for _round in range(MAX_ROUNDS):
         try:
-            result = await _request(link, tool, arguments, context, responses, state)
+            result = await _request(link, tool, arguments, context, responses, state, mirrors)
         except MCPError as error:
             raise _convert_error(link, error, context) from None
         if not isinstance(result, InputRequiredResult):
@@ -148,6 +152,7 @@ async def _request(
     context: Context,
     responses: dict[str, Any] | None,
     state: str | None,
+    mirrors: bool,
 ) -> Any:
     from mcp import MCPError
     from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult, InputRequiredResult
@@ -156,15 +161,29 @@ async def _request(
         params=CallToolRequestParams(name=tool, arguments=arguments, input_responses=responses, request_state=state)
     )
     answer: TypeAdapter[Any] = TypeAdapter(CallToolResult | InputRequiredResult)
+    if mirrors:
+        await _learn_headers(link, tool)
     try:
         return await link.session.send_request(request, answer, progress_callback=context.progress)
     except MCPError as error:
-        if error.code != HEADER_MISMATCH or link.listed:
+        if error.code != HEADER_MISMATCH or tool in link.listed:
             raise
-    # From 2026-07-28 on some arguments are sent in headers as well: the list of tools names them.
-    link.listed = True
-    await link.session.list_tools()
+    # The definition changed since it was approved, and nothing ran.
+    await _learn_headers(link, tool)
     return await link.session.send_request(request, answer, progress_callback=context.progress)
+
+
+async def _learn_headers(link: Link, tool: str) -> None:
+    """Let the session list the tool: from 2026-07-28 on it then repeats some arguments in headers."""
+    from mcp_types import PaginatedRequestParams
+
+    cursor: str | None = None
+    for _page in range(0 if tool in link.listed else MAX_PAGES):
+        listed = await link.session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
+        cursor = listed.next_cursor
+        if cursor is None or any(one.name == tool for one in listed.tools):
+            break
+    link.listed.add(tool)
 
 
 def _convert_error(link: Link, error: Any, context: Context) -> Exception:

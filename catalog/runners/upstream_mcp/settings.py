@@ -18,3 +18,6 @@ class Settings(BaseModel):
     connection: Connection | None = Field(
         default=None, description="Filled in by toolhub: how the upstream server is reached."
     )
+    mirrors: bool = Field(
+        default=False, description="Filled in by toolhub: whether arguments are repeated in headers (x-mcp-header)."
+    )
