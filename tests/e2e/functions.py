@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from catalog.functions import Context, tool
+from catalog.functions import Context, resource_updated, tool
 
 
 @tool()
@@ -80,3 +80,10 @@ async def chatter(ctx: Context) -> str:
         await ctx.log("x" * 20_000, "error")
         await asyncio.sleep(0)
     return "said it all"
+
+
+@tool()
+async def touch(uri: str) -> str:
+    """Announce that a resource has changed."""
+    resource_updated(uri)
+    return "touched"

@@ -44,6 +44,26 @@ def seed_examples() -> dict[str, str]:
     return tokens
 
 
+def change_title(name: str, title: str) -> None:
+    """A change that shows in the list."""
+    from catalog.models import Tool
+
+    row = Tool.objects.get(name=name)
+    row.title = title
+    row.save()
+
+
+def grant_resource(uri: str, users: list[str]) -> None:
+    """A resource with a text, for these people."""
+    from django.contrib.auth.models import User
+
+    from tests.factories import grant, make_resource
+
+    made = make_resource(uri)
+    for user in users:
+        grant(User.objects.get(username=user), made)
+
+
 def count_calls(name: str, outcome: str) -> int:
     """How many calls of this tool have ended like this."""
     from audit.models import Call

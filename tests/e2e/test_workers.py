@@ -138,6 +138,52 @@ async def test_a_change_is_heard_at_both_workers_and_only_by_affected_clients(hu
         await client.__aexit__(None)
 
 
+async def test_a_session_with_streams_at_both_workers_hears_each_change_once(hub: Hub) -> None:
+    """The witnesses came last, so they hear of a change after everything was sent to the session."""
+    uri = "docs://touched"
+    await asyncio.to_thread(hub.call, seed.grant_resource, uri=uri, users=["alice"])
+    first, second = await first_and_second(hub)
+
+    async def both_know() -> bool:
+        found = [str(await client.request("resources/list")) for client in (first, second)]
+        return all(uri in one for one in found)
+
+    await wait_until_async(both_know)
+    streams = [await connect_at(hub, worker, first.same_session()) for worker in (0, 0, 1, 1)]
+    witnesses = [await connect_at(hub, worker, single(hub)) for worker in (0, 1)]
+    for witness in witnesses:
+        await witness.initialize()
+    subscribers = [first, *witnesses]
+    for client in subscribers:
+        await client.request("resources/subscribe", {"uri": uri})
+    listening = [await connect_at(hub, worker, client.same_session()) for worker, client in enumerate(witnesses)]
+    for client in (*streams, *listening):
+        await client.listen()
+
+    def count(kind: str, *clients: HttpClient) -> int:
+        method = f"notifications/{kind}"
+        return sum(message.get("method") == method for client in clients for message in client.messages)
+
+    async def all_told(kind: str, number: int) -> None:
+        await wait_until_async(lambda: all(count(kind, witness) >= number for witness in listening), 60)
+        assert count(kind, *streams) == number
+
+    for number in range(1, 4):
+        await asyncio.to_thread(hub.call, seed.change_title, name="add", title=f"Title {number}")
+        await all_told("tools/list_changed", number)
+    for number in range(1, 4):
+        await second.text("touch", {"uri": uri})
+        await all_told("resources/updated", number)
+    # The one that spoke may go: another of its streams speaks on.
+    for gone in (streams[1], streams[3]):
+        await gone.__aexit__(None)
+    await asyncio.to_thread(hub.call, seed.change_title, name="add", title="Title 4")
+    await wait_until_async(lambda: all(count("tools/list_changed", witness) >= 4 for witness in listening), 60)
+    assert count("tools/list_changed", *streams) == 4
+    for client in (first, second, streams[0], streams[2], *witnesses, *listening):
+        await client.__aexit__(None)
+
+
 async def test_a_worker_that_is_killed_is_replaced_and_its_call_becomes_unknown(hub: Hub, tmp_path: Any) -> None:
     client = await connect_at(hub, 0, single(hub, "2026-07-28"))
     started = tmp_path / "started"
