@@ -107,12 +107,16 @@ def deny(who: User | Group | None, *targets: Tool | Toolset | Resource | Prompt,
     return grant(who, *targets, effect="deny", **fields)
 
 
-def limit(rate: str = "3/m", target: Tool | Toolset | None = None, **fields: Any) -> Limit:
-    """For each user, unless `user=`, `group=` or `scope=` says otherwise; all tools unless a target is given."""
+def limit(rate: str = "3/m", target: Tool | Toolset | str | None = None, **fields: Any) -> Limit:
+    """For each user, unless `user=`, `group=` or `scope=` says otherwise; all tools unless a target is given.
+
+    A target that is text names a method.
+    """
     from catalog.models import Limit
 
     fields.setdefault("scope", "user" if fields.get("user") else "each_member" if fields.get("group") else "each_user")
     on: dict[str, Any] = {"all_tools": True} if target is None else {type(target).__name__.lower(): target}
+    on = {"method": target} if isinstance(target, str) else on
     return Limit.objects.create(rate=rate, **on, **fields)
 
 

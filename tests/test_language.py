@@ -15,6 +15,7 @@ from django.contrib.auth.models import User
 from django.db import models
 from django.test import Client
 
+from catalog.models.rules import LIMITED_METHODS
 from tests import census, factories
 from tests.browser.demo import addresses
 
@@ -64,7 +65,7 @@ NAMES = frozenset(
     }
 )
 """Words that are the same in every language."""
-PROTOCOL = ("tools/call", "resources/read", "prompts/get", "tools/list", "http", "websocket", "stdio", "md5", "None")
+PROTOCOL = (*LIMITED_METHODS, "tools/call", "http", "websocket", "stdio", "md5", "None")
 """What the audit log says as it was on the wire, the password hash of tests, and the theme where no reason is given."""
 PARTS = re.compile(r"[()\[\];·→|]|, |: | object |[0-9a-f]{8}-[0-9a-f-]{27}|\S+\*{4,}")
 """Between these are the pieces of a text that is put together from data: punctuation, ids, masked hashes."""

@@ -316,15 +316,15 @@ class LimitAdmin(HistoryAdmin):
     form = LimitForm
     list_display = ("number", "rate", "target_name", "subject_name", "note")
     list_display_links = ("number", "rate")
-    list_filter = ("scope", "all_tools", "toolset", "group")
+    list_filter = ("scope", "all_tools", "method", "toolset", "group")
     list_before_template = "admin/catalog/grant_links.html"
     list_select_related = ("tool", "toolset", "user", "group")
-    search_fields = ("tool__name", "toolset__name", "user__username", "group__name", "note")
-    search_help_text = _("Tool, toolset, user, group or note")
+    search_fields = ("tool__name", "toolset__name", "method", "user__username", "group__name", "note")
+    search_help_text = _("Tool, toolset, method, user, group or note")
     autocomplete_fields = ("tool", "toolset", "user", "group")
     fieldsets = (
         (None, {"fields": ("rate",)}),
-        (_("Applies to (choose one)"), {"fields": ("tool", "toolset", "all_tools")}),
+        (_("Applies to (choose one)"), {"fields": ("tool", "toolset", "all_tools", "method")}),
         (_("Counted for"), {"fields": ("scope", "user", "group")}),
         (_("Reason"), {"fields": ("note",)}),
     )
@@ -335,6 +335,8 @@ class LimitAdmin(HistoryAdmin):
 
     @admin.display(description=_("applies to"))
     def target_name(self, row: Limit) -> str:
+        if row.method:
+            return gettext("method %s") % row.method
         if row.tool:
             return gettext("tool %s") % row.tool
         return gettext("toolset %s") % row.toolset if row.toolset else gettext("all tools")

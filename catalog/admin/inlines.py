@@ -58,7 +58,7 @@ class LimitInline(StackedInline):  # type: ignore[misc]
 
 class UserLimitInline(LimitInline):
     form = UserLimitForm
-    fields = ("rate", ("tool", "toolset"), "all_tools", "note")
+    fields = ("rate", ("tool", "toolset"), ("all_tools", "method"), "note")
     autocomplete_fields = ("tool", "toolset")
 
 

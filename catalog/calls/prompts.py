@@ -10,7 +10,7 @@ from typing import Any
 from audit import outcomes
 from audit.redaction import redactor
 from audit.types import Caller, Reason
-from catalog.calls import call_log
+from catalog.calls import call_log, method_limits
 from catalog.calls.execution import MAX_FUNCTION_SECONDS, Deadline, answer, perform
 from catalog.calls.prepared_tools import load_catalogue
 from catalog.errors import InvalidArguments, ToolError, UnknownPrompt
@@ -34,10 +34,11 @@ _redactor = redactor.redactor(None)
 async def get_prompt(caller: Caller, name: str, arguments: dict[str, Any], channel: Channel) -> PromptResult:
     """Get a prompt and log the call.
 
-    Raises UnknownPrompt, InvalidArguments, CallNotLogged, NeedsInput, ProtocolError, InternalFailure.
+    Raises UnknownPrompt, LimitReached, InvalidArguments, CallNotLogged, NeedsInput, ProtocolError, InternalFailure.
     """
     catalogue = await load_catalogue()
     text = call_log.redact_rejected_arguments(arguments)
+    await method_limits.take_logged(call_log.build_intent(caller, call_log.PROMPT, name, text, channel.request_id))
     seen = visibility.for_credential(caller.credential).prompts.get(name)
     if seen is None:
         prompt = catalogue.prompts.get(name)

@@ -12,7 +12,7 @@ from typing import Any
 from audit import outcomes
 from audit.redaction import redactor
 from audit.types import Caller, Reason
-from catalog.calls import call_log, stored_results
+from catalog.calls import call_log, method_limits, stored_results
 from catalog.calls.call_log import BegunCall, Intent
 from catalog.calls.execution import MAX_FUNCTION_SECONDS, Deadline, answer, perform
 from catalog.calls.prepared_tools import load_catalogue
@@ -38,10 +38,11 @@ Make = Callable[[Context], Coroutine[Any, Any, Produced]]
 async def read_resource(caller: Caller, uri: str, channel: Channel) -> ResourceResult:
     """Read a resource and log the call.
 
-    Raises UnknownResource, InvalidArguments, CallNotLogged, NeedsInput, ProtocolError, InternalFailure.
+    Raises UnknownResource, LimitReached, InvalidArguments, CallNotLogged, NeedsInput, ProtocolError, InternalFailure.
     """
     catalogue = await load_catalogue()
     name = redactor.redact_text(uri[:1000])
+    await method_limits.take_logged(call_log.build_intent(caller, call_log.RESOURCE, name, "{}", channel.request_id))
     if uri.startswith(stored_results.URI_PREFIX):
         what = call_log.build_intent(caller, call_log.RESOURCE, name, "{}", channel.request_id, None, OWN_RESULT)
         try:

@@ -49,7 +49,7 @@ class Kind:
 
 
 def _target(values: Values) -> tuple[Any, ...]:
-    names = ("tool", "toolset", "resource", "prompt", "all_tools")
+    names = ("tool", "toolset", "resource", "prompt", "all_tools", "method")
     return tuple((name, values[name]) for name in names if values.get(name))
 
 

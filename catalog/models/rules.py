@@ -138,6 +138,19 @@ class Grant(models.Model):
         check.grant(self)
 
 
+LIMITED_METHODS = (
+    "completion/complete",
+    "prompts/get",
+    "prompts/list",
+    "resources/list",
+    "resources/read",
+    "resources/templates/list",
+    "tasks/get",
+    "tools/list",
+)
+"""The methods that a rate limit can name: those that clients poll, or that read something."""
+
+
 class Limit(models.Model):
     class Scope(models.TextChoices):
         USER = "user", _("one user")
@@ -156,6 +169,14 @@ class Limit(models.Model):
         help_text=_("All tools in the toolset share this rate limit."),
     )
     all_tools = models.BooleanField(_("all tools"), default=False, help_text=_("All tools share this rate limit."))
+    method = models.CharField(
+        _("method"),
+        max_length=40,
+        blank=True,
+        default="",
+        choices=[(name, name) for name in LIMITED_METHODS],
+        help_text=_("Requests of this MCP method, whatever they name. The tools themselves have limits of their own."),
+    )
     scope = models.CharField(
         _("scope"),
         max_length=20,
@@ -194,11 +215,12 @@ class Limit(models.Model):
         ordering = ["id"]
         constraints = [
             models.CheckConstraint(
-                condition=Q(tool__isnull=False, toolset__isnull=True, all_tools=False)
-                | Q(tool__isnull=True, toolset__isnull=False, all_tools=False)
-                | Q(tool__isnull=True, toolset__isnull=True, all_tools=True),
+                condition=Q(tool__isnull=False, toolset__isnull=True, all_tools=False, method="")
+                | Q(tool__isnull=True, toolset__isnull=False, all_tools=False, method="")
+                | Q(tool__isnull=True, toolset__isnull=True, all_tools=True, method="")
+                | Q(tool__isnull=True, toolset__isnull=True, all_tools=False, method__in=LIMITED_METHODS),
                 name="limit_has_one_target",
-                violation_error_message=_("Choose exactly one of tool, toolset and all tools."),
+                violation_error_message=_("Choose exactly one of tool, toolset, all tools and method."),
             ),
             models.CheckConstraint(
                 condition=Q(scope="user", user__isnull=False, group__isnull=True)
@@ -214,6 +236,7 @@ class Limit(models.Model):
 
     def __str__(self) -> str:
         target = f"tool {self.tool}" if self.tool_id else f"toolset {self.toolset}" if self.toolset_id else "all tools"
+        target = f"method {self.method}" if self.method else target
         return f"Limit {self.pk or '(new)'}: {self.rate} on {target} for {self.subject}"
 
     @property

@@ -298,10 +298,10 @@ def grant(row: Grant) -> None:
 
 def limit(row: Limit) -> None:
     targets = _filled_fields(row, "tool", "toolset")
-    targets += ["all_tools"] if row.all_tools else []
+    targets += [name for name in ("all_tools", "method") if getattr(row, name)]
     if len(targets) != 1:
         raise ValidationError(
-            {targets[1] if targets else "tool": _("Choose exactly one of tool, toolset and all tools.")}
+            {targets[1] if targets else "tool": _("Choose exactly one of tool, toolset, all tools and method.")}
         )
     needs = {"user": "user", "each_member": "group"}.get(row.scope)
     for field in ("user", "group"):

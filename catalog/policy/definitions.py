@@ -43,7 +43,7 @@ class Rule(Reason):
     """The grant or limit that decided. `catalog.policy.messages` puts it in the language of a page.
 
     Parameters of a grant: number, effect, kind and name of the target, by (user, group, everyone) and whom. Of a
-    limit: number, rate, kind ("all" for all tools) and name of the target, by (its scope) and whom.
+    limit: number, rate, kind ("all" for all tools, or "method") and name of the target, by (its scope) and whom.
     """
 
     @cached_property
@@ -180,7 +180,7 @@ class GrantRule:
 class LimitRule:
     id: int
     target_kind: str
-    """tool | toolset | all"""
+    """tool | toolset | all (tools) | method, whose name is `target_name`"""
     target_id: int | None
     scope: str
     """user | each_user | each_member | everyone_together"""
@@ -228,6 +228,8 @@ class Snapshot:
     grants_to_everyone: tuple[GrantRule, ...] = field(repr=False)
     limits_by_tool: dict[int, tuple[LimitRule, ...]] = field(repr=False)
     """Only tools that have any."""
+    limits_by_method: dict[str, tuple[LimitRule, ...]] = field(repr=False)
+    """Only methods that have any."""
 
     @classmethod
     def build(
@@ -267,7 +269,16 @@ class Snapshot:
             grants_by_group={key: tuple(rules) for key, rules in by_group.items()},
             grants_to_everyone=tuple(rule for rule in grants if rule.subject_kind == "everyone"),
             limits_by_tool=_limits_by_tool(tools, by_toolset, limits),
+            limits_by_method=_limits_by_method(limits),
         )
+
+
+def _limits_by_method(limits: tuple[LimitRule, ...]) -> dict[str, tuple[LimitRule, ...]]:
+    found: dict[str, list[LimitRule]] = {}
+    for rule in limits:
+        if rule.target_kind == "method":
+            found.setdefault(rule.target_name, []).append(rule)
+    return {method: tuple(rules) for method, rules in found.items()}
 
 
 def _limits_by_tool(
@@ -276,6 +287,8 @@ def _limits_by_tool(
     found: dict[int, list[LimitRule]] = {}
     for rule in limits:
         targets: Iterable[int]
+        if rule.target_kind == "method":
+            continue
         if rule.target_kind == "tool" and rule.target_id is not None:
             targets = (rule.target_id,)
         elif rule.target_kind == "toolset" and rule.target_id is not None:

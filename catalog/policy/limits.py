@@ -1,4 +1,4 @@
-"""Rate limits of tools. Counting is django-ratelimit's, one atomic increment per limit.
+"""Rate limits of tools and of methods. Counting is django-ratelimit's, one atomic increment per limit.
 
 Several limits may apply and the tightest answers. With more than one, all are checked before any is counted, so that
 a call which one limit rejects does not use up another; only calls that arrive in the same instant can take from
@@ -78,9 +78,17 @@ async def atake(snapshot: Snapshot, definition: ToolDefinition, credential: Cred
 
     Raises LimitReached, and TimeoutError at the deadline of the request.
     """
-    rules = snapshot.limits_by_tool.get(definition.id)
-    if not rules:
-        return
+    if rules := snapshot.limits_by_tool.get(definition.id):
+        await _atake(snapshot, rules, credential)
+
+
+async def atake_method(snapshot: Snapshot, method: str, credential: Credential) -> None:
+    """Count this request against every limit that names its method. Raises as `atake` does."""
+    if rules := snapshot.limits_by_method.get(method):
+        await _atake(snapshot, rules, credential)
+
+
+async def _atake(snapshot: Snapshot, rules: Sequence[LimitRule], credential: Credential) -> None:
     applying = _applying(snapshot, rules, credential)
     if settings.REDIS_URL and applying:
         counting = asyncio.get_running_loop().run_in_executor(parts.get(LimitThreads).executor, _take, applying)

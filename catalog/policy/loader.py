@@ -221,12 +221,12 @@ def load_limits() -> Iterator[LimitRule]:
         kind, target = ("tool", row.tool_id) if row.tool_id else ("toolset", row.toolset_id)
         yield LimitRule(
             id=row.pk,
-            target_kind=kind if target else "all",
+            target_kind="method" if row.method else kind if target else "all",
             target_id=target,
             scope=row.scope,
             subject_id=row.user_id or row.group_id,
             rate=row.rate,
-            target_name=str(row.tool or row.toolset or ""),
+            target_name=row.method or str(row.tool or row.toolset or ""),
             subject_name=str(row.user or row.group or ""),
         )
 

@@ -82,7 +82,8 @@ def rule_of(row: Grant | Limit) -> Rule:
     """Return the rule for a row."""
     if isinstance(row, Limit):
         kind = "tool" if row.tool_id is not None else "toolset" if row.toolset_id is not None else "all"
-        name, subject_name = str(row.tool or row.toolset or ""), str(row.user or row.group or "")
+        kind = "method" if row.method else kind
+        name, subject_name = row.method or str(row.tool or row.toolset or ""), str(row.user or row.group or "")
         params = {"number": row.pk or "(new)", "rate": row.rate, "kind": kind, "name": name}
         return Rule(LIMIT, {**params, "by": row.scope, "whom": subject_name})
     kind, name = _target_of(row)
@@ -113,6 +114,8 @@ def target(kind: str, name: str) -> str:
             return _("resource %s") % name
         case "prompt":
             return _("prompt %s") % name
+        case "method":
+            return _("method %s") % name
     return _("all tools")
 
 

@@ -248,6 +248,9 @@ def test_grants_and_limits_that_make_no_sense_are_refused_with_the_field_named(b
         ({"rate": "3/0m"}, "rate"),
         ({"tool": ""}, "tool"),
         ({"all_tools": "on"}, "all_tools"),
+        ({"method": "tools/list"}, "method"),
+        ({"tool": "", "method": "tools/call"}, "method"),
+        ({"tool": "", "all_tools": "on", "method": "tools/list"}, "method"),
         ({"scope": "user"}, "user"),
         ({"scope": "each_member"}, "group"),
         ({"user": alice.pk}, "user"),
@@ -255,6 +258,9 @@ def test_grants_and_limits_that_make_no_sense_are_refused_with_the_field_named(b
     for change, field in wrong:
         assert field in errors(browser.post(reverse("admin:catalog_limit_add"), limit | change)), change
     assert browser.post(reverse("admin:catalog_limit_add"), limit).status_code == 302
+    of_method = limit | {"tool": "", "method": "resources/read"}
+    assert browser.post(reverse("admin:catalog_limit_add"), of_method).status_code == 302
+    assert "method resources/read" in browser.get(reverse("admin:catalog_limit_changelist")).content.decode()
 
 
 def test_a_grant_can_be_added_on_the_page_of_its_tool(browser: Client, alice: User) -> None:

@@ -177,6 +177,8 @@ def fill_catalogue(alice: User) -> None:
     factories.limit("5/m", nasty, user=alice)
     factories.limit("100/2h", examples, group=group)
     factories.limit("9/d")
+    factories.limit("60/m", "completion/complete")
+    factories.limit("600/h", "tools/list", user=alice)
 
 
 def wipe() -> None:

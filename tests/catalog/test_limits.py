@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from typing import Any
@@ -14,7 +15,7 @@ from django.core.cache.backends.redis import RedisCache
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisAway
 
-from catalog.policy import limit_cache, limits
+from catalog.policy import limit_cache, limits, messages
 from catalog.policy.definitions import ToolDefinition
 from tests import factories
 from tests.conftest import missing
@@ -105,6 +106,42 @@ def test_the_tools_of_a_set_and_all_tools_share_one_limit(alice: User, bob: User
     assert shop.admitted(alice, 2, "one") + shop.admitted(alice, 2, "two") == 3
     assert shop.admitted(alice, 5, "other") == 5
     assert shop.admitted(bob, 3, "one") + shop.admitted(bob, 3, "other") == 4
+
+
+def test_a_limit_of_a_method_counts_its_requests_alone(alice: User, bob: User) -> None:
+    factories.make_tool()
+    factories.limit("2/d", "tools/list")
+    row = factories.limit("1/d", "resources/read", user=bob)
+    shop = Shop()
+    assert shop.admitted(alice, 5) == 5, "no limit of the tool"
+
+    async def admitted(user: User, method: str) -> int:
+        count = 0
+        for _ in range(4):
+            try:
+                await limits.atake_method(shop.snapshot, method, factories.credential(user))
+            except limits.LimitReached:
+                continue
+            count += 1
+        return count
+
+    for user, method, expected in (
+        (alice, "tools/list", 2),
+        (bob, "tools/list", 2),
+        (alice, "resources/read", 4),
+        (bob, "resources/read", 1),
+        (bob, "prompts/list", 4),
+    ):
+        assert asyncio.run(admitted(user, method)) == expected, (user, method)
+    listed = limits.applying(shop.snapshot, factories.credential(bob))
+    assert [rule.rule.english for rule in listed] == [
+        "Limit 1: 2/d on method tools/list for each user".replace("1", str(row.pk - 1), 1),
+        f"Limit {row.pk}: 1/d on method resources/read for user bob",
+    ]
+    assert [str(row), messages.name_row(row)] == [
+        f"Limit {row.pk}: 1/d on method resources/read for user bob",
+        f"Rate limit {row.pk}: 1/d on method resources/read for user bob",
+    ]
 
 
 def test_of_several_limits_the_tightest_answers_and_the_others_keep_what_they_have(alice: User) -> None:

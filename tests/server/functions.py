@@ -99,6 +99,12 @@ async def sampling_only() -> str:
     return "sampled"
 
 
+@tool("server_null", output_schema={"type": ["null", "array"]})
+async def null(ids: bool) -> Any:
+    """Return null, or a list."""
+    return [1, 2] if ids else None
+
+
 @tool("server_report_and_ask")
 async def report_and_ask(ctx: Context) -> str:
     """Report progress, then ask."""

@@ -243,3 +243,18 @@ async def test_metadata_of_a_tool_forges_nothing_of_the_protocol_or_of_this_serv
         assert result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"]
         [block] = result["content"]
         assert block["_meta"] == block["resource"]["_meta"] == {"com.example/kept": 1}
+
+
+async def test_null_and_lists_are_structured_content_of_the_newest_revision_and_text_before(
+    alice: User, publish: Any
+) -> None:
+    await run_in_database(publish, alice, "server_null")
+    await refresh_catalogue()
+    for revision in REVISIONS:
+        client = await open_client(alice, revision)
+        listed = (await client.result("tools/list"))["tools"][0]
+        assert ("outputSchema" in listed) == (revision == MODERN)
+        for ids, value, said in ((True, [1, 2], "[1,2]"), (False, None, "null")):
+            result = (await client.call("server_null", {"ids": ids}))["result"]
+            assert result["content"] == [{"type": "text", "text": said}] and not result.get("isError")
+            assert result.get("structuredContent", "absent") == (value if revision == MODERN else "absent")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+from uuid import uuid4
+
 import pytest
 from django.contrib.auth.models import User
 from django.core import signing
 
+from audit.models import Call
 from catalog.functions import registry
+from catalog.models.rules import LIMITED_METHODS
 from tests import factories
 from tests.server.conftest import MODERN, Client, handshake, modern, refresh_catalogue, run_in_database, token
-from toolhub.server import pagination
+from toolhub.server import dispatch, pagination
 from toolhub.wire.versions import HANDSHAKE
 
 REVISIONS = (*HANDSHAKE, MODERN)
@@ -162,3 +167,70 @@ def _remove(name: str) -> None:
     from catalog.models import Tool
 
     Tool.objects.filter(name=name).update(enabled=False)
+
+
+REQUESTS: dict[str, dict[str, Any]] = {
+    "tools/list": {},
+    "prompts/list": {},
+    "resources/list": {},
+    "resources/templates/list": {},
+    "prompts/get": {"name": "greeting", "arguments": {"name": "Alice"}},
+    "resources/read": {"uri": "docs://handbook"},
+    "completion/complete": {
+        "ref": {"type": "ref/prompt", "name": "server_letter"},
+        "argument": {"name": "tone", "value": "k"},
+    },
+    "tasks/get": {"taskId": str(uuid4())},
+}
+
+
+async def test_limits_name_every_method_that_these_tests_try() -> None:
+    assert set(REQUESTS) == set(LIMITED_METHODS)
+    for revision, methods in dispatch.METHODS.items():
+        assert set(LIMITED_METHODS) - {"tasks/get"} <= set(methods), revision
+
+
+@pytest.mark.parametrize("method", REQUESTS)
+@pytest.mark.parametrize("revision", ["2025-11-25", MODERN])
+async def test_beyond_the_limit_of_a_method_its_requests_get_the_seconds_to_wait(
+    alices: User, bob: User, method: str, revision: str
+) -> None:
+    if method == "tasks/get" and revision != MODERN:
+        return
+    await run_in_database(lambda: factories.limit("2/d", method, user=alices))
+    await refresh_catalogue()
+    capabilities: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+
+    async def connect(user: User) -> Client:
+        credential = await token(user)
+        return modern(credential, capabilities) if revision == MODERN else await handshake(credential, revision)
+
+    def is_limited(message: dict[str, Any]) -> bool:
+        return "dev.toolhub/retryAfterSeconds" in str(message.get("error", {}).get("data"))
+
+    client, other = await connect(alices), await connect(bob)
+    outcomes = [is_limited(await client.send(method, REQUESTS[method])) for _ in range(3)]
+    assert outcomes == [False, False, True]
+    error = await client.error(method, REQUESTS[method])
+    assert error["code"] == -32603 and f"2/d on method {method}" in error["message"]
+    assert 0 < error["data"]["dev.toolhub/retryAfterSeconds"] <= 86_400
+    assert not is_limited(await other.send(method, REQUESTS[method]))
+    for free in REQUESTS.keys() - {method, "tasks/get"}:
+        assert not is_limited(await client.send(free, REQUESTS[free]))
+    logged = await run_in_database(lambda: list(Call.objects.filter(outcome="limited").values_list("method", "name")))
+    names = {"prompts/get": "greeting", "resources/read": "docs://handbook"}
+    assert logged == ([(method, names[method])] * 2 if method in names else [])
+
+
+async def test_a_limit_of_reads_counts_and_hides_what_is_not_there_like_what_is(alices: User, bob: User) -> None:
+    await run_in_database(lambda: factories.limit("3/d", "resources/read"))
+    await refresh_catalogue()
+    client = modern(await token(bob))
+    for uri in ("docs://handbook", "docs://nothing", "toolhub://results/1"):
+        assert (await client.error("resources/read", {"uri": uri}))["message"] == "Resource not found"
+    seen = {
+        uri: str(await client.error("resources/read", {"uri": uri})).replace(uri, "")
+        for uri in ("docs://handbook", "docs://nothing", "toolhub://results/1")
+    }
+    assert all("on method resources/read" in one for one in seen.values())
+    assert (await modern(await token(alices)).result("resources/read", {"uri": "docs://handbook"}))["contents"]

@@ -10,6 +10,7 @@ from typing import Any
 from django.conf import settings
 
 from audit.recorder import AuditLogUnavailable
+from catalog.calls import method_limits
 from catalog.errors import CANCELLED_BY_CLIENT, SESSION_ENDED, CatalogError, NeedsInput, ToolError
 from toolhub import deadline
 from toolhub.server import errors as server_errors
@@ -25,15 +26,29 @@ log = logging.getLogger(__name__)
 
 Handler = Callable[[jsonrpc.Request, Peer, Outlet, ServerRole], Awaitable[dict[str, Any]]]
 
+
+def _limited(method: str, handler: Handler) -> Handler:
+    """Return a handler that first counts the request against the rate limits of its method."""
+
+    async def count_and_handle(
+        request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: ServerRole
+    ) -> dict[str, Any]:
+        await method_limits.take(peer.caller.credential, method)
+        return await handler(request, peer, outlet, server)
+
+    return count_and_handle
+
+
+# Prompts and resources are read through the call pipeline, which counts and logs them itself.
 _COMMON_METHODS: dict[str, Handler] = {
     "tools/call": tools.call,
-    "tools/list": tools.list_tools,
-    "prompts/list": prompts.list_prompts,
+    "tools/list": _limited("tools/list", tools.list_tools),
+    "prompts/list": _limited("prompts/list", prompts.list_prompts),
     "prompts/get": prompts.get,
-    "resources/list": resources.list_resources,
-    "resources/templates/list": resources.list_templates,
+    "resources/list": _limited("resources/list", resources.list_resources),
+    "resources/templates/list": _limited("resources/templates/list", resources.list_templates),
     "resources/read": resources.read,
-    "completion/complete": completion.complete,
+    "completion/complete": _limited("completion/complete", completion.complete),
 }
 _HANDSHAKE_METHODS: dict[str, Handler] = {
     "ping": lifecycle.ping,
@@ -44,7 +59,7 @@ _HANDSHAKE_METHODS: dict[str, Handler] = {
 _MODERN_METHODS: dict[str, Handler] = {
     "server/discover": lifecycle.discover,
     "subscriptions/listen": subscriptions.listen,
-    "tasks/get": tasks.get,
+    "tasks/get": _limited("tasks/get", tasks.get),
     "tasks/update": tasks.update,
     "tasks/cancel": tasks.cancel,
 }

@@ -17,12 +17,12 @@ from toolhub.server.live.connect_check import ConnectCheck
 from toolhub.server.live.subscriptions import PageSubscriptions
 from toolhub.server.presence import Presence
 from toolhub.server.requests import RequestsInFlight
-from toolhub.server.resource_news import ResourceNews
 from toolhub.server.revocation import RevocationWatch
 from toolhub.server.sessions import Sessions
 from toolhub.server.state import SharedState
 from toolhub.server.subscribers import Subscribers
 from toolhub.server.task_runner import TaskRunner
+from toolhub.server.update_collector import UpdateCollector
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class ServerRole:
         self.sessions = Sessions(self.bus, self.state)
         # When a session ends, its streams are closed first, then its client is removed, then its requests end.
         self.subscribers = Subscribers(self.bus, self.sessions, self.state)
-        self.resource_news = ResourceNews(self.subscribers)
+        self.update_collector = UpdateCollector(self.subscribers)
         self.clients = Clients(self.bus, self.subscribers)
         self.requests = RequestsInFlight(self.bus)
         self.channels = Channels(self.bus, self.sessions)
@@ -64,7 +64,7 @@ class ServerRole:
         await snapshot.ensure()
         self._stop_listening = snapshot.listen(lambda _: self.subscribers.decide_all())
         self.list_changes.start()
-        self.resource_news.start()
+        self.update_collector.start()
         self.revocation.start()
         self.presence.start()
         self.tasks.start()
@@ -93,7 +93,7 @@ class ServerRole:
     async def close(self) -> None:
         """Close the connections to the other workers and to the database."""
         self.list_changes.stop()
-        self.resource_news.stop()
+        self.update_collector.stop()
         if self._stop_listening is not None:
             self._stop_listening()
             self._stop_listening = None

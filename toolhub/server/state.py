@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 MAX_COPIES = 50_000
 BREAK_SECONDS = 2.0
-NEWS_SECONDS = 3600
+KNOWN_SECONDS = 3600
 """Seconds for which a value counts as known: workers learn of a change within two seconds of each other."""
 PREFIX = "toolhub:state:"
 
@@ -88,10 +88,10 @@ class SharedState:
         if not self._is_breaker_open():
             await self._flush(seconds)
 
-    async def is_news(self, key: str, value: str) -> bool:
+    async def is_first(self, key: str, value: str) -> bool:
         """Store `value` and return whether it differs from the value before, which another worker may have stored.
 
-        Without Redis, and while it is unavailable, everything is news: said twice is better than not at all.
+        Without Redis, and while it is unavailable, every value is the first: said twice is better than not at all.
         """
         if not settings.REDIS_URL or self._is_breaker_open():
             return True
@@ -99,7 +99,7 @@ class SharedState:
         try:
             async with self.client().pipeline(transaction=True) as pipeline:
                 pipeline.getset(name, value)
-                pipeline.expire(name, NEWS_SECONDS)
+                pipeline.expire(name, KNOWN_SECONDS)
                 before, _ = await pipeline.execute()
         except (RedisError, OSError) as error:
             self._open_breaker(error)

@@ -330,7 +330,7 @@ class Subscribers:
                 continue
             if method == _UPDATED_METHOD and subject not in await self._sessions.subscriptions(session):
                 continue
-            if await self._state.is_news(f"said:{session.key}:{subject}", version):
+            if await self._state.is_first(f"said:{session.key}:{subject}", version):
                 listener.send(method, params)
 
     def _on_updated(self, payload: dict[str, Any]) -> None:

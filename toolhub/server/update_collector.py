@@ -21,7 +21,7 @@ MAX_URIS = 1_000
 MAX_URI_CHARACTERS = 2_000
 
 
-class ResourceNews:
+class UpdateCollector:
     """The announcements of this process that wait to be passed on."""
 
     def __init__(self, subscribers: Subscribers) -> None:
