@@ -645,9 +645,9 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a denied read is logged",
-        "catalog/calls/resources.py",
-        "    await method_limits.take_logged(call_log.build_intent(caller, call_log.RESOURCE",
-        "    await method_limits.take(caller.credential, call_log.RESOURCE)\n    (lambda _: None)((lambda *_: 0)(call_log.RESOURCE",
+        "catalog/calls/method_limits.py",
+        "        number = await call_log.refuse(what, outcomes.LIMITED, detail, reason=reached.reason)\n",
+        "        number = None\n",
         "tests/server/test_catalogue.py",
     ),
     Fault(
