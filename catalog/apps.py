@@ -26,8 +26,7 @@ class CatalogConfig(AppConfig):
         from catalog.runners.upstream_mcp.pool import UpstreamPools
         from catalog.secrets import resolve
         from catalog.threads import ThreadPools
-        from catalog.upstreams import discovery
-        from catalog.upstreams.schedule import UpstreamSchedule
+        from catalog.upstreams import discovery, schedule
         from toolhub.egress import NameResolver
         from toolhub.parts import parts
 
@@ -46,13 +45,14 @@ class CatalogConfig(AppConfig):
             SqliteReaders(),
             UpstreamListeners(),
             UpstreamPools(),
-            UpstreamSchedule(),
+            schedule.UpstreamSchedule(),
         ):
             parts.put(part)
         post_migrate.connect(revision.after_migrate, sender=self, dispatch_uid="catalog.policy.revision")
         for model in revision.watched_columns():
             for signal in (post_save, post_delete, m2m_changed):
                 signal.connect(signals.on_change, sender=model, dispatch_uid=f"catalog.{model._meta.label}")
+        post_save.connect(schedule.on_tool_saved, sender=models.Tool, dispatch_uid="catalog.upstreams.schedule")
         signals.changed.connect(snapshot.on_changed, dispatch_uid="catalog.policy.snapshot")
         # Changes made by quarantine are logged by catalog.quarantine, with the difference.
         quarantine = ("pinned", "approved", "proposed", "rejected", "quarantined_since")

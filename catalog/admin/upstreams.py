@@ -87,6 +87,7 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):
         (_("Connection over stdio"), {"fields": ("command", "args", "env")}),
         (_("Secrets"), {"fields": ("secrets_sent", "secrets_of")}),
         (_("Tool names"), {"fields": (("prefix", "separator"),)}),
+        (_("Calls"), {"fields": ("forward_meta",)}),
         (_("Comparison"), {"fields": (("timeout", "refresh_seconds"),)}),
         (_("Health"), {"fields": ("health_text", "last_seen", "last_error", "revision", "server")}),
     )

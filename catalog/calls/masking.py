@@ -34,6 +34,10 @@ class MaskedChannel:
     def request_id(self) -> str:
         return self._channel.request_id
 
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        return self._channel.meta
+
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         await self._channel.progress(progress, total, message and redactor.mask_values(self._values, message))
 

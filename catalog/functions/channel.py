@@ -22,6 +22,10 @@ class Channel(Protocol):
     def request_id(self) -> str:
         """Return the JSON-RPC id as text, for the audit log."""
 
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """Return the `_meta` of the request, as the client sent it."""
+
     async def progress(self, progress: float, total: float | None, message: str | None) -> None: ...
 
     async def log(self, level: str, data: Any, logger: str | None) -> None: ...
@@ -46,6 +50,7 @@ class NullChannel:
     """A channel without a client: progress and log lines are dropped, and questions are not possible."""
 
     capabilities: Mapping[str, Any] = {}
+    meta: Mapping[str, Any] = {}
 
     def __init__(self, request_id: str = "") -> None:
         self.request_id = request_id

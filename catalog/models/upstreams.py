@@ -106,6 +106,15 @@ class Upstream(models.Model):
         help_text=_("Added before the names of its tools."),
     )
     separator = models.CharField(_("separator"), max_length=2, choices=Separator.choices, default=Separator.UNDERSCORE)
+    forward_meta = JSONTextField(
+        _("forwarded metadata"),
+        default=list,
+        blank=True,
+        help_text=_(
+            'Keys of a caller\'s "_meta" that this server gets, such as ["tracestate", "baggage", "com.example/*"]. '
+            '"traceparent" is always forwarded, and keys of the protocol never are.'
+        ),
+    )
     allowed_networks = JSONTextField(
         _("allowed networks"),
         default=list,
@@ -154,7 +163,17 @@ class Upstream(models.Model):
     objects = CatalogueQuerySet.as_manager()
 
     HEALTH_FIELDS = ("last_seen", "last_error", "revision", "server", "new_tools", "next_refresh")
-    CONNECTION_FIELDS = ("transport", "url", "command", "args", "env", "headers", "allowed_networks", "timeout")
+    CONNECTION_FIELDS = (
+        "transport",
+        "url",
+        "command",
+        "args",
+        "env",
+        "headers",
+        "allowed_networks",
+        "timeout",
+        "forward_meta",
+    )
 
     class Meta:
         verbose_name = _("upstream server")

@@ -24,6 +24,7 @@ _ENGLISH: Final = {
     "rule.disabled": "It is disabled",
     "rule.not_offered": "It is disabled or gone",
     "rule.quarantined": "quarantined: its definition changed",
+    "rule.unpinned": "not compared with its upstream server yet",
     "rule.own_result": "the caller's own result",
     GRANT: "Grant {number}: {effect} {target} to {whom}",
     LIMIT: "Limit {number}: {rate} on {target} for {whom}",
@@ -97,6 +98,10 @@ class ToolDefinition:
     """The entry of tools/list; absent members are absent."""
     position: int = 100
     quarantined: bool = False
+    unpinned: bool = False
+    """Whether it is quarantined because it calls a tool of an upstream server that nobody approved."""
+    pinned_source: tuple[str, str] | None = None
+    """Origin and name of the approved definition at its source; None for a tool without one."""
     """Whether the definition changed at its source and waits for review: hidden from all users."""
     fill_defaults: bool = True
     """Whether missing arguments get the default that the schema names."""
@@ -106,6 +111,7 @@ class ToolDefinition:
 class ResourceDefinition:
     kind: ClassVar[Kind] = "resource"
     quarantined: ClassVar[bool] = False
+    unpinned: ClassVar[bool] = False
     id: int
     name: str
     title: str
@@ -132,6 +138,7 @@ class ResourceDefinition:
 class PromptDefinition:
     kind: ClassVar[Kind] = "prompt"
     quarantined: ClassVar[bool] = False
+    unpinned: ClassVar[bool] = False
     id: int
     name: str
     title: str

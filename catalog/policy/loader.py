@@ -13,7 +13,7 @@ from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.utils.translation import override
 
-from catalog.canonical import dumps
+from catalog.canonical import dumps, loads
 from catalog.models import Grant, Limit, Prompt, Resource, Tool, Upstream
 from catalog.policy import revision
 from catalog.policy.definitions import (
@@ -62,6 +62,12 @@ def _is_unlistable(row: dict[str, Any]) -> bool:
     return False
 
 
+def _pinned_source(row: dict[str, Any]) -> tuple[str, str] | None:
+    if row["runner"] != UPSTREAM or not row["pinned"] or not row["approved"]:
+        return None
+    return row["origin"], str(loads(row["approved"]).get("name"))
+
+
 def build_tool(row: dict[str, Any], toolset_ids: frozenset[int]) -> ToolDefinition:
     unlistable = _is_unlistable(row)
     if unlistable:
@@ -106,6 +112,7 @@ def build_tool(row: dict[str, Any], toolset_ids: frozenset[int]) -> ToolDefiniti
         wire=wire,
         position=row["position"],
         quarantined=unlistable or row["quarantined_since"] is not None,
+        pinned_source=_pinned_source(row),
         fill_defaults=row["fill_defaults"],
     )
 
@@ -296,9 +303,17 @@ class Loader:
                     continue
                 before = self._joined.get(item.id)
                 if before is None or before[0] is not item or before[1] != connection:
+                    source = f"upstream:{connection['upstream']}", str(item.settings.get("tool"))
+                    unpinned = item.pinned_source != source
                     mirrors = bool(headers.cached_parameters(item.input_schema))
                     settings = {**item.settings, "connection": connection, "mirrors": mirrors}
-                    whole = replace(item, settings=settings, hash=digest([item.hash, connection]))
+                    whole = replace(
+                        item,
+                        settings=settings,
+                        hash=digest([item.hash, connection]),
+                        quarantined=item.quarantined or unpinned,
+                        unpinned=unpinned and not item.quarantined,
+                    )
                     before = (item, connection, whole)
                 joined[item.id] = before
                 item = before[2]

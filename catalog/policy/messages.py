@@ -23,6 +23,9 @@ SENTENCES: dict[str, str | Promise] = {
     "rule.disabled": gettext_lazy("It is switched off."),
     "rule.not_offered": gettext_lazy("It is switched off or no longer exists."),
     "rule.quarantined": gettext_lazy("Quarantined: its definition changed at its source."),
+    "rule.unpinned": gettext_lazy(
+        "It waits for a comparison with its upstream server, which pins the tool that it calls."
+    ),
     "rule.own_result": gettext_lazy("The result belongs to the user."),
     "unknown.tool": gettext_lazy("There is no tool with this name."),
     "unknown.prompt": gettext_lazy("There is no prompt with this name."),

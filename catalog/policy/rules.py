@@ -29,6 +29,7 @@ OTHER_TOOLSETS = Rule("rule.other_toolsets")
 DISABLED = Rule("rule.disabled")
 NOT_AVAILABLE = Rule("rule.not_offered")
 QUARANTINED = Rule("rule.quarantined")
+UNPINNED = Rule("rule.unpinned")
 OWN_RESULT = Rule("rule.own_result")
 
 
@@ -121,7 +122,7 @@ def decide(snapshot: Snapshot, requester: Requester, item: Item, now: float, env
     if present is None:
         return Decision(False, NOT_AVAILABLE)
     if present.quarantined:
-        return Decision(False, QUARANTINED)
+        return Decision(False, UNPINNED if present.unpinned else QUARANTINED)
     rules, no_grant_rule = _rules(snapshot, requester.user_id)
     if no_grant_rule is not NO_GRANT:
         return Decision(False, no_grant_rule)

@@ -16,7 +16,7 @@ from django.db import DatabaseError, InterfaceError, close_old_connections
 from django.db.models import Q
 from django.utils import timezone
 
-from catalog.models import Upstream
+from catalog.models import Tool, Upstream
 from catalog.runners.upstream_mcp import notifications, pool
 from catalog.runners.upstream_mcp.failures import UpstreamError
 from catalog.upstreams import discovery
@@ -62,6 +62,14 @@ def schedule_now(number: int) -> None:
     """Schedule this upstream for the next run of any process."""
     soon = timezone.now()
     Upstream.objects.filter(pk=number, enabled=True, next_refresh__gt=soon).update(next_refresh=soon)
+
+
+def on_tool_saved(instance: Tool, **_: object) -> None:
+    """Schedule the comparison that a new or changed tool of an upstream server waits for (handler of post_save)."""
+    if instance.runner == discovery.RUNNER and isinstance(instance.settings, dict):
+        name = instance.settings.get("upstream")
+        for number in Upstream.objects.filter(name=name).values_list("pk", flat=True):
+            schedule_now(number)
 
 
 async def _list_all(

@@ -161,6 +161,8 @@ def _make_tools(numbers: range) -> list[Any]:
             runner="upstream_mcp" if upstream else "python_function",
             settings={"upstream": upstream, "tool": f"remote_{number}"} if upstream else {"function": "calculate_sum"},
         )
+        if upstream:
+            tool.pinned, tool.approved = "0" * 64, json.dumps({"name": f"remote_{number}"})
         if number % 50 == 26:
             tool.approved = json.dumps({"description": describe(number - 1), "inputSchema": schema_of(number - 1)})
             tool.proposed = json.dumps({"description": describe(number), "inputSchema": schema_of(number)})

@@ -32,6 +32,7 @@ class RecordingChannel:
     ) -> None:
         self.capabilities = ALL_CAPABILITIES if capabilities is None else capabilities
         self.request_id = "7"
+        self.meta: Mapping[str, Any] = {}
         self.answers = dict(answers or {})
         self.modern = modern
         self.reports: list[tuple[float, float | None, str | None]] = []

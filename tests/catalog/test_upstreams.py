@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Permission, User
 from django.core.exceptions import ValidationError
 from django.test import Client
@@ -15,10 +17,13 @@ from django.urls import reverse
 from django.utils import timezone, translation
 
 from audit.models import Action
+from catalog.errors import UnknownTool
 from catalog.models import Secret, Tool
 from catalog.models import Upstream as Row
+from catalog.policy import visibility
 from catalog.upstreams import discovery, schedule
 from tests import factories
+from tests.catalog import pipeline
 from tests.client import HttpClient
 from tests.polling import wait_until_async
 from tests.real_servers import Hub
@@ -380,6 +385,62 @@ def test_a_tool_made_by_hand_is_pinned_by_the_next_comparison_and_quarantined_wh
     other.tools = {**other.tools, source: tool(source, description="Now it does something else.")}
     assert sorted(discovery.refresh(made).changed) == ["again", "by_hand"]
     assert Action.objects.filter(verb="pinned").count() == 2
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_tool_made_by_hand_is_hidden_until_it_was_compared_and_when_it_calls_another_one(
+    other: Upstream, alice: User
+) -> None:
+    first, second = sorted(other.tools)[:2]
+
+    def make() -> tuple[Row, Tool]:
+        made = make_upstream(other)
+        Row.objects.update(next_refresh=timezone.now() + timedelta(days=1))
+        row = make_by_hand(made, "by_hand", first)
+        factories.grant(alice, row)
+        return made, row
+
+    def decide() -> tuple[bool, str]:
+        decision = visibility.decide(factories.credential(alice), factories.load().tools["by_hand"])
+        return decision.visible, decision.rule.english
+
+    def change(**settings: str) -> None:
+        row.settings = {**row.settings, **settings}
+        row.save()
+
+    made, row = await pipeline.run_in_database(make)
+    waiting = (False, "not compared with its upstream server yet")
+    assert await pipeline.run_in_database(decide) == waiting
+    with pytest.raises(UnknownTool):
+        await pipeline.call(alice, "by_hand")
+    assert not any('"tools/call"' in entry["body"] for entry in other.ledger)
+    await made.arefresh_from_db()
+    assert made.next_refresh <= timezone.now(), "the comparison is due at once"
+    await sync_to_async(discovery.refresh)(made)
+    await sync_to_async(row.refresh_from_db)()
+    assert (await pipeline.run_in_database(decide))[0]
+    await pipeline.run_in_database(lambda: change(tool=second))
+    assert await pipeline.run_in_database(decide) == waiting, "at once, not only after the next comparison"
+    await pipeline.run_in_database(lambda: change(tool=first))
+    assert (await pipeline.run_in_database(decide))[0]
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_pin_of_one_upstream_server_is_none_of_another(other: Upstream, alice: User) -> None:
+    source = sorted(other.tools)[0]
+
+    def make() -> bool:
+        made = make_upstream(other)
+        make_upstream(other, name="second")
+        row = make_by_hand(made, "by_hand", source)
+        factories.grant(alice, row)
+        discovery.refresh(made)
+        row.refresh_from_db()
+        row.settings = {"upstream": "second", "tool": source}
+        row.save()
+        return visibility.decide(factories.credential(alice), factories.load().tools["by_hand"]).visible
+
+    assert not await pipeline.run_in_database(make)
 
 
 @pytest.mark.django_db(transaction=True)

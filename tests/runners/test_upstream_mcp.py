@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from audit.models import Call
@@ -251,6 +252,50 @@ async def test_arguments_are_repeated_in_headers_on_the_first_call_and_for_plain
             assert [entry["headers"].get("mcp-param-region") for entry in named] == ["[1]"] * count
         assert sum('"tools/list"' in entry["body"] for entry in upstream.ledger) == 1
         assert "mcp-param-region" not in upstream.calls()[0]["headers"]
+
+
+async def test_the_trace_of_a_call_and_listed_metadata_reach_the_upstream_and_nothing_else(
+    either: Upstream, alice: User
+) -> None:
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    made = await sync_to_async(make_upstream)(either.url, forward_meta=["baggage", "com.example/*"])
+    await publish(made, alice)
+    channel = pipeline.RecordingChannel()
+    channel.meta = {
+        "traceparent": parent,
+        "tracestate": "a=1",
+        "baggage": "b=1",
+        "com.example/tenant": {"id": 7},
+        "org.other/secret": "kept",
+        "progressToken": "of the client",
+        "io.modelcontextprotocol/logLevel": "debug",
+    }
+    either.ledger.clear()
+    assert not (await pipeline.call(alice, "other_whoami", {}, channel)).is_error
+    sent = json.loads(either.calls()[0]["body"])["params"]["_meta"]
+    own = {name for name in sent if name.startswith("io.modelcontextprotocol/")} | {"progressToken"}
+    assert {name: value for name, value in sent.items() if name not in own} == {
+        "traceparent": parent,
+        "baggage": "b=1",
+        "com.example/tenant": {"id": 7},
+    }
+    assert "of the client" not in str(sent) and "io.modelcontextprotocol/logLevel" not in sent
+
+
+@pytest.mark.parametrize(
+    ("key", "says"),
+    [
+        ("progressToken", "belongs to the protocol"),
+        ("io.modelcontextprotocol/*", "belongs to the protocol"),
+        ("dev.toolhub/callId", "belongs to the protocol"),
+        ("a b", "not a valid key"),
+        ("*", "not a valid key"),
+        ("traceparent", "always forwarded"),
+    ],
+)
+def test_metadata_that_must_not_be_forwarded_is_refused_with_the_reason(key: str, says: str) -> None:
+    with pytest.raises(ValidationError, match=says):
+        make_upstream("http://127.0.0.1:1/mcp", forward_meta=[key])
 
 
 async def test_a_capability_that_the_upstream_misses_is_named_to_the_caller(alice: User) -> None:

@@ -115,6 +115,11 @@ class CallChannel(ABC):
     def request_id(self) -> str:
         return str(self.request.id)
 
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        found = self.request.params.get("_meta")
+        return found if isinstance(found, dict) else {}
+
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         token = _progress_token(self.request.params)
         if token is None or not self.outlet.streaming or (self._progress is not None and progress <= self._progress):

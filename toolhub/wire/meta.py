@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 OWN_PREFIX: Final = "dev.toolhub/"
@@ -45,3 +46,48 @@ def foreign(meta: Mapping[str, Any] | None) -> dict[str, Any]:
         for key, value in (meta or {}).items()
         if is_valid(key) and not is_reserved(key) and not key.lower().startswith(OWN_PREFIX)
     }
+
+
+TRACEPARENT: Final = "traceparent"
+_TRACEPARENT: Final = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_TRACE_TEXT: Final = {"tracestate": re.compile(r"[\x20-\x7e]{1,512}"), "baggage": re.compile(r"[\x20-\x7e]{1,8192}")}
+"""The bounds of W3C Trace Context (3.3.1.5) and W3C Baggage (3.3.2)."""
+MAX_FORWARDED_CHARACTERS: Final = 8_192
+"""Maximum characters of a vendor's value as JSON."""
+
+
+def find_rule_problem(name: str) -> str | None:
+    """Return why a list of keys to forward cannot name this key: "reserved", "invalid", "always"; None when it can.
+
+    `com.example/*` names all keys with that prefix.
+    """
+    key = name.removesuffix("*") if name.endswith("/*") else name
+    if not is_valid(key):
+        return "invalid"
+    if key == TRACEPARENT:
+        return "always"
+    return "reserved" if is_reserved(key) or key.lower().startswith(OWN_PREFIX) else None
+
+
+def forwarded(meta: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return the members of a caller's `_meta` that go on to an upstream server.
+
+    `traceparent` always does, if it is valid; other keys when `names` lists them. A trace state without its parent
+    means nothing (W3C Trace Context, 3.3), and neither reserved keys nor values that are too large are passed on.
+    """
+    parent = meta.get(TRACEPARENT)
+    traced = isinstance(parent, str) and _TRACEPARENT.fullmatch(parent) is not None
+    found = {TRACEPARENT: parent} if traced else {}
+    for name in names:
+        prefix = name.removesuffix("*") if name.endswith("/*") else None
+        for key in [one for one in meta if one.startswith(prefix)] if prefix else [name]:
+            if key in meta and find_rule_problem(key) is None and _may_go(key, meta[key], traced=traced):
+                found[key] = meta[key]
+    return found
+
+
+def _may_go(key: str, value: Any, *, traced: bool) -> bool:
+    if key in _TRACE_TEXT:
+        fits = isinstance(value, str) and _TRACE_TEXT[key].fullmatch(value) is not None
+        return fits and (traced or key != "tracestate")
+    return len(json.dumps(value)) <= MAX_FORWARDED_CHARACTERS

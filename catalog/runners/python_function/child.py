@@ -121,6 +121,8 @@ class _Clock:
 
 
 class _Channel:
+    meta: Mapping[str, Any] = {}
+
     def __init__(self, capabilities: Mapping[str, Any], request_id: str, send: Any) -> None:
         self.capabilities, self.request_id, self._send = capabilities, request_id, send
 

@@ -19,6 +19,7 @@ from catalog.runners.destinations import Destination, Flow
 from catalog.runners.secret_refs import SecretRef, Text, names, reveal
 from catalog.runners.settings_errors import SettingsProblem
 from toolhub import egress
+from toolhub.wire import meta
 
 HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 HEADER_VALUE = re.compile(r"[\t\x20-\x7e]{0,8000}")
@@ -30,7 +31,7 @@ RESERVED_HEADERS = frozenset(
 """Headers that belong to the connection or to the protocol."""
 
 
-BOUNDS = frozenset({"upstream", "name", "allowed_networks", "timeout"})
+BOUNDS = frozenset({"upstream", "name", "allowed_networks", "timeout", "forward_meta"})
 """Values that do not decide what is done with a secret."""
 
 
@@ -56,6 +57,20 @@ class Connection(BaseModel):
     headers: dict[str, Text] = Field(default_factory=dict)
     allowed_networks: tuple[str, ...] = ()
     timeout: float = Field(default=30.0, gt=0, le=600)
+    forward_meta: tuple[str, ...] = Field(default=(), max_length=50)
+
+    @field_validator("forward_meta")
+    @classmethod
+    def _check_keys(cls, keys: tuple[str, ...]) -> tuple[str, ...]:
+        for key in keys:
+            match meta.find_rule_problem(key):
+                case "invalid":
+                    raise SettingsProblem(_("%(key)s is not a valid key of _meta"), key=repr(key))
+                case "reserved":
+                    raise SettingsProblem(_("%(key)s belongs to the protocol and is never forwarded"), key=repr(key))
+                case "always":
+                    raise SettingsProblem(_("%(key)s is always forwarded: remove it"), key=repr(key))
+        return keys
 
     @field_validator("headers")
     @classmethod

@@ -19,6 +19,7 @@ from catalog.runners.upstream_mcp.connection import Connection
 from catalog.runners.upstream_mcp.failures import UpstreamError, explain_error, failure, one_line
 from catalog.runners.upstream_mcp.link import Link, QuestionHandler
 from catalog.runners.upstream_mcp.settings import Settings
+from toolhub.wire import meta
 
 logger = logging.getLogger(__name__)
 MAX_ROUNDS = 10
@@ -157,8 +158,11 @@ async def _request(
     from mcp import MCPError
     from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult, InputRequiredResult
 
+    carried: Any = meta.forwarded(context.channel.meta, link.connection.forward_meta) or None
     request = CallToolRequest(
-        params=CallToolRequestParams(name=tool, arguments=arguments, input_responses=responses, request_state=state)
+        params=CallToolRequestParams(
+            name=tool, arguments=arguments, input_responses=responses, request_state=state, _meta=carried
+        )
     )
     answer: TypeAdapter[Any] = TypeAdapter(CallToolResult | InputRequiredResult)
     if mirrors:

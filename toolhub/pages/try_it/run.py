@@ -63,6 +63,10 @@ class TryChannel:
         """Versions of the lines and of the questions: each is incremented when its part changes."""
         self._answers: dict[str, asyncio.Future[dict[str, Any]]] = {}
 
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        return {}
+
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         self.reported = (progress, total, message and message[:MAX_LINE_CHARACTERS])
 
