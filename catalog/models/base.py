@@ -41,10 +41,23 @@ def check_unlike(row: models.Model, name: str) -> None:
         raise ValidationError({"name": ValidationError(message, code="same_name", params={"other": other})})
 
 
+MAX_DESCRIPTION_CHARACTERS = 10_000
+"""Maximum size of the description of a tool, prompt or resource: about 2,500 tokens of every conversation."""
+
+
 def check_described(value: str) -> None:
     if not value.strip():
         raise ValidationError(
             _("This must not be blank. Models and people use this text to choose."), code="not_described"
+        )
+    check_size(value)
+
+
+def check_size(value: str) -> None:
+    if len(value) > MAX_DESCRIPTION_CHARACTERS:
+        large = _("The description has %(size)s characters. The maximum is %(most)s: every client reads all of it.")
+        raise ValidationError(
+            large, code="too_long", params={"size": f"{len(value):,}", "most": f"{MAX_DESCRIPTION_CHARACTERS:,}"}
         )
 
 

@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 from simple_history.models import HistoricalRecords
 
 from catalog.models import validators as check
-from catalog.models.base import CatalogueItem, check_described, check_name, check_named, check_unlike
+from catalog.models.base import CatalogueItem, check_described, check_name, check_named, check_size, check_unlike
 from catalog.models.fields import JSONTextField
 from catalog.models.tools import Toolset
 
@@ -19,7 +19,7 @@ class Resource(CatalogueItem):
     enabled = models.BooleanField(
         _("enabled"), default=True, help_text=_("When off, the resource is hidden from everyone.")
     )
-    description = models.TextField(_("description"), blank=True)
+    description = models.TextField(_("description"), blank=True, validators=[check_size])
     uri = models.CharField(
         _("address"),
         max_length=500,

@@ -200,8 +200,18 @@ class Tool(CatalogueItem):
         if self.enabled and (reason := check.not_ready(self.runner, self.settings)):
             raise ValidationError({"settings": _("%s Until you fix this, you can only save it switched off.") % reason})
         secret_flows.check_tool(self)
+        if not self.origin:  # others' definitions are served as they are, and wrong defaults are not filled in
+            self._check_defaults()
         if self.read_only and self.destructive:
             raise ValidationError({"destructive": _("A read-only tool cannot be destructive. Change one of the two.")})
+
+    def _check_defaults(self) -> None:
+        for field in ("input_schema", "output_schema"):
+            if isinstance(schema := getattr(self, field), dict):
+                try:
+                    validator.check_defaults(schema)
+                except ValidationError as error:
+                    raise ValidationError({field: error}) from None
 
     def save(self, *args: Any, **options: Any) -> None:
         """Save the tool.

@@ -14,6 +14,7 @@ from django.utils.translation import gettext_lazy as _
 from audit.actions import actor
 from catalog.runners import registry
 from catalog.runners.base import Words
+from catalog.schemas.schema_rules import MAX_DESCRIPTION_CHARACTERS
 
 if TYPE_CHECKING:
     from catalog.models import Grant, Limit, Prompt, Resource
@@ -205,6 +206,10 @@ def prompt_arguments(value: Any) -> None:
         ):
             if not isinstance(argument.get(member, kind()), kind):
                 _reject(sentence, name=name, member=member)
+        if len(argument.get("description", "")) > MAX_DESCRIPTION_CHARACTERS:
+            large = _('Argument "%(name)s": the description has %(size)s characters. The maximum is %(most)s.')
+            size = len(argument["description"])
+            _reject(large, name=name, size=f"{size:,}", most=f"{MAX_DESCRIPTION_CHARACTERS:,}")
         choices = argument.get("enum", [])
         if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices):
             _reject(_('Argument "%(name)s": "enum" must be a list of text.'), name=name)

@@ -150,6 +150,10 @@ def _fill(
     add_body(inputs, method, operation)
     proposal.input_schema = inputs.schema()
     check_schema(proposal.input_schema, _("The schema of the arguments: %(why)s"))
+    if wrong := validator.drop_wrong_defaults(proposal.input_schema):
+        places = ", ".join(pointer.removeprefix("/properties/") for pointer in wrong)[:300]
+        note = _("Left out the defaults that do not fit their own schema: %(places)s.")
+        proposal.notes.append(note % {"places": places})
     settings = {
         "method": method.upper(),
         "url": servers.choose_url(document, item, operation, base, source) + inputs.path,

@@ -22,7 +22,7 @@ from referencing import Registry
 from catalog.schemas import errors, patterns
 from catalog.schemas.errors import SchemaProblem
 from catalog.schemas.patterns import BudgetError
-from catalog.schemas.schema_rules import DIALECTS, dialect, max_subschemas_per_value
+from catalog.schemas.schema_rules import DIALECTS, dialect, max_subschemas_per_value, subschemas
 
 MAX_STEPS = 10_000
 STEPS_PER_VALUE = 100
@@ -224,6 +224,29 @@ def compile_full(schema: dict[str, Any]) -> Callable[..., SchemaProblem | None]:
             patterns.set_regex_budget(math.inf)
 
     return validate
+
+
+def find_wrong_defaults(schema: dict[str, Any], seconds: float = 1.0) -> list[str]:
+    """Return the JSON pointers of the subschemas whose default breaks them. Raises BudgetError as a check does."""
+    parts = {pointer: part for pointer, part in subschemas(schema).items() if "default" in part}
+    if not parts:
+        return []
+    listed: dict[int, tuple[Any, set[Any]]] = {}
+    weight = max_subschemas_per_value(schema)
+    checker = _CLASSES[dialect(schema)](schema, registry=Registry())
+    steps = sum(MAX_STEPS + STEPS_PER_VALUE * _count(part["default"]) for part in parts.values())
+    _local.work = _Work(steps, seconds, time.thread_time(), time.perf_counter() + seconds / 2, listed, weight)
+    patterns.set_regex_budget(seconds)
+    try:
+        return [pointer for pointer, part in parts.items() if not _fits(checker, part)]
+    except RecursionError:
+        raise BudgetError from None
+    finally:
+        patterns.set_regex_budget(math.inf)
+
+
+def _fits(checker: Any, part: dict[str, Any]) -> bool:
+    return next(checker.evolve(schema=part).iter_errors(part["default"]), None) is None
 
 
 def _problem(error: Any, *, secret: bool) -> SchemaProblem:

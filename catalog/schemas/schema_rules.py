@@ -21,6 +21,8 @@ from catalog.canonical import dumps
 from catalog.schemas import errors, metaschema, patterns, redos
 
 MAX_UNIQUE_ITEMS = 1_000
+MAX_DESCRIPTION_CHARACTERS = 5_000
+"""Maximum size of the description of one parameter."""
 SCALARS = frozenset({"string", "number", "integer", "boolean", "null"})
 MAX_HOPS = 8
 
@@ -190,6 +192,11 @@ class _Walk:
 
     def _check_keywords(self, schema: dict[str, Any], pointer: str, *, plain: bool) -> None:
         where = _where(pointer)
+        text = schema.get("description")
+        if self.strict and isinstance(text, str) and len(text) > MAX_DESCRIPTION_CHARACTERS:
+            sizes = {"size": f"{len(text):,}", "most": f"{MAX_DESCRIPTION_CHARACTERS:,}"}
+            long = _("The description at %(where)s has %(size)s characters. The maximum is %(most)s. Shorten it.")
+            reject(long, f"{pointer}/description", where=where, **sizes)
         for keyword in UNSUPPORTED & schema.keys():
             unknown = _('"%(keyword)s" at %(where)s is not supported. Use "$ref".')
             reject(unknown, f"{pointer}/{keyword}", keyword=keyword, where=where)
@@ -325,6 +332,11 @@ def check_stored(schema: Any, *, any_root: bool = False) -> None:
 def max_subschemas_per_value(schema: dict[str, Any]) -> int:
     """Return the largest number of subschemas that apply to one value. Raises ValidationError where it is unlimited."""
     return max(_bounded(schema).weights.values())
+
+
+def subschemas(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return {JSON pointer: subschema} of a schema that was checked."""
+    return _bounded(schema).seen
 
 
 def _bounded(schema: Any, *, strict: bool = False) -> _Walk:

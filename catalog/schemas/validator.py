@@ -12,21 +12,25 @@ from collections import OrderedDict
 from typing import Any
 
 from django.core.exceptions import ValidationError
+from django.utils.translation import gettext as _
 
 from catalog import threads
-from catalog.schemas import errors, patterns
+from catalog.canonical import dumps
+from catalog.schemas import errors, full_check, patterns, schema_rules
 from catalog.schemas.errors import SchemaProblem
 from catalog.schemas.flat_check import compile_flat
 from catalog.schemas.full_check import compile_full
-from catalog.schemas.schema_rules import check, check_result, check_stored
+from catalog.schemas.schema_rules import check, check_result, check_stored, reject
 
 __all__ = [
     "MAX_ARGUMENTS_SECONDS",
     "MAX_RESULT_SECONDS",
     "Check",
     "check",
+    "check_defaults",
     "check_result",
     "check_stored",
+    "drop_wrong_defaults",
     "find_problem",
     "validator",
 ]
@@ -41,11 +45,46 @@ MAX_RESULT_SECONDS = 2.0
 """Limit for results, which are larger, and come from sources that the administrator chose."""
 TOO_MUCH = SchemaProblem((), errors.TOO_COMPLEX)
 UNUSABLE = SchemaProblem((), errors.UNUSABLE)
+MAX_SHOWN_CHARACTERS = 100
+"""Number of characters of a wrong default that its refusal shows."""
 log = logging.getLogger(__name__)
 
 _lock = threading.Lock()
 _compiled: OrderedDict[str, Check] = OrderedDict()
 """A bounded cache of values that follow from their key alone: it belongs to no part of the process."""
+
+
+def check_defaults(schema: Any) -> None:
+    """Raise ValidationError with a sentence when a default breaks the schema that it belongs to.
+
+    For schemas that are written here: a client would send such a default and be denied. A schema that `check_result`
+    rejects is left to it.
+    """
+    try:
+        check_result(schema)
+    except ValidationError:
+        return
+    try:
+        wrong = full_check.find_wrong_defaults(schema)
+    except patterns.BudgetError:
+        reject(_("The defaults of the schema take too long to check. Simplify it."))
+    if wrong:
+        part = schema_rules.subschemas(schema)[wrong[0]]
+        value = "..." if errors.is_secret(part) else dumps(part["default"])[:MAX_SHOWN_CHARACTERS]
+        sentence = _("The default %(value)s at %(where)s does not fit the schema there. Change one of the two.")
+        reject(sentence, f"{wrong[0]}/default", where=wrong[0] or _("the root"), value=value)
+
+
+def drop_wrong_defaults(schema: dict[str, Any]) -> list[str]:
+    """Remove the defaults that break their schema, from a schema that was checked; return their JSON pointers."""
+    parts = schema_rules.subschemas(schema)
+    try:
+        wrong = full_check.find_wrong_defaults(schema)
+    except patterns.BudgetError:
+        wrong = [pointer for pointer, part in parts.items() if "default" in part]
+    for pointer in wrong:
+        del parts[pointer]["default"]
+    return wrong
 
 
 class Check:

@@ -16,6 +16,7 @@ from django.utils import timezone, translation
 
 from catalog import lint
 from catalog.models import Grant, Limit, Prompt, Resource, Tool, Toolset
+from catalog.schemas import defaults
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -27,6 +28,11 @@ GOOD: dict[type[Any], dict[str, Any]] = {
     Prompt: {"name": "greet", "description": "Greets somebody.", "messages": MESSAGE, "arguments": [{"name": "name"}]},
 }
 TEMPLATE: dict[str, Any] = {"uri": "", "uri_template": "docs://{page}", "text": None, "function": "page"}
+
+
+def of(part: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": {"a": part}, "$defs": {"small": {"type": "integer", "maximum": 10}}}
+
 
 REFUSALS: list[tuple[type[Any], dict[str, Any], str, str]] = [
     (Tool, {"name": ""}, "name", "blank"),
@@ -43,6 +49,30 @@ REFUSALS: list[tuple[type[Any], dict[str, Any], str, str]] = [
     (Tool, {"description": " \n "}, "description", "must not be blank"),
     (Tool, {"input_schema": {"type": "string"}}, "input_schema", '"type": "object"'),
     (Tool, {"output_schema": {"$ref": "https://example.com"}}, "output_schema", "must start with #"),
+    (Tool, {"description": "x" * 10_001}, "description", "10,001 characters. The maximum is 10,000"),
+    (Prompt, {"description": "x" * 10_001}, "description", "10,001 characters"),
+    (Resource, {"description": "x" * 10_001}, "description", "10,001 characters"),
+    (Prompt, {"arguments": [{"name": "a", "description": "x" * 5_001}]}, "arguments", "5,001 characters"),
+    (
+        Tool,
+        {"input_schema": of({"description": "x" * 5_001})},
+        "input_schema",
+        "5,001 characters. The maximum is 5,000",
+    ),
+    (Tool, {"output_schema": {"items": {"description": "x" * 5_001}}}, "output_schema", "5,001 characters"),
+    *(
+        (Tool, {"input_schema": of(part)}, "input_schema", f"The default {shown}")
+        for part, shown in (
+            ({"type": "integer", "default": "10"}, '"10"'),
+            ({"enum": ["a", "b"], "default": "c"}, '"c"'),
+            ({"type": "string", "pattern": "^x", "default": "y"}, '"y"'),
+            ({"type": "string", "maxLength": 1, "default": "z" * 500}, '"' + "z" * 99),
+            ({"$ref": "#/$defs/small", "default": 11}, "11"),
+            ({"type": "string", "format": "password", "minLength": 9, "default": "hunter2"}, "..."),
+        )
+    ),
+    (Tool, {"input_schema": of({"items": {"type": "string", "default": 1}})}, "input_schema", "at /properties/a/items"),
+    (Tool, {"output_schema": {"type": "array", "default": {}}}, "output_schema", "at the root"),
     (Tool, {"icons": {}}, "icons", "list"),
     (Tool, {"icons": [{"mimeType": "image/png"}]}, "icons", '"src"'),
     (Tool, {"icons": [{"src": "http://example.com/a.png"}]}, "icons", "https://"),
@@ -281,3 +311,28 @@ def test_two_names_that_differ_only_in_case_cannot_both_be_saved(model: type[Any
     with pytest.raises(ValidationError):
         second.full_clean()
     model(**{**GOOD[model], "name": "readXfile"}).full_clean()
+
+
+@pytest.mark.django_db
+def test_defaults_and_descriptions_that_fit_are_saved() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "a": {"$ref": "#/$defs/small", "default": 10},
+            "b": {"type": ["string", "null"], "default": None, "description": "x" * 5_000},
+            "c": {"anyOf": [{"type": "integer"}, {"const": "all"}], "default": "all"},
+            "d": {"type": "object", "properties": {"e": {"type": "boolean", "default": False}}, "default": {"e": True}},
+        },
+        "$defs": {"small": {"type": "integer", "maximum": 10}},
+    }
+    tool = factories.make_tool(input_schema=schema, output_schema={"type": "array", "default": []})
+    tool.description = "x" * 10_000
+    tool.full_clean()
+
+
+@pytest.mark.django_db
+def test_a_wrong_default_in_a_definition_of_somebody_else_is_served_as_it_is_and_not_filled_in() -> None:
+    tool = factories.make_tool(input_schema=of({"type": "integer", "default": "10"}))
+    tool.origin = "upstream:1"
+    tool.full_clean()
+    assert defaults.compile_fill(tool.input_schema) is None

@@ -265,6 +265,14 @@ def test_a_security_scheme_becomes_a_reference_to_a_secret() -> None:
     assert found["DELETE /pet/{pet-Id}"].settings["static_headers"] == {"Authorization": bearer}
 
 
+def test_defaults_that_break_their_schema_are_left_out_with_a_note() -> None:
+    found = propose(document(a={"type": "integer", "default": "10"}))["GET /a"]
+    assert found.problem == "" and "default" not in found.input_schema["properties"]["q"]
+    assert any("Left out the defaults" in note and "q" in note for note in found.notes), found.notes
+    fitting = propose(document(a={"type": "integer", "default": 10}))["GET /a"]
+    assert fitting.input_schema["properties"]["q"]["default"] == 10 and fitting.notes == []
+
+
 def test_invisible_text_does_not_reach_the_model() -> None:
     content = document(
         a={"type": "string", "description": "plain\u202e\U000e0041 text", "x-mcp-header": "Authorization"}

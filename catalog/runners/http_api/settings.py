@@ -82,7 +82,7 @@ class Settings(BaseModel):
         description=_("Always sent in the body, regardless of the arguments. Any value in it may be a secret."),
     )
     response: Literal["json", "text", "auto", "image", "audio", "binary"] = Field(
-        default="json",
+        default="auto",
         description=_(
             "The type of the result. auto uses the type of the response. Images and audio are checked by their bytes."
         ),
