@@ -90,7 +90,6 @@ def test_a_preview_changes_nothing(browser: Client) -> None:
     ("schema", "place", "words"),
     [
         pytest.param('{"type": "object",\n oops}', [], "line 2", id="no JSON"),
-        pytest.param('{"type": "array"}', [], '"type": "object"', id="no object"),
         pytest.param(
             '{"type": "object", "properties": {"a": {"type": "numbr"}}}',
             ["properties", "a", "type"],
@@ -116,6 +115,13 @@ def test_schema_errors_name_their_place(browser: Client, field: str, schema: str
     found = request_preview(browser, None, **{field: schema})
     assert list_places(found) == [(field, place)]
     assert words in found["problems"][0]["text"]
+
+
+def test_arguments_are_an_object_and_a_result_is_any_value(browser: Client) -> None:
+    found = request_preview(browser, None, input_schema='{"type": "array"}')
+    assert list_places(found) == [("input_schema", [])]
+    assert '"type": "object"' in found["problems"][0]["text"]
+    assert list_places(request_preview(browser, None, output_schema='{"type": "array"}')) == []
 
 
 def test_settings_errors_are_described_at_each_field(browser: Client) -> None:

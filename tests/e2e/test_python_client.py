@@ -47,7 +47,7 @@ async def connect(hub: Hub, mode: str, user: str = "alice", **options: Any) -> A
 
 async def use(client: Client) -> None:
     names = [tool.name for tool in (await client.list_tools()).tools]
-    assert names == ["add", "ask_name", "chatter", "come_back", "echo", "prints", "steps", "wait"]
+    assert names == ["add", "ask_name", "chatter", "come_back", "echo", "prints", "steps", "touch", "wait"]
     result = await client.call_tool("add", {"a": 1, "b": 2})
     assert text(result) == "3"
     seen: list[float] = []
