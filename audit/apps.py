@@ -27,9 +27,8 @@ class AuditConfig(AppConfig):
         from audit.redaction.rules import Redaction
         from toolhub.parts import parts
 
-        redaction, audit_log, traffic = Redaction(), AuditLog(settings.CALL_LOG), Traffic()
-        audit_log.add_finish_listener(traffic.on_finish)
-        for part in (redaction, audit_log, traffic, Verifier(), RollupUpdate()):
+        redaction, audit_log = Redaction(), AuditLog(settings.CALL_LOG)
+        for part in (redaction, audit_log, Traffic(audit_log.count_entries), Verifier(), RollupUpdate()):
             parts.put(part)
         setting_changed.connect(redaction.on_setting_changed, dispatch_uid="audit.redaction")
         log.connect_signals()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from threading import Lock, Thread, current_thread
 
 from django.db import connection
@@ -19,23 +20,18 @@ MAX_PAUSE_SECONDS = 1.0
 """Maximum seconds of one pause, so that a task that may go on again does so soon."""
 
 
+@dataclass(frozen=True, slots=True)
 class Traffic:
-    """How many batches of ended calls this process has logged; a listener of its `AuditLog`."""
+    """How many entries this process has logged so far."""
 
-    def __init__(self) -> None:
-        self.batches = 0
-
-    def on_finish(self, entries: object) -> None:
-        """Count one batch."""
-        self.batches += 1
+    count: Callable[[], int]
 
 
 class Pacer:
-    """Pauses of a long task: all of the time while the process is idle, `BUSY_SHARE` of it while calls end.
+    """Pauses of a long task, which works all of the time while the process is idle, and `BUSY_SHARE` of it otherwise.
 
-    The threads of a process share one interpreter. Without pauses, the daily verification of a log that grows fast took
-    6 % of the calls for as long as it ran (`tests.bench`, workload versions). A command such as `verifycalls` has a
-    process of its own, and never pauses.
+    The threads of a process share one interpreter: without pauses, the daily verification of a log takes its calls part
+    of the processor for as long as it runs. A command such as `verifycalls` has a process of its own, and never pauses.
     """
 
     def __init__(
@@ -47,14 +43,14 @@ class Pacer:
     ) -> None:
         self._traffic = traffic if traffic is not None else parts.get(Traffic)
         self._clock, self._sleep = clock, sleep
-        self._resumed, self._batches = clock(), self._traffic.batches
+        self._resumed, self._entries = clock(), self._traffic.count()
 
     def pause(self) -> None:
-        """Pause after a piece of work if calls ended during it. Call with no transaction and no cursor open."""
+        """Pause after a piece of work if something was logged meanwhile. Call it with no transaction or cursor open."""
         worked = self._clock() - self._resumed
-        if self._traffic.batches != self._batches:
+        if self._traffic.count() != self._entries:
             self._sleep(min(worked * (1 / BUSY_SHARE - 1), MAX_PAUSE_SECONDS))
-        self._resumed, self._batches = self._clock(), self._traffic.batches
+        self._resumed, self._entries = self._clock(), self._traffic.count()
 
 
 class BackgroundTask:

@@ -149,6 +149,11 @@ class AuditLog:
             return error.reason
         return None
 
+    def count_entries(self) -> int:
+        """Return the number of links in this process's chain; 0 before the first call."""
+        chain = self.writer.chain if self.writer is not None else None
+        return chain.sequence if chain is not None else 0
+
     def running(self) -> int:
         """Return the number of calls of this process that have begun and not ended."""
         return len(self.writer.queue.open) if self.writer is not None else 0

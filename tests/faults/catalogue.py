@@ -526,8 +526,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a task of an idle process does not pause",
         "audit/background.py",
-        "        if self._traffic.batches != self._batches:\n",
-        "        if self._traffic.batches >= self._batches:\n",
+        "        if self._traffic.count() != self._entries:\n",
+        "        if self._traffic.count() >= self._entries:\n",
         "tests/audit/test_background.py",
     ),
     Fault(
