@@ -22,7 +22,7 @@ A tool that fails or times out is not an exception here: it is a `ToolResult` wi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -130,9 +130,17 @@ class InvalidArguments(CatalogError):
     `message` names the field and what was expected; so does `reason`, for pages, if the schema was not met.
     """
 
-    def __init__(self, message: str, call_id: UUID | None = None, reason: Reason | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        call_id: UUID | None = None,
+        reason: Reason | None = None,
+        problems: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
         super().__init__(message)
         self.message, self.call_id, self.reason = message, call_id, reason
+        self.problems = problems
+        """Each problem as data for programs: path, code, expected, got."""
 
 
 class LimitReached(CatalogError):

@@ -78,6 +78,8 @@ def mask_reason(reason: Reason | None, secrets: Sequence[str]) -> str:
     def inner(value: Any) -> Any:
         if isinstance(value, str):
             return redaction.redact_text(value, secrets)
+        if isinstance(value, dict):
+            return {name: inner(item) for name, item in value.items()}
         return [inner(item) for item in value] if isinstance(value, list) else value
 
     return Reason(reason.code, {name: inner(value) for name, value in reason.params.items()}).text

@@ -40,6 +40,7 @@ from catalog.functions.results import ToolResult, failure
 from catalog.language import in_english
 from catalog.policy import limits, snapshot, visibility
 from catalog.policy.definitions import ToolDefinition
+from catalog.schemas import errors as schema_errors
 from catalog.secrets import resolve
 from toolhub.parts import parts
 
@@ -102,7 +103,7 @@ async def call_tool(
         what.arguments = prepared.rejected_arguments_text(arguments, named)
         message, reason = str(problem), problem.reason
         number = await call_log.refuse(what, outcomes.INVALID_ARGUMENTS, message, "InvalidArguments", named, reason)
-        raise InvalidArguments(message, number, reason)
+        raise InvalidArguments(message, number, reason, schema_errors.as_data(problem))
     if prepared.secrets_sent:
         return await _call_with_secrets(what, prepared, arguments, channel, call_id, begun)
     hidden: list[str] = []

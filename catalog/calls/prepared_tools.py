@@ -68,12 +68,13 @@ class PreparedTool:
         self.has_requirements = bool(tool.requires_capabilities) or tool.task_support == "required"
 
     async def find_problem(self, arguments: Any) -> SchemaProblem | None:
-        """Return the problem of the arguments: the field and what was expected; None when they are valid."""
+        """Return the problems of the arguments: the fields and what was expected; None when they are valid."""
         limit = self.tool.max_argument_bytes
         size = size_of(arguments, limit)
         if size > limit:
             return SchemaProblem((), errors.TOO_LARGE, {"limit": limit})
-        return await validator.find_problem(self._check, arguments, size)
+        problem = await validator.find_problem(self._check, arguments, size)
+        return None if problem is None else await validator.find_others(self._check, arguments, size, problem)
 
     def rejected_arguments_text(self, arguments: Any, hidden: list[str] | None = None) -> str:
         """Return the arguments of a rejected call for the audit log."""
@@ -101,7 +102,7 @@ async def _validate_output(check: validator.Check, produced: Produced) -> None:
         raise BadResult("The tool returned no structured result, and its output schema promises one.")
     problem = await validator.find_problem(check, produced.structured, produced.size, validator.MAX_RESULT_SECONDS)
     if problem is not None:
-        raise BadResult(f"The tool's result does not match its output schema: {problem}")
+        raise BadResult(f"The tool's result does not match its output schema: {errors.english_of_result(problem)}")
 
 
 def _prepare_run(tool: ToolDefinition) -> tuple[Run, Sent]:

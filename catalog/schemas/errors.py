@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final
 
@@ -21,12 +21,17 @@ MAX_PLACE_CHARACTERS = 150
 MAX_LISTING_CHARACTERS = 200
 MAX_VALUE_CHARACTERS = 60
 MAX_DEPTH = 50
+MAX_PROBLEMS = 10
+"""Maximum number of problems that one answer names."""
+MAX_MESSAGE_CHARACTERS = 300
+"""Maximum size of a sentence that a schema has for its own rule (errorMessage)."""
 PREFIX: Final = "arguments."
 """Prefix of the codes in reasons."""
 
 MISSING, UNKNOWN, TYPE, ENUM, CONST, PATTERN = "missing", "unknown", "type", "enum", "const", "pattern"
 NOTHING, OTHER = "nothing", "other"
 TOO_LARGE, TOO_COMPLEX, UNUSABLE, BUSY = "too_large", "too_complex", "unusable_schema", "busy"
+MESSAGE = "message"
 PROMPT_OBJECT, PROMPT_UNKNOWN, PROMPT_TEXT, PROMPT_CHOICE, PROMPT_MISSING = (
     "prompt_object", "prompt_unknown", "prompt_text", "prompt_choice", "prompt_missing",
 )  # fmt: skip
@@ -66,7 +71,13 @@ _WHOLE: Final = {
 }
 """Complete sentences, by code."""
 BOUNDS: Final = frozenset(code for code, text in _EXPECTED.items() if "%(bound)s" in text)
-CODES: Final = frozenset({MISSING, UNKNOWN, TYPE, *_EXPECTED, *_WHOLE})
+CODES: Final = frozenset({MISSING, UNKNOWN, TYPE, MESSAGE, *_EXPECTED, *_WHOLE})
+WHOLE_CODES: Final = frozenset(_WHOLE)
+"""Codes of problems of the arguments as a whole, which have no others beside them."""
+_OF_RESULTS: Final = {
+    TOO_COMPLEX: "too large or too complicated to be checked in time",
+    UNUSABLE: "the output schema cannot be used; an administrator must fix it",
+}
 
 Translate = Callable[[str], str]
 
@@ -81,6 +92,8 @@ class SchemaProblem:
     """One of CODES."""
     params: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """The parameters of the sentence: limits, listed values, and in `got` and `value` the actual value. JSON data."""
+    others: tuple[SchemaProblem, ...] = ()
+    """What else is wrong, at most MAX_PROBLEMS with this one."""
 
     def __str__(self) -> str:
         return english(self)
@@ -89,7 +102,13 @@ class SchemaProblem:
     def reason(self) -> Reason:
         """Return the form that the log keeps beside the sentence."""
         path = [part if isinstance(part, int) else cut(part, MAX_PLACE_CHARACTERS) for part in self.path[:MAX_DEPTH]]
-        return Reason(PREFIX + self.code, {**self.params, "path": path})
+        others = [{"code": one.code, **one.reason.params} for one in self.others]
+        return Reason(PREFIX + self.code, {**self.params, "path": path, **({"others": others} if others else {})})
+
+    @property
+    def all(self) -> tuple[SchemaProblem, ...]:
+        """Return every problem, this one first."""
+        return replace(self, others=()), *self.others
 
     @classmethod
     def from_reason(cls, reason: Reason | None) -> SchemaProblem | None:
@@ -97,18 +116,49 @@ class SchemaProblem:
         if reason is None or not reason.code.startswith(PREFIX) or reason.code.removeprefix(PREFIX) not in CODES:
             return None
         params = dict(reason.params)
-        path = params.pop("path", [])
-        return cls(tuple(path), reason.code.removeprefix(PREFIX), params) if isinstance(path, list) else None
+        path, others = params.pop("path", []), params.pop("others", [])
+        if not isinstance(path, list) or not isinstance(others, list):
+            return None
+        read = [
+            cls.from_reason(Reason(f"{PREFIX}{one.get('code')}", {k: v for k, v in one.items() if k != "code"}))
+            for one in others
+            if isinstance(one, dict)
+        ]
+        known = tuple(one for one in read if one is not None)
+        return cls(tuple(path), reason.code.removeprefix(PREFIX), params, known)
 
 
 def english(problem: SchemaProblem) -> str:
-    """Return the sentence that clients get and the log keeps."""
-    return _sentence(problem, str)
+    """Return the sentence, or sentences, that clients get and the log keeps."""
+    return _sentences(problem, str)
+
+
+def english_of_result(problem: SchemaProblem) -> str:
+    """Return the sentence for a result that does not match its output schema."""
+    path = path_text(problem.path)
+    rest = _OF_RESULTS.get(problem.code) or _rest(problem, str)
+    return cut(f"{path}: {rest}" if path else f"result: {rest}")
 
 
 def translate(problem: SchemaProblem) -> str:
-    """Return the sentence in the language of the page."""
-    return _sentence(problem, gettext)
+    """Return the sentence, or sentences, in the language of the page."""
+    return _sentences(problem, gettext)
+
+
+def as_data(problem: SchemaProblem) -> list[dict[str, Any]]:
+    """Return every problem as data for programs: JSON pointer, code, and in English what was expected and got."""
+    found = []
+    for one in problem.all:
+        steps = (str(part).replace("~", "~0").replace("/", "~1") for part in one.path[:MAX_DEPTH])
+        data = {"path": cut("".join(f"/{step}" for step in steps), 2 * MAX_PLACE_CHARACTERS), "code": one.code}
+        if expected := translate_expected(one.code, one.params):
+            data["expected"] = expected
+        if "got" in one.params:
+            data["got"] = _format_value(one.params, str)
+        if one.code in (MESSAGE, UNKNOWN, *_WHOLE):
+            data["message"] = _rest(one, str)
+        found.append(data)
+    return found
 
 
 def translate_rest(problem: SchemaProblem) -> str:
@@ -220,6 +270,14 @@ def _describe_value(value: Any) -> dict[str, Any]:
     return {"got": name, "value": json.dumps(value, ensure_ascii=False)}
 
 
+def _sentences(problem: SchemaProblem, say: Translate) -> str:
+    if not problem.others:
+        return _sentence(problem, say)
+    listed = [f"({number}) {_sentence(one, say)}" for number, one in enumerate(problem.all, 1)]
+    count = say(gettext_noop("%(number)s problems")) % {"number": len(listed)}
+    return say(gettext_noop("%(place)s: %(problem)s")) % {"place": count, "problem": "; ".join(listed)}
+
+
 def _sentence(problem: SchemaProblem, say: Translate) -> str:
     if problem.code in _WHOLE:
         return cut(_rest(problem, say))
@@ -234,6 +292,8 @@ def _rest(problem: SchemaProblem, say: Translate) -> str:
         return say(_WHOLE[code]) % {"name": path_text(problem.path), **params}
     if code == MISSING:
         return say(gettext_noop("is required"))
+    if code == MESSAGE:
+        return str(params["message"])
     if code == UNKNOWN:
         if not params["values"]:
             return say(gettext_noop("is not known; expected none"))

@@ -19,7 +19,7 @@ from jsonschema.exceptions import best_match
 from jsonschema.validators import extend
 from referencing import Registry
 
-from catalog.schemas import errors, patterns
+from catalog.schemas import errors, messages, patterns
 from catalog.schemas.errors import SchemaProblem
 from catalog.schemas.patterns import BudgetError
 from catalog.schemas.schema_rules import DIALECTS, dialect, max_subschemas_per_value, subschemas
@@ -31,6 +31,8 @@ STEPS_PER_VALUE = 100
 Far beyond honest schemas; references that meet nested values again and again multiply, and end here.
 """
 MAX_ERRORS = 20
+MAX_COLLECTED = 100
+"""Maximum number of errors that are looked at when all problems are collected."""
 
 
 @dataclass(slots=True)
@@ -165,7 +167,14 @@ def _required(validator: Any, names: Any, instance: Any, schema: dict[str, Any])
         for name in names:
             if name not in instance:
                 _spend()
-                yield Violation("is required")
+                yield Violation("is required", validator="required", validator_value=[name])
+
+
+def _dependent_required(validator: Any, value: Any, instance: Any, schema: dict[str, Any]) -> Iterator[Violation]:
+    if isinstance(instance, dict):
+        for name, names in value.items():
+            if name in instance:
+                yield from _required(validator, names, instance, schema)
 
 
 def _unevaluated(keyword: Keyword) -> Keyword:
@@ -186,6 +195,7 @@ OWN_KEYWORDS: dict[str, Keyword] = {
     "enum": _enum,
     "const": _const,
     "required": _required,
+    "dependentRequired": _dependent_required,
     "pattern": _pattern,
     "patternProperties": _pattern_properties,
     "additionalProperties": _additional_properties,
@@ -224,6 +234,74 @@ def compile_full(schema: dict[str, Any]) -> Callable[..., SchemaProblem | None]:
             patterns.set_regex_budget(math.inf)
 
     return validate
+
+
+def compile_collector(schema: dict[str, Any]) -> Callable[[Any, float], list[SchemaProblem]]:
+    """Return the function that finds all problems of a value, at most MAX_PROBLEMS, within so many seconds.
+
+    It is slower than the check, which ends at the first problem, and returns what it found when its time is up.
+    """
+    listed: dict[int, tuple[Any, set[Any]]] = {}
+    weight = max_subschemas_per_value(schema)
+    checker = _CLASSES[dialect(schema)](schema, registry=Registry())
+    secret = errors.holds_secret(schema)
+
+    def collect(arguments: Any, seconds: float) -> list[SchemaProblem]:
+        steps = MAX_STEPS + STEPS_PER_VALUE * _count(arguments)
+        _local.work = _Work(steps, seconds, time.thread_time(), time.perf_counter() + seconds / 2, listed, weight)
+        patterns.set_regex_budget(seconds)
+        found: dict[tuple[Any, ...], SchemaProblem] = {}
+        try:
+            for error in islice(checker.iter_errors(arguments), MAX_COLLECTED):
+                for problem in _describe(error, schema, secret=secret):
+                    found.setdefault((problem.path, problem.code), problem)
+                if len(found) >= errors.MAX_PROBLEMS:
+                    break
+        except (BudgetError, RecursionError):
+            pass
+        finally:
+            patterns.set_regex_budget(math.inf)
+        return list(found.values())[: errors.MAX_PROBLEMS]
+
+    return collect
+
+
+def _describe(error: Any, root: dict[str, Any], *, secret: bool) -> Iterator[SchemaProblem]:
+    """Yield the problems behind one error: of alternatives, those of the one that the value was meant for."""
+    message = messages.find(error, root)
+    if message is not None:
+        yield SchemaProblem(tuple(error.absolute_path), errors.MESSAGE, {"message": message})
+        return
+    chosen = _choose_alternative(error)
+    if chosen:
+        for inner in chosen:
+            yield from _describe(inner, root, secret=secret)
+    elif error.validator == "additionalProperties" and isinstance(error.instance, dict):
+        known = error.schema.get("properties", {})
+        for name in _extras(error.instance, error.schema)[: errors.MAX_PROBLEMS]:
+            yield errors.unknown_member(list(error.absolute_path), name, known)
+    else:
+        yield _problem(error, secret=secret)
+
+
+def _choose_alternative(error: Any) -> list[Any]:
+    """Return the errors of the one alternative whose own kind fits; empty where none or several do.
+
+    An alternative does not fit when the type of the value is another one, or a const or enum in it, such as the member
+    that tells the alternatives apart.
+    """
+    if error.validator not in ("anyOf", "oneOf") or not error.context:
+        return []
+    branches: dict[Any, list[Any]] = {}
+    for inner in error.context:
+        branches.setdefault(inner.relative_schema_path[0], []).append(inner)
+    fitting = [inside for inside in branches.values() if not any(map(_is_other_kind, inside))]
+    return fitting[0] if len(fitting) == 1 else []
+
+
+def _is_other_kind(error: Any) -> bool:
+    depth = len(error.relative_path)
+    return (error.validator == "type" and depth == 0) or (error.validator in ("const", "enum") and depth <= 1)
 
 
 def find_wrong_defaults(schema: dict[str, Any], seconds: float = 1.0) -> list[str]:

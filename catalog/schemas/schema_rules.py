@@ -18,7 +18,7 @@ from jsonschema import Draft7Validator, Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
 from catalog.canonical import dumps
-from catalog.schemas import errors, metaschema, patterns, redos
+from catalog.schemas import errors, messages, metaschema, patterns, redos
 
 MAX_UNIQUE_ITEMS = 1_000
 MAX_DESCRIPTION_CHARACTERS = 5_000
@@ -197,6 +197,9 @@ class _Walk:
             sizes = {"size": f"{len(text):,}", "most": f"{MAX_DESCRIPTION_CHARACTERS:,}"}
             long = _("The description at %(where)s has %(size)s characters. The maximum is %(most)s. Shorten it.")
             reject(long, f"{pointer}/description", where=where, **sizes)
+        if self.strict and messages.KEYWORD in schema and (why := messages.find_mistake(schema[messages.KEYWORD])):
+            mistake = _('"errorMessage" at %(where)s: %(why)s.')
+            reject(mistake, f"{pointer}/{messages.KEYWORD}", where=where, why=why)
         for keyword in UNSUPPORTED & schema.keys():
             unknown = _('"%(keyword)s" at %(where)s is not supported. Use "$ref".')
             reject(unknown, f"{pointer}/{keyword}", keyword=keyword, where=where)

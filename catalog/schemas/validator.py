@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -31,6 +33,7 @@ __all__ = [
     "check_result",
     "check_stored",
     "drop_wrong_defaults",
+    "find_others",
     "find_problem",
     "validator",
 ]
@@ -90,10 +93,12 @@ def drop_wrong_defaults(schema: dict[str, Any]) -> list[str]:
 class Check:
     """A compiled schema; a call returns None, or the problem that names the field and what was expected."""
 
-    __slots__ = ("_flat", "_full", "_has_patterns", "flat")
+    __slots__ = ("_collect", "_flat", "_full", "_has_patterns", "_schema", "flat")
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self._flat = self._full = None
+        self._collect: Callable[[Any, float], list[SchemaProblem]] | None = None
+        self._schema = schema
         try:
             self._flat = compile_flat(schema)
             self._full = None if self._flat is not None else compile_full(schema)
@@ -115,6 +120,23 @@ class Check:
         except (TypeError, ValueError, AttributeError, KeyError, LookupError) as error:
             log.warning("a stored schema cannot be used: %s: %s", type(error).__name__, error)
             return UNUSABLE
+
+    def find_others(self, value: Any, first: SchemaProblem, seconds: float) -> SchemaProblem:
+        """Return `first` with the other problems of `value`, or instead of it what the schema itself says."""
+        try:
+            if self._collect is None:
+                self._collect = full_check.compile_collector(self._schema)
+            found = self._collect(value, seconds)
+        except (ValidationError, TypeError, ValueError, AttributeError, LookupError) as error:
+            log.warning("the problems of a value cannot be collected: %s: %s", type(error).__name__, error)
+            return first
+        if not found:
+            return first
+        # The first one may be of an alternative that was not meant, or have no words of the schema's own.
+        same = next((one for one in found if (one.path, one.code) == (first.path, first.code)), None)
+        main = first if same is not None else next((one for one in found if one.path == first.path), found[0])
+        rest = [one for one in found if (one.path, one.code) != (main.path, main.code)]
+        return replace(main, others=tuple(rest[: errors.MAX_PROBLEMS - 1]))
 
 
 def validator(definition_hash: str, schema: dict[str, Any]) -> Check:
@@ -144,3 +166,15 @@ async def find_problem(
         return await threads.checks().run(lambda: check(value, seconds))
     except threads.Busy:
         return SchemaProblem((), errors.BUSY)
+
+
+async def find_others(check: Check, value: Any, size: int, first: SchemaProblem) -> SchemaProblem:
+    """Return what `find_problem` found in arguments, with the other problems beside it."""
+    if first.code in errors.WHOLE_CODES:
+        return first
+    if size <= MAX_INLINE_BYTES:
+        return check.find_others(value, first, MAX_LOOP_SECONDS)
+    try:
+        return await threads.checks().run(lambda: check.find_others(value, first, MAX_ARGUMENTS_SECONDS))
+    except threads.Busy:
+        return first

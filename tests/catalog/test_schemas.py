@@ -192,7 +192,7 @@ def test_both_checks_name_a_problem_by_the_same_code_and_parameters() -> None:
 def test_every_code_has_a_sentence_in_both_languages() -> None:
     params = {
         "values": '"a"', "pattern": "^a$", "bound": "3", "keyword": "if", "types": ["string", "null"], "limit": 5,
-        "got": "string", "value": '"aa"', "characters": 80,
+        "got": "string", "value": '"aa"', "characters": 80, "message": "Own words.",
     }  # fmt: skip
     for code in errors.CODES:
         assert errors.english(errors.SchemaProblem(("a", 0), code, params))

@@ -258,3 +258,25 @@ async def test_null_and_lists_are_structured_content_of_the_newest_revision_and_
             result = (await client.call("server_null", {"ids": ids}))["result"]
             assert result["content"] == [{"type": "text", "text": said}] and not result.get("isError")
             assert result.get("structuredContent", "absent") == (value if revision == MODERN else "absent")
+
+
+async def test_all_problems_of_the_arguments_are_in_one_answer_in_words_and_as_data(alice: User, publish: Any) -> None:
+    await run_in_database(publish, alice, "server_add")
+    await refresh_catalogue()
+    for revision in REVISIONS:
+        client = await open_client(alice, revision)
+        message = await client.call("server_add", {"a": "one", "c": 3})
+        if revision in ("2025-11-25", MODERN):
+            said, data = text(message), message["result"]["_meta"]["dev.toolhub/problems"]
+            assert message["result"]["isError"] is True
+        else:
+            said, data = message["error"]["message"], message["error"]["data"]["dev.toolhub/problems"]
+            assert message["error"]["code"] == -32602
+        assert all(f'argument "{name}"' in said for name in "abc"), said
+        assert sorted((one["path"], one["code"]) for one in data) == [
+            ("/a", "type"),
+            ("/b", "missing"),
+            ("/c", "unknown"),
+        ]
+        [wrong] = [one for one in data if one["path"] == "/a"]
+        assert (wrong["expected"], wrong["got"]) == ("number", 'string "one"')

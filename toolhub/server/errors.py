@@ -39,7 +39,7 @@ from toolhub.wire.errors import (
     RESOURCE_NOT_FOUND,
     McpError,
 )
-from toolhub.wire.meta import CALL_ID, RETRY_AFTER
+from toolhub.wire.meta import CALL_ID, PROBLEMS, RETRY_AFTER
 
 _CORRECTABLE = frozenset({"2025-11-25", "2026-07-28"})
 """Revisions where invalid arguments are a result that the model reads and corrects, not an error of the protocol."""
@@ -61,7 +61,7 @@ def tool_error_result(error: CatalogError, peer: Peer) -> dict[str, Any]:
     if isinstance(error, LimitReached):
         return _failure(str(error), error.call_id, {RETRY_AFTER: error.seconds})
     if isinstance(error, InvalidArguments) and peer.revision in _CORRECTABLE:
-        return _failure(error.message, error.call_id)
+        return _failure(error.message, error.call_id, {PROBLEMS: error.problems} if error.problems else None)
     if isinstance(error, MissingCapability) and peer.era == "handshake":
         return _failure(str(error), error.call_id)
     raise error
@@ -93,6 +93,8 @@ def mcp_error(error: CatalogError, peer: Peer) -> McpError:
             return McpError(INTERNAL_ERROR, error.reason, {"callId": str(error.call_id)})
         case InternalFailure():
             return internal_error(error.call_id)
+        case InvalidArguments() if error.problems:
+            return McpError(INVALID_PARAMS, str(error), {PROBLEMS: error.problems})
         case _:  # UnknownTool, UnknownPrompt, InvalidArguments
             return McpError(INVALID_PARAMS, str(error))
 

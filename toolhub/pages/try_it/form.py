@@ -123,12 +123,16 @@ def parse_json_object(text: str) -> dict[str, Any]:
 
 
 def place_error(fields: list[Field], problem: SchemaProblem) -> str:
-    """Put the problem beside the field it names. Return the sentence when it names none of the fields."""
-    for field in fields:
-        if problem.path[:1] == (field.name,):
-            field.error = errors.translate_rest(problem) if len(problem.path) == 1 else errors.translate(problem)
-            return ""
-    return errors.translate(problem)
+    """Put each problem beside the field it names. Return the sentences of those that name none of the fields."""
+    by_name = {field.name: field for field in fields}
+    elsewhere = []
+    for one in problem.all:
+        field = by_name.get(str(one.path[0])) if one.path else None
+        if field is None:
+            elsewhere.append(errors.translate(one))
+        elif not field.error:
+            field.error = errors.translate_rest(one) if len(one.path) == 1 else errors.translate(one)
+    return " ".join(elsewhere)
 
 
 def _field(part: dict[str, Any], row: Parameter) -> Field:
