@@ -107,6 +107,18 @@ async def test_an_error_status_is_an_error_with_a_short_clean_excerpt(api: Api) 
     assert len(said) < 600
 
 
+async def test_the_type_of_an_answer_is_detected_unless_the_settings_name_one(api: Api) -> None:
+    api.answers = {
+        "/json": (200, "application/problem+json; charset=utf-8", b'{"a": 1}'),
+        "/text": (200, "text/plain", b'{"a": 1}'),
+        "/bytes": (200, "application/octet-stream", b"\x00\x01"),
+    }
+    assert await ask({"url": f"{api.url}/json"}) == {"a": 1}
+    assert (await ask({"url": f"{api.url}/text"})).text == '{"a": 1}'
+    assert await ask({"url": f"{api.url}/text", "response": "json"}) == {"a": 1}
+    assert (await ask({"url": f"{api.url}/bytes"})).blob == b"\x00\x01"
+
+
 async def test_redirects_bad_json_and_large_answers_are_errors(api: Api) -> None:
     api.answers = {
         "/moved": (302, "text/plain", b""),
@@ -122,6 +134,9 @@ async def test_redirects_bad_json_and_large_answers_are_errors(api: Api) -> None
         ("/deep", "JSON"),
     ):
         with pytest.raises(ToolError, match=says):
+            await ask({"url": f"{api.url}{path}", "response": "json"})
+    for path in ("/nan", "/deep"):
+        with pytest.raises(ToolError, match="did not answer with JSON"):
             await ask({"url": f"{api.url}{path}"})
     with pytest.raises(ToolError, match="larger than 1000 bytes"):
         await ask({"url": f"{api.url}/large", "response": "text", "max_response_bytes": 1000})

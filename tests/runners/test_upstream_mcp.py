@@ -268,7 +268,7 @@ async def test_the_trace_of_a_call_and_listed_metadata_reach_the_upstream_and_no
         "com.example/tenant": {"id": 7},
         "org.other/secret": "kept",
         "progressToken": "of the client",
-        "io.modelcontextprotocol/logLevel": "debug",
+        "io.modelcontextprotocol/logLevel": "emergency",
     }
     either.ledger.clear()
     assert not (await pipeline.call(alice, "other_whoami", {}, channel)).is_error
@@ -279,7 +279,7 @@ async def test_the_trace_of_a_call_and_listed_metadata_reach_the_upstream_and_no
         "baggage": "b=1",
         "com.example/tenant": {"id": 7},
     }
-    assert "of the client" not in str(sent) and "io.modelcontextprotocol/logLevel" not in sent
+    assert "of the client" not in str(sent) and "emergency" not in str(sent)
 
 
 @pytest.mark.parametrize(
