@@ -136,7 +136,7 @@ class Check:
         same = next((one for one in found if (one.path, one.code) == (first.path, first.code)), None)
         main = first if same is not None else next((one for one in found if one.path == first.path), found[0])
         rest = [one for one in found if (one.path, one.code) != (main.path, main.code)]
-        return replace(main, others=tuple(rest[: errors.MAX_PROBLEMS - 1]))
+        return replace(main, others=tuple(rest))
 
 
 def validator(definition_hash: str, schema: dict[str, Any]) -> Check:

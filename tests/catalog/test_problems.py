@@ -105,6 +105,9 @@ def test_of_alternatives_the_one_that_was_meant_is_described() -> None:
 
 def test_the_problems_are_bounded_in_number_in_length_and_in_time() -> None:
     schema = {"type": "object", "additionalProperties": {"type": "integer"}}
+    closed = {"type": "object", "properties": {f"p{n}": {"type": "integer"} for n in range(9)}}
+    mixed = {**{f"p{n}": "x" for n in range(9)}, **{f"u{n}": 1 for n in range(50)}}
+    assert len(collect({**closed, "additionalProperties": False}, mixed)) == errors.MAX_PROBLEMS
     many = {f"field_{number}" * 30: "x" * 500 for number in range(500)}
     check = validator.Check(schema)
     first = check(many)

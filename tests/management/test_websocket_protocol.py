@@ -70,8 +70,11 @@ def read_to_end(opened: socket.socket) -> bytes:
     """Everything until the server closes its side; a reset connection fails the test."""
     found = b""
     with opened:
-        while part := opened.recv(65_536):
-            found += part
+        try:
+            while part := opened.recv(65_536):
+                found += part
+        except ConnectionResetError:
+            raise AssertionError(f"reset after {found!r}") from None
     return found
 
 
