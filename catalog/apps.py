@@ -52,13 +52,14 @@ class CatalogConfig(AppConfig):
         for model in revision.watched_columns():
             for signal in (post_save, post_delete, m2m_changed):
                 signal.connect(signals.on_change, sender=model, dispatch_uid=f"catalog.{model._meta.label}")
-        post_save.connect(schedule.on_tool_saved, sender=models.Tool, dispatch_uid="catalog.upstreams.schedule")
+        for model in (models.Tool, models.Resource, models.Prompt):
+            post_save.connect(
+                schedule.on_item_saved, sender=model, dispatch_uid=f"catalog.upstreams.{model._meta.label}"
+            )
         signals.changed.connect(snapshot.on_changed, dispatch_uid="catalog.policy.snapshot")
         # Changes made by quarantine are logged by catalog.quarantine, with the difference.
-        quarantine = ("pinned", "approved", "proposed", "rejected", "quarantined_since")
-        watch(models.Tool, ignore=("version", *quarantine), many_to_many_names=("toolsets",))
-        for model in (models.Resource, models.Prompt):
-            watch(model, ignore=("version",), many_to_many_names=("toolsets",))
+        for model in (models.Tool, models.Resource, models.Prompt):
+            watch(model, ignore=("version", *model.REVIEW_FIELDS), many_to_many_names=("toolsets",))
         for model in (models.Toolset, models.Grant):
             watch(model)
         watch(models.Limit, kind="limit")

@@ -198,12 +198,13 @@ class EndNotLogged(InternalFailure):
 class ToolError(Exception):
     """An error raised by a function: the call ends with `isError` and this sentence, which the model reads.
 
-    `audit_message` is the text for the audit log instead, which may contain more than the caller may know.
+    `audit_message` is the text for the audit log instead, which may contain more than the caller may know. `code` is
+    what hints choose by (see `catalog.runners.hints`), such as the HTTP status of an API.
     """
 
-    def __init__(self, *words: Any, audit_message: str = "") -> None:
+    def __init__(self, *words: Any, audit_message: str = "", code: str = "") -> None:
         super().__init__(*words)
-        self.audit_message = audit_message
+        self.audit_message, self.code = audit_message, code
 
 
 CLIENT_CAPABILITIES = frozenset({"elicitation", "roots", "sampling"})

@@ -1,11 +1,12 @@
 """Quarantine: an imported definition (from an upstream or a document) is served as approved, or not at all.
 
-The source's side of a definition is a dict in the shape of tools/list: name (as the source calls it), title,
-description, inputSchema, outputSchema, annotations; an importer that also makes the runner's settings adds
-`settings`. `Tool.pinned` is its hash as approved and `Tool.approved` its text, both untouched when an administrator
-edits the tool by hand. A definition with another hash is kept in `Tool.proposed` ("null": the source no longer has
-it) and the tool is hidden from every list until a user with the permission `catalog.review_tool` has reviewed the
-difference.
+The source's side of a definition is a dict, see `catalog.models.pinned`. `pinned` of a tool, resource or prompt is its
+hash as approved and `approved` its text, both untouched when an administrator edits the item by hand. A definition with
+another hash is kept in `proposed` ("null": the source no longer has it) and the item is hidden from every list until a
+user with the permission `catalog.review_tool` has reviewed the difference.
+
+Optional members, such as icons, are in a definition only while a setting of the source keeps them. Turning the setting
+on approves them as they are; from then on they count like the others.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 from django.utils.translation import gettext
@@ -23,21 +23,14 @@ from django.utils.translation import gettext_lazy as _
 
 from audit.actions import log
 from catalog.canonical import dumps, loads
-from catalog.functions.results import clean_text
-from catalog.models import ImportedDocument, Tool, Upstream
+from catalog.models import ImportedDocument, Upstream
+from catalog.models.base import CatalogueItem
+from catalog.models.pinned import ALL_MEMBERS, MEMBERS, OPTIONAL, is_unedited, own_value, set_member
 from toolhub.invisible import show
 
 PERMISSION = "catalog.review_tool"
-MEMBERS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "settings")
-"""The pinned members, in the order in which a review shows them."""
-HINTS = {
-    "readOnlyHint": "read_only",
-    "destructiveHint": "destructive",
-    "idempotentHint": "idempotent",
-    "openWorldHint": "open_world",
-}
 GONE_PIN = "gone"
-"""The pin of a tool whose disappearance was approved."""
+"""The pin of an item whose disappearance was approved."""
 
 Definition = Mapping[str, Any]
 
@@ -46,19 +39,23 @@ class StaleReview(Exception):
     """An error for a decision on another definition than the one that the reviewer saw."""
 
 
-def name_source(tool: Tool) -> str:
-    """Return the name of the tool's source, in the language of the page; empty for a tool that was made here."""
-    kind, _colon, key = tool.origin.partition(":")
+def name_source(item: CatalogueItem) -> str:
+    """Return the name of the item's source, in the language of the page; empty for an item that was made here."""
+    kind, _colon, key = item.origin.partition(":")
     if kind == "upstream" and (name := Upstream.objects.filter(pk=key).values_list("name", flat=True).first()):
         return gettext("the upstream server %(name)s") % {"name": name}
     if kind == "openapi" and (document := ImportedDocument.objects.filter(pk=key).first()):
         return gettext("the OpenAPI document %(name)s") % {"name": document}
-    return tool.origin
+    return str(item.origin)
 
 
 def pinned_members(definition: Definition) -> dict[str, Any]:
-    """Return only the pinned members, without empty ones."""
-    return {key: definition[key] for key in MEMBERS if definition.get(key) not in (None, "", {})}
+    """Return only the pinned members, without empty ones; an optional one may be empty."""
+    return {
+        key: definition[key]
+        for key in ALL_MEMBERS
+        if definition.get(key) not in (None, "", {}) or (key in OPTIONAL and key in definition)
+    }
 
 
 def pin(definition: Definition | None) -> str:
@@ -69,51 +66,49 @@ def pin(definition: Definition | None) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def adopt(tool: Tool, definition: Definition) -> None:
-    """Fill a new tool from a definition that was chosen for import, and pin it. The caller saves it."""
-    fill(tool, pinned_members(definition))
-    _pin(tool, definition)
+def adopt(item: CatalogueItem, definition: Definition) -> None:
+    """Fill a new item from a definition that was chosen for import, and pin it. The caller saves it."""
+    fill(item, pinned_members(definition))
+    _pin(item, definition)
 
 
-def pin_existing(tool: Tool, origin: str, definition: Definition) -> None:
-    """Pin a tool that was made by hand for this source: from now on a changed definition waits for review.
+def pin_existing(item: CatalogueItem, origin: str, definition: Definition) -> None:
+    """Pin an item that was made by hand for this source: from now on a changed definition waits for review.
 
-    The tool keeps its own texts.
+    The item keeps its own texts.
     """
     with transaction.atomic():
-        row = _lock(tool)
+        row = _lock(item)
         row.origin = origin
         _pin(row, definition)
-        _save(row, tool)
-        log.record("pinned", "tool", f"{row} (id {row.pk})", None, {"pinned": row.pinned})
+        _save(row, item)
+        _log("pinned", row, None, {"pinned": row.pinned})
 
 
-def fill(tool: Tool, definition: Definition, before: Definition | None = None) -> list[str]:
-    """Copy everything but the name to the tool; where `before` is given, only members that still have its value.
+def fill(item: CatalogueItem, definition: Definition, before: Definition | None = None) -> list[str]:
+    """Copy everything but the identity to the item; where `before` is given, only members that still have its value.
 
     Returns the members that were not changed, because an administrator had edited them by hand.
     """
     edited_by_hand = []
-    for member in MEMBERS[1:]:
-        if (
-            before is not None
-            and member in (*before, *definition)
-            and not _is_unedited(_own_value(tool, member), before, member)
-        ):
+    for member in MEMBERS[type(item)]:
+        if before is not None and member in (*before, *definition) and not is_unedited(item, before, member):
             edited_by_hand.append(member)
         elif before is None or definition.get(member) != before.get(member):
-            _set_member(tool, member, definition.get(member))
+            set_member(item, member, definition.get(member))
     return edited_by_hand
 
 
-def propose(tool: Tool, definition: Definition | None) -> bool:
-    """Process the source's current definition (None: it no longer has the tool); return whether anything changed here.
+def propose(item: CatalogueItem, definition: Definition | None) -> bool:
+    """Process the source's current definition (None: it no longer has the item); return whether it was quarantined.
 
-    Nothing happens when it is the approved one; otherwise the tool is quarantined with this proposal.
+    Nothing happens when it is the approved one; otherwise the item is quarantined with this proposal.
     """
-    wanted = pin(definition)
     with transaction.atomic():
-        row = _lock(tool)
+        row = _lock(item)
+        if definition is not None and _follow_settings(row, definition):
+            _save(row, item)
+        wanted = pin(definition)
         if row.quarantined_since is None and wanted == row.pinned:
             return False
         waiting = pin(proposal(row)) if row.proposed else row.rejected
@@ -123,40 +118,38 @@ def propose(tool: Tool, definition: Definition | None) -> bool:
         row.rejected = ""
         first = row.quarantined_since is None
         row.quarantined_since = row.quarantined_since or timezone.now()
-        _save(row, tool)
-        before, after = _differing_members(row)
-        verb = "quarantined" if first else "changed in quarantine"
-        log.record(verb, "tool", f"{row} (id {row.pk})", before, after)
+        _save(row, item)
+        _log("quarantined" if first else "changed in quarantine", row, *_differing_members(row))
     return True
 
 
-def proposal(tool: Tool) -> dict[str, Any] | None:
+def proposal(item: CatalogueItem) -> dict[str, Any] | None:
     """Return the proposal that waits for review.
 
-    None when the source no longer has the tool (and when nothing waits).
+    None when the source no longer has the item (and when nothing waits).
     """
-    found: dict[str, Any] | None = loads(tool.proposed) if tool.proposed else None
+    found: dict[str, Any] | None = loads(item.proposed) if item.proposed else None
     return found
 
 
-def approved(tool: Tool) -> dict[str, Any]:
-    found: dict[str, Any] = loads(tool.approved) if tool.approved else {}
+def approved(item: CatalogueItem) -> dict[str, Any]:
+    found: dict[str, Any] = loads(item.approved) if item.approved else {}
     return found
 
 
-def fingerprint(tool: Tool) -> str:
+def fingerprint(item: CatalogueItem) -> str:
     """Return the fingerprint for a reviewer's form, so that only the reviewed definition can be approved."""
-    return hashlib.sha256(f"{tool.pinned}:{tool.proposed}".encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(f"{item.pinned}:{item.proposed}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def approve(tool: Tool, by: str, reviewed: str = "") -> list[str]:
-    """Serve the proposed definition, or switch the tool off when its source no longer has it. Logged as done by `by`.
+def approve(item: CatalogueItem, by: str, reviewed: str = "") -> list[str]:
+    """Serve the proposed definition, or switch the item off when its source no longer has it. Logged as done by `by`.
 
     Members that an administrator edited by hand stay as edited; their names are returned. Raises StaleReview when
     the proposal is another one than `reviewed` (see `fingerprint`), ValidationError when the definition breaks a rule.
     """
     with transaction.atomic():
-        row = _lock_reviewed(tool, reviewed)
+        row = _lock_reviewed(item, reviewed)
         wanted = proposal(row)
         before, after = _differing_members(row)
         edited_by_hand: list[str] = []
@@ -168,116 +161,114 @@ def approve(tool: Tool, by: str, reviewed: str = "") -> list[str]:
             _pin(row, wanted)
             row.full_clean()
         row.proposed, row.rejected, row.quarantined_since = "", "", None
-        _save(row, tool)
-        log.record("approved", "tool", f"{row} (id {row.pk})", before, after, actor=by)
+        _save(row, item)
+        _log("approved", row, before, after, by)
     return edited_by_hand
 
 
-def reject(tool: Tool, by: str, reviewed: str = "") -> None:
-    """Reject the proposal: the tool stays in quarantine until its source sends another definition.
+def reject(item: CatalogueItem, by: str, reviewed: str = "") -> None:
+    """Reject the proposal: the item stays in quarantine until its source sends another definition.
 
     Logged as done by `by`. Raises StaleReview when the proposal is another one than `reviewed` (see `fingerprint`).
     """
     with transaction.atomic():
-        row = _lock_reviewed(tool, reviewed)
+        row = _lock_reviewed(item, reviewed)
         before, after = _differing_members(row)
         row.rejected, row.proposed = pin(proposal(row)), ""
-        _save(row, tool)
-        log.record("rejected", "tool", f"{row} (id {row.pk})", after, before, actor=by)
+        _save(row, item)
+        _log("rejected", row, after, before, by)
 
 
-def difference(tool: Tool) -> list[tuple[str, str, str]]:
+def difference(item: CatalogueItem) -> list[tuple[str, str, str]]:
     """Return (member, approved, proposed) of every member that differs, as text without invisible characters."""
-    before, after = approved(tool), proposal(tool) or {}
-    if not tool.proposed:
+    before, after = approved(item), proposal(item) or {}
+    if not item.proposed:
         return []
     return [
         (member, _text(before.get(member)), _text(after.get(member)))
-        for member in MEMBERS
+        for member in ALL_MEMBERS
         if before.get(member) != after.get(member)
     ]
 
 
-def edited_members(tool: Tool) -> list[tuple[str, str]]:
+def edited_members(item: CatalogueItem) -> list[tuple[str, str]]:
     """Return (member, text) of every member in which an administrator replaced the source's text."""
-    before = approved(tool)
+    before = approved(item)
     return [
-        (member, _text(_own_value(tool, member)))
-        for member in MEMBERS[1:]
-        if member in before and not _is_unedited(_own_value(tool, member), before, member)
+        (member, _text(own_value(item, member)))
+        for member in MEMBERS[type(item)]
+        if member in before and not is_unedited(item, before, member)
     ]
 
 
-def _lock(tool: Tool) -> Tool:
-    row: Tool = Tool.objects.select_for_update().get(pk=tool.pk)
+def _follow_settings(row: CatalogueItem, definition: Definition) -> bool:
+    """Give the approved definition the optional members that its source keeps now, and no others.
+
+    Returns whether anything changed. A value that an administrator edited by hand stays.
+    """
+    before = approved(row)
+    turned = [
+        member for member in OPTIONAL if member in MEMBERS[type(row)] and (member in before) != (member in definition)
+    ]
+    if not before or not turned:
+        return False
+    after = {member: before[member] for member in before if member not in turned}
+    after |= {member: definition[member] for member in turned if member in definition}
+    for member in turned:
+        if is_unedited(row, before, member):
+            set_member(row, member, after.get(member))
+    _pin(row, after)
+    _log("pinned", row, None, {member: after.get(member) for member in turned})
+    return True
+
+
+def _lock(item: CatalogueItem) -> CatalogueItem:
+    row: CatalogueItem = type(item)._default_manager.select_for_update().get(pk=item.pk)
     return row
 
 
-def _lock_reviewed(tool: Tool, reviewed: str) -> Tool:
-    row = _lock(tool)
+def _lock_reviewed(item: CatalogueItem, reviewed: str) -> CatalogueItem:
+    row = _lock(item)
     if row.quarantined_since is None or not row.proposed:
-        raise StaleReview(_("This tool no longer needs review."))
+        raise StaleReview(_("This no longer needs review."))
     if reviewed and reviewed != fingerprint(row):
         raise StaleReview(_("The definition changed again after you opened the page. Review it again."))
     return row
 
 
-def _pin(tool: Tool, definition: Definition) -> None:
-    tool.pinned, tool.approved = pin(definition), dumps(pinned_members(definition))
+def _pin(row: CatalogueItem, definition: Definition) -> None:
+    row.pinned, row.approved = pin(definition), dumps(pinned_members(definition))
 
 
-def _save(row: Tool, tool: Tool) -> None:
+def _save(row: CatalogueItem, item: CatalogueItem) -> None:
     row.save()
-    tool.refresh_from_db()
+    item.refresh_from_db()
 
 
-def _differing_members(row: Tool) -> tuple[dict[str, Any], dict[str, Any]]:
+def _log(verb: str, row: CatalogueItem, before: Any, after: Any, by: str | None = None) -> None:
+    log.record(verb, str(row._meta.model_name), f"{row} (id {row.pk})", before, after, actor=by)
+
+
+MAX_LOGGED_CHARACTERS = 20_000
+"""Maximum size of one member in the log: the content of a page may have millions of characters."""
+
+
+def _differing_members(row: CatalogueItem) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the differing members, approved and proposed, for the audit log."""
     before, after = approved(row), proposal(row)
     if after is None:
         return {"pinned": row.pinned}, {"gone": True}
-    names = [member for member in MEMBERS if before.get(member) != after.get(member)]
-    return {name: before.get(name) for name in names}, {name: after.get(name) for name in names}
+    names = [member for member in ALL_MEMBERS if before.get(member) != after.get(member)]
+    return {name: _logged(before.get(name)) for name in names}, {name: _logged(after.get(name)) for name in names}
+
+
+def _logged(value: Any) -> Any:
+    if not isinstance(value, str) or len(value) <= MAX_LOGGED_CHARACTERS:
+        return value
+    return {"characters": len(value), "sha256": hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()}
 
 
 def _text(value: Any) -> str:
     if value is None:
         return ""
     return show(value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False))
-
-
-def _is_unedited(own: Any, before: Definition, member: str) -> bool:
-    other = before.get(member)
-    return bool(own == (_default(member) if other is None else other))
-
-
-def _default(member: str) -> Any:
-    return {"title": "", "description": "", "outputSchema": None, "annotations": {}, "settings": None}.get(member)
-
-
-def _own_value(tool: Tool, member: str) -> Any:
-    """Return the tool's own value in the shape of a definition."""
-    if member == "annotations":
-        hints = {hint: getattr(tool, column) for hint, column in HINTS.items() if getattr(tool, column) is not None}
-        return {**({"title": tool.annotation_title} if tool.annotation_title else {}), **hints}
-    return getattr(tool, {"inputSchema": "input_schema", "outputSchema": "output_schema"}.get(member, member))
-
-
-def _set_member(tool: Tool, member: str, value: Any) -> None:
-    if member == "annotations":
-        hints = value if isinstance(value, dict) else {}
-        tool.annotation_title = clean_text(str(hints.get("title") or "")).replace("\0", "\ufffd")[:200]
-        for hint, column in HINTS.items():
-            given = hints.get(hint)
-            setattr(tool, column, given if isinstance(given, bool) else None)
-    elif member == "inputSchema":
-        if not isinstance(value, dict):
-            raise ValidationError({"input_schema": _("The definition has no input schema.")})
-        tool.input_schema = value
-    elif member == "outputSchema":
-        tool.output_schema = value
-    elif member == "settings":
-        if isinstance(value, dict):
-            tool.settings = value
-    else:
-        setattr(tool, member, clean_text(str(value or "")).replace("\0", "\ufffd"))

@@ -80,6 +80,12 @@ def read(path: str, max_bytes: int = MAX_READ_BYTES) -> bytes:
         return data
 
 
+def size_of(path: str) -> int:
+    """Return the size of an ordinary file in bytes. Raises ToolError when there is none."""
+    with _file(path, os.O_RDONLY) as descriptor:
+        return os.fstat(descriptor).st_size
+
+
 def write(path: str, data: bytes, *, append: bool = False) -> int:
     """Replace the file, or append to it, and create its folders; return its new size."""
     if len(data) > MAX_WRITE_BYTES:

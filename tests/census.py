@@ -146,6 +146,18 @@ RULES: tuple[Rule, ...] = (
         at="admin/catalog/tool/{tool}/review/",
     ),
     Rule(
+        "admin/catalog/resource/<int:pk>/review/",
+        needs("catalog.review_tool"),
+        "GET POST",
+        at="admin/catalog/resource/{resource}/review/",
+    ),
+    Rule(
+        "admin/catalog/prompt/<int:pk>/review/",
+        needs("catalog.review_tool"),
+        "GET POST",
+        at="admin/catalog/prompt/{prompt}/review/",
+    ),
+    Rule(
         "admin/catalog/upstream/<int:pk>/tools/",
         needs("catalog.change_upstream"),
         "GET POST",
@@ -210,6 +222,7 @@ RULES: tuple[Rule, ...] = (
     Rule("admin/health/", needs("audit.view_call", "catalog.view_tool")),
     Rule("admin/jobs/", CONNECTIONS),
     Rule("admin/sessions/", CONNECTIONS),
+    Rule("admin/examples/grant/", needs("catalog.view_tool", "catalog.add_grant"), "POST"),
     Rule("admin/sessions/disconnect/", needs(*CONNECTIONS.permissions, "access.disconnect_client"), "POST"),
     Rule("admin/sessions/revoke/", needs(*CONNECTIONS.permissions, "access.change_accesstoken"), "POST"),
     Rule("admin/audit/call/export/", READS),
@@ -409,6 +422,8 @@ def collect_address_values(models: dict[str, Any]) -> dict[str, Any]:
         "tool": models["catalog.tool"].pk,
         "tool_name": models["catalog.tool"].name,
         "toolset": models["catalog.toolset"].pk,
+        "resource": models["catalog.resource"].pk,
+        "prompt": models["catalog.prompt"].pk,
         "upstream": models["catalog.upstream"].pk,
         "user": models["auth.user"].pk,
         "newcomer": models.get("newcomer", models["auth.user"]).pk,
@@ -420,6 +435,8 @@ ABSENT: dict[str, Any] = {
     "secret": "no-such-secret",
     "token": 999_999_999,
     "tool": 999_999_999,
+    "resource": 999_999_999,
+    "prompt": 999_999_999,
     "tool_name": "no_such_tool",
 }
 """What never was, in the place of what `create_address_values` made: somebody else's must read the same."""

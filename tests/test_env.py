@@ -64,6 +64,28 @@ def test_a_secret_is_read_from_the_file_without_its_line_end(monkeypatch, tmp_pa
     assert env.secret("TOOLHUB_TEST_KEY") == "a secret"
 
 
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        ("", ("", 25, "", "", False, False)),
+        ("smtp://mail.example.com", ("mail.example.com", 25, "", "", False, False)),
+        ("smtp+tls://ann%40a.com:p%3Aw@mail.example.com", ("mail.example.com", 587, "ann@a.com", "p:w", True, False)),
+        ("smtps://u:p@mail.example.com:4465/", ("mail.example.com", 4465, "u", "p", False, True)),
+    ],
+)
+def test_a_mail_server_is_read_from_its_address(value, read):
+    assert env.mail_server("TOOLHUB_SMTP_URL", value) == read
+
+
+@pytest.mark.parametrize(
+    "value", ["mail.example.com", "http://u:hunter2@h", "smtp://", "smtp://u:hunter2@h:99999", "smtp://u:hunter2@h/x"]
+)
+def test_an_address_that_is_no_mail_server_is_refused_without_its_password(value):
+    with pytest.raises(ImproperlyConfigured, match="TOOLHUB_SMTP_URL must look like") as refused:
+        env.mail_server("TOOLHUB_SMTP_URL", value)
+    assert "hunter2" not in str(refused.value)
+
+
 def test_empty_counts_as_not_set(monkeypatch):
     monkeypatch.setenv("TOOLHUB_TEST_VALUE", "  ")
     assert env.boolean("TOOLHUB_TEST_VALUE", True) is True

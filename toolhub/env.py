@@ -75,6 +75,27 @@ def rate(name: str, default: str) -> str:
     return value
 
 
+def mail_server(name: str, value: str) -> tuple[str, int, str, str, bool, bool]:
+    """Return (host, port, user, password, STARTTLS, TLS from the start) of smtp://, smtp+tls:// or smtps://.
+
+    An empty value is no server. Raises ImproperlyConfigured without repeating the value, which has a password.
+    """
+    if not value:
+        return "", 25, "", "", False, False
+    parts = urlsplit(value)
+    ports = {"smtp": 25, "smtp+tls": 587, "smtps": 465}
+    try:
+        port = parts.port or ports.get(parts.scheme, 0)
+    except ValueError:
+        port = 0
+    if parts.scheme not in ports or not parts.hostname or not port or parts.path.strip("/") or parts.query:
+        raise ImproperlyConfigured(
+            f"{name} must look like smtp+tls://user:password@host:587 (or smtps:// for TLS from the start)."
+        )
+    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    return parts.hostname, port, user, password, parts.scheme == "smtp+tls", parts.scheme == "smtps"
+
+
 def words(name: str, default: tuple[str, ...] = ()) -> list[str]:
     """Return a comma-separated list."""
     return [word.strip() for word in text(name).split(",") if word.strip()] or list(default)

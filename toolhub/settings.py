@@ -198,6 +198,14 @@ SQL_DATABASES = env.named_databases("TOOLHUB_SQL_DATABASES", env.secret("TOOLHUB
 SAMPLES_FILE = DATA_DIR / "samples.sqlite3"
 if DEVELOPMENT:
     SQL_DATABASES = {"samples": f"sqlite:///{SAMPLES_FILE}", **SQL_DATABASES}
+WEATHER_URL = env.text("TOOLHUB_WEATHER_URL", "https://api.open-meteo.com/v1/forecast")
+GEOCODING_URL = env.text("TOOLHUB_GEOCODING_URL", "https://geocoding-api.open-meteo.com/v1/search")
+"""What the example `get_weather` asks: an API in the form of Open-Meteo's."""
+(EMAIL_HOST, EMAIL_PORT, EMAIL_HOST_USER, EMAIL_HOST_PASSWORD, EMAIL_USE_TLS, EMAIL_USE_SSL) = env.mail_server(
+    "TOOLHUB_SMTP_URL", env.secret("TOOLHUB_SMTP_URL")
+)
+EMAIL_TIMEOUT = 20
+DEFAULT_FROM_EMAIL = env.text("TOOLHUB_EMAIL_FROM", f"toolhub@{urlsplit(PUBLIC_URL).hostname or 'localhost'}")
 ALLOW_PRIVATE_NETWORKS = env.words("TOOLHUB_ALLOW_PRIVATE_NETWORKS")
 """Private networks (CIDR, or CIDR:port) that tools may reach."""
 MAX_BODY_BYTES = env.integer("TOOLHUB_MAX_BODY_BYTES", 4_194_304, minimum=1024, maximum=268_435_456)

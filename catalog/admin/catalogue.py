@@ -145,29 +145,13 @@ class ToolAdmin(EditorAdmin, QuarantineAdmin, CatalogueItemAdmin):
         (_("Access"), {"classes": ("who",), "fields": ("audience", "quarantine")}),
         (
             _("Annotations"),
-            {"fields": ("read_only", "destructive", "idempotent", "open_world", "annotation_title", "icons")},
+            {"fields": ("read_only", "destructive", "idempotent", "open_world", "annotation_title", "icons", "app")},
         ),
         (
             _("Limits and logging"),
             {"fields": ("record_bodies", "max_argument_bytes", "task_support", "requires_capabilities")},
         ),
     )
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Return the read-only fields, with the text about quarantine only where there is one."""
-        fields = super().get_readonly_fields(request, obj)
-        return (
-            fields if obj is not None and obj.quarantined_since else [name for name in fields if name != "quarantine"]
-        )
-
-    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        found = super().get_fieldsets(request, obj)
-        if obj is not None and obj.quarantined_since:
-            return found
-        return [
-            (title, {**options, "fields": ("audience",)} if "who" in options.get("classes", ()) else options)
-            for title, options in found
-        ]
 
     def find_suggestions(self, row: Tool) -> list[str]:
         return lint.check_tool(row) + lint.describe_similar(row, Tool.objects.values_list("name", "description"))[:5]
@@ -189,8 +173,9 @@ class ToolAdmin(EditorAdmin, QuarantineAdmin, CatalogueItemAdmin):
 
 
 @admin.register(Resource)
-class ResourceAdmin(CatalogueItemAdmin):
+class ResourceAdmin(QuarantineAdmin, CatalogueItemAdmin):
     form = ResourceForm
+    list_filter = ("enabled", QuarantineFilter, "toolsets")
     list_display = ("__str__", "name", "mime_type", "toolset_names", "enabled", "position")
     search_fields = ("name", "uri", "uri_template", "title", "description")
     search_help_text = _("Name, address, title or description")
@@ -198,21 +183,27 @@ class ResourceAdmin(CatalogueItemAdmin):
         (None, {"fields": ("name", "title", "description", ("enabled", "position"), "toolsets")}),
         (_("Address"), {"fields": ("uri", "uri_template", "completions")}),
         (_("Content"), {"fields": ("mime_type", "text", "blob", "function")}),
-        (_("Access"), {"classes": ("tab",), "fields": ("audience",)}),
+        (_("Upstream"), {"fields": ("upstream", "source")}),
+        (_("For clients"), {"fields": ("annotations", "icons", "app")}),
+        (_("Access"), {"classes": ("tab",), "fields": ("audience", "quarantine")}),
     )
-    readonly_fields = ("audience",)
+    readonly_fields = ("audience", "quarantine")
 
 
 @admin.register(Prompt)
-class PromptAdmin(CatalogueItemAdmin):
+class PromptAdmin(QuarantineAdmin, CatalogueItemAdmin):
     form = PromptForm
+    list_filter = ("enabled", QuarantineFilter, "toolsets")
+    readonly_fields = ("audience", "suggestions", "quarantine")
     list_display = ("name", "title", "toolset_names", "enabled", "position")
     search_fields = ("name", "title", "description")
     search_help_text = _("Name, title or description")
     fieldsets = (
         (None, {"fields": ("name", "title", "description", ("enabled", "position"), "toolsets")}),
         (_("Messages"), {"fields": ("arguments", "messages", "function")}),
-        (_("Access"), {"classes": ("tab",), "fields": ("audience", "suggestions")}),
+        (_("Upstream"), {"fields": ("upstream", "source")}),
+        (_("For clients"), {"fields": ("icons",)}),
+        (_("Access"), {"classes": ("tab",), "fields": ("audience", "suggestions", "quarantine")}),
     )
 
     def find_suggestions(self, row: Prompt) -> list[str]:

@@ -12,7 +12,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
+from django.db.models import QuerySet, Value
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
@@ -28,11 +28,26 @@ from audit.actions import actor
 from audit.actions.cascade import BoundedDeletion
 from audit.admin_base import ModelAdmin
 from catalog.admin.forms import CatalogueForm
-from catalog.models import Secret, Tool, Upstream, secret_flows
+from catalog.models import Prompt, Resource, Secret, Tool, Upstream, secret_flows
 from catalog.models import validators as check
+from catalog.models.base import CatalogueItem
 from catalog.querysets import count_by_origin
 from catalog.runners.upstream_mcp.failures import UpstreamError
 from catalog.upstreams import discovery
+from catalog.upstreams.listing import KINDS, Listing
+
+
+def _may_import(request: HttpRequest, kind: str) -> bool:
+    return kind in KINDS and bool(request.user.has_perm(f"catalog.add_{kind}"))
+
+
+class _Imported:
+    """An imported item with the addresses of its pages."""
+
+    def __init__(self, row: CatalogueItem) -> None:
+        self.row, self.kind = row, row._meta.verbose_name
+        pages = f"admin:catalog_{row._meta.model_name}"
+        self.change, self.review = reverse(f"{pages}_change", args=[row.pk]), reverse(f"{pages}_review", args=[row.pk])
 
 
 class SecretsOfField(forms.ModelChoiceField):  # type: ignore[type-arg]
@@ -86,14 +101,16 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):
         (_("Connection over HTTP"), {"fields": ("url", "headers", "allowed_networks")}),
         (_("Connection over stdio"), {"fields": ("command", "args", "env")}),
         (_("Secrets"), {"fields": ("secrets_sent", "secrets_of")}),
-        (_("Tool names"), {"fields": (("prefix", "separator"),)}),
+        (_("Names"), {"fields": (("prefix", "separator"),)}),
+        (_("For clients"), {"fields": ("icons", "apps")}),
         (_("Calls"), {"fields": ("forward_meta",)}),
         (_("Comparison"), {"fields": (("timeout", "refresh_seconds"),)}),
         (_("Health"), {"fields": ("health_text", "last_seen", "last_error", "revision", "server")}),
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        quarantined = count_by_origin(Tool.objects.filter(quarantined_since__isnull=False), "upstream:")
+        waiting = (model.objects.filter(quarantined_since__isnull=False) for model in (Tool, Resource, Prompt))
+        quarantined = sum((count_by_origin(rows, "upstream:") for rows in waiting), start=Value(0))
         found: QuerySet[Any] = super().get_queryset(request).annotate(in_quarantine=quarantined)
         return found
 
@@ -148,9 +165,7 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):
         if row._state.adding:
             return gettext("Save the upstream server first.")
         address = reverse("admin:catalog_upstream_tools", args=[row.pk])
-        return format_html(
-            '<a href="{}" class="underline">{}</a>', address, gettext("Test connection and import tools")
-        )
+        return format_html('<a href="{}" class="underline">{}</a>', address, gettext("Test connection and import"))
 
     def tools_page(self, request: HttpRequest, pk: int) -> HttpResponse:
         upstream = Upstream.objects.filter(pk=pk).first()
@@ -167,7 +182,7 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):
                 messages.error(request, error.localized_message)
             if found is None:
                 return redirect("admin:catalog_upstream_tools", pk)
-        title = gettext("Tools of %s") % upstream.name
+        title = gettext("Tools, resources and prompts of %s") % upstream.name
         context = {
             **self.admin_site.each_context(request),
             "title": title,
@@ -178,10 +193,14 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):
                 kind=Secret.Kind.PERSONAL, name__in={flow.secret for flow in upstream.secret_flows()}
             ),
             "found": found,
-            "imported": Tool.objects.filter(origin=upstream.origin),
-            "may_import": request.user.has_perm("catalog.add_tool"),
+            "imported": [_Imported(row) for row in discovery.imported_items(upstream)],
+            "importable": [kind for kind in KINDS if _may_import(request, kind)],
         }
         return TemplateResponse(request, "admin/catalog/upstream_tools.html", context)
+
+    def _report_problems(self, request: HttpRequest, found: Listing) -> None:
+        for problem in found.problems.values():
+            messages.warning(request, problem.localized_message)
 
     def _run_action(self, request: HttpRequest, upstream: Upstream, action: str) -> list[discovery.Candidate] | None:
         user_id = request.user.pk
@@ -190,21 +209,29 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):
                 found = discovery.discover(upstream, user_id, "tested")
                 messages.success(
                     request,
-                    gettext("Connected to %(name)s: protocol version %(revision)s, %(number)d tools. %(server)s")
+                    gettext(
+                        "Connected to %(name)s: protocol version %(revision)s, %(tools)d tools, %(resources)d "
+                        "resources, %(prompts)d prompts. %(server)s"
+                    )
                     % {
                         "name": upstream.name,
                         "revision": found.revision,
-                        "number": len(found.tools),
+                        **{f"{kind}s": len(found.items[kind]) for kind in KINDS},
                         "server": found.server,
                     },
                 )
+                self._report_problems(request, found)
             case "discover":
-                return discovery.candidates(upstream, discovery.discover(upstream, user_id, "discovered"))
+                found = discovery.discover(upstream, user_id, "discovered")
+                self._report_problems(request, found)
+                return discovery.candidates(upstream, found)
             case "import":
-                if not request.user.has_perm("catalog.add_tool"):
+                wanted = request.POST.getlist("item")
+                kinds = {value.partition(":")[0] for value in wanted} or {"tool"}
+                if not all(_may_import(request, kind) for kind in kinds):
                     raise PermissionDenied
                 found = discovery.discover(upstream, user_id, "discovered")
-                outcome = discovery.import_tools(upstream, found, request.POST.getlist("tool"))
+                outcome = discovery.import_items(upstream, found, wanted)
                 if outcome.imported:
                     messages.success(
                         request,
@@ -213,9 +240,11 @@ class UpstreamAdmin(BoundedDeletion, ModelAdmin):
                 for refusal in outcome.refused:
                     messages.error(request, str(refusal))
             case "refresh":
-                compared = discovery.compare(upstream, discovery.discover(upstream, user_id, "compared"))
+                found = discovery.discover(upstream, user_id, "compared")
+                self._report_problems(request, found)
+                compared = discovery.compare(upstream, found)
                 if compared.changed:
                     messages.warning(request, gettext("Quarantined until reviewed: %s.") % ", ".join(compared.changed))
                 else:
-                    messages.success(request, _("Every imported tool matches its approved definition."))
+                    messages.success(request, _("Everything that was imported matches its approved definition."))
         return None

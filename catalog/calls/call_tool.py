@@ -19,7 +19,7 @@ from audit.types import Caller, Reason
 from catalog.calls import call_log, masking
 from catalog.calls.call_log import BegunCall, Ending, Intent
 from catalog.calls.completion import complete
-from catalog.calls.execution import Deadline, Outcome, RunningCalls, cancellation, perform
+from catalog.calls.execution import Deadline, Outcome, RunningCalls, cancellation, perform, tool_error
 from catalog.calls.prepared_tools import PreparedTool, get_prepared, load_catalogue
 from catalog.calls.prompts import get_prompt
 from catalog.calls.resources import read_resource
@@ -36,7 +36,7 @@ from catalog.errors import (
 from catalog.functions.channel import Channel
 from catalog.functions.content import ABSENT
 from catalog.functions.context import NO_SECRETS, Context
-from catalog.functions.results import ToolResult, failure
+from catalog.functions.results import ToolResult
 from catalog.language import in_english
 from catalog.policy import limits, snapshot, visibility
 from catalog.policy.definitions import ToolDefinition
@@ -153,7 +153,7 @@ async def _call_with_secrets(
     try:
         found = await resolve.resolve(prepared.secrets_sent, what.caller)
     except resolve.MissingSecret as error:
-        missing = Outcome(outcomes.TOOL_ERROR, failure(str(error)), None, type(error).__name__, error.audit_message)
+        missing = tool_error(error, error.audit_message)
     known = list(found.values())
     hidden: list[str] = []
     what.arguments = prepared.arguments_text(arguments, hidden, known)

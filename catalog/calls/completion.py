@@ -9,14 +9,15 @@ from typing import Any
 
 from audit.types import Caller
 from catalog import threads
+from catalog.calls import upstream_items
 from catalog.calls.execution import Deadline, log_failure, was_cancelled
 from catalog.calls.prepared_tools import load_catalogue
 from catalog.errors import InvalidArguments, UnknownPrompt, UnknownResource
 from catalog.functions import registry
 from catalog.functions.results import clean_name, exact_text
-from catalog.functions.signatures import Kind
 from catalog.language import in_english
 from catalog.policy import visibility
+from catalog.policy.definitions import PromptDefinition, ResourceDefinition
 
 MAX_VALUES = 100
 """The protocol's own limit."""
@@ -52,22 +53,24 @@ def _find_source(caller: Caller, ref: Any, name: str) -> Source:
             raise UnknownPrompt(ref["name"])
         for known in prompt[0].arguments:
             if known["name"] == name:
-                return known.get("enum") or _find_function_source("prompt", prompt[0].function, name)
+                return known.get("enum") or _find_maker(prompt[0], caller, name)
         raise InvalidArguments(f"argument.name: the prompt has no argument {name[:100]!r}.")
     if kind == "ref/resource" and isinstance(ref.get("uri"), str):
         resource = visible.templates.get(ref["uri"]) or visible.resources.get(ref["uri"])
         if resource is None:
             raise UnknownResource(ref["uri"])
-        found = resource[0].completions.get(name)
-        return found or _find_function_source("resource", resource[0].function, name)
+        return resource[0].completions.get(name) or _find_maker(resource[0], caller, name)
     raise InvalidArguments("ref: must be a ref/prompt with a name or a ref/resource with a uri.")
 
 
-def _find_function_source(kind: Kind, function: str | None, name: str) -> Source:
-    if not function:
+def _find_maker(item: PromptDefinition | ResourceDefinition, caller: Caller, name: str) -> Source:
+    """Return what makes the suggestions: the item's upstream server, or its function; none without either."""
+    if item.connection is not None:
+        return functools.partial(upstream_items.complete, item, caller, name)
+    if not item.function:
         return ()
     try:
-        return registry.lookup(kind, function).complete.get(name, ())
+        return registry.lookup(item.kind, item.function).complete.get(name, ())
     except LookupError:
         return ()
 

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -84,9 +84,7 @@ def _classify(error: BaseException, begun: BegunCall, context: Context | None) -
             missing = MissingCapability(error.required, begun.id)
             return Outcome(outcomes.TOOL_ERROR, None, missing, "ClientLacks", exact_text(error))
         case ToolError():
-            sentence = exact_text(error)
-            detail = exact_text(error.audit_message) if error.audit_message else sentence
-            return Outcome(outcomes.TOOL_ERROR, failure(sentence), None, type(error).__name__, detail)
+            return tool_error(error, error.audit_message)
         case ProtocolError():
             # A copy of plain data: what the function put there must be possible to send.
             data = None if error.data is None else to_plain_json(error.data)[0]
@@ -104,6 +102,13 @@ def _classify(error: BaseException, begun: BegunCall, context: Context | None) -
         case _:
             log_failure(error, "call %s of %s failed", begun.id, what)
     return _unexpected(begun, type(error).__name__)
+
+
+def tool_error(error: Exception, audit_message: str = "") -> Outcome:
+    """Return the outcome of an error whose text is a sentence for the caller; the log may keep another one."""
+    sentence = exact_text(error)
+    detail = exact_text(audit_message) if audit_message else sentence
+    return Outcome(outcomes.TOOL_ERROR, failure(sentence), None, type(error).__name__, detail)
 
 
 def _unexpected(begun: BegunCall, error_class: str) -> Outcome:
@@ -314,15 +319,15 @@ INTERNAL_ERROR = -32603
 _redactor = redactor.redactor(None)
 
 
-async def answer(call: BegunCall, outcome: Outcome, member: str) -> list[dict[str, Any]]:
+async def answer(call: BegunCall, outcome: Outcome, member: str, hidden: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Log how the call ended; return its messages or contents, or raise the error for the caller."""
-    ending = outcome.ending([])
+    ending = outcome.ending(list(hidden))
     produced = outcome.produced
     if produced is None:
         await call_log.finish(call, ending)
         assert outcome.error is not None  # noqa: S101 - an outcome has one or the other
         raise outcome.error
-    await call_log.finish_with_result(call, ending, _redactor, {member: produced.content}, [], produced.size)
+    await call_log.finish_with_result(call, ending, _redactor, {member: produced.content}, list(hidden), produced.size)
     if produced.is_error:
         raise ProtocolError(INTERNAL_ERROR, produced.content[0]["text"], {"callId": str(call.id)})
     return produced.content

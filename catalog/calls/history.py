@@ -33,10 +33,10 @@ def definition_at(method: str, target_id: int, digest: str, at: datetime) -> Def
     newest: Definition | None = None
     for row in _load_versions(model, target_id, at):
         try:
-            item = build({**row, "quarantined_since": None}, EMPTY)
+            item = build(row, EMPTY)
         except (KeyError, TypeError, ValueError):
             continue  # a version from before a column had this shape
-        exact = digest in _hashes(item, row)
+        exact = digest in _hashes(item)
         text = json.dumps(item.wire, indent=2, ensure_ascii=False)
         found = Definition(text, row["history_date"], row["history_user__username"] or "", exact)
         if exact:
@@ -54,11 +54,11 @@ def _load_versions(model: Any, target_id: int, at: datetime) -> Iterator[dict[st
     yield from rows[1:MAX_VERSIONS]
 
 
-def _hashes(item: Item, row: dict[str, Any]) -> set[str]:
-    """Return the hashes that the log may have for it: a tool of an upstream is also hashed with its connection."""
+def _hashes(item: Item) -> set[str]:
+    """Return the hashes that the log may have for it: an item of an upstream is also hashed with its connection."""
     found = {item.hash}
-    if row.get("runner") == loader.UPSTREAM:
-        upstream = Upstream.objects.filter(name=str(row["settings"].get("upstream"))).first()
+    if (source := loader.upstream_source(item)) is not None:
+        upstream = Upstream.objects.filter(name=source[0]).first()
         if upstream is not None:
             found.add(loader.digest([item.hash, upstream.connection_settings()]))
     return found

@@ -56,7 +56,8 @@ def mask_result(produced: Produced, secrets: Mapping[str, str]) -> None:
     """Mask the values in a result that is about to be measured, logged and sent."""
     values = tuple(secrets.values())
     for block in produced.content:
-        inner = block.get("resource", block)
+        inner = block["content"] if isinstance(block.get("content"), dict) else block  # a message of a prompt
+        inner = inner.get("resource", inner)
         for member in _BINARY:
             data = inner.get(member)
             if isinstance(data, str) and redactor.mask_values(values, data) != data:
@@ -93,7 +94,7 @@ def _mask_block(values: Sequence[str], block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _mask_member(values: Sequence[str], name: str, inner: Any) -> Any:
-    if name == "resource" and isinstance(inner, dict):
+    if name in ("resource", "content") and isinstance(inner, dict):
         return _mask_block(values, inner)
     return _mask_json(values, inner)
 

@@ -5,13 +5,13 @@ The order: decide, check the arguments, log, fill the template or call the funct
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from audit import outcomes
 from audit.redaction import redactor
 from audit.types import Caller, Reason
-from catalog.calls import call_log, method_limits
-from catalog.calls.execution import MAX_FUNCTION_SECONDS, Deadline, answer, perform
+from catalog.calls import call_log, method_limits, upstream_items
 from catalog.calls.prepared_tools import load_catalogue
 from catalog.errors import InvalidArguments, ToolError, UnknownPrompt
 from catalog.functions import registry
@@ -55,11 +55,9 @@ async def get_prompt(caller: Caller, name: str, arguments: dict[str, Any], chann
         message, reason = str(problem), problem.reason
         number = await call_log.refuse(what, outcomes.INVALID_ARGUMENTS, message, "InvalidArguments", (), reason)
         raise InvalidArguments(message, number, reason)
-    call = await call_log.begin(what, None)
-    clock = Deadline(MAX_FUNCTION_SECONDS)
-    context = Context(caller, channel, name, call.id, clock)
-    outcome = await perform(call, clock, context, _make_messages(prompt, arguments, context))
-    messages = await answer(call, outcome, "messages")
+    reached = await upstream_items.reach(prompt, caller)
+    make = functools.partial(_make_messages, prompt, reached, arguments)
+    call, messages = await upstream_items.run(what, channel, reached, make, "messages")
     return PromptResult(prompt.description, messages, call.id)
 
 
@@ -83,7 +81,11 @@ def _find_problem(prompt: PromptDefinition, arguments: Any) -> SchemaProblem | N
     return None
 
 
-async def _make_messages(prompt: PromptDefinition, arguments: dict[str, str], context: Context) -> Produced:
+async def _make_messages(
+    prompt: PromptDefinition, reached: upstream_items.Reach, arguments: dict[str, str], context: Context
+) -> Produced:
+    if prompt.connection is not None:
+        return _produced(_convert_messages(await upstream_items.get_prompt(reached, prompt, arguments, context)))
     if prompt.function is None:
         values = {argument["name"]: arguments.get(argument["name"], "") for argument in prompt.arguments}
         messages = [_fill_message(message, values) for message in prompt.messages]

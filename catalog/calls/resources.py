@@ -6,15 +6,13 @@ The order: decide, log, read the row, call the function or fetch a stored result
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 from audit import outcomes
 from audit.redaction import redactor
 from audit.types import Caller, Reason
-from catalog.calls import call_log, method_limits, stored_results
-from catalog.calls.call_log import BegunCall, Intent
-from catalog.calls.execution import MAX_FUNCTION_SECONDS, Deadline, answer, perform
+from catalog.calls import call_log, method_limits, stored_results, upstream_items
+from catalog.calls.call_log import Intent
 from catalog.calls.prepared_tools import load_catalogue
 from catalog.errors import ResultRemoved, ToolError, UnknownResource
 from catalog.functions import registry
@@ -31,7 +29,6 @@ from toolhub.wire import uritemplate
 
 MAX_URI_CHARACTERS = 8192
 MAX_CONTENT_CHARACTERS = 33_554_432
-Make = Callable[[Context], Coroutine[Any, Any, Produced]]
 
 
 @in_english
@@ -55,7 +52,7 @@ async def read_resource(caller: Caller, uri: str, channel: Channel) -> ResourceR
             detail, reason = "no such result, another user's or toolset's, or expired", Reason("unknown.result")
             await call_log.refuse(what, outcomes.UNKNOWN_TOOL, detail, reason=reason)
             raise UnknownResource(uri)
-        return await _read(what, channel, functools.partial(_produce_stored, stored))
+        return await _read(what, channel, upstream_items.LOCAL, functools.partial(_produce_stored, stored))
     seen = _find_visible(caller, uri)
     if seen is None:
         resource = _find_anywhere(catalogue, uri)
@@ -68,15 +65,15 @@ async def read_resource(caller: Caller, uri: str, channel: Channel) -> ResourceR
     resource, rule, values = seen
     arguments = call_log.redact_rejected_arguments(values)
     what = call_log.build_intent(caller, call_log.RESOURCE, name, arguments, channel.request_id, resource, rule)
-    return await _read(what, channel, functools.partial(_make_contents, resource, uri, values))
+    reached = await upstream_items.reach(resource, caller)
+    return await _read(what, channel, reached, functools.partial(_make_contents, resource, reached, uri, values))
 
 
-async def _read(what: Intent, channel: Channel, make: Make) -> ResourceResult:
-    call: BegunCall = await call_log.begin(what, None)
-    clock = Deadline(MAX_FUNCTION_SECONDS)
-    context = Context(what.caller, channel, what.name, call.id, clock)
-    outcome = await perform(call, clock, context, make(context))
-    return ResourceResult(await answer(call, outcome, "contents"), call.id)
+async def _read(
+    what: Intent, channel: Channel, reached: upstream_items.Reach, make: upstream_items.Make
+) -> ResourceResult:
+    call, contents = await upstream_items.run(what, channel, reached, make, "contents")
+    return ResourceResult(contents, call.id)
 
 
 def _find_visible(caller: Caller, uri: str) -> tuple[ResourceDefinition, Rule, dict[str, str]] | None:
@@ -112,11 +109,23 @@ async def _produce_stored(stored: stored_results.StoredContent, context: Context
     return _produced([stored.content()])
 
 
-async def _make_contents(resource: ResourceDefinition, uri: str, values: dict[str, str], context: Context) -> Produced:
+async def _make_contents(
+    resource: ResourceDefinition,
+    reached: upstream_items.Reach,
+    uri: str,
+    values: dict[str, str],
+    context: Context,
+) -> Produced:
+    if resource.connection is not None:
+        address = upstream_items.source_address(resource, values)
+        given = await upstream_items.read(reached, resource, values, context)
+        return _produced([resource_content(one | {"uri": uri} if one.get("uri") == address else one) for one in given])
     if resource.function is None:
         content: dict[str, Any] = {"uri": uri}
         if resource.mime_type:
             content["mimeType"] = resource.mime_type
+        if resource.app:
+            content["_meta"] = {"ui": resource.app}
         if resource.blob is not None:
             return _produced([content | {"blob": resource.blob}])
         return _produced([content | {"text": resource.text or ""}])

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from catalog.examples import functions
+from catalog.examples import files, functions, mail, media, tables, weather
 
-__all__ = ["functions"]
+__all__ = ["files", "functions", "mail", "media", "tables", "weather"]

@@ -54,6 +54,8 @@ def read() -> dict[str, Any]:
         if tool.get("runner") == "command":
             programs = [command["program"] for command in tool["settings"]["commands"].values()]
             tool["enabled"] = all(allowlist.find_problem(program) is None for program in programs)
+        elif tool["name"] == "send_email":
+            tool["enabled"] = bool(settings.EMAIL_HOST)
         elif tool.get("runner") == "sql_query":
             tool["enabled"] = tool["settings"]["database"] in settings.SQL_DATABASES
     for upstream in content["upstreams"]:

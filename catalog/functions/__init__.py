@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from catalog.functions.registry import Context, Elicit, ElicitUrl, Roots, Sample, SyncContext, prompt, resource, tool
+from catalog.functions.signatures import result_schema
 from catalog.functions.updates import resource_updated
 
 __all__ = [
@@ -15,5 +16,6 @@ __all__ = [
     "prompt",
     "resource",
     "resource_updated",
+    "result_schema",
     "tool",
 ]

@@ -138,6 +138,8 @@ class Result:
     """A JSON value or a `Structured` with one; None is nothing, and `Structured(None)` is JSON's null."""
     is_error: bool = False
     meta: dict[str, Any] | None = None
+    code: str = ""
+    """The code of an error, by which hints are chosen."""
 
 
 Content = Text | Image | Audio | EmbeddedResource | ResourceLink

@@ -123,7 +123,7 @@ def derive(kind: Kind, name: str, call: Callable[..., Any], input_schema: dict[s
         defaults=defaults,
         convert=convert,
         input_schema=schema,
-        output_schema=_output_schema(hints.get("return")) if kind == "tool" else None,
+        output_schema=result_schema(hints.get("return")) if kind == "tool" else None,
         description=re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(call) or ""),
     )
 
@@ -149,8 +149,11 @@ def _object_schema(name: str, fields: dict[str, Any], takes_any: bool) -> dict[s
     return schema | {"additionalProperties": takes_any}
 
 
-def _output_schema(hint: Any) -> dict[str, Any] | None:
-    """Return the schema of a result that is a pydantic model, a dataclass or a TypedDict; None for other results."""
+def result_schema(hint: Any) -> dict[str, Any] | None:
+    """Return the schema of a result that is a pydantic model, a dataclass or a TypedDict; None for other results.
+
+    For the `output_schema` of a function that returns a `Structured` or `Result`, whose type says too little.
+    """
     if not isinstance(hint, type) or hint.__module__ == "catalog.functions.content":
         return None
     if not (issubclass(hint, BaseModel) or dataclasses.is_dataclass(hint) or typing.is_typeddict(hint)):

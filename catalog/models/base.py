@@ -79,6 +79,23 @@ class CatalogueItem(models.Model):
     version = models.BigIntegerField(_("version"), default=0, editable=False)
     """Written by the database (see catalog.policy.revision): the catalogue revision that changed this row last."""
 
+    # The source of the item, and its approved definition: written by catalog.quarantine only, never by a form.
+    origin = models.CharField(_("origin"), max_length=64, blank=True, default="", editable=False, db_index=True)
+    """For example upstream:3 or openapi:7; empty for items that were made here."""
+    pinned = models.CharField(_("pinned"), max_length=64, blank=True, default="", editable=False)
+    """The hash of the source's definition as approved."""
+    approved = models.TextField(_("approved"), blank=True, default="", editable=False)
+    """That definition as JSON."""
+    proposed = models.TextField(_("proposed"), blank=True, default="", editable=False)
+    """JSON of the changed definition that waits for review; "null": its source no longer has it."""
+    rejected = models.CharField(_("rejected"), max_length=64, blank=True, default="", editable=False)
+    """The hash of a rejected proposal: it is not proposed again."""
+    quarantined_since = models.DateTimeField(_("quarantined since"), null=True, blank=True, editable=False)
+
+    REVIEW_FIELDS = ("pinned", "approved", "proposed", "rejected", "quarantined_since")
+    NOT_IN_HISTORY = ("version", "origin", *REVIEW_FIELDS)
+    """Columns that a restored version leaves alone: restoring an older version must not lift a quarantine."""
+
     objects = CatalogueQuerySet.as_manager()
 
     class Meta:

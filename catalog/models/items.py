@@ -8,10 +8,13 @@ from django.db.models.functions import Lower
 from django.utils.translation import gettext_lazy as _
 from simple_history.models import HistoricalRecords
 
+from catalog.models import app_pages
 from catalog.models import validators as check
 from catalog.models.base import CatalogueItem, check_described, check_name, check_named, check_size, check_unlike
 from catalog.models.fields import JSONTextField
 from catalog.models.tools import Toolset
+
+ICONS_HELP = _('A list such as [{"src": "https://...", "mimeType": "image/png", "sizes": ["48x48"]}].')
 
 
 class Resource(CatalogueItem):
@@ -51,6 +54,36 @@ class Resource(CatalogueItem):
         blank=True,
         help_text=_("The registered function that returns the content when a client reads the resource."),
     )
+    upstream = models.CharField(
+        _("upstream server"),
+        max_length=40,
+        blank=True,
+        help_text=_("The upstream server that has the content. Usually imported on the page of the upstream server."),
+    )
+    source = models.CharField(
+        _("address at its source"),
+        max_length=500,
+        blank=True,
+        help_text=_("The address, or address template, that the upstream server knows."),
+    )
+    annotations = JSONTextField(
+        _("annotations"),
+        default=dict,
+        blank=True,
+        validators=[check.resource_annotations],
+        help_text=_('Whom the content is for: {"audience": ["user", "assistant"], "priority": 0.5}.'),
+    )
+    icons = JSONTextField(_("icons"), default=list, blank=True, validators=[check.icons], help_text=ICONS_HELP)
+    app = JSONTextField(
+        _("app"),
+        null=True,
+        blank=True,
+        validators=[app_pages.check_resource],
+        help_text=_(
+            "For a page of MCP Apps (ui://): the hosts that it may reach and the permissions that it asks for, such as "
+            '{"csp": {"connectDomains": ["https://api.example.com"]}}. A client shows it in a sandbox.'
+        ),
+    )
     completions = JSONTextField(
         _("completions"),
         default=dict,
@@ -60,7 +93,7 @@ class Resource(CatalogueItem):
     )
     toolsets = models.ManyToManyField(Toolset, verbose_name=_("toolsets"), blank=True, related_name="resources")
 
-    history = HistoricalRecords(m2m_fields=[toolsets], excluded_fields=["version"])
+    history = HistoricalRecords(m2m_fields=[toolsets], excluded_fields=list(CatalogueItem.NOT_IN_HISTORY))
 
     class Meta:
         verbose_name = _("resource")
@@ -78,12 +111,14 @@ class Resource(CatalogueItem):
             ),
             models.CheckConstraint(
                 condition=(
+                    # A page of an upstream server is kept as it was approved, so that it has a text and an upstream.
                     Q(text__isnull=False, blob__isnull=True, function="")
                     | Q(text__isnull=True, blob__isnull=False, function="")
-                    | (Q(text__isnull=True, blob__isnull=True) & ~Q(function=""))
+                    | (Q(text__isnull=True, blob__isnull=True, upstream="") & ~Q(function=""))
+                    | (Q(text__isnull=True, blob__isnull=True, function="") & ~Q(upstream=""))
                 ),
                 name="resource_has_one_content",
-                violation_error_message=_("Give exactly one of text, blob and function."),
+                violation_error_message=_("Give exactly one of text, blob, function and upstream server."),
             ),
         ]
 
@@ -128,9 +163,22 @@ class Prompt(CatalogueItem):
         blank=True,
         help_text=_("The registered function that returns the messages. It replaces the list of messages."),
     )
+    upstream = models.CharField(
+        _("upstream server"),
+        max_length=40,
+        blank=True,
+        help_text=_("The upstream server that has the messages. Usually imported on the page of the upstream server."),
+    )
+    source = models.CharField(
+        _("name at its source"),
+        max_length=1000,
+        blank=True,
+        help_text=_("The prompt's name on the upstream server."),
+    )
+    icons = JSONTextField(_("icons"), default=list, blank=True, validators=[check.icons], help_text=ICONS_HELP)
     toolsets = models.ManyToManyField(Toolset, verbose_name=_("toolsets"), blank=True, related_name="prompts")
 
-    history = HistoricalRecords(m2m_fields=[toolsets], excluded_fields=["version"])
+    history = HistoricalRecords(m2m_fields=[toolsets], excluded_fields=list(CatalogueItem.NOT_IN_HISTORY))
 
     class Meta:
         verbose_name = _("prompt")

@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import gettext_noop
 from simple_history.models import HistoricalRecords
 
-from catalog.models import secret_flows
+from catalog.models import app_pages, secret_flows
 from catalog.models import validators as check
 from catalog.models.base import CatalogueItem, check_described, check_name, check_unlike
 from catalog.models.fields import JSONTextField
@@ -109,6 +109,16 @@ class Tool(CatalogueItem):
         validators=[check.icons],
         help_text=_('A list such as [{"src": "https://...", "mimeType": "image/png", "sizes": ["48x48"]}].'),
     )
+    app = JSONTextField(
+        _("app"),
+        null=True,
+        blank=True,
+        validators=[app_pages.check_tool],
+        help_text=_(
+            'The page that clients with MCP Apps show for a call: {"resourceUri": "ui://weather/map"}. It is a '
+            "resource of this catalogue, and is granted like one."
+        ),
+    )
     toolsets = models.ManyToManyField(Toolset, verbose_name=_("toolsets"), blank=True, related_name="tools")
     runner = models.CharField(
         _("tool type"), max_length=40, default="python_function", help_text=_("How the tool is executed.")
@@ -151,24 +161,7 @@ class Tool(CatalogueItem):
         help_text=_('Client capabilities that the tool requires, such as ["sampling"] or ["elicitation"].'),
     )
 
-    # The source of the tool, and its approved definition: written by catalog.quarantine only, never by a form.
-    origin = models.CharField(_("origin"), max_length=64, blank=True, default="", editable=False, db_index=True)
-    """For example upstream:3 or openapi:7; empty for tools that were made here."""
-    pinned = models.CharField(_("pinned"), max_length=64, blank=True, default="", editable=False)
-    """The hash of the source's definition as approved."""
-    approved = models.TextField(_("approved"), blank=True, default="", editable=False)
-    """That definition as JSON."""
-    proposed = models.TextField(_("proposed"), blank=True, default="", editable=False)
-    """JSON of the changed definition that waits for review; "null": its source no longer has it."""
-    rejected = models.CharField(_("rejected"), max_length=64, blank=True, default="", editable=False)
-    """The hash of a rejected proposal: it is not proposed again."""
-    quarantined_since = models.DateTimeField(_("quarantined since"), null=True, blank=True, editable=False)
-
-    history = HistoricalRecords(
-        m2m_fields=[toolsets],
-        # Restoring an older version must not lift a quarantine.
-        excluded_fields=["version", "origin", "pinned", "approved", "proposed", "rejected", "quarantined_since"],
-    )
+    history = HistoricalRecords(m2m_fields=[toolsets], excluded_fields=list(CatalogueItem.NOT_IN_HISTORY))
 
     class Meta:
         verbose_name = _("tool")

@@ -1,4 +1,4 @@
-"""Other MCP servers whose tools are in the catalogue."""
+"""Other MCP servers whose tools, resources and prompts are in the catalogue."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Upstream(models.Model):
         max_length=40,
         blank=True,
         validators=[check_prefix],
-        help_text=_("Added before the names of its tools."),
+        help_text=_("Added before the names of its tools and prompts."),
     )
     separator = models.CharField(_("separator"), max_length=2, choices=Separator.choices, default=Separator.UNDERSCORE)
     forward_meta = JSONTextField(
@@ -113,6 +113,22 @@ class Upstream(models.Model):
         help_text=_(
             'Keys of a caller\'s "_meta" that this server gets, such as ["tracestate", "baggage", "com.example/*"]. '
             '"traceparent" is always forwarded, and keys of the protocol never are.'
+        ),
+    )
+    icons = models.BooleanField(
+        _("icons"),
+        default=False,
+        help_text=_(
+            "Keep the icons of its tools, resources and prompts. The icons that it lists when you turn this on are "
+            "approved as they are; later changes need a review. Clients load icons from the addresses in them."
+        ),
+    )
+    apps = models.BooleanField(
+        _("apps"),
+        default=False,
+        help_text=_(
+            "Keep its pages for MCP Apps (ui:// resources, and the links of tools to them). A client runs them in a "
+            "sandbox. The content of a page is approved at its import; a changed one needs a review."
         ),
     )
     allowed_networks = JSONTextField(
@@ -148,15 +164,15 @@ class Upstream(models.Model):
     enabled = models.BooleanField(
         _("enabled"),
         default=True,
-        help_text=_("When off, its tools are hidden from everyone and nothing connects to it."),
+        help_text=_("When off, its tools, resources and prompts are hidden from everyone and nothing connects to it."),
     )
 
     last_seen = models.DateTimeField(_("last seen"), null=True, blank=True, editable=False)
     last_error = models.CharField(_("last error"), max_length=1000, blank=True, default="", editable=False)
     revision = models.CharField(_("protocol version"), max_length=20, blank=True, default="", editable=False)
     server = models.CharField(_("server"), max_length=200, blank=True, default="", editable=False)
-    new_tools = JSONTextField(_("new tools"), default=list, blank=True, editable=False)
-    """Names of the last listing that are not imported."""
+    new_tools = JSONTextField(_("new items"), default=list, blank=True, editable=False)
+    """Names and addresses of the last listing that are not imported."""
     next_refresh = models.DateTimeField(_("next refresh"), null=True, blank=True, editable=False, db_index=True)
     """Also the lease: the process that postpones it makes the comparison."""
 
@@ -173,6 +189,8 @@ class Upstream(models.Model):
         "allowed_networks",
         "timeout",
         "forward_meta",
+        "icons",
+        "apps",
     )
 
     class Meta:

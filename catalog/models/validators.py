@@ -8,10 +8,12 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from django.apps import apps
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext_lazy as _
 
 from audit.actions import actor
+from catalog.models import app_pages
 from catalog.runners import registry
 from catalog.runners.base import Words
 from catalog.schemas.schema_rules import MAX_DESCRIPTION_CHARACTERS
@@ -172,17 +174,56 @@ def resource(row: Resource) -> None:
     """Check the fields of a resource together."""
     if bool(row.uri) == bool(row.uri_template):
         raise ValidationError({"uri": _("Give either an address or an address template.")})
-    given = [name for name in ("text", "blob") if getattr(row, name) is not None] + (
-        ["function"] if row.function else []
-    )
-    if row.uri_template and given != ["function"]:
-        raise ValidationError({"function": _("A template needs a function. Leave text and blob empty.")})
-    if len(given) != 1:
-        raise ValidationError({"text": _("Give exactly one of text, blob and function.")})
+    kept = [name for name in ("text", "blob") if getattr(row, name) is not None]
+    made = [name for name in ("function", "upstream") if getattr(row, name)]
+    is_page = bool(kept) and made == ["upstream"] and app_pages.is_page(row.uri)
+    if row.uri_template and (kept or len(made) != 1):
+        raise ValidationError(
+            {"function": _("A template needs a function or an upstream server. Leave text and blob empty.")}
+        )
+    if len(kept) + len(made) != 1 and not (is_page and len(kept) == 1):
+        raise ValidationError({"text": _("Give exactly one of text, blob, function and upstream server.")})
+    _check_upstream(row, _("Enter the address that the upstream server knows."))
+    if row.upstream and row.uri_template and (problem := _find_source_problem(row)):
+        raise ValidationError({"source": problem})
     names = variables(row.uri_template)
     for name in row.completions or {}:
         if name not in names:
             raise ValidationError({"completions": _('The template has no variable "%s".') % name})
+
+
+def _find_source_problem(row: Resource) -> Any:
+    """Return why the template cannot be passed on to its upstream server; None when it can."""
+    try:
+        uri_template(row.source)
+    except ValidationError as error:
+        return error
+    if set(variables(row.source)) != set(variables(row.uri_template)):
+        return _("The two templates must have the same variables.")
+    return None
+
+
+def _check_upstream(row: Resource | Prompt, missing: Words) -> None:
+    """Check the pair of an upstream server and the name that it knows."""
+    if row.upstream and not row.source:
+        raise ValidationError({"source": missing})
+    if row.source and not row.upstream:
+        raise ValidationError({"upstream": _("Enter the name of the upstream server.")})
+    if row.upstream and not apps.get_model("catalog", "Upstream").objects.filter(name=row.upstream).exists():
+        raise ValidationError({"upstream": _('There is no upstream server "%s".') % row.upstream})
+
+
+def resource_annotations(value: Any) -> None:
+    """Check the annotations of a resource (schema `Annotations`; the time of the last change is not kept)."""
+    if not isinstance(value, dict):
+        _reject(_("Enter an object."))
+    if unknown := set(value) - {"audience", "priority"}:
+        _reject(_('"%(member)s" is not a known key. Remove it.'), member=sorted(unknown)[0])
+    audience, priority = value.get("audience", []), value.get("priority", 0)
+    if not isinstance(audience, list) or not all(one in ("user", "assistant") for one in audience):
+        _reject(_('"audience" must be a list of "user" and "assistant".'))
+    if isinstance(priority, bool) or not isinstance(priority, int | float) or not 0 <= priority <= 1:
+        _reject(_('"priority" must be a number from 0 to 1.'))
 
 
 def prompt_arguments(value: Any) -> None:
@@ -247,8 +288,9 @@ def prompt_messages(value: Any) -> None:
 
 
 def prompt(row: Prompt) -> None:
-    if bool(row.function) == bool(row.messages):
-        raise ValidationError({"messages": _("Give either messages or a function.")})
+    if [bool(row.function), bool(row.messages), bool(row.upstream)].count(True) != 1:
+        raise ValidationError({"messages": _("Give exactly one of messages, a function and an upstream server.")})
+    _check_upstream(row, _("Enter the name that the upstream server knows."))
 
 
 RATE = re.compile(r"([0-9]{1,9})/([0-9]{0,6})([smhd])")

@@ -19,6 +19,7 @@ from django.utils.translation import gettext_lazy
 from audit.actions import log
 from catalog import quarantine
 from catalog.models import ImportedDocument, Tool, Toolset, secret_flows
+from catalog.models.pinned import ALL_MEMBERS
 from catalog.openapi import document as documents
 from catalog.openapi import proposals as proposing
 from catalog.openapi.proposals import Choices, Proposal
@@ -197,7 +198,7 @@ def _compare_row(proposal: Proposal, tool: Tool) -> Row:
     before, after = quarantine.approved(tool), quarantine.pinned_members(proposal.definition())
     shown = [
         (member, readable(before.get(member)), readable(after.get(member)))
-        for member in quarantine.MEMBERS
+        for member in ALL_MEMBERS
         if before.get(member) != after.get(member)
     ]
     return Row(proposal.key, CHANGED, proposal, tool, shown)

@@ -98,11 +98,11 @@ class ToolDefinition:
     """The entry of tools/list; absent members are absent."""
     position: int = 100
     quarantined: bool = False
-    unpinned: bool = False
-    """Whether it is quarantined because it calls a tool of an upstream server that nobody approved."""
-    pinned_source: tuple[str, str] | None = None
-    """Origin and name of the approved definition at its source; None for a tool without one."""
     """Whether the definition changed at its source and waits for review: hidden from all users."""
+    unpinned: bool = False
+    """Whether it is quarantined because it uses something of an upstream server that nobody approved."""
+    pinned_source: tuple[str, str] | None = None
+    """Origin and name of the approved definition at its source; None for an item without one."""
     fill_defaults: bool = True
     """Whether missing arguments get the default that the schema names."""
 
@@ -110,8 +110,6 @@ class ToolDefinition:
 @dataclass(frozen=True, slots=True, eq=False)
 class ResourceDefinition:
     kind: ClassVar[Kind] = "resource"
-    quarantined: ClassVar[bool] = False
-    unpinned: ClassVar[bool] = False
     id: int
     name: str
     title: str
@@ -132,13 +130,20 @@ class ResourceDefinition:
     wire: dict[str, Any]
     size: int | None
     position: int = 100
+    app: dict[str, Any] | None = None
+    """`_meta.ui` of a page (MCP Apps)."""
+    quarantined: bool = False
+    unpinned: bool = False
+    pinned_source: tuple[str, str] | None = None
+    upstream: str = ""
+    source: str = ""
+    connection: dict[str, Any] | None = None
+    """How the upstream server that has the content is reached; raw."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PromptDefinition:
     kind: ClassVar[Kind] = "prompt"
-    quarantined: ClassVar[bool] = False
-    unpinned: ClassVar[bool] = False
     id: int
     name: str
     title: str
@@ -153,6 +158,13 @@ class PromptDefinition:
     wire_hash: str
     wire: dict[str, Any]
     position: int = 100
+    quarantined: bool = False
+    unpinned: bool = False
+    pinned_source: tuple[str, str] | None = None
+    upstream: str = ""
+    source: str = ""
+    connection: dict[str, Any] | None = None
+    """How the upstream server that has the messages is reached; raw."""
 
 
 Item: TypeAlias = ToolDefinition | ResourceDefinition | PromptDefinition

@@ -14,7 +14,8 @@ from django.core.exceptions import ValidationError
 from django.utils.translation import override
 
 from catalog.canonical import dumps, loads
-from catalog.models import Grant, Limit, Prompt, Resource, Tool, Upstream
+from catalog.models import Grant, Limit, Prompt, Resource, Tool, Upstream, app_pages
+from catalog.models.pinned import HINTS, identity
 from catalog.policy import revision
 from catalog.policy.definitions import (
     EMPTY,
@@ -34,12 +35,6 @@ log = logging.getLogger(__name__)
 UPSTREAM = "upstream_mcp"
 CHUNK_ROWS = 500
 """Number of rows per query: below every database's limit on parameters."""
-HINTS = (
-    ("read_only", "readOnlyHint"),
-    ("destructive", "destructiveHint"),
-    ("idempotent", "idempotentHint"),
-    ("open_world", "openWorldHint"),
-)
 
 
 def digest(value: Any) -> str:
@@ -63,16 +58,21 @@ def _is_unlistable(row: dict[str, Any]) -> bool:
 
 
 def _pinned_source(row: dict[str, Any]) -> tuple[str, str] | None:
-    if row["runner"] != UPSTREAM or not row["pinned"] or not row["approved"]:
+    # A version out of history has no pin.
+    if not row.get("pinned") or not row["approved"] or not row["origin"].startswith("upstream:"):
         return None
-    return row["origin"], str(loads(row["approved"]).get("name"))
+    return row["origin"], identity(loads(row["approved"]))
+
+
+def _is_quarantined(row: dict[str, Any]) -> bool:
+    return row.get("quarantined_since") is not None
 
 
 def build_tool(row: dict[str, Any], toolset_ids: frozenset[int]) -> ToolDefinition:
     unlistable = _is_unlistable(row)
     if unlistable:
         row = {**row, "input_schema": {"type": "object"}, "output_schema": None}
-    annotations = {member: row[column] for column, member in HINTS if row[column] is not None}
+    annotations = {member: row[column] for member, column in HINTS.items() if row[column] is not None}
     if row["annotation_title"]:
         annotations = {"title": row["annotation_title"], **annotations}
     wire: dict[str, Any] = {"name": row["name"]}
@@ -85,6 +85,8 @@ def build_tool(row: dict[str, Any], toolset_ids: frozenset[int]) -> ToolDefiniti
         wire["annotations"] = annotations
     if row["icons"]:
         wire["icons"] = row["icons"]
+    if row["app"]:
+        wire["_meta"] = {"ui": row["app"]}
     behind = [row[name] for name in ("runner", "settings", "timeout", "max_argument_bytes", "max_result_bytes")]
     behind += [row[name] for name in ("record_bodies", "task_support", "requires_capabilities")]
     if not row["fill_defaults"]:
@@ -111,7 +113,7 @@ def build_tool(row: dict[str, Any], toolset_ids: frozenset[int]) -> ToolDefiniti
         wire_hash=digest(wire),
         wire=wire,
         position=row["position"],
-        quarantined=unlistable or row["quarantined_since"] is not None,
+        quarantined=unlistable or _is_quarantined(row),
         pinned_source=_pinned_source(row),
         fill_defaults=row["fill_defaults"],
     )
@@ -131,6 +133,14 @@ def build_resource(row: dict[str, Any], toolset_ids: frozenset[int]) -> Resource
             wire[member] = value
     if size is not None:
         wire["size"] = size
+    if row["annotations"]:
+        wire["annotations"] = row["annotations"]
+    if row["icons"]:
+        wire["icons"] = row["icons"]
+    if row["app"]:
+        wire["_meta"] = {"ui": row["app"]}
+    behind = [wire, row["text"], row["blob"], row["function"], row["completions"]]
+    behind += [row["upstream"], row["source"]] if row["upstream"] else []
     return ResourceDefinition(
         id=row["id"],
         name=row["name"],
@@ -144,11 +154,16 @@ def build_resource(row: dict[str, Any], toolset_ids: frozenset[int]) -> Resource
         function=row["function"] or None,
         completions=row["completions"],
         toolset_ids=toolset_ids,
-        hash=digest([wire, row["text"], row["blob"], row["function"], row["completions"]]),
+        hash=digest(behind),
         wire_hash=digest(wire),
         wire=wire,
         size=size,
         position=row["position"],
+        app=row["app"],
+        quarantined=_is_quarantined(row),
+        pinned_source=_pinned_source(row),
+        upstream=row["upstream"],
+        source=row["source"],
     )
 
 
@@ -159,6 +174,10 @@ def build_prompt(row: dict[str, Any], toolset_ids: frozenset[int]) -> PromptDefi
     wire["description"] = row["description"]
     if row["arguments"]:
         wire["arguments"] = [{key: argument[key] for key in argument if key != "enum"} for argument in row["arguments"]]
+    if row["icons"]:
+        wire["icons"] = row["icons"]
+    behind = [wire, row["arguments"], row["messages"], row["function"]]
+    behind += [row["upstream"], row["source"]] if row["upstream"] else []
     return PromptDefinition(
         id=row["id"],
         name=row["name"],
@@ -168,10 +187,14 @@ def build_prompt(row: dict[str, Any], toolset_ids: frozenset[int]) -> PromptDefi
         messages=row["messages"],
         function=row["function"] or None,
         toolset_ids=toolset_ids,
-        hash=digest([wire, row["arguments"], row["messages"], row["function"]]),
+        hash=digest(behind),
         wire_hash=digest(wire),
         wire=wire,
         position=row["position"],
+        quarantined=_is_quarantined(row),
+        pinned_source=_pinned_source(row),
+        upstream=row["upstream"],
+        source=row["source"],
     )
 
 
@@ -249,12 +272,43 @@ def load_members() -> dict[int, Member]:
     }
 
 
+def upstream_source(item: Item) -> tuple[str, str] | None:
+    """Return (upstream server, name there) for an item of an upstream; None for any other."""
+    if isinstance(item, ToolDefinition):
+        used = item.runner == UPSTREAM
+        return (str(item.settings.get("upstream")), str(item.settings.get("tool"))) if used else None
+    return (item.upstream, item.source) if item.upstream else None
+
+
+def _is_kept(item: Item, connection: dict[str, Any]) -> bool:
+    """Return whether the item may be served: pages only where the upstream keeps them, and only as approved."""
+    if not isinstance(item, ResourceDefinition) or not app_pages.is_page(item.source):
+        return True
+    return bool(connection["apps"]) and (item.text is not None or item.blob is not None)
+
+
+def _join(item: Item, connection: dict[str, Any], source: str) -> Item:
+    """Return the item with its connection; it is hidden until what it uses was approved."""
+    unpinned = item.pinned_source != (f"upstream:{connection['upstream']}", source)
+    changes: dict[str, Any] = {
+        "hash": digest([item.hash, connection]),
+        "quarantined": item.quarantined or unpinned,
+        "unpinned": unpinned and not item.quarantined,
+    }
+    if isinstance(item, ToolDefinition):
+        mirrors = bool(headers.cached_parameters(item.input_schema))
+        return replace(item, settings={**item.settings, "connection": connection, "mirrors": mirrors}, **changes)
+    if isinstance(item, ResourceDefinition) and app_pages.is_page(item.source):
+        return replace(item, **changes)  # its content is here, as it was approved: nobody is asked, no secret is sent
+    return replace(item, connection=connection, **changes)
+
+
 class Loader:
     """A loader that keeps the definitions of the last load. Not thread-safe: the snapshot holds a lock."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, int], tuple[int, Item]] = {}
-        self._joined: dict[int, tuple[Item, dict[str, Any], ToolDefinition]] = {}
+        self._joined: dict[tuple[str, int], tuple[Item, dict[str, Any], Item]] = {}
 
     def load(self) -> Snapshot:
         """Read until nothing changed meanwhile: a read-only transaction would hold up writers on SQLite.
@@ -291,31 +345,22 @@ class Loader:
         return self._with_upstreams([item for _, item in known.values()])
 
     def _with_upstreams(self, items: list[Item]) -> list[Item]:
-        """Add connection settings to the tools of upstreams; omit tools without an upstream that is enabled."""
-        if not any(isinstance(item, ToolDefinition) and item.runner == UPSTREAM for item in items):
+        """Add connection settings to the items of upstreams; omit those without an upstream that is enabled."""
+        if not any(upstream_source(item) for item in items):
             return items
         reached = {row.name: row.connection_settings() for row in Upstream.objects.filter(enabled=True)}
-        found, joined = [], {}
+        found = []
+        joined: dict[tuple[str, int], tuple[Item, dict[str, Any], Item]] = {}
         for item in items:
-            if isinstance(item, ToolDefinition) and item.runner == UPSTREAM:
-                connection = reached.get(str(item.settings.get("upstream")))
-                if connection is None:
+            asked = upstream_source(item)
+            if asked is not None:
+                connection = reached.get(asked[0])
+                if connection is None or not _is_kept(item, connection):
                     continue
-                before = self._joined.get(item.id)
+                before = self._joined.get((item.kind, item.id))
                 if before is None or before[0] is not item or before[1] != connection:
-                    source = f"upstream:{connection['upstream']}", str(item.settings.get("tool"))
-                    unpinned = item.pinned_source != source
-                    mirrors = bool(headers.cached_parameters(item.input_schema))
-                    settings = {**item.settings, "connection": connection, "mirrors": mirrors}
-                    whole = replace(
-                        item,
-                        settings=settings,
-                        hash=digest([item.hash, connection]),
-                        quarantined=item.quarantined or unpinned,
-                        unpinned=unpinned and not item.quarantined,
-                    )
-                    before = (item, connection, whole)
-                joined[item.id] = before
+                    before = (item, connection, _join(item, connection, asked[1]))
+                joined[item.kind, item.id] = before
                 item = before[2]
             found.append(item)
         self._joined = joined

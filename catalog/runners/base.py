@@ -115,6 +115,8 @@ class Runner:
     """The sentence for a person who does not have this permission."""
     position: int = 100
     """The place in lists: small numbers first, then by name."""
+    default_hints: bool = False
+    """Whether errors with a common code get a hint where the tool has none of its own (see `hints.DEFAULTS`)."""
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):

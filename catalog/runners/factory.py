@@ -9,7 +9,7 @@ from django.utils.module_loading import import_string
 from pydantic import BaseModel
 
 from catalog.functions.context import Context
-from catalog.runners import registry
+from catalog.runners import hints, registry
 
 Run = Callable[[dict[str, Any], Context], Awaitable[Any]]
 
@@ -26,4 +26,9 @@ def prepare_parsed(kind: str, settings: BaseModel) -> Run:
         prepared: Callable[[Any], Run] = import_string(path)
     except ImportError as error:
         raise LookupError(f"{path} of the runner {kind} cannot be imported: {error}") from error
-    return prepared(settings)
+    run = prepared(settings)
+    chosen = getattr(settings, "hints", None)
+    if chosen is None:
+        return run
+    defaults = hints.DEFAULTS if registry.runner(kind).default_hints else {}
+    return hints.with_hints(run, chosen, defaults) if chosen or defaults else run

@@ -28,9 +28,10 @@ from catalog import encryption, host_patterns, threads
 from catalog.errors import CallNotLogged
 from catalog.models import PersonalSecret, Secret, Tool
 from catalog.policy import snapshot
-from catalog.policy.definitions import ToolDefinition
+from catalog.policy.definitions import Item, ToolDefinition
 from catalog.runners import registry
-from catalog.runners.destinations import Destination, by_secret
+from catalog.runners.destinations import Destination, Flow, by_secret
+from catalog.runners.upstream_mcp import connection as reaching
 from toolhub import deadline
 from toolhub.parts import parts
 
@@ -124,11 +125,11 @@ class SecretStore:
             read = self._read = _ReadSecrets(revision, self._version, loop)
         return read
 
-    def sent_by(self, tool: ToolDefinition) -> Mapping[str, tuple[Destination, ...]]:
-        """Return where a tool sends each of its secrets."""
-        found = self._sent.get(tool.hash)
+    def sent_by(self, item: Item) -> Mapping[str, tuple[Destination, ...]]:
+        """Return where a tool, resource or prompt sends each of its secrets."""
+        found = self._sent.get(item.hash)
         if found is None:
-            found = self._sent[tool.hash] = by_secret(registry.flows(tool.runner, tool.settings))
+            found = self._sent[item.hash] = by_secret(_find_flows(item))
             if len(self._sent) > MAX_NAMES:
                 self._sent.popitem(last=False)
         return found
@@ -170,9 +171,19 @@ def resolve_now(sent: Sent, user_id: int | None = None) -> Mapping[str, str]:
     return _values(read, sent, -1 if user_id is None else user_id)
 
 
-def sent_by(tool: ToolDefinition) -> Mapping[str, tuple[Destination, ...]]:
-    """Return where a tool sends each of its secrets, see `SecretStore.sent_by`."""
-    return parts.get(SecretStore).sent_by(tool)
+def sent_by(item: Item) -> Mapping[str, tuple[Destination, ...]]:
+    """Return where an item sends each of its secrets, see `SecretStore.sent_by`."""
+    return parts.get(SecretStore).sent_by(item)
+
+
+def _find_flows(item: Item) -> Iterable[Flow]:
+    """Return where an item sends secrets; nowhere while its settings are not valid."""
+    if isinstance(item, ToolDefinition):
+        return registry.flows(item.runner, item.settings)
+    try:
+        return reaching.parse(item.connection).flows() if item.connection is not None else ()
+    except ValueError:
+        return ()
 
 
 def uses() -> dict[str, list[Use]]:

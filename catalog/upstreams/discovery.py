@@ -1,4 +1,4 @@
-"""The tools of an upstream: listed, imported under local names, and compared with the approved definitions."""
+"""The items of an upstream server: imported under local names, and compared with the approved definitions."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ from typing import Any, NamedTuple, TypeVar
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_noop, override
+from django.utils.translation import override
 
 from audit.actions import actor, log
 from catalog import quarantine
-from catalog.canonical import dumps
 from catalog.language import ENGLISH
-from catalog.models import Tool, Upstream
+from catalog.models import Prompt, Resource, Tool, Upstream, app_pages
+from catalog.models.base import CatalogueItem
+from catalog.models.pinned import identity
 from catalog.runners.destinations import by_secret
 from catalog.runners.upstream_mcp.connection import Connection
-from catalog.runners.upstream_mcp.failures import UpstreamError, failure, refusal, timeout_error
-from catalog.runners.upstream_mcp.link import Link
+from catalog.runners.upstream_mcp.failures import UpstreamError
 from catalog.secrets import resolve
+from catalog.upstreams.listing import KINDS, Definition, Kind, Listing, list_items, page_address
 from toolhub.invisible import show
 
 RUNNER = "upstream_mcp"
-MAX_TOOLS, MAX_PAGES, MAX_DEFINITION_CHARACTERS = 1000, 100, 262_144
-HINTS = ("title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+MODELS: Mapping[Kind, type[CatalogueItem]] = {"tool": Tool, "resource": Resource, "prompt": Prompt}
 MAX_NAME_CHARACTERS = 128
-CAPABILITIES: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
-"""Servers show some tools only to clients that can answer questions. Questions during the listing are rejected."""
+MAX_SHOWN_NEW = 200
+"""Maximum number of names that are kept of what is not imported."""
 SETTINGS_ERRORS = (ValueError, resolve.MissingSecret)
 """Errors before a connection attempt, as a sentence in the active language."""
 T = TypeVar("T")
@@ -41,29 +42,16 @@ ConnectionWithSecrets = tuple[Connection, Mapping[str, str]]
 
 
 @dataclass(slots=True)
-class ToolList:
-    """The list of tools of a server."""
-
-    revision: str
-    server: str
-    tools: list[dict[str, Any]] = field(default_factory=list)
-    """Definitions in the shape that `catalog.quarantine` pins."""
-
-
-@dataclass(slots=True)
 class Candidate:
-    """One listed tool, with its local name and the reason against an import, if any."""
+    """One listed item, with its local name or address and the reason against an import, if any."""
 
-    definition: dict[str, Any]
+    kind: Kind
+    definition: Definition
     name: str
-    """The local name after an import."""
+    """The local name or address after an import."""
     problem: str = ""
-    tool: Tool | None = None
-    """The tool that was imported from it."""
-
-    @property
-    def pin(self) -> str:
-        return quarantine.pin(self.definition)
+    row: CatalogueItem | None = None
+    """The item that was imported from it."""
 
     @property
     def description(self) -> str:
@@ -71,17 +59,22 @@ class Candidate:
 
     @property
     def shown_name(self) -> str:
-        return show(str(self.definition["name"]))
+        return show(identity(self.definition))
+
+    @property
+    def link(self) -> str:
+        """The page of the imported item."""
+        return "" if self.row is None else reverse(f"admin:catalog_{self.kind}_change", args=[self.row.pk])
 
     @property
     def value(self) -> str:
         """The value in a form: an import takes exactly the reviewed definition. The pin includes the name."""
-        return self.pin
+        return f"{self.kind}:{quarantine.pin(self.definition)}"
 
 
 class Refusal(NamedTuple):
     name: str
-    """The name of the tool at its source; "" when the reviewed definition no longer exists there."""
+    """The name of the item at its source; "" when the reviewed definition no longer exists there."""
     why: str
 
     def __str__(self) -> str:
@@ -97,53 +90,9 @@ class Outcome:
 @dataclass(slots=True)
 class Comparison:
     changed: list[str] = field(default_factory=list)
-    """Names of local tools that are, or stay, in quarantine because of the comparison."""
+    """Names of local items that are, or stay, in quarantine because of the comparison."""
     new: list[str] = field(default_factory=list)
     problem: str = ""
-
-
-def definition_of(tool: Any) -> dict[str, Any]:
-    """Return the pinned parts of a tool as the official client parsed it."""
-    listed = tool.model_dump(by_alias=True, mode="json", exclude_none=True)
-    hints = {name: listed["annotations"][name] for name in HINTS if name in listed.get("annotations", {})}
-    if hints.get("readOnlyHint") is True:
-        hints.pop("destructiveHint", None)  # it has a meaning only for tools that write
-    found = quarantine.pinned_members({**listed, "annotations": hints})
-    found.pop("settings", None)
-    if len(dumps(found)) > MAX_DEFINITION_CHARACTERS:
-        digest = quarantine.pin(found)
-        return {"name": found["name"], "description": f"The definition is too large to be shown. SHA-256: {digest}"}
-    return found
-
-
-async def list_tools(connection: Connection, values: Mapping[str, str]) -> ToolList:
-    """List the server's tools, on a connection of its own. Raises UpstreamError."""
-    from mcp_types import PaginatedRequestParams
-
-    link = Link(connection, {name: values[name] for name in connection.secret_names}, CAPABILITIES)
-    try:
-        async with asyncio.timeout(connection.timeout):
-            await link.open()
-            server = link.client.server_info if link.client is not None else None
-            found = ToolList(link.revision, f"{server.name} {server.version}"[:200] if server else "")
-            cursor = None
-            for _page in range(MAX_PAGES):
-                page = await link.session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
-                found.tools += [definition_of(tool) for tool in page.tools]
-                cursor = page.next_cursor
-                if len(found.tools) > MAX_TOOLS:
-                    raise refusal(connection, gettext_noop("lists more than %(most)d tools."), most=MAX_TOOLS)
-                if cursor is None:
-                    return found
-            raise refusal(connection, gettext_noop("lists its tools on more than %(most)d pages."), most=MAX_PAGES)
-    except TimeoutError:
-        raise timeout_error(connection) from None
-    except UpstreamError:
-        raise
-    except Exception as error:  # noqa: BLE001 - the boundary to a foreign library
-        raise failure(connection, error) from None
-    finally:
-        await link.wait_closed()
 
 
 def run_in_thread(work: Coroutine[Any, Any, T]) -> T:
@@ -178,66 +127,91 @@ def _explain(error: ValueError | resolve.MissingSecret) -> str:
     return error.audit_message if isinstance(error, resolve.MissingSecret) else str(error)
 
 
-def discover(upstream: Upstream, user_id: int | None, verb: str) -> ToolList:
-    """Connect and list the tools, log the admin activity, and store the health. Raises UpstreamError."""
+def discover(upstream: Upstream, user_id: int | None, verb: str) -> Listing:
+    """Connect and list its items, log the admin activity, and store the health. Raises UpstreamError."""
     try:
-        found = run_in_thread(list_tools(*resolve_connection(upstream, user_id)))
+        found = run_in_thread(list_items(*resolve_connection(upstream, user_id)))
     except UpstreamError as error:
         store_health(upstream, problem=error.audit_message)
         log.record(verb, "upstream", _name(upstream), None, {"problem": error.audit_message})
         raise
     store_health(upstream, found)
-    log.record(verb, "upstream", _name(upstream), None, {"revision": found.revision, "tools": len(found.tools)})
+    numbers = {f"{kind}s": len(listed) for kind, listed in found.items.items() if kind == "tool" or listed}
+    log.record(verb, "upstream", _name(upstream), None, {"revision": found.revision, **numbers})
     return found
 
 
-def candidates(upstream: Upstream, found: ToolList) -> list[Candidate]:
-    """Return every listed tool with its future local name, and the reason why it cannot be imported."""
-    imported = {str(quarantine.approved(tool).get("name")): tool for tool in _tools(upstream)}
-    result = [
-        Candidate(definition, _find_local_name(upstream, definition, imported), tool=imported.get(definition["name"]))
-        for definition in found.tools
-    ]
+def candidates(upstream: Upstream, found: Listing) -> list[Candidate]:
+    """Return every listed item with its future local name, and the reason why it cannot be imported."""
+    return [one for kind in KINDS for one in _candidates(upstream, kind, found.items[kind])]
+
+
+def _candidates(upstream: Upstream, kind: Kind, listed: Iterable[Definition]) -> list[Candidate]:
+    imported = {identity(quarantine.approved(row)): row for row in _rows(upstream, kind)}
+    result = []
+    for definition in listed:
+        row = imported.get(identity(definition))
+        local = _local_identity(upstream, kind, definition) if row is None else str(row)
+        result.append(Candidate(kind, definition, local, row=row))
     by_name: dict[str, list[Candidate]] = {}
     for one in result:
-        by_name.setdefault(one.name.lower(), []).append(one)
-    taken = {name.lower(): (name, pk) for name, pk in Tool.objects.values_list("name", "pk")}
-    for same in by_name.values():
+        by_name.setdefault(_compared(one), []).append(one)
+    taken = _find_holders(kind)
+    for name, same in by_name.items():
         for one in same:
             others = [other.shown_name for other in same if other is not one]
-            holder = taken.get(one.name.lower())
+            holder = taken.get(name)
             if others:
                 both = _("%(tool)s and %(others)s would get the same name: %(name)s.")
                 one.problem = both % {"tool": one.shown_name, "others": ", ".join(others[:5]), "name": one.name}
-            elif holder is not None and (one.tool is None or one.tool.pk != holder[1]):
-                there = _("%(tool)s would be named %(name)s, but the tool %(other)s already exists. Change the prefix.")
-                one.problem = there % {"tool": one.shown_name, "name": one.name, "other": holder[0]}
+            elif holder is not None and (one.row is None or one.row.pk != holder.pk):
+                one.problem = _explain_collision(one, holder)
     return result
 
 
-def import_tools(upstream: Upstream, found: ToolList, wanted: Iterable[str]) -> Outcome:
-    """Import the chosen tools (values of `Candidate.value`); reject those that cannot be imported, with a reason."""
+def _compared(one: Candidate) -> str:
+    return one.name if one.kind == "resource" else one.name.lower()
+
+
+def _find_holders(kind: Kind) -> dict[str, CatalogueItem]:
+    """Return the items that have a name or address already."""
+    if kind == "resource":
+        return {str(row): row for row in Resource.objects.only("pk", "uri", "uri_template")}
+    return {str(row).lower(): row for row in MODELS[kind]._default_manager.all()}
+
+
+def _explain_collision(one: Candidate, holder: CatalogueItem) -> str:
+    words = {"tool": one.shown_name, "name": one.name, "other": str(holder)}
+    if one.kind == "resource":
+        return _("The resource %(other)s already exists. Change its address there, then import this one.") % words
+    if one.kind == "prompt":
+        there = _("%(tool)s would be named %(name)s, but the prompt %(other)s already exists. Change the prefix.")
+    else:
+        there = _("%(tool)s would be named %(name)s, but the tool %(other)s already exists. Change the prefix.")
+    return there % words
+
+
+def import_items(upstream: Upstream, found: Listing, wanted: Iterable[str]) -> Outcome:
+    """Import the chosen items (values of `Candidate.value`); reject those that cannot be imported, with a reason."""
     outcome = Outcome()
     choices = {one.value: one for one in candidates(upstream, found)}
     for value in wanted:
         one = choices.get(value)
         if one is None:
             outcome.refused.append(
-                Refusal(
-                    "", _("One of the tools you chose changed in the meantime. List the tools again and review it.")
-                )
+                Refusal("", _("Something you chose changed in the meantime. List everything again and review it."))
             )
-        elif one.problem or one.tool is not None:
-            there_already = _("Already imported as %(name)s.") % {"name": one.tool}
+        elif one.problem or one.row is not None:
+            there_already = _("Already imported as %(name)s.") % {"name": one.row}
             outcome.refused.append(Refusal(one.shown_name, one.problem or there_already))
         else:
             try:
                 with transaction.atomic():
-                    tool = _new_tool(upstream, one)
+                    row = _new_row(upstream, one)
             except ValidationError as error:
                 outcome.refused.append(Refusal(one.shown_name, " ".join(error.messages)))
             else:
-                outcome.imported.append(tool.name)
+                outcome.imported.append(str(row))
     if outcome.imported or outcome.refused:
         refused = [refusal.name or "one that changed after it was looked at" for refusal in outcome.refused]
         after = {"imported": outcome.imported, "refused": refused}
@@ -246,51 +220,65 @@ def import_tools(upstream: Upstream, found: ToolList, wanted: Iterable[str]) -> 
     return outcome
 
 
-def compare(upstream: Upstream, found: ToolList) -> Comparison:
-    """Quarantine every tool of this server whose definition is not the approved one, or no longer exists.
+def compare(upstream: Upstream, found: Listing) -> Comparison:
+    """Quarantine every item of this server whose definition is not the approved one, or no longer exists.
 
-    A tool that was made by hand is pinned to the definition that the server has now.
+    An item that was made by hand is pinned to the definition that the server has now. A kind that could not be listed
+    is left alone.
     """
-    listed: dict[str, list[dict[str, Any]]] = {}
-    for definition in found.tools:
-        listed.setdefault(definition["name"], []).append(definition)
-    result, called = Comparison(), set[str]()
+    result = Comparison()
     with actor.override(f"comparison with upstream {upstream.name}"):
-        for tool in _made_by_hand(upstream):
-            same = {quarantine.pin(one): one for one in listed.get(_source_name(tool), ())}
-            if len(same) == 1:
-                quarantine.pin_existing(tool, upstream.origin, next(iter(same.values())))
-        for tool in _tools(upstream):
-            called.add(_source_name(tool))
-            definitions = listed.get(_source_name(tool), [])
-            # Listed twice: a deviation in either definition counts.
-            changed = [one for one in definitions if quarantine.pin(one) != tool.pinned]
-            quarantine.propose(tool, changed[0] if changed else definitions[0] if definitions else None)
-            if tool.quarantined_since is not None:
-                result.changed.append(tool.name)
-    result.new = sorted(listed.keys() - called)
+        for kind in KINDS:
+            if kind not in found.problems:
+                _compare(upstream, kind, found.items[kind], result)
     store_health(upstream, found)
     return result
+
+
+def _compare(upstream: Upstream, kind: Kind, definitions: Iterable[Definition], result: Comparison) -> None:
+    listed: dict[str, list[Definition]] = {}
+    for definition in definitions:
+        listed.setdefault(identity(definition), []).append(definition)
+    called = set[str]()
+    for row in _made_by_hand(upstream, kind):
+        same = {quarantine.pin(one): one for one in listed.get(_source_name(row), ())}
+        if len(same) == 1:
+            quarantine.pin_existing(row, upstream.origin, next(iter(same.values())))
+    for row in _rows(upstream, kind):
+        source = _source_name(row)
+        called.add(source)
+        if not upstream.apps and app_pages.is_page(source):
+            continue  # pages are neither listed nor served now
+        same_name = listed.get(source, [])
+        # Listed twice: a deviation in either definition counts.
+        changed = [one for one in same_name if quarantine.pin(one) != row.pinned]
+        quarantine.propose(row, changed[0] if changed else same_name[0] if same_name else None)
+        if row.quarantined_since is not None:
+            result.changed.append(str(row))
+    result.new += sorted(listed.keys() - called)
 
 
 def refresh(upstream: Upstream, user_id: int | None = None) -> Comparison:
     """List and compare now. A server that cannot be reached changes nothing but its health."""
     try:
-        found = run_in_thread(list_tools(*resolve_connection(upstream, user_id)))
+        found = run_in_thread(list_items(*resolve_connection(upstream, user_id)))
     except UpstreamError as error:
         store_health(upstream, problem=error.audit_message)
         return Comparison(problem=error.audit_message)
     return compare(upstream, found)
 
 
-def store_health(upstream: Upstream, found: ToolList | None = None, problem: str = "") -> None:
+def store_health(upstream: Upstream, found: Listing | None = None, problem: str = "") -> None:
     """Store the health, which is neither logged nor a change of the catalogue."""
     rows = Upstream.objects.filter(pk=upstream.pk)
     if found is None:
         rows.update(last_error=problem[:1000])
     else:
-        imported = {quarantine.approved(tool).get("name") for tool in _tools(upstream)}
-        new = sorted({tool["name"] for tool in found.tools} - imported)
+        new: list[str] = []
+        for kind in KINDS:
+            imported = {identity(quarantine.approved(row)) for row in _rows(upstream, kind)}
+            new += sorted({identity(definition) for definition in found.items[kind]} - imported)
+        new = new[:MAX_SHOWN_NEW]
         rows.update(
             last_seen=timezone.now(), last_error="", revision=found.revision, server=found.server, new_tools=new
         )
@@ -313,39 +301,62 @@ def local_name(upstream: Upstream, name: str) -> str:
     return f"{whole[: MAX_NAME_CHARACTERS - 9]}_{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 
-def _find_local_name(upstream: Upstream, definition: Mapping[str, Any], imported: Mapping[str, Tool]) -> str:
-    tool = imported.get(str(definition["name"]))
-    return local_name(upstream, definition["name"]) if tool is None else tool.name
+def imported_items(upstream: Upstream) -> list[CatalogueItem]:
+    """Return the tools, resources and prompts that came from this server."""
+    return [row for kind in KINDS for row in _rows(upstream, kind)]
 
 
-def _new_tool(upstream: Upstream, one: Candidate) -> Tool:
-    tool = Tool(
-        name=one.name,
-        runner=RUNNER,
-        settings={"upstream": upstream.name, "tool": one.definition["name"]},
-        origin=upstream.origin,
-    )
-    quarantine.adopt(tool, one.definition)
-    if not tool.description.strip():
-        tool.description = f"The tool {one.definition['name']} of {upstream.name}, which does not describe it."
-    tool.full_clean()
-    tool.save()
-    return tool
+def named_upstream(row: CatalogueItem) -> str:
+    """Return the name of the upstream server that a tool, resource or prompt belongs to; empty for none."""
+    if isinstance(row, Tool):
+        named = row.settings.get("upstream") if row.runner == RUNNER and isinstance(row.settings, dict) else ""
+        return named if isinstance(named, str) else ""
+    return str(getattr(row, "upstream", ""))
 
 
-def _tools(upstream: Upstream) -> list[Tool]:
-    return list(Tool.objects.filter(origin=upstream.origin))
+def _local_identity(upstream: Upstream, kind: Kind, definition: Definition) -> str:
+    source = identity(definition)
+    if kind != "resource":
+        return local_name(upstream, source)
+    return page_address(upstream.connection(), source) if app_pages.is_page(source) else source
 
 
-def _made_by_hand(upstream: Upstream) -> list[Tool]:
-    """Return the tools that call this server and were neither imported from it nor pinned yet."""
-    tools = Tool.objects.filter(runner=RUNNER, origin="", pinned="")
-    return [tool for tool in tools if tool.settings.get("upstream") == upstream.name]
+def _new_row(upstream: Upstream, one: Candidate) -> CatalogueItem:
+    source = identity(one.definition)
+    row: CatalogueItem
+    if one.kind == "tool":
+        settings = {"upstream": upstream.name, "tool": source}
+        row = Tool(name=one.name, runner=RUNNER, settings=settings, origin=upstream.origin)
+        blank = f"The tool {source} of {upstream.name}, which does not describe it."
+    elif one.kind == "prompt":
+        row = Prompt(name=one.name, upstream=upstream.name, source=source, origin=upstream.origin)
+        blank = f"The prompt {source} of {upstream.name}, which does not describe it."
+    else:
+        address = "uri_template" if "uriTemplate" in one.definition else "uri"
+        row = Resource(**{address: one.name}, upstream=upstream.name, source=source, origin=upstream.origin)
+        blank = ""
+    quarantine.adopt(row, one.definition)
+    if not row.description.strip():
+        row.description = blank
+    row.full_clean()
+    row.save()
+    return row
 
 
-def _source_name(tool: Tool) -> str:
-    """Return the name of the tool that is really called: somebody may have changed it after the approval."""
-    return str(tool.settings.get("tool"))
+def _rows(upstream: Upstream, kind: Kind) -> list[CatalogueItem]:
+    return list(MODELS[kind]._default_manager.filter(origin=upstream.origin))
+
+
+def _made_by_hand(upstream: Upstream, kind: Kind) -> list[CatalogueItem]:
+    """Return the items that use this server and were neither imported from it nor pinned yet."""
+    rows = MODELS[kind]._default_manager.filter(origin="", pinned="")
+    rows = rows.filter(runner=RUNNER) if kind == "tool" else rows.filter(upstream=upstream.name)
+    return [row for row in rows if named_upstream(row) == upstream.name]
+
+
+def _source_name(row: CatalogueItem) -> str:
+    """Return the name that is really asked for: somebody may have changed it after the approval."""
+    return str(row.settings.get("tool") if isinstance(row, Tool) else getattr(row, "source", ""))
 
 
 def _name(upstream: Upstream) -> str:

@@ -16,10 +16,12 @@ from django.db import DatabaseError, InterfaceError, close_old_connections
 from django.db.models import Q
 from django.utils import timezone
 
-from catalog.models import Tool, Upstream
+from catalog.models import Upstream
+from catalog.models.base import CatalogueItem
 from catalog.runners.upstream_mcp import notifications, pool
 from catalog.runners.upstream_mcp.failures import UpstreamError
 from catalog.upstreams import discovery
+from catalog.upstreams.listing import Listing, list_items
 from toolhub.jobs import Job
 from toolhub.log_throttle import ThrottledWarning
 from toolhub.parts import parts
@@ -64,22 +66,21 @@ def schedule_now(number: int) -> None:
     Upstream.objects.filter(pk=number, enabled=True, next_refresh__gt=soon).update(next_refresh=soon)
 
 
-def on_tool_saved(instance: Tool, **_: object) -> None:
-    """Schedule the comparison that a new or changed tool of an upstream server waits for (handler of post_save)."""
-    if instance.runner == discovery.RUNNER and isinstance(instance.settings, dict):
-        name = instance.settings.get("upstream")
+def on_item_saved(instance: CatalogueItem, **_: object) -> None:
+    """Schedule the comparison that a new or changed item of an upstream server waits for (handler of post_save)."""
+    if name := discovery.named_upstream(instance):
         for number in Upstream.objects.filter(name=name).values_list("pk", flat=True):
             schedule_now(number)
 
 
 async def _list_all(
     connections: Sequence[discovery.ConnectionWithSecrets | UpstreamError],
-) -> list[discovery.ToolList | UpstreamError]:
-    async def one(connection: discovery.ConnectionWithSecrets | UpstreamError) -> discovery.ToolList | UpstreamError:
+) -> list[Listing | UpstreamError]:
+    async def one(connection: discovery.ConnectionWithSecrets | UpstreamError) -> Listing | UpstreamError:
         if isinstance(connection, UpstreamError):
             return connection
         try:
-            return await discovery.list_tools(*connection)
+            return await list_items(*connection)
         except UpstreamError as error:
             return error
 

@@ -25,6 +25,8 @@ from django.views.decorators.http import require_POST, require_safe
 
 from catalog.encryption import KeysError
 from catalog.models import PersonalSecret, Secret, Upstream
+from catalog.policy.definitions import Item, ToolDefinition
+from catalog.policy.rules import Visible
 from catalog.runners.destinations import Destination, by_secret
 from catalog.secrets import resolve
 from catalog.secrets.resolve import check_value
@@ -86,12 +88,18 @@ class ValueForm(forms.Form):
     )
 
 
+def _items(visible: Visible) -> Iterator[Item]:
+    """Yield the tools, resources and prompts that a person may use."""
+    for found in (visible.tools, visible.resources, visible.templates, visible.prompts):
+        yield from (item for item, _rule in found.values())
+
+
 def _uses(user: User) -> Iterator[tuple[str, Destination, str]]:
-    """Yield (secret, destination, what sends it there) for the user's tools, and for connections that staff test."""
-    for tool, _rule in visible_to(user).tools.values():
-        for name, destinations in resolve.sent_by(tool).items():
+    """Yield (secret, destination, what sends it there) for what a user may use, and what staff test."""
+    for item in _items(visible_to(user)):
+        for name, destinations in resolve.sent_by(item).items():
             for destination in destinations:
-                yield name, destination, title_of(tool)
+                yield name, destination, title_of(item) if isinstance(item, ToolDefinition) else item.title or item.name
     # The scheduled comparison uses the secrets of one user; a test, those of the staff member.
     may_test = user.is_staff and user.has_perm("catalog.change_upstream")
     for upstream in Upstream.objects.all() if may_test else Upstream.objects.filter(Q(secrets_of=user)):

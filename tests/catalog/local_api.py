@@ -31,6 +31,8 @@ class Api:
         self.answers: dict[str, tuple[int, str, bytes]] = {}
         self.troubles: dict[str, int] = {}
         self.elsewhere = "/elsewhere"
+        self.extra = ""
+        """Header lines for every other answer."""
         self.held = asyncio.Event()
         self.left = asyncio.Event()
         self.url = ""
@@ -59,7 +61,7 @@ class Api:
                 status, kind, answer = self.answers.get(
                     parts.path, (200, "application/json", json.dumps(self.seen[-1]).encode())
                 )
-                extra = f"Location: {self.elsewhere}\r\n" if 300 <= status < 400 else ""
+                extra = f"Location: {self.elsewhere}\r\n" if 300 <= status < 400 else self.extra
                 head = f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(answer)}\r\n{extra}\r\n"
                 writer.write(head.encode() + (b"" if method == "HEAD" else answer))
                 await writer.drain()

@@ -184,7 +184,7 @@ def test_a_page_beside_a_tool_or_an_upstream_says_in_its_head_which_it_is(browse
     heads = {
         reverse("admin:catalog_tool_compare", args=[tool.pk]): "Versions of calculate_sum",
         reverse("admin:catalog_tool_review", args=[tool.pk]): "Review calculate_sum",
-        reverse("admin:catalog_upstream_tools", args=[upstream.pk]): "Tools of everything",
+        reverse("admin:catalog_upstream_tools", args=[upstream.pk]): "Tools, resources and prompts of everything",
     }
     for address, head in heads.items():
         (found,) = re.findall(r"<h1.*?</h1>", browser.get(address).content.decode(), re.DOTALL)

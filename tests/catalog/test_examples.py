@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import email
+import inspect
+import io
 import json
 import os
-from collections.abc import Callable
+import wave
+from collections.abc import Callable, Iterator
+from email.header import decode_header, make_header
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from catalog import workspace
 from catalog.calls import call_tool
-from catalog.errors import ToolError, UnknownTool
+from catalog.errors import InvalidArguments, ToolError, UnknownTool
 from catalog.examples import catalogue
-from catalog.functions import registry
+from catalog.functions import Context, registry
+from catalog.functions.content import Structured
 from catalog.models import Grant, Limit, Prompt, Resource, Tool, Toolset
 from tests.catalog.pipeline import RecordingChannel, call, caller, run_in_database, text
-from tests.factories import grant
+from tests.catalog.services import MailSink, WeatherService
+from tests.factories import grant, make_tool
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +42,13 @@ def folder(settings: Any, tmp_path: Path) -> Path:
 
 
 def run(name: str, **arguments: Any) -> Any:
-    return registry.lookup("tool", name).call(**arguments)
+    """What the function returns: its sentence where it has one."""
+    function = registry.lookup("tool", name)
+    if function.context is not None:
+        arguments[function.context] = Context(SimpleNamespace(), RecordingChannel({}), name, uuid4())  # type: ignore[arg-type]
+    made = function.call(**arguments)
+    made = asyncio.run(made) if inspect.iscoroutine(made) else made
+    return made.content[0] if isinstance(made, Structured) and made.content else made
 
 
 OUTSIDE = [
@@ -157,7 +174,7 @@ def test_files_are_written_read_listed_and_deleted(folder: Path) -> None:
     assert [entry.path for entry in run("list_directory").entries] == ["a"]
     assert [entry.path for entry in run("list_directory", path="a", recursive=True).entries] == ["a/b", "a/b/c.txt"]
     run("delete_file", path="a/b/c.txt")
-    with pytest.raises(ToolError, match="no file"):
+    with pytest.raises(ToolError, match="There is no"):
         run("delete_file", path="a/b/c.txt")
     assert run("list_directory", path="a/b").entries == []
 
@@ -174,17 +191,200 @@ def test_a_column_is_summarised_and_what_is_no_number_is_counted(folder: Path) -
     expected = {"sum": 3.5, "average": 1.75, "min": 1.0, "max": 2.5, "count": 4}
     for operation, result in expected.items():
         summary = run("analyze_csv", path="t.csv", column="n", operation=operation)
-        assert (summary.result, summary.rows) == (result, 5)
-    assert run("analyze_csv", path="t.csv", column="n").skipped == 3
-    assert run("analyze_csv", path="t.csv", column="name", operation="average").result is None
+        assert (summary.results[0].result, summary.rows) == (result, 5)
+    assert run("analyze_csv", path="t.csv", column="n").results[0].skipped == 3
+    assert run("analyze_csv", path="t.csv", column="name", operation="average").results[0].result is None
     with pytest.raises(ToolError, match="name, n"):
         run("analyze_csv", path="t.csv", column="nothing")
+    with pytest.raises(ToolError, match="no column of numbers"):
+        run("analyze_csv", path="t.csv")
     (folder / "empty.csv").write_text("")
     with pytest.raises(ToolError, match="no columns"):
         run("analyze_csv", path="empty.csv", column="n")
     (folder / "broken.csv").write_text('a\n"open')
     with pytest.raises(ToolError, match="line"):
         run("analyze_csv", path="broken.csv", column="a")
+    (folder / "wide.csv").write_text(",".join(f"c{number}" for number in range(201)))
+    with pytest.raises(ToolError, match="201 columns"):
+        run("analyze_csv", path="wide.csv")
+
+
+def test_a_table_is_summarised_in_the_form_that_people_try_first(folder: Path) -> None:
+    (folder / "sales.csv").write_text("day,units,revenue\n2026-01-01,2,10.5\n2026-01-02,4,1\n")
+    summary = run("analyze_csv", filepath="sales.csv", operations=["sum", "average", "count"])
+    assert {(one.column, one.operation): one.result for one in summary.results} == {
+        ("units", "sum"): 6,
+        ("units", "average"): 3,
+        ("units", "count"): 2,
+        ("revenue", "sum"): 11.5,
+        ("revenue", "average"): 5.75,
+        ("revenue", "count"): 2,
+    }
+    both = run("analyze_csv", path="sales.csv", filepath="sales.csv", column="units", columns=["revenue"])
+    assert [one.column for one in both.results] == ["units", "revenue"]
+    for wrong in ({}, {"path": "a.csv", "filepath": "b.csv"}):
+        with pytest.raises(ToolError, match=r"path|two files"):
+            run("analyze_csv", **wrong)
+
+
+def test_any_file_is_read_as_base64_and_a_text_says_so(folder: Path) -> None:
+    (folder / "binary").write_bytes(b"\xff\xfe\x00")
+    assert run("read_file", path="binary", encoding="base64") == "//4A"
+    with pytest.raises(ToolError, match="base64"):
+        run("read_file", path="binary")
+    (folder / "report.md").write_text("# Report")
+    assert run("read_file", path="report.md", encoding="base64") == "IyBSZXBvcnQ="
+
+
+def test_files_are_searched_by_name_and_line(folder: Path) -> None:
+    (folder / "deep").mkdir()
+    (folder / "deep" / "Needle.txt").write_text("nothing")
+    (folder / "a.txt").write_text("first\n  the NEEDLE is here \n")
+    (folder / "picture").write_bytes(b"\xffneedle")
+    (folder.parent / "needle.txt").write_text("needle")
+    (folder / "out").symlink_to(folder.parent)
+    found = run("search_files", query="needle")
+    assert [(one.path, one.line, one.text) for one in found.matches] == [
+        ("a.txt", 2, "the NEEDLE is here"),
+        ("deep/Needle.txt", 0, ""),
+    ]
+    assert found.searched == 3 and not found.truncated
+    (folder / "many.txt").write_text("needle\n" * 500)
+    assert len(run("search_files", query="needle").matches) == 100 and run("search_files", query="needle").truncated
+
+
+@pytest.mark.parametrize(
+    "path",
+    [".env", "deploy/.env.production", "server.key", "tls/cert.pem", "id_rsa", ".ssh/config", "credentials.json",
+     "my_passwords.txt", "api-token.txt", ".netrc", "vault.kdbx", "SECRETS.YAML"],
+)  # fmt: skip
+def test_a_file_that_looks_like_a_secret_is_not_deleted(folder: Path, path: str) -> None:
+    (folder / path).parent.mkdir(exist_ok=True)
+    (folder / path).write_text("x")
+    with pytest.raises(ToolError, match="keys, passwords or tokens"):
+        run("delete_file", path=path)
+    assert (folder / path).exists()
+
+
+@pytest.mark.parametrize("path", ["keynote.txt", "environment.txt", "monkey.txt", "tokenizer.py", "passage.txt"])
+def test_a_name_that_only_resembles_a_secret_is_deleted(folder: Path, path: str) -> None:
+    (folder / path).write_text("x")
+    run("delete_file", path=path)
+    assert not (folder / path).exists()
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_large_file_is_deleted_only_when_its_person_agrees(folder: Path, alice: Any) -> None:
+    def publish() -> None:
+        grant(alice, make_tool(**registry.tool_row("delete_file")))
+
+    await run_in_database(publish)
+    (folder / "large.bin").write_bytes(b"x" * 100_001)
+    cannot = await call(alice, "delete_file", {"path": "large.bin"}, RecordingChannel({}))
+    assert cannot.is_error and "this client cannot ask" in text(cannot)
+    for answer, gone in (
+        ({"action": "decline"}, False),
+        ({"action": "accept", "content": {"delete": False}}, False),
+        ({"action": "accept", "content": {"delete": True}}, True),
+    ):
+        channel = RecordingChannel(answers={"delete": answer})
+        result = await call(alice, "delete_file", {"path": "large.bin"}, channel)
+        assert result.structured == {"path": "large.bin", "deleted": gone}
+        assert (folder / "large.bin").exists() is not gone
+
+
+def test_issues_are_numbered_for_each_repository(folder: Path) -> None:
+    assert "o/r#1" in run("create_issue", owner="o", repo="r", title="t")
+    assert "o/r#2" in run("create_issue", owner="o", repo="r", title="t")
+    assert "o/other#1" in run("create_issue", owner="o", repo="other", title="t")
+    assert json.loads((folder / "issues.json").read_text())["o/r#2"] == {"title": "t", "body": "", "state": "open"}
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_pictures_sounds_resources_and_questions_reach_the_client(folder: Path, alice: Any) -> None:
+    await run_in_database(catalogue.load, "alice")
+    chart = await call(alice, "draw_chart", {"values": [3, 1, 4]})
+    assert chart.structured == {"width": 104, "height": 120, "mime_type": "image/png"}
+    picture = base64.b64decode(chart.content[1]["data"])
+    assert chart.content[1]["mimeType"] == "image/png" and picture.startswith(b"\x89PNG\r\n\x1a\n")
+    tone = await call(alice, "play_tone", {"hertz": 440, "seconds": 0.5})
+    with wave.open(io.BytesIO(base64.b64decode(tone.content[1]["data"]))) as sound:
+        assert (sound.getnframes(), sound.getframerate()) == (4000, 8000)
+    guide = await call(alice, "attach_guide", {})
+    assert [block["type"] for block in guide.content] == ["text", "resource", "resource_link"]
+    assert (await call_tool.read_resource(caller(alice), guide.content[2]["uri"], RecordingChannel())).contents
+    answered = RecordingChannel(answers={"name": {"action": "accept", "content": {"name": "Ann"}}})
+    assert text(await call(alice, "ask_me", {}, answered)) == "Hello, Ann."
+    declined = RecordingChannel(answers={"name": {"action": "decline"}})
+    assert (await call(alice, "ask_me", {}, declined)).structured == {"action": "decline", "name": ""}
+
+
+# --- weather and mail ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def weather(settings: Any) -> Iterator[WeatherService]:
+    with WeatherService() as service:
+        settings.ALLOW_PRIVATE_NETWORKS = ["127.0.0.0/8"]
+        settings.WEATHER_URL, settings.GEOCODING_URL = f"{service.url}/forecast", f"{service.url}/search"
+        yield service
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_the_weather_at_a_place_comes_by_name_or_by_coordinates(
+    folder: Path, alice: Any, weather: WeatherService
+) -> None:
+    await run_in_database(catalogue.load, "alice")
+    found = await call(alice, "get_weather", {"location": "New York"})
+    assert not found.is_error, text(found)
+    assert text(found).startswith("New York, United States: 12.5 °C, wind 7 km/h, precipitation 0.2 mm")
+    assert found.structured["latitude"] == 40.71
+    in_texas = await call(alice, "get_weather", {"location": "New York, Texas", "temperature_unit": "fahrenheit"})
+    assert in_texas.structured["latitude"] == 32.17 and in_texas.structured["temperature_unit"] == "fahrenheit"
+    await call(alice, "get_weather", {"latitude": 46.95, "longitude": 7.45})
+    assert "latitude=46.95&longitude=7.45" in weather.asked[-1]
+    for arguments, says in (
+        ({"location": "Nowhere"}, "No place is called"),
+        ({}, "Give the name of a place"),
+        ({"latitude": 1}, "both latitude and longitude"),
+    ):
+        refused = await call(alice, "get_weather", arguments)
+        assert refused.is_error and says in text(refused)
+    for broken, says in (("status", "HTTP status 503"), ("text", "not JSON"), ("empty", "without the weather")):
+        weather.broken = broken
+        failed = await call(alice, "get_weather", {"latitude": 1, "longitude": 1})
+        assert failed.is_error and says in text(failed), broken
+
+
+@pytest.mark.django_db
+def test_mail_is_off_without_a_server_and_goes_to_the_one_that_is_set(
+    settings: Any, folder: Path, mail_sink: MailSink
+) -> None:
+    settings.EMAIL_HOST = ""
+    catalogue.load("alice")
+    assert not Tool.objects.get(name="send_email").enabled
+    with pytest.raises(ToolError, match="TOOLHUB_SMTP_URL"):
+        run("send_email", to=["ann@example.com"], subject="s", body="b")
+    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+    settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", mail_sink.port
+    settings.DEFAULT_FROM_EMAIL = "hub@example.com"
+    sent = run("send_email", to=["ann@example.com", "bob@example.com"], subject="Grüße", body="Hello.\n.\nBye.")
+    assert sent == "Sent 'Grüße' to ann@example.com, bob@example.com."
+    (mail,) = mail_sink.mails
+    assert mail["recipients"] == ["ann@example.com", "bob@example.com"] and mail["sender"] == "hub@example.com"
+    parsed = email.message_from_string(mail["data"])
+    assert str(make_header(decode_header(parsed["Subject"]))) == "Grüße" and "Bye." in str(parsed.get_payload())
+    with pytest.raises(ToolError, match=r"refused these recipients: nobody@example\.com"):
+        run("send_email", to=["nobody@example.com"], subject="s", body="b")
+    mail_sink.stop()
+    with pytest.raises(ToolError, match="could not be sent"):
+        run("send_email", to=["ann@example.com"], subject="s", body="b")
+
+
+@pytest.fixture
+def mail_sink() -> Iterator[MailSink]:
+    with MailSink() as sink:
+        yield sink
 
 
 def test_a_record_is_added_and_then_replaced(folder: Path) -> None:
@@ -222,7 +422,18 @@ async def test_programs_and_the_sample_database_are_there_for_whom_they_are_gran
     assert "sales.csv" in listed
     counted = text(await call(bob, "execute_command", {"command": "wc", "path": "samples/sales.csv"}))
     assert counted.split()[:2] == ["7", "7"]
-    assert text(await call(bob, "execute_command", {"command": "uname"})).startswith(os.uname().sysname)
+    lines = text(await call(bob, "execute_command", {"command": "wc", "args": ["-l"], "path": "samples/sales.csv"}))
+    assert lines.split() == ["7"]
+    system = await call(bob, "execute_command", {"command": "uname"})
+    assert text(system).startswith(os.uname().sysname) and system.structured["status"] == 0
+    shown = await call(bob, "execute_command", {"command": "ls", "args": ["-la"]})
+    assert not shown.is_error and "samples" in text(shown) and text(shown).startswith("total")
+    for args in (["-R"], ["-lR"], ["-l", "-R"]):
+        refused = await call(bob, "execute_command", {"command": "ls", "args": args})
+        assert refused.is_error and "is not an option of this tool" in text(refused)
+    for wrong in (["/etc"], ["--color"], ["-"], "-l"):
+        with pytest.raises(InvalidArguments):
+            await call(bob, "execute_command", {"command": "ls", "args": wrong})
     assert (await call(bob, "execute_command", {"command": "wc", "path": "../secret.txt"})).is_error
 
 
@@ -249,17 +460,17 @@ def test_a_setting_is_added_once_and_a_log_entry_every_time(folder: Path) -> Non
 @pytest.mark.django_db(transaction=True)
 async def test_the_example_catalogue_is_made_once_and_works_for_its_user(folder: Path, alice: Any, bob: Any) -> None:
     await run_in_database(catalogue.load, "alice")
-    assert await Tool.objects.acount() == len(catalogue.read()["tools"]) == 16
+    assert await Tool.objects.acount() == len(catalogue.read()["tools"]) == 24
     assert text(await call(alice, "calculate_sum", {"a": 1, "b": 2})) == "3"
     arguments = {"path": catalogue.SAMPLE_PATH, "column": "revenue", "operation": "average"}
     average = await call(alice, "analyze_csv", arguments)
-    assert average.structured is not None and average.structured["result"] == pytest.approx(378.416666)
+    assert average.structured["results"][0]["result"] == pytest.approx(378.416666)
     channel = RecordingChannel()
     assert "Done" in text(await call(alice, "long_task", {"seconds": 0.3, "steps": 3}, channel))
     assert [report[0] for report in channel.reports] == [0, 1, 2, 3]
     too_large = await call(alice, "calculate_sum", {"a": 1e308, "b": 1e308})
     assert too_large.is_error
-    for name in ("delete_file", "nothing"):
+    for name in ("delete_file", "write_file", "upsert_record", "send_email", "execute_command", "nothing"):
         with pytest.raises(UnknownTool):
             await call(alice, name, {"path": "x"})
     with pytest.raises(UnknownTool):
@@ -280,8 +491,9 @@ async def test_the_example_catalogue_is_made_once_and_works_for_its_user(folder:
 @pytest.mark.django_db
 def test_loading_again_restores_nothing_that_an_administrator_removed(alice: Any) -> None:
     catalogue.load("alice")
-    assert [limit.rate for limit in Limit.objects.all()] == ["6/m"]
-    assert Limit.objects.get().tool == Tool.objects.get(name="long_task")
+    assert Limit.objects.get(tool__name="long_task").rate == "6/m"
+    limited = set(Limit.objects.values_list("tool__name", flat=True))
+    assert set(Tool.objects.values_list("name", flat=True)) - limited == {"calculate_sum"}
     Grant.objects.all().delete()
     Tool.objects.get(name="add_log").delete()
     Tool.objects.filter(name="read_file").update(description="Mine.")
@@ -289,13 +501,13 @@ def test_loading_again_restores_nothing_that_an_administrator_removed(alice: Any
     assert not Grant.objects.exists() and not Tool.objects.filter(name="add_log").exists()
     assert Tool.objects.get(name="read_file").description == "Mine."
     counted = (Toolset.objects.count(), Resource.objects.count(), Prompt.objects.count(), Limit.objects.count())
-    assert counted == (3, 2, 1, 1)
+    assert counted == (3, 2, 1, 22)
 
 
 def test_every_parameter_of_every_example_is_described_and_bounded() -> None:
     for row in catalogue.read()["tools"]:
         assert len(row["description"]) > 60 and None not in (row["read_only"], row["idempotent"], row["open_world"])
-        assert row["input_schema"]["additionalProperties"] is False
+        assert row["input_schema"]["additionalProperties"] is False and row["output_schema"], row["name"]
         for parameter in row["input_schema"]["properties"].values():
             assert parameter["description"]
             if parameter.get("type") == "string" and "enum" not in parameter:

@@ -226,13 +226,14 @@ def test_a_plan_shows_the_difference_and_changes_nothing(tmp_path: Path, alice: 
     fill_catalogue(alice)
     before, recorded = export(), Action.objects.count()
     wanted = yaml.safe_load(before)
-    weather = next(entry for entry in wanted["tools"] if entry["name"] == "get_weather")
-    weather["settings"]["timeout"] = 9
-    weather["enabled"] = False
+    search = next(entry for entry in wanted["tools"] if entry["name"] == "web_search")
+    search["settings"]["timeout"] = 9
+    search["enabled"] = False
     wanted["tools"].append({"name": "new_one", "description": "New.", "settings": {"function": "calculate_sum"}})
     wanted["tools"] = [entry for entry in wanted["tools"] if entry["name"] != "add_log"]
+    wanted["limits"] = [entry for entry in wanted["limits"] if entry.get("tool") != "add_log"]
     said = import_file(tmp_path / "x.json", wanted, "--plan")
-    assert "~ tool get_weather\n" in said
+    assert "~ tool web_search\n" in said
     assert "    settings.timeout: 15 -> 9\n" in said
     assert "    enabled: true -> false\n" in said
     assert "+ tool new_one\n" in said

@@ -104,7 +104,7 @@ async def test_an_error_status_is_an_error_with_a_short_clean_excerpt(api: Api) 
         await ask({"url": f"{api.url}/city"})
     said = str(failed.value)
     assert "status 404" in said and "No such" in said and "<" not in said and "alert" not in said and "\x1b" not in said
-    assert len(said) < 600
+    assert len(said.partition(" Next step: ")[0]) < 600
 
 
 async def test_the_type_of_an_answer_is_detected_unless_the_settings_name_one(api: Api) -> None:
@@ -625,4 +625,4 @@ async def test_a_host_whose_dns_hangs_keeps_no_other_host_waiting(api: Api, monk
     finally:
         release.set()
     for outcome in await asyncio.gather(*slow, return_exceptions=True):
-        assert str(outcome) == "The request failed: hanging.test cannot be found."
+        assert str(outcome).startswith("The request failed: hanging.test cannot be found.")

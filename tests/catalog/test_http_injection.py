@@ -17,7 +17,7 @@ from catalog.openapi import document_import
 from catalog.runners import networks
 from catalog.runners.upstream_mcp import connection
 from catalog.runners.upstream_mcp.failures import UpstreamError
-from catalog.upstreams import discovery
+from catalog.upstreams import listing
 from tests.catalog.local_api import Api, ask
 from tests.catalog.local_api import api as api
 from tests.process import replace_part
@@ -373,7 +373,7 @@ async def test_importing_a_document_and_testing_an_upstream_are_refused_with_the
             assert str(inside.port) not in str(not_fetched.value)
         assert str(not_fetched.value).startswith(said), url
         with pytest.raises(UpstreamError) as not_reached:
-            await discovery.list_tools(connection.parse({"upstream": 1, "name": "it", "url": url}), {})
+            await listing.list_items(connection.parse({"upstream": 1, "name": "it", "url": url}), {})
         said = "The upstream server it cannot be reached: toolhub blocks requests to this address."
         assert str(not_reached.value) == said, url
     server.close()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from audit import outcomes
-from catalog.calls import call_tool, execution, resources
+from catalog.calls import call_tool, execution, upstream_items
 from catalog.errors import CLIENT_GONE, ProtocolError, UnknownResource
 from catalog.functions import registry
 from tests import factories
@@ -74,7 +74,7 @@ async def test_a_function_that_fails_is_an_error_without_internals(alice: Any, k
 
 async def test_a_function_that_takes_too_long_is_stopped(alice: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     await run_in_database(publish_functions, alice, "sample_template")
-    monkeypatch.setattr(resources, "MAX_FUNCTION_SECONDS", 0.2)
+    monkeypatch.setattr(upstream_items, "MAX_FUNCTION_SECONDS", 0.2)
     assert execution.MAX_FUNCTION_SECONDS == 30.0
     with pytest.raises(ProtocolError, match=r"within 0\.2 s"):
         await read(alice, "sample://slow/1")

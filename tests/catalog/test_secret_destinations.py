@@ -396,7 +396,7 @@ def test_approving_a_changed_definition_needs_it_where_the_change_moves_a_secret
     assert "api_key is sent to https://evil.example." in shown.content.decode()
     decision = {"decision": "approve", "seen": shown.context["seen"]}
     answer = client.post(address, decision, follow=True).content.decode()
-    assert "Cannot approve this tool" in answer and NEEDS in answer
+    assert "Cannot approve this" in answer and NEEDS in answer
     tool.refresh_from_db()
     assert tool.settings == HTTP and tool.quarantined_since is not None
     sign_in(staff("rob", "review_tool", "use_secret")).post(address, decision)

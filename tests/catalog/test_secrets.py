@@ -344,6 +344,7 @@ async def test_the_example_tools_speak_the_paths_of_their_apis_with_the_callers_
         ("github_create_issue", {"owner": "a", "repo": "b", "title": "t"}),
         ("search_github", {"query": "q"}),
         ("web_search", {"query": "q"}),
+        ("list_repos", {}),
     ):
         assert (await call(alice, name, arguments)).is_error
     assert api.seen == []
@@ -361,16 +362,23 @@ async def test_the_example_tools_speak_the_paths_of_their_apis_with_the_callers_
             "application/json",
             b'{"number": 7, "html_url": "u", "user": {"id": 1}}',
         ),
-        "/search/issues": (200, "application/json", b'{"total_count": 1, "items": [{"number": 3, "score": 1.0}]}'),
+        "/search/issues": (
+            200,
+            "application/json",
+            b'{"total_count": 1, "items": [{"number": 3, "title": "T", "html_url": "u", "score": 1.0}]}',
+        ),
+        "/user/repos": (200, "application/json", b'[{"full_name": "a/b", "html_url": "u", "id": 1}]'),
         "/res/v1/web/search": (200, "application/json", b'{"web": {"results": [{"title": "T", "url": "U", "x": 1}]}}'),
     }
     made = {"owner": "django", "repo": "channels", "title": "Häh?", "labels": ["bug"]}
     assert json.loads(text(await call(alice, "github_create_issue", made))) == {"number": 7, "html_url": "u"}
     found = await call(alice, "search_github", {"query": "repo:django/channels is:open a&b", "count": 5})
-    assert json.loads(text(found)) == [{"number": 3}]
+    assert json.loads(text(found)) == [{"number": 3, "title": "T", "html_url": "u"}]
     results = await call(alice, "web_search", {"query": "weather in Bern", "freshness": "pd"})
     assert json.loads(text(results)) == [{"title": "T", "url": "U"}]
-    issue, search, web = api.seen
+    assert json.loads(text(await call(alice, "list_repos", {"count": 5}))) == [{"full_name": "a/b", "html_url": "u"}]
+    issue, search, web, repos = api.seen
+    assert repos["headers"]["authorization"] == "Bearer ghp-of-alice" and ("sort", "updated") in repos["query"]
     assert (issue["method"], json.loads(issue["body"])) == ("POST", {"title": "Häh?", "labels": ["bug"]})
     assert issue["headers"]["authorization"] == search["headers"]["authorization"] == "Bearer ghp-of-alice"
     assert ("q", "repo:django/channels is:open a&b") in search["query"] and ("per_page", "5") in search["query"]
@@ -378,4 +386,4 @@ async def test_the_example_tools_speak_the_paths_of_their_apis_with_the_callers_
     for refused in ({"owner": "..", "repo": "b", "title": "t"}, {"owner": "a/b", "repo": "c", "title": "t"}):
         with pytest.raises(InvalidArguments):
             await call(alice, "github_create_issue", refused)
-    assert len(api.seen) == 3
+    assert len(api.seen) == 4

@@ -20,7 +20,7 @@ import pytest
 
 from catalog import workspace
 from catalog.errors import ToolError
-from catalog.examples import functions
+from catalog.examples import files, tables
 
 SECRET = "the secret outside"
 HANG_SECONDS = 60.0
@@ -28,13 +28,14 @@ MIN_ATTEMPTS = 20
 """So often a call must have succeeded, and so often have been refused, before a race says anything."""
 
 TOOLS: dict[str, Callable[[str], Any]] = {
-    "read_file": lambda path: functions.read_file(path),
-    "write_file": lambda path: functions.write_file(path, "x"),
+    "read_file": lambda path: files.read_file(path),
+    "write_file": lambda path: files.write_file(path, "x"),
     "append": lambda path: workspace.write(path, b"x", append=True),
-    "delete_file": lambda path: functions.delete_file(path),
-    "list_directory": lambda path: functions.list_directory(path),
-    "analyze_csv": lambda path: functions.analyze_csv(path, "a"),
-    "resource": lambda path: functions.workspace_file(path),
+    "delete_file": workspace.delete,
+    "size": workspace.size_of,
+    "list_directory": lambda path: files.list_directory(path),
+    "analyze_csv": lambda path: tables.analyze_csv(path, column="a"),
+    "resource": lambda path: files.workspace_file(path),
     "program's input": lambda path: _resolve(workspace.open_file(path)),
     "program's folder": lambda path: _resolve(workspace.open_folder(path)),
 }
@@ -92,7 +93,7 @@ def test_a_path_that_leads_out_or_cannot_be_one_is_refused(tool: str, folder: Pa
 def test_names_that_only_resemble_an_escape_are_allowed(path: str, folder: Path) -> None:
     for tool in ("read_file", "delete_file", "program's input"):
         get_refusal(tool, path)
-    functions.write_file(path, "x")
+    files.write_file(path, "x")
     assert any(name in "".join(found) for _, _, found in os.walk(folder) for name in (path.rpartition("/")[2],))
 
 
@@ -132,9 +133,9 @@ def test_a_hard_link_is_no_file_in_a_list_and_its_name_can_be_replaced_and_delet
         ("linked.csv", "other", 0),
         ("other.csv", "other", 0),
     ]
-    functions.write_file("linked.csv", "x")
-    assert functions.read_file("linked.csv") == "x"
-    functions.delete_file("other.csv")
+    files.write_file("linked.csv", "x")
+    assert files.read_file("linked.csv").value["content"] == "x"
+    workspace.delete("other.csv")
     assert not (folder / "other.csv").exists()
 
 
@@ -163,7 +164,7 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_read(folder: Path) -> 
     for tool in ("read_file", "analyze_csv", "append", "resource"):
         assert "bytes" in get_refusal(tool, "huge.csv")
     with pytest.raises(ToolError, match="more than the"):
-        functions.write_file("new.csv", "x" * (workspace.MAX_WRITE_BYTES + 1))
+        files.write_file("new.csv", "x" * (workspace.MAX_WRITE_BYTES + 1))
     assert not (folder / "new.csv").exists()
     assert time.process_time() - began < 10
 

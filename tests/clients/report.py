@@ -25,11 +25,15 @@ TOOLS = [
     "analyze_csv",
     "list_directory",
     "read_file",
-    "write_file",
+    "search_files",
     "set_config",
-    "upsert_record",
     "add_log",
+    "create_issue",
     "long_task",
+    "draw_chart",
+    "play_tone",
+    "attach_guide",
+    "ask_me",
     "get_weather",
     "run_sql_query",
 ]
@@ -41,7 +45,11 @@ CALLS: dict[str, dict[str, Any]] = {
 }
 REFUSED = "delete_file"
 SUM = "5.75"
-SUMMARY = {"column": "revenue", "operation": "sum", "result": 2270.5, "rows": 6, "skipped": 0}
+SUMMARY = {
+    "path": "samples/sales.csv",
+    "rows": 6,
+    "results": [{"column": "revenue", "operation": "sum", "result": 2270.5, "skipped": 0}],
+}
 DONE = "Done after 0.6 s in 3 steps."
 PROGRESS = [[0, 3, "step 1 of 3"], [1, 3, "step 2 of 3"], [2, 3, "step 3 of 3"], [3, 3, "done"]]
 PROGRESS_BEFORE_MESSAGES = [[value, total, None] for value, total, _ in PROGRESS]

@@ -27,6 +27,7 @@ def grant_tool(name: str, users: list[str], function: str = "", **fields: Any) -
 
     found = lookup("tool", function or name)
     fields.setdefault("input_schema", found.input_schema)
+    fields.setdefault("output_schema", found.output_schema)
     row = make_tool(name, function=function or name, **fields)
     for user in users:
         grant(User.objects.get(username=user), row)

@@ -57,6 +57,70 @@ FAULTS: tuple[Fault, ...] = (
         "return await _update(Q(id=task_id), status=status, input_requests={}, **values)",
         "tests/catalog/test_tasks.py",
     ),
+    # --- items of upstream servers --------------------------------------------------------------------------------
+    Fault(
+        "what the upstream server changed is hidden",
+        "catalog/policy/loader.py",
+        '    return row.get("quarantined_since") is not None\n',
+        "    return False\n",
+        "tests/runners/test_upstream_items.py",
+    ),
+    Fault(
+        "a page is served as it was approved",
+        "catalog/policy/loader.py",
+        "        return replace(item, **changes)  # its content is here",
+        "        return replace(item, connection=connection, **changes)  # its content is here",
+        "tests/runners/test_upstream_items.py",
+    ),
+    Fault(
+        "the content of a page is pinned",
+        "catalog/upstreams/listing.py",
+        "            definition |= await _read_page(link, definition)\n",
+        '            definition["text"] = (await _read_page(link, definition))["text"] and "page"\n',
+        "tests/runners/test_upstream_items.py",
+    ),
+    Fault(
+        "pages are gone while the upstream server keeps none",
+        "catalog/policy/loader.py",
+        '    return bool(connection["apps"]) and (',
+        "    return (",
+        "tests/runners/test_upstream_items.py",
+    ),
+    Fault(
+        "two servers never share a page",
+        "catalog/upstreams/listing.py",
+        'return f"{app_pages.SCHEME}{connection.name}/{address.removeprefix(app_pages.SCHEME)}"',
+        "return address",
+        "tests/runners/test_upstream_items.py",
+    ),
+    Fault(
+        "icons of later need a review",
+        "catalog/quarantine.py",
+        "if member in MEMBERS[type(row)] and (member in before) != (member in definition)\n",
+        "if member in MEMBERS[type(row)] and before.get(member) != definition.get(member)\n",
+        "tests/runners/test_upstream_items.py",
+    ),
+    Fault(
+        "a secret in a resource is masked",
+        "catalog/calls/upstream_items.py",
+        "        masking.mask_result(produced, secrets)\n",
+        "        pass\n",
+        "tests/runners/test_upstream_items.py",
+    ),
+    Fault(
+        "a list that cannot be read puts nothing in quarantine",
+        "catalog/upstreams/discovery.py",
+        "            if kind not in found.problems:\n",
+        "            if True:\n",
+        "tests/runners/test_upstream_items.py",
+    ),
+    Fault(
+        "a cancelled call cancels its task at the upstream server",
+        "catalog/runners/upstream_mcp/tasks.py",
+        "            await asyncio.wait_for(_cancel(link, task.task_id), CANCEL_SECONDS)\n",
+        "            pass\n",
+        "tests/runners/test_upstream_tasks.py",
+    ),
     # --- tokens ---------------------------------------------------------------------------------------------------
     Fault(
         "a look-up that began before a revocation is not cached after it",
@@ -660,8 +724,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "arguments are in headers with the first call",
         "catalog/runners/upstream_mcp/runner.py",
-        "    if mirrors:\n        await _learn_headers(link, tool)\n",
-        "",
+        "    if settings.mirrors or tasks",
+        "    if tasks",
         "tests/runners/test_upstream_mcp.py",
     ),
     Fault(
@@ -710,8 +774,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "an unpinned tool of an upstream server is hidden",
         "catalog/policy/loader.py",
-        "                        quarantined=item.quarantined or unpinned,\n",
-        "                        quarantined=item.quarantined,\n",
+        '        "quarantined": item.quarantined or unpinned,\n',
+        '        "quarantined": item.quarantined,\n',
         "tests/catalog/test_upstreams.py",
     ),
     Fault(

@@ -269,6 +269,12 @@ def test_every_kind_of_content_is_shown_by_the_type_of_its_bytes(hub: Hub, root:
     assert root.http.get(f"{parts}/99/").status_code == 404
 
 
+def test_a_secret_that_the_output_schema_marks_is_hidden_in_the_result_and_in_its_text(hub: Hub, root: Person) -> None:
+    outcome = root.outcome(root.try_tool(hub.seeded["try_secret"]))["outcome"]
+    assert "sesame" not in outcome and "$redacted" in outcome
+    assert "&quot;account&quot;: &quot;Ann&quot;" in outcome and "at the door of Ann" in outcome
+
+
 def test_arguments_can_be_written_as_json_and_turned_into_fields_and_back(hub: Hub, root: Person) -> None:
     address = f"/admin/catalog/tool/{hub.seeded['add']}/try/"
     typed = {"user": "alice", "switch": "1", "argument.a": "5", "argument.tags": '["x"]'}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from catalog.functions import Context, tool
-from catalog.functions.content import Audio, EmbeddedResource, Image, ResourceLink, Result, Text
+from catalog.functions.content import Audio, EmbeddedResource, Image, ResourceLink, Result, Structured, Text
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
 PICTURE = base64.b64decode(
@@ -50,6 +50,18 @@ async def ask(ctx: Context) -> str:
     """Asks for a name."""
     answer: Any = await ctx.elicit("What is your <b>name</b>?", NAME)
     return f"{answer.action} {answer.content}"
+
+
+@tool(
+    "try_secret",
+    output_schema={
+        "type": "object",
+        "properties": {"account": {"type": "string"}, "opening": {"type": "string", "format": "password"}},
+    },
+)
+async def secret() -> Structured:
+    """Returns a value that its schema marks as secret, also in its text."""
+    return Structured({"account": "Ann", "opening": "sesame-4711"}, [Text("Say sesame-4711 at the door of Ann.")])
 
 
 @tool("try_sample")

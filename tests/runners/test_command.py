@@ -71,6 +71,11 @@ def python(settings: Any) -> str:
         ({"program": "wc", "arguments": ["{path}", "-l"]}, "put options before"),
         ({"program": "wc", "arguments": [{"option": "lines", "value": "n"}]}, "option"),
         ({"program": "wc", "arguments": ["a\0b"]}, "NUL"),
+        ({"program": "wc", "arguments": [{"each": "args", "options": ["l"]}]}, "is not an option such as"),
+        ({"program": "wc", "arguments": [{"each": "args", "options": ["-la"]}]}, "is not an option such as"),
+        ({"program": "wc", "arguments": [{"each": "args", "options": ["--"]}]}, "is not an option such as"),
+        ({"program": "wc", "arguments": [{"each": ""}]}, "each"),
+        ({"program": "wc", "arguments": ["{path}", {"each": "args"}]}, "put options before"),
         ({"program": "wc", "environment": {"LD_PRELOAD": "/tmp/x.so"}}, "decides which code runs"),
         ({"program": "wc", "environment": {"PATH": "/tmp"}}, "decides which code runs"),
         ({"program": "wc", "environment": {"A B": "x"}}, "not a valid environment variable name"),
@@ -150,6 +155,36 @@ async def test_values_stand_where_the_template_says(say: str) -> None:
     assert argv == ["-a", "--n", "5", "-v", "--", "a b", "1.5"] and stdin == "$(id)"
     bare: dict[str, Any] = {"program": say, "arguments": ["{x}"], "allow_dash": ["x"], "separator": False}
     assert json.loads((await run("command", bare, {"x": "-5"})).text)[0] == ["-5"]
+
+
+@pytest.mark.parametrize("payload", [*DASHED, *IMPOSSIBLE, "-R", "-lR", "--all=x", "--", "-", "file", "", ["-l"], {}])
+async def test_a_value_of_a_list_that_was_not_declared_is_refused(say: str, payload: Any) -> None:
+    only = {"program": say, "arguments": [{"each": "args", "options": ["-l", "-a", "--all"]}]}
+    with pytest.raises(ToolError):
+        await run("command", only, {"args": ["-l", payload]})
+    with pytest.raises(ToolError, match="must be a list"):
+        await run("command", only, {"args": "-l"})
+    with pytest.raises(ToolError, match="must be a list"):
+        await run("command", only, {"args": ["-l"] * 101})
+
+
+async def test_every_value_of_a_list_is_one_argument_and_options_come_first(say: str) -> None:
+    template: list[Any] = ["-x", {"each": "args", "options": ["-l", "-a", "--all", "--sort=size"], "others": True}]
+    options = {"program": say, "arguments": template}
+
+    async def argv(given: dict[str, Any]) -> Any:
+        return json.loads((await run("command", options, given)).text)[0]
+
+    assert await argv({}) == ["-x"]
+    assert await argv({"args": []}) == ["-x"]
+    assert await argv({"args": ["a b", "-la", "$(id)", "--all", "--sort=size", 5]}) == [
+        *("-x", "-la", "--all", "--sort=size", "--", "a b", "$(id)", "5"),
+    ]
+
+
+async def test_the_result_of_a_program_can_be_an_object(say: str) -> None:
+    made = await run("command", {"program": say, "result": "object"}, {})
+    assert made.value["status"] == 0 and made.value["output"] == made.content[0] and "[[]" in made.content[0]
 
 
 async def test_the_environment_is_clean_and_the_folder_is_its_own(say: str, monkeypatch: pytest.MonkeyPatch) -> None:

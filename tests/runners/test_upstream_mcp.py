@@ -119,7 +119,7 @@ def make_upstream(url: str = "", **fields: Any) -> Row:
 def import_all(made: Row, *users: Any) -> list[str]:
     """Import everything that can be, and grant it."""
     found = discovery.discover(made, None, "discovered")
-    outcome = discovery.import_tools(made, found, [one.value for one in discovery.candidates(made, found)])
+    outcome = discovery.import_items(made, found, [one.value for one in discovery.candidates(made, found)])
     assert not outcome.refused, outcome.refused
     for offered in Tool.objects.filter(origin=made.origin):
         offered.timeout = 120.0

@@ -45,6 +45,14 @@ class Upstream:
                 tool("announce", "Say that the list changed."),
             )
         }
+        self.resources: list[types.Resource] = []
+        self.templates: list[types.ResourceTemplate] = []
+        self.contents: dict[str, types.TextResourceContents | types.BlobResourceContents] = {}
+        """The content of each address; any other is an error of the protocol."""
+        self.prompts: list[types.Prompt] = []
+        self.suggestions: list[str] = []
+        self.broken: set[str] = set()
+        """Lists that end in an error of the protocol."""
         self.missing: dict[str, Any] = {}
         """The capabilities that `lacks` wants."""
         self.ledger: list[dict[str, Any]] = []
@@ -70,6 +78,16 @@ class Upstream:
 
     def start(self) -> None:
         more: Any = {} if self.legacy else {"on_subscriptions_listen": ListenHandler(self.bus)}
+        if self.resources or self.templates:
+            more |= {
+                "on_list_resources": self._list_resources,
+                "on_list_resource_templates": self._list_templates,
+                "on_read_resource": self._read,
+            }
+        if self.prompts:
+            more |= {"on_list_prompts": self._list_prompts, "on_get_prompt": self._prompt}
+        if self.suggestions:
+            more["on_completion"] = self._complete
         server = Server("local upstream", version="1", on_list_tools=self._list, on_call_tool=self._call, **more)
         inner = server.streamable_http_app()
 
@@ -116,6 +134,54 @@ class Upstream:
 
     async def _list(self, context: Any, params: Any) -> types.ListToolsResult:
         return types.ListToolsResult(tools=list(self.tools.values()))
+
+    def _fail_if_broken(self, name: str) -> None:
+        if name in self.broken:
+            from mcp import MCPError
+
+            raise MCPError(-32603, f"no {name} today", None)
+
+    async def _list_resources(self, context: Any, params: Any) -> types.ListResourcesResult:
+        self._fail_if_broken("resources")
+        return types.ListResourcesResult(resources=self.resources)
+
+    async def _list_templates(self, context: Any, params: Any) -> types.ListResourceTemplatesResult:
+        return types.ListResourceTemplatesResult(resource_templates=self.templates)
+
+    async def _read(self, context: Any, params: types.ReadResourceRequestParams) -> Any:
+        from mcp import MCPError
+
+        if str(params.uri) == "docs://question":
+            responses = params.input_responses
+            if self.legacy:
+                answer = await context.session.elicit_form("Your name?", ANSWERING, context.request_id)
+            elif not responses:
+                question = types.ElicitRequest(
+                    params=types.ElicitRequestFormParams(message="Your name?", requested_schema=ANSWERING)
+                )
+                return types.InputRequiredResult(input_requests={"name": question}, request_state="round 1")
+            else:
+                answer = responses["name"]
+            said = types.TextResourceContents(uri="docs://question", text=str((answer.content or {}).get("name")))
+            return types.ReadResourceResult(contents=[said])
+        if str(params.uri) == "docs://headers":
+            shown = types.TextResourceContents(uri="docs://headers", text=str(context.request.headers.get("x-key-id")))
+            return types.ReadResourceResult(contents=[shown])
+        if str(params.uri) not in self.contents:
+            raise MCPError(-32002, "no such resource", None)
+        return types.ReadResourceResult(contents=[self.contents[str(params.uri)]])
+
+    async def _list_prompts(self, context: Any, params: Any) -> types.ListPromptsResult:
+        self._fail_if_broken("prompts")
+        return types.ListPromptsResult(prompts=self.prompts)
+
+    async def _prompt(self, context: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+        said = types.TextContent(type="text", text=f"{params.name}: {json.dumps(params.arguments)}")
+        return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=said)])
+
+    async def _complete(self, context: Any, params: types.CompleteRequestParams) -> types.CompleteResult:
+        found = [value for value in self.suggestions if value.startswith(params.argument.value)]
+        return types.CompleteResult(completion=types.Completion(values=found))
 
     async def _call(self, context: Any, params: types.CallToolRequestParams) -> Any:
         def text(value: str, **more: Any) -> types.CallToolResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -41,6 +42,26 @@ async def test_a_call_of_somebody_elses_tool_reads_like_one_that_does_not_exist(
         lambda: list(Call.objects.order_by("started_at", "id").values_list("outcome", flat=True))
     )
     assert outcomes == ["refused", "unknown_tool"] * len(REVISIONS)
+
+
+async def test_a_call_that_is_denied_while_the_server_starts_is_logged(
+    alice: User, publish: Any, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    """The database answers, and something else of the start takes too long."""
+    await run_in_database(publish, alice, "server_add")
+    await refresh_catalogue()
+    client = await open_client(alice, MODERN)
+    settings.RECORD_SECONDS = 3.0
+    monkeypatch.setattr(client.server, "needs_start", True)
+    started = asyncio.Event()
+    monkeypatch.setattr(client.server, "start_process", started.wait)
+    asyncio.current_task().arrived = time.monotonic()  # type: ignore[union-attr]  # as a transport does
+    denied = await client.call("server_add", {"a": 1, "b": 2})
+    started.set()
+    assert "starting" in denied["error"]["message"]
+    call = await last_call()
+    assert (call.name, call.outcome, call.username) == ("server_add", "refused", "alice")
+    assert "starting" in call.detail
 
 
 async def test_wrong_arguments_name_the_field_in_the_way_of_the_revision(alice: User, publish: Any) -> None:

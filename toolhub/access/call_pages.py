@@ -30,7 +30,7 @@ from audit.actions import log
 from audit.models import Call
 from audit.queries import search
 from toolhub import invisible
-from toolhub.access import hooks
+from toolhub.access import hooks, result_view
 
 TONES = {
     outcomes.OK: "good",
@@ -145,8 +145,17 @@ def call(request: HttpRequest, pk: UUID) -> HttpResponse:
         "call": _present_call(found),
         "arguments": display.format_body(found.arguments),
         "result": display.format_body(found.result),
+        "view": _describe_result(found),
     }
     return render(request, "access/call.html", context)
+
+
+def _describe_result(call: Call) -> result_view.View | None:
+    """Return the structured result by the schema that the tool had at the time; None where there is nothing to show."""
+    if call.target_id is None or not call.result:
+        return None
+    found = audit_hooks.catalogue().definition_at(call.method, call.target_id, call.definition, call.started_at)
+    return result_view.describe(call.result, found.text) if found is not None and found.exact else None
 
 
 @login_required

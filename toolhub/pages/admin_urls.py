@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from toolhub.pages import jobs, sessions, view_as
+from toolhub.pages import examples, jobs, sessions, view_as
 from toolhub.pages.access import bulk, matrix, tool
 from toolhub.pages.health import views
 from toolhub.pages.try_it import views as try_it_views
@@ -25,6 +25,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("access/change/", bulk.bulk, name="bulk"),
     path("access/pick/", bulk.pick, name="pick"),
     path("view-as/", view_as.view_as, name="view-as"),
+    path("examples/grant/", examples.grant_examples, name="grant-examples"),
     path("health/", views.health, name="health"),
     path("jobs/", jobs.jobs, name="jobs"),
     path("sessions/", sessions.sessions, name="sessions"),

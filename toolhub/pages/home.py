@@ -23,10 +23,10 @@ from audit.integrity import verifier
 from audit.queries import statistics
 from audit.queries.statistics import Report, Slot
 from catalog.calls import stored_results
-from catalog.models import Grant, Tool
+from catalog.models import Grant, Prompt, Resource, Tool
 from toolhub import invisible
 from toolhub.access.models import AccessToken
-from toolhub.pages import home_charts
+from toolhub.pages import examples, home_charts
 from toolhub.server import presence
 
 PERIODS = {
@@ -58,6 +58,8 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     may = request.user.has_perm
     context["title"] = _("Overview")
     context["steps"] = steps(request)
+    context["examples"] = examples.find_ungranted() if may("catalog.view_tool") and may("catalog.add_grant") else []
+    context["demo"] = examples.DEMO
     context["numbers"] = list(_other_numbers(request))
     if may("audit.view_call"):
         report = statistics.report(period)
@@ -101,12 +103,17 @@ def _call_numbers(report: Report, may_see_tools: bool) -> Iterable[Number]:
 
 def _other_numbers(request: HttpRequest) -> Iterable[Number]:
     may = request.user.has_perm
-    if may("catalog.view_tool"):
-        waiting = Tool.objects.filter(quarantined_since__isnull=False).exclude(proposed="").count()
+    kinds = [model for model in (Tool, Resource, Prompt) if may(f"catalog.view_{model._meta.model_name}")]
+    if kinds:
+        numbers = {
+            model: model.objects.filter(quarantined_since__isnull=False).exclude(proposed="").count() for model in kinds
+        }
+        waiting = sum(numbers.values())
+        first = next((model for model in kinds if numbers[model]), kinds[0])
         yield Number(
-            _("Quarantined tools"),
+            _("Quarantined"),
             f"{waiting:,}",
-            f"{reverse('admin:catalog_tool_changelist')}?quarantine=yes",
+            f"{reverse(f'admin:catalog_{first._meta.model_name}_changelist')}?quarantine=yes",
             _("needs review") if waiting else "",
             "warning" if waiting else "",
         )

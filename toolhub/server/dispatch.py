@@ -85,14 +85,14 @@ async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
     `subscriptions/listen` returns when the subscription ends. When the transport itself cancels the task
     (`task.cancel(catalog.errors.CLIENT_GONE)`), CancelledError comes through.
     """
-    if server.needs_start:
-        await _start(request, server)
     method = request.method
     handler = METHODS[peer.revision].get(method)
     if handler is None:
         raise McpError(METHOD_NOT_FOUND, f"Method not found: {method[:100]}", request_id=request.id)
     entry: requests.Entry | None = None
     try:
+        if server.needs_start:
+            await _start(request, server)
         entry = server.requests.enter(peer, request.id, method in _CALL_METHODS)
         entry.listens = handler is subscriptions.listen
         server.clients.register_message(peer, method in _CALL_METHODS)

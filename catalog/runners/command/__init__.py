@@ -8,7 +8,7 @@ from typing import Any
 from django.conf import settings as configured
 from django.utils.translation import gettext_lazy as _
 
-from catalog.runners import secret_refs
+from catalog.runners import hints, secret_refs
 from catalog.runners.base import FormWords, Runner
 from catalog.runners.command.settings import Settings, not_ready, secret_destinations
 
@@ -36,6 +36,10 @@ RUNNER = Runner(
             "arguments": _("Arguments"),
             "option": _("Option"),
             "value": _("Value"),
+            "each": _("Each"),
+            "options": _("Options"),
+            "others": _("Others"),
+            "result": _("Result"),
             "allow_dash": _("Allow dash"),
             "separator": _("Separator"),
             "folder_argument": _("Folder argument"),
@@ -53,6 +57,7 @@ RUNNER = Runner(
             "stdin": _("Standard input"),
             "stdin_file": _("Standard input: a file"),
             **secret_refs.LABELS,
+            **hints.LABELS,
         },
         choices={"program": lambda: configured.COMMANDS},
     ),
@@ -61,8 +66,16 @@ RUNNER = Runner(
     advice=_advice,
     secret_destinations=secret_destinations,
     bounds=frozenset(
-        {"accept_status", "max_output_bytes", "cpu_seconds", "memory_bytes", "max_processes", "max_file_bytes"}
-        | {"max_open_files"}
+        {
+            "accept_status",
+            "result",
+            "max_output_bytes",
+            "cpu_seconds",
+            "memory_bytes",
+            "max_processes",
+            "max_file_bytes",
+        }
+        | {"max_open_files", "hints"}
     ),
     permission="catalog.use_command_runner",
     permission_refusal=_(

@@ -10,17 +10,19 @@ from typing import Any
 
 from catalog import workspace
 from catalog.errors import ToolError
-from catalog.functions.content import Result, Text
+from catalog.functions.content import Result, Structured, Text
 from catalog.functions.context import Context
 from catalog.functions.results import dump
 from catalog.functions.sanitise import sanitise_text
 from catalog.processes import allowlist
 from catalog.processes.launch import Child, Limits, Order, Report, read, run_program, write_stdin
 from catalog.runners import secret_refs
-from catalog.runners.command.settings import PLACEHOLDER, Command, Option, Settings, not_ready
+from catalog.runners.command.settings import PLACEHOLDER, Command, Each, Option, Settings, not_ready
 
 MAX_VALUE_BYTES = 100_000
 MAX_EXCERPT_CHARACTERS = 2000
+MAX_VALUES = 100
+"""Maximum number of values of a list."""
 
 
 def prepare(settings: Settings) -> Callable[[dict[str, Any], Context], Awaitable[Any]]:
@@ -75,6 +77,14 @@ def build_arguments(command: Command, arguments: dict[str, Any]) -> list[str]:
         if isinstance(item, Option):
             built += _option(command, item, arguments.get(item.value))
             continue
+        if isinstance(item, Each):
+            options, others = _each(item, arguments.get(item.each))
+            built += options
+            if others and not separated:
+                built.append("--")
+                separated = True
+            built += others
+            continue
         match = PLACEHOLDER.fullmatch(item)
         if match is None:
             separated = separated or item == "--"
@@ -92,6 +102,27 @@ def _option(command: Command, item: Option, value: Any) -> list[str]:
     if value is None or value is False:
         return []
     return [item.option] if value is True else [item.option, _value(command, item.value, value)]
+
+
+def _each(item: Each, values: Any) -> tuple[list[str], list[str]]:
+    """Return the options among the values of a list, and the others. Raises ToolError for one that is not declared."""
+    if values is None:
+        return [], []
+    if not isinstance(values, list) or len(values) > MAX_VALUES:
+        raise ToolError(f"The argument {item.each} must be a list of at most {MAX_VALUES} values.")
+    options, others = [], []
+    for value in values:
+        text = _text(item.each, value)
+        if text.startswith("-"):
+            if not item.allows(text):
+                declared = ", ".join(item.options) or "none"
+                raise ToolError(f"{text[:100]!r} is not an option of this tool. Its options: {declared}.")
+            options.append(text)
+        elif item.others:
+            others.append(text)
+        else:
+            raise ToolError(f"{text[:100]!r} is not allowed in {item.each}: it takes only options such as -l.")
+    return options, others
 
 
 def _value(command: Command, name: str, value: Any) -> str:
@@ -159,12 +190,15 @@ def _answer(settings: Settings, report: Report, output: bytes, errors_output: by
     if report.why == "processes":
         raise ToolError(f"The program was stopped: it had started more than {settings.max_processes} processes.")
     if report.status in settings.accept_status and report.why == "ended":
+        if settings.result == "object":
+            return Structured({"status": report.status, "output": text}, [text])
         return Text(text)
     sentence = _format_ending(settings, report)
     excerpt = " ".join(sanitise_text(errors_output.decode("utf-8", "replace"))[0].split())[:MAX_EXCERPT_CHARACTERS]
     if excerpt:
         sentence += f" Its output: {excerpt}"
-    return Result([Text(sentence), *([Text(text)] if text else [])], is_error=True)
+    code = "" if report.status is None else str(report.status)
+    return Result([Text(sentence), *([Text(text)] if text else [])], is_error=True, code=code)
 
 
 def _format_ending(settings: Settings, report: Report) -> str:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
 
 from django.utils.translation import gettext_noop as _
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
 from catalog.processes import allowlist
 from catalog.runners import destinations, secret_refs
 from catalog.runners.destinations import Destination
+from catalog.runners.hints import DESCRIPTION, MAX_HINTS, Hint
 from catalog.runners.settings_errors import SettingsProblem
 
+OPTION = re.compile(r"-[A-Za-z0-9]|--[A-Za-z0-9][A-Za-z0-9-]*(=[^\0]*)?")
+LETTERS = re.compile(r"-[A-Za-z0-9]+")
 PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
 
 
@@ -24,6 +27,47 @@ class Option(BaseModel):
     value: str = Field(min_length=1, description=_("The name of the argument whose value follows the option."))
 
 
+class Each(BaseModel):
+    """The values of an argument that is a list, each of them one complete argument of the program."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    each: str = Field(min_length=1, description=_("The name of the argument that is a list."))
+    options: list[str] = Field(
+        default_factory=list,
+        max_length=100,
+        description=_("Options that the values can be, such as -l. Options of one letter can be combined, as in -la."),
+    )
+    others: bool = Field(default=False, description=_("Whether a value can be anything else, without a leading dash."))
+
+    @field_validator("options")
+    @classmethod
+    def _check_options(cls, options: list[str]) -> list[str]:
+        for option in options:
+            if not OPTION.fullmatch(option):
+                raise SettingsProblem(_("%(option)s is not an option such as -l or --all"), option=repr(option))
+        return options
+
+    def allows(self, text: str) -> bool:
+        """Return whether a value with a leading dash is a declared option, or combines several of one letter."""
+        if text in self.options:
+            return True
+        return bool(LETTERS.fullmatch(text)) and all(f"-{letter}" in self.options for letter in text[1:])
+
+
+def _variant(value: Any) -> str:
+    """Return the form of an item, so that a problem is one of that form alone."""
+    if isinstance(value, Option | Each):
+        return type(value).__name__
+    return ("Each" if "each" in value else "Option") if isinstance(value, Mapping) else "str"
+
+
+Item = Annotated[
+    Annotated[str, Tag("str")] | Annotated[Option, Tag("Option")] | Annotated[Each, Tag("Each")],
+    Discriminator(_variant),
+]
+
+
 class Command(BaseModel):
     """One program and what it is given."""
 
@@ -32,10 +76,13 @@ class Command(BaseModel):
     program: str = Field(
         default="", max_length=500, description=_("The program, exactly as listed in TOOLHUB_COMMANDS.")
     )
-    arguments: list[str | Option] = Field(
+    arguments: list[Item] = Field(
         default_factory=list,
         max_length=100,
-        description=_('Fixed texts, "{argument}" alone, or {"option": "--lines", "value": "argument"}.'),
+        description=_(
+            'Fixed texts, "{argument}" alone, {"option": "--lines", "value": "argument"}, or '
+            '{"each": "argument", "options": ["-l"]} for a list.'
+        ),
     )
     allow_dash: list[str] = Field(default_factory=list, description=_("Arguments whose value may begin with a dash."))
     separator: bool = Field(default=True, description=_('Put "--" before the first "{argument}".'))
@@ -51,7 +98,7 @@ class Command(BaseModel):
 
     @field_validator("arguments")
     @classmethod
-    def _check_placeholders(cls, arguments: list[str | Option]) -> list[str | Option]:
+    def _check_placeholders(cls, arguments: list[Item]) -> list[Item]:
         for item in arguments:
             if isinstance(item, str) and "\0" in item:
                 raise SettingsProblem(_("an argument cannot contain a NUL character"))
@@ -75,7 +122,7 @@ class Command(BaseModel):
                     )
                     raise SettingsProblem(unclear, option=before, name=item.strip("{}"))
                 positional = True
-            elif positional and self.separator and (isinstance(item, Option) or item.startswith("-")):
+            elif positional and self.separator and (not isinstance(item, str) or item.startswith("-")):
                 raise SettingsProblem(_('put options before the first "{argument}"'))
             before = item if isinstance(item, str) else ""
         return self
@@ -95,7 +142,12 @@ class Settings(Command):
         default="temporary",
         description=_("The folder that the program runs in: a new empty folder, removed afterwards, or the workspace."),
     )
+    result: Literal["text", "object"] = Field(
+        default="text",
+        description=_('"object": the result is {"status": 0, "output": "..."}, for a tool with an output schema.'),
+    )
     accept_status: list[int] = Field(default=[0], description=_("The exit statuses that count as success."))
+    hints: list[Hint] = Field(default_factory=list, max_length=MAX_HINTS, description=DESCRIPTION)
     max_output_bytes: int = Field(
         default=262_144, ge=1, le=16_777_216, description=_("The program is stopped if it writes more.")
     )
@@ -137,8 +189,14 @@ def secret_destinations(settings: Settings) -> Iterator[Destination]:
     shared = {"environment": destinations.describe_texts(settings.environment), "folder": settings.folder}
     for command in settings.commands.values() or [settings]:
         own = command.model_dump(mode="json", include=set(Command.model_fields))
-        words = [item if isinstance(item, str) else f"{item.option} {{{item.value}}}" for item in command.arguments]
+        words = [_describe(item) for item in command.arguments]
         yield destinations.to_program(command.program, words, {**own, **shared})
+
+
+def _describe(item: Item) -> str:
+    if isinstance(item, Each):
+        return f"{{{item.each}}}..."
+    return item if isinstance(item, str) else f"{item.option} {{{item.value}}}"
 
 
 def not_ready(settings: Settings) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from catalog.runners import secret_refs
+from catalog.runners import hints, secret_refs
 from catalog.runners.base import Effect, FormWords, Runner
 from catalog.runners.destinations import Destination, origin
 from catalog.runners.http_api.settings import Settings
@@ -79,14 +79,16 @@ RUNNER = Runner(
             "wait_seconds": _("Wait seconds"),
             "url": _("URL"),
             **secret_refs.LABELS,
+            **hints.LABELS,
         },
     ),
     effect=_effect,
     advice=_advice,
     secret_destinations=_destinations,
     bounds=frozenset(
-        {"response", "select", "keep", "timeout", "max_response_bytes", "retries"}
+        {"response", "select", "keep", "hints", "timeout", "max_response_bytes", "retries"}
         | {"break_after", "break_seconds", "max_concurrent", "wait_seconds"}
     ),
+    default_hints=True,
     position=20,
 )

@@ -33,7 +33,10 @@ class ResponseConverter:
     async def content(self, reply: egress.Reply, url: str) -> Any:
         """Return the content of an answer. Raises ToolError for an error, or when it does not fit the settings."""
         if reply.status >= 400:
-            raise ToolError(f"The API answered with status {reply.status}. {excerpt(reply.text)}".strip())
+            sentence = (
+                f"The API answered with status {reply.status}{_asked_pause(reply)}. {excerpt(reply.text)}".strip()
+            )
+            raise ToolError(sentence, code=str(reply.status))
         if 300 <= reply.status < 400:
             why = f"The API answered with a redirect (status {reply.status}), which is not followed."
             if "location" not in reply.headers:
@@ -74,6 +77,13 @@ class ResponseConverter:
         if self._path:
             value = select(value, self._path)
         return _select_members(value, self._settings.keep) if self._settings.keep else value
+
+
+def _asked_pause(reply: egress.Reply) -> str:
+    """Return how long the API asks to wait before the next request (RFC 9110, 10.2.3); empty when it does not."""
+    seconds = reply.headers.get("retry-after", "")
+    asked = reply.status in (429, 503) and seconds.isascii() and seconds.isdigit() and len(seconds) <= 6
+    return f" and asks to wait {int(seconds)} s" if asked else ""
 
 
 def _select_members(value: Any, members: list[str]) -> Any:

@@ -75,7 +75,7 @@ class _Sender:
             await asyncio.sleep(seconds)
         if reply is not None:
             return reply
-        raise ToolError(f"The request failed: {failure}.")
+        raise ToolError(f"The request failed: {failure}.", code="unreachable")
 
     async def _attempt(
         self, request: Request, deadline: float, guard: CircuitBreaker
@@ -109,7 +109,7 @@ class _Sender:
         except egress.DeadlineExceeded as error:
             counted = True
             guard.report_failure(settings.break_after, settings.break_seconds)
-            raise ToolError(f"The request failed: {error}.") from None
+            raise ToolError(f"The request failed: {error}.", code="timeout") from None
         except egress.EgressError as error:
             raise _failed(error) from None
         except asyncio.CancelledError:

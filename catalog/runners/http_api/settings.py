@@ -8,6 +8,7 @@ from typing import Literal
 from django.utils.translation import gettext_noop as _
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from catalog.runners.hints import DESCRIPTION, MAX_HINTS, Hint
 from catalog.runners.http_api.json_path import parse_path
 from catalog.runners.secret_refs import SecretRef, Text, Value
 from catalog.runners.settings_errors import SettingsProblem
@@ -127,6 +128,7 @@ class Settings(BaseModel):
     break_seconds: float = Field(
         default=30.0, gt=0, le=3600, description=_("Seconds of pause before one call tries the host again.")
     )
+    hints: list[Hint] = Field(default_factory=list, max_length=MAX_HINTS, description=DESCRIPTION)
     max_concurrent: int = Field(
         default=16, ge=1, le=1000, description=_("Maximum number of concurrent calls of this tool.")
     )

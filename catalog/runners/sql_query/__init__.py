@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.conf import settings as configured
 from django.utils.translation import gettext_lazy as _
 
+from catalog.runners import hints
 from catalog.runners.base import FormWords, Runner
 from catalog.runners.sql_query.settings import Settings, not_ready
 
@@ -26,6 +27,7 @@ RUNNER = Runner(
             "max_rows": _("Max rows"),
             "max_bytes": _("Max bytes"),
             "timeout": _("Timeout"),
+            **hints.LABELS,
         },
         choices={"database": lambda: sorted(configured.SQL_DATABASES)},
     ),

@@ -69,7 +69,7 @@ class Query:
         try:
             return self._sqlite() if self._address.startswith("sqlite:") else self._postgres()
         except psycopg.Error as error:
-            raise ToolError(self._format_postgres_error(error)) from None
+            raise ToolError(self._format_postgres_error(error), code=_code(error)) from None
 
     def stop(self) -> None:
         with self._lock:
@@ -114,7 +114,8 @@ class Query:
         else:
             readers.give(reader)
         if "error" in found:
-            raise ToolError(self._format_sqlite_error(found["error"], found["message"]))
+            code = "timeout" if found["error"] == "time" else ""
+            raise ToolError(self._format_sqlite_error(found["error"], found["message"]), code=code)
         return QueryResult(**found)
 
     def _ask(self, reader: Reader, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,6 +188,13 @@ class Query:
         if isinstance(error, psycopg.OperationalError) and not error.sqlstate:
             return UNREACHABLE
         return f"The database rejected the query: {(error.diag.message_primary or 'no reason given')[:300]}."
+
+
+def _code(error: psycopg.Error) -> str:
+    """Return the SQLSTATE, or one of the words for hints."""
+    if isinstance(error, psycopg.errors.QueryCanceled):
+        return "timeout"
+    return error.sqlstate or "unreachable"
 
 
 def _postgres(value: Any) -> Any:

@@ -79,7 +79,7 @@ async def _locate(hosts: list[tuple[str, str]]) -> dict[str, str]:
             addresses = []
         found += [(host, address, port) for address in addresses]
     if hosts and not found:
-        raise ToolError(UNREACHABLE)
+        raise ToolError(UNREACHABLE, code="unreachable")
     keys = ("host", "hostaddr", "port")
     return {key: ",".join(values) for key, values in zip(keys, zip(*found, strict=True), strict=False)}
 

@@ -7,6 +7,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from catalog.runners.hints import DESCRIPTION, MAX_HINTS, Hint
 from catalog.runners.sql_query import statements
 
 
@@ -27,6 +28,7 @@ class Settings(BaseModel):
             "Maps SQL parameters to arguments. A parameter that is not listed uses the argument of the same name."
         ),
     )
+    hints: list[Hint] = Field(default_factory=list, max_length=MAX_HINTS, description=DESCRIPTION)
     max_rows: int = Field(default=200, ge=1, le=100_000)
     max_bytes: int = Field(
         default=262_144, ge=100, le=16_777_216, description=gettext_noop("Maximum size of the rows as JSON.")

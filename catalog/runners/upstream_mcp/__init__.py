@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from django.utils.translation import gettext_lazy as _
 
+from catalog.runners import hints
 from catalog.runners.base import FormWords, Rows, Runner
 from catalog.runners.destinations import Destination
 from catalog.runners.upstream_mcp.settings import Settings
@@ -28,9 +29,11 @@ RUNNER = Runner(
         labels={
             "upstream": _("Upstream"),
             "tool": _("Tool"),
+            **hints.LABELS,
         },
         choices={"upstream": Rows("catalog.Upstream", "name")},
     ),
     secret_destinations=_destinations,
+    default_hints=True,
     position=50,
 )

@@ -31,7 +31,7 @@ RESERVED_HEADERS = frozenset(
 """Headers that belong to the connection or to the protocol."""
 
 
-BOUNDS = frozenset({"upstream", "name", "allowed_networks", "timeout", "forward_meta"})
+BOUNDS = frozenset({"upstream", "name", "allowed_networks", "timeout", "forward_meta", "icons", "apps"})
 """Values that do not decide what is done with a secret."""
 
 
@@ -58,6 +58,10 @@ class Connection(BaseModel):
     allowed_networks: tuple[str, ...] = ()
     timeout: float = Field(default=30.0, gt=0, le=600)
     forward_meta: tuple[str, ...] = Field(default=(), max_length=50)
+    icons: bool = False
+    """Whether its icons are kept."""
+    apps: bool = False
+    """Whether its pages for MCP Apps are kept."""
 
     @field_validator("forward_meta")
     @classmethod

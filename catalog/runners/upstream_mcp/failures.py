@@ -27,9 +27,14 @@ class UpstreamError(Exception):
     """
 
     def __init__(
-        self, sentence: str, audit_message: str = "", localized_message: Callable[[], str] | None = None
+        self,
+        sentence: str,
+        audit_message: str = "",
+        localized_message: Callable[[], str] | None = None,
+        code: str = "",
     ) -> None:
         super().__init__(sentence)
+        self.code = code
         self.audit_message = audit_message or sentence
         self._localized = localized_message
 
@@ -46,7 +51,22 @@ def failure(connection: Connection, error: BaseException) -> UpstreamError:
         return f"{connection.label} {explain_error(error, explained=explained)}"
 
     with override(ENGLISH):
-        return UpstreamError(words(explained=False), words(), words)
+        return UpstreamError(words(explained=False), words(), words, find_code(error))
+
+
+def find_code(error: BaseException) -> str:
+    """Return the code by which hints are chosen: an HTTP status, "timeout" or "unreachable"; empty for none."""
+    import httpx2
+
+    while isinstance(error, BaseExceptionGroup) and error.exceptions:
+        error = error.exceptions[0]
+    if isinstance(error, httpx2.HTTPStatusError):
+        return str(error.response.status_code)
+    if isinstance(error, egress.EgressTransportError) and isinstance(error.error, egress.DeniedAddress):
+        return ""  # another attempt would be blocked as well
+    if isinstance(error, httpx2.TimeoutException | TimeoutError):
+        return "timeout"
+    return "unreachable" if isinstance(error, httpx2.TransportError | OSError) else ""
 
 
 def refusal(connection: Connection, sentence: str, **params: object) -> UpstreamError:
@@ -60,7 +80,9 @@ def refusal(connection: Connection, sentence: str, **params: object) -> Upstream
 
 
 def timeout_error(connection: Connection) -> UpstreamError:
-    return refusal(connection, gettext_noop("did not answer within %(seconds)g seconds."), seconds=connection.timeout)
+    late = refusal(connection, gettext_noop("did not answer within %(seconds)g seconds."), seconds=connection.timeout)
+    late.code = "timeout"
+    return late
 
 
 def explain_error(error: BaseException, *, explained: bool = False) -> str:

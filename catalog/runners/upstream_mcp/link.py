@@ -12,7 +12,7 @@ import contextlib
 import contextvars
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,24 @@ MAX_MESSAGE_BYTES = 16_777_216
 """Maximum size of one message of an upstream server, in bytes."""
 MAX_SILENCE_SECONDS = 1800.0
 """Maximum silence of an upstream's stream, in seconds."""
+APPS: Mapping[str, dict[str, Any]] = {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}
+"""The extension that says that pages are kept (MCP Apps): some servers show them to such clients only."""
+MAX_PAGES = 100
+"""Maximum number of pages of one list that are read."""
 log = logging.getLogger(__name__)
+
+
+async def list_pages(ask: Callable[..., Awaitable[Any]]) -> AsyncIterator[Any]:
+    """Yield the pages of a list of the session; at most MAX_PAGES, of which the last one still names a next one."""
+    from mcp_types import PaginatedRequestParams
+
+    cursor = None
+    for _ in range(MAX_PAGES):
+        page = await ask(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
+        yield page
+        cursor = page.next_cursor
+        if cursor is None:
+            return
 
 
 class QuestionHandler:
@@ -64,8 +81,8 @@ class Link:
         self.client: Client | None = None
         self.alive = False
         self.opened_at = time.monotonic()
-        self.listed: set[str] = set()
-        """The tools whose parameters in headers this session knows."""
+        self.listed: dict[str, str] = {}
+        """The tools that this session has listed, and so their parameters in headers, with their support of tasks."""
         self._closing = asyncio.Event()
         self._linger = 0.0
         self._keeper: asyncio.Task[None] | None = None
@@ -136,6 +153,7 @@ class Link:
 
     async def _client(self, stack: AsyncExitStack) -> AbstractAsyncContextManager[Client]:
         from mcp import Client
+        from mcp.client.extension import advertise
         from mcp_types import Implementation, SamplingCapability
 
         sampling = self._capabilities.get("sampling")
@@ -154,6 +172,7 @@ class Link:
             log_level="debug",
             message_handler=self._on_message,
             cache=None,
+            extensions=[advertise(name, settings) for name, settings in APPS.items()] if self.connection.apps else None,
         )
 
     async def _transport(self, stack: AsyncExitStack) -> Any:
@@ -181,7 +200,7 @@ class Link:
         return streamable_http_client(connection.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES)
 
     async def _prepare(self, stack: AsyncExitStack) -> None:
-        """Subscribe to log lines and changes of the list, where the server has them."""
+        """Subscribe to log lines and changes of the lists, where the server has them."""
         assert self.client is not None  # noqa: S101 - it was entered
         capabilities = self.client.server_capabilities
         if self.client.session.initialize_result is not None:
@@ -191,7 +210,10 @@ class Link:
                 request = SetLevelRequest(params=SetLevelRequestParams(level="debug"))
                 with contextlib.suppress(Exception):  # a server that refuses its own capability still has tools
                     await self.client.session.send_request(request, EmptyResult)
-        elif self._on_change is not None and capabilities.tools is not None and capabilities.tools.list_changed:
+        elif self._on_change is not None and any(
+            listed is not None and listed.list_changed
+            for listed in (capabilities.tools, capabilities.resources, capabilities.prompts)
+        ):
             listening = asyncio.get_running_loop().create_task(self._listen(), name="upstream changes")
             stack.callback(listening.cancel)
 
@@ -204,7 +226,10 @@ class Link:
         for pause in (1.0, 5.0, 30.0, 300.0):
             began = False
             try:
-                async with self.client.listen(tools_list_changed=True) as events:
+                listening = self.client.listen(
+                    tools_list_changed=True, resources_list_changed=True, prompts_list_changed=True
+                )
+                async with listening as events:
                     began = True
                     async for _ in events:
                         self._notify_changed()
@@ -220,9 +245,14 @@ class Link:
             self._on_change(self.connection.upstream)
 
     async def _on_message(self, message: Any) -> None:
-        from mcp_types import ToolListChangedNotification
+        from mcp_types import (
+            PromptListChangedNotification,
+            ResourceListChangedNotification,
+            ToolListChangedNotification,
+        )
 
-        if isinstance(message, ToolListChangedNotification):
+        changed = (PromptListChangedNotification, ResourceListChangedNotification, ToolListChangedNotification)
+        if isinstance(message, changed):
             self._notify_changed()
 
     async def _on_log(self, params: Any) -> None:

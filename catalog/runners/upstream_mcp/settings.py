@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.utils.translation import gettext_noop
 from pydantic import BaseModel, ConfigDict, Field
 
+from catalog.runners.hints import DESCRIPTION, MAX_HINTS, Hint
 from catalog.runners.upstream_mcp.connection import Connection
 
 
@@ -15,6 +16,7 @@ class Settings(BaseModel):
     tool: str = Field(
         min_length=1, max_length=1000, description=gettext_noop("The tool's name on the upstream server.")
     )
+    hints: list[Hint] = Field(default_factory=list, max_length=MAX_HINTS, description=DESCRIPTION)
     connection: Connection | None = Field(
         default=None, description="Filled in by toolhub: how the upstream server is reached."
     )

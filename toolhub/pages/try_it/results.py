@@ -10,6 +10,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from audit import display
+from audit.redaction import redactor
+from audit.redaction.schema_fields import has_marks
 from catalog.functions import media
 from toolhub import invisible
 
@@ -31,6 +33,18 @@ class Part:
     """Set only for web addresses; any other address is shown as text without a link."""
     mime: str = ""
     bytes: int = 0
+
+
+def hide_marked(result: dict[str, Any], schema: Any) -> dict[str, Any]:
+    """Return a result without the secrets that the output schema of its tool marks: the page shows what the log keeps.
+
+    Where the schema marks none, nothing is hidden.
+    """
+    if not isinstance(schema, dict) or not has_marks(schema):
+        return result
+    logged = {"structuredContent" if name == "structured" else name: value for name, value in result.items()}
+    shown: dict[str, Any] = redactor.result_redactor(schema).value(logged)
+    return {"structured" if name == "structuredContent" else name: value for name, value in shown.items()}
 
 
 def parts(content: list[dict[str, Any]]) -> list[Part]:

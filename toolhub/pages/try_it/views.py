@@ -242,6 +242,9 @@ def _context(
     request: HttpRequest, state: dict[str, Any], questions: dict[str, Question] | None = None
 ) -> dict[str, Any]:
     result = state["result"]
+    if result:
+        schema = Tool.objects.filter(pk=state["tool_id"]).values_list("output_schema", flat=True).first()
+        result = results.hide_marked(result, schema)
     error = state["error"]
     return {
         "run": state,
