@@ -114,11 +114,23 @@ def assert_clean(text: bytes | str, where: str) -> None:
     assert base64.b64encode(b"user:" + CONFIGURED.encode())[8:-8] not in data, where
 
 
+def count_own_locks() -> int:
+    """Return how many locks this process holds on files; a line is "1: POSIX ADVISORY READ PID ...".."""
+    return sum(
+        line.split()[4] == str(os.getpid()) for line in Path("/proc/locks").read_text().splitlines() if "->" not in line
+    )
+
+
 def read_database_files() -> dict[str, bytes]:
     """All of them, journals included; of PostgreSQL also a dump, in which no value is compressed or cut in two."""
     if connection.vendor == "sqlite":
         path = Path(str(connection.settings_dict["NAME"]))
-        return {name.name: name.read_bytes() for name in path.parent.glob(f"{path.name}*")}
+        # By another process: closing one of these files in this one would drop the locks of its open connections
+        # (fcntl(2)), and the next process to open the database would take away the journal that they write to.
+        return {
+            name.name: subprocess.run(["cat", name], check=True, capture_output=True).stdout
+            for name in path.parent.glob(f"{path.name}*")
+        }
     with connection.cursor() as cursor:
         cursor.execute("CHECKPOINT")
         cursor.execute("SHOW data_directory")
@@ -270,8 +282,10 @@ def _search_everywhere(tmp_path: Path, log: Path) -> None:
     lines = log.read_bytes()
     assert b"called with" in lines and b"redacted" in lines
     assert_clean(lines, "the log")
+    held = count_own_locks()
     for name, data in read_database_files().items():
         assert_clean(data, name)
+    assert count_own_locks() == held
     for path in spool.folder().glob("*"):
         assert_clean(path.read_bytes(), path.name)
 
