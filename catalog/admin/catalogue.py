@@ -17,7 +17,6 @@ from django.utils.translation import gettext_lazy as _
 from unfold.decorators import display
 
 from audit.admin_base import ModelAdmin
-from catalog import lint
 from catalog.admin.editor.runner_forms import kind_name
 from catalog.admin.editor.views import EditorAdmin
 from catalog.admin.forms import GrantForm, LimitForm, PromptForm, ResourceForm, ToolForm
@@ -31,6 +30,10 @@ from catalog.admin.inlines import (
 from catalog.admin.quarantine import QuarantineAdmin, QuarantineFilter
 from catalog.admin.secrets import SecretAdmin as SecretAdmin
 from catalog.admin.upstreams import UpstreamAdmin as UpstreamAdmin
+from catalog.advice import beside
+from catalog.advice.prompts import check_prompt
+from catalog.advice.suggestions import Suggestion
+from catalog.advice.tools import check_tool
 from catalog.models import Grant, Limit, Prompt, Resource, StoredResult, Task, Tool, Toolset
 from catalog.openapi.admin import ImportedDocumentAdmin as ImportedDocumentAdmin
 from catalog.policy import messages as policy_messages
@@ -75,7 +78,7 @@ class CatalogueItemAdmin(HistoryAdmin):
         found = self.find_suggestions(row) if row.pk is not None else []
         return format_html_join(SafeString("<br>"), "{}", ((sentence,) for sentence in found)) or "-"
 
-    def find_suggestions(self, row: Any) -> list[str]:
+    def find_suggestions(self, row: Any) -> list[Suggestion]:
         return []
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
@@ -153,8 +156,8 @@ class ToolAdmin(EditorAdmin, QuarantineAdmin, CatalogueItemAdmin):
         ),
     )
 
-    def find_suggestions(self, row: Tool) -> list[str]:
-        return lint.check_tool(row) + lint.describe_similar(row, Tool.objects.values_list("name", "description"))[:5]
+    def find_suggestions(self, row: Tool) -> list[Suggestion]:
+        return check_tool(row) + beside.describe_similar(row, Tool.objects.values_list("name", "description"))[:5]
 
     @admin.display(description=_("tool type"), ordering="runner")
     def runner_title(self, row: Tool) -> str:
@@ -206,8 +209,8 @@ class PromptAdmin(QuarantineAdmin, CatalogueItemAdmin):
         (_("Access"), {"classes": ("tab",), "fields": ("audience", "suggestions", "quarantine")}),
     )
 
-    def find_suggestions(self, row: Prompt) -> list[str]:
-        return lint.check_prompt(row)
+    def find_suggestions(self, row: Prompt) -> list[Suggestion]:
+        return check_prompt(row)
 
 
 @admin.register(Toolset)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import time
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,8 @@ from toolhub.parts import parts
 from toolhub.wire.versions import MODERN
 
 log = logging.getLogger(__name__)
+_CODE = re.compile(r"[0-9A-Za-z-]{1,12}")
+"""Codes of ToolError that are logged: those that a hint can name."""
 
 
 @dataclass(slots=True)
@@ -108,7 +111,10 @@ def tool_error(error: Exception, audit_message: str = "") -> Outcome:
     """Return the outcome of an error whose text is a sentence for the caller; the log may keep another one."""
     sentence = exact_text(error)
     detail = exact_text(audit_message) if audit_message else sentence
-    return Outcome(outcomes.TOOL_ERROR, failure(sentence), None, type(error).__name__, detail)
+    code = exact_text(getattr(error, "code", ""))
+    # The code has no sentence of its own: pages show the detail, and tool health counts causes.
+    reason = Reason("run.error", {"code": code}) if _CODE.fullmatch(code) else None
+    return Outcome(outcomes.TOOL_ERROR, failure(sentence), None, type(error).__name__, detail, reason)
 
 
 def _unexpected(begun: BegunCall, error_class: str) -> Outcome:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from catalog import workspace
 from catalog.errors import ClientLacks
-from catalog.examples.results import with_sentence
+from catalog.examples.results import Facts, with_sentence
 from catalog.functions import Context, prompt, resource, resource_updated, result_schema, tool
 from catalog.functions.content import Structured, ToolError, User
 from catalog.threads import tools as in_threads
@@ -39,12 +39,15 @@ FilePath = Annotated[
 
 
 @dataclass(slots=True)
-class FileContent:
+class FileContent(Facts):
     path: str
+    """The path that was asked for."""
     encoding: str
     """utf-8 or base64."""
     bytes: int
+    """The size of the file."""
     content: str
+    """The text of the file, or its bytes as base64."""
 
 
 @tool(
@@ -77,11 +80,13 @@ def read_file(
 
 
 @dataclass(slots=True)
-class FileChange:
+class FileChange(Facts):
     path: str
+    """The path of the file."""
     bytes: int
     """The size of the file now."""
     appended: bool
+    """Whether the content was added at the end."""
 
 
 @tool(
@@ -110,9 +115,11 @@ def write_file(
 
 
 @dataclass(slots=True)
-class Listing:
+class Listing(Facts):
     entries: list[workspace.Entry]
+    """Files and folders, sorted by path."""
     truncated: bool
+    """Whether there are more entries than these."""
 
 
 @tool(title="List a directory", read_only=True, idempotent=True, open_world=False)
@@ -130,19 +137,23 @@ def list_directory(
 
 
 @dataclass(slots=True)
-class Match:
+class Match(Facts):
     path: str
+    """The path of the file."""
     line: int
     """The number of the line; 0 when the name of the file matches."""
     text: str
+    """The line."""
 
 
 @dataclass(slots=True)
-class Matches:
+class Matches(Facts):
     matches: list[Match]
+    """Lines and names of files that contain the text."""
     searched: int
     """The number of files."""
     truncated: bool
+    """Whether there are more matches than these."""
 
 
 @tool(title="Search files", read_only=True, idempotent=True, open_world=False)
@@ -180,9 +191,11 @@ def search_files(
 
 
 @dataclass(slots=True)
-class Deleted:
+class Deleted(Facts):
     path: str
+    """The path that was asked for."""
     deleted: bool
+    """False when the person did not agree."""
 
 
 class _Confirmation(BaseModel):

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from catalog import workspace
 from catalog.examples.files import announce
-from catalog.examples.results import with_sentence
+from catalog.examples.results import Facts, with_sentence
 from catalog.functions import Context, result_schema, tool
 from catalog.functions.content import Structured, ToolError
 
@@ -47,9 +47,11 @@ async def calculate_sum(
 
 
 @dataclass(slots=True)
-class Saved:
+class Saved(Facts):
     key: str
+    """The name under which it is saved."""
     replaced: bool
+    """Whether there was an older one."""
 
 
 @tool(
@@ -85,19 +87,24 @@ def upsert_record(
     title: Annotated[str, Field(description="One line that says what it is.", min_length=1, max_length=200)],
     status: Annotated[Literal["open", "done"], Field(description="Where it stands.")] = "open",
 ) -> Structured:
-    """Save one record in the workspace's records.json: it is added when its id is new, else replaced as a whole,
-    which loses the old values. Calling it again with the same values changes nothing more."""
+    """Save one record in the workspace's records.json: it is added when its id is new, else replaced as a whole, and
+    the old values cannot be brought back. Calling it again with the same values changes nothing more."""
     known = _save("records.json", "records", id, {"title": title, "status": status})
     return with_sentence(Saved(id, known), f"{'Replaced' if known else 'Added'} {id}.")
 
 
 @dataclass(slots=True)
-class Issue:
+class Issue(Facts):
     number: int
+    """The number in this repository."""
     owner: str
+    """The account that owns the repository."""
     repo: str
+    """The name of the repository."""
     title: str
+    """The title."""
     state: str
+    """open: new issues are."""
 
 
 @tool(
@@ -128,7 +135,7 @@ def create_issue(
 ) -> Structured:
     """Create an issue in the workspace's own tracker, the file issues.json, and return its number. Use it to try how
     issues are filed; nothing leaves this hub (github_create_issue files on GitHub). Not idempotent: each call makes a
-    new issue."""
+    new issue, also when there is one with this title already."""
 
     def change(issues: dict[str, Any]) -> Issue:
         prefix = f"{owner}/{repo}#"
@@ -141,8 +148,9 @@ def create_issue(
 
 
 @dataclass(slots=True)
-class Logged:
+class Logged(Facts):
     line: str
+    """The line as it was written."""
 
 
 @tool(
@@ -167,9 +175,11 @@ def add_log(
 
 
 @dataclass(slots=True)
-class Finished:
+class Finished(Facts):
     seconds: float
+    """How long it took."""
     steps: int
+    """How many steps it reported."""
 
 
 @tool(

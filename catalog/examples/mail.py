@@ -10,7 +10,7 @@ from django.conf import settings
 from django.core.mail import EmailMessage
 from pydantic import Field
 
-from catalog.examples.results import with_sentence
+from catalog.examples.results import Facts, with_sentence
 from catalog.functions import result_schema, tool
 from catalog.functions.content import Structured, ToolError
 
@@ -19,9 +19,11 @@ _Address = Annotated[str, Field(max_length=254, pattern=r"^[^\s@<>,;:\"\\()\[\]]
 
 
 @dataclass(slots=True)
-class Sent:
+class Sent(Facts):
     to: list[str]
+    """The recipients."""
     subject: str
+    """The subject."""
 
 
 @tool(
@@ -42,8 +44,9 @@ def send_email(
     ],
     body: Annotated[str, Field(description="The text of the mail, without HTML.", min_length=1, max_length=50_000)],
 ) -> Structured:
-    """Send one email as plain text from the address of this hub. Mail cannot be called back and reaches people outside:
-    show the person the recipients and the text first. Not idempotent: each call sends another mail.
+    """Send one email as plain text from the address of this hub. Use it only when the person asked for a mail and has
+    seen the recipients and the text: mail cannot be called back. Not idempotent: each call sends another mail. Returns
+    the recipients, or names those that the server refused.
     """
     if not settings.EMAIL_HOST:
         raise ToolError("Mail is not set up. Ask your administrator to set TOOLHUB_SMTP_URL.")

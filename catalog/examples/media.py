@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from catalog.examples.results import with_sentence
+from catalog.examples.results import Facts, with_sentence
 from catalog.functions import Context, result_schema, tool
 from catalog.functions.content import Audio, EmbeddedResource, Image, ResourceLink, Structured, ToolError
 
@@ -22,10 +22,13 @@ _BACKGROUND, _COLOUR = b"\xff\xff\xff", b"\x00\x7a\x6c"
 
 
 @dataclass(slots=True)
-class Picture:
+class Picture(Facts):
     width: int
+    """In pixels."""
     height: int
+    """In pixels."""
     mime_type: str
+    """image/png."""
 
 
 @tool(
@@ -57,10 +60,13 @@ def draw_chart(
 
 
 @dataclass(slots=True)
-class Sound:
+class Sound(Facts):
     hertz: float
+    """The pitch."""
     seconds: float
+    """How long it sounds."""
     mime_type: str
+    """audio/wav."""
 
 
 @tool(title="Play a tone", read_only=True, idempotent=True, open_world=False, output_schema=result_schema(Sound))
@@ -80,8 +86,9 @@ def play_tone(
 
 
 @dataclass(slots=True)
-class Attached:
+class Attached(Facts):
     uris: list[str]
+    """The URIs of what is attached."""
 
 
 @tool(title="Attach a guide", read_only=True, idempotent=True, open_world=False, output_schema=result_schema(Attached))
@@ -100,10 +107,11 @@ class _Greeting(BaseModel):
 
 
 @dataclass(slots=True)
-class Answer:
+class Answer(Facts):
     action: str
     """accept, decline or cancel."""
     name: str
+    """The name that the person gave; empty without one."""
 
 
 @tool(

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from catalog.functions.content import Structured
+
+
+class Facts:
+    """A base of dataclasses: the text below a field is its description in the output schema."""
+
+    __slots__ = ()
+    __pydantic_config__ = ConfigDict(use_attribute_docstrings=True)
 
 
 def with_sentence(facts: Any, sentence: str, *more: Any) -> Structured:

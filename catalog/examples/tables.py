@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from catalog import workspace
+from catalog.examples.results import Facts
 from catalog.functions import tool
 from catalog.functions.content import ToolError
 
@@ -29,9 +30,11 @@ _COLUMN = Annotated[str, Field(max_length=200)]
 
 
 @dataclass(slots=True)
-class ColumnSummary:
+class ColumnSummary(Facts):
     column: str
+    """The name of the column."""
     operation: str
+    """What was calculated."""
     result: float | None
     """Nothing when the column has no numbers."""
     skipped: int
@@ -39,10 +42,13 @@ class ColumnSummary:
 
 
 @dataclass(slots=True)
-class TableSummary:
+class TableSummary(Facts):
     path: str
+    """The path of the file."""
     rows: int
+    """The number of rows below the header."""
     results: list[ColumnSummary]
+    """One result for each column and operation."""
 
 
 @dataclass(slots=True)

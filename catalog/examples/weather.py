@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from django.conf import settings
 from pydantic import Field
 
-from catalog.examples.results import with_sentence
+from catalog.examples.results import Facts, with_sentence
 from catalog.functions import result_schema, tool
 from catalog.functions.content import Structured, ToolError
 from catalog.runners import networks
@@ -23,14 +23,19 @@ _DEGREES = {"celsius": "°C", "fahrenheit": "°F"}
 
 
 @dataclass(slots=True)
-class Weather:
+class Weather(Facts):
     place: str
+    """The name of the place."""
     latitude: float
+    """In degrees."""
     longitude: float
+    """In degrees."""
     time: str
     """Local time there, in ISO 8601."""
     temperature: float
+    """The temperature, in temperature_unit."""
     temperature_unit: str
+    """celsius or fahrenheit."""
     wind_speed: float
     """In km/h."""
     precipitation: float

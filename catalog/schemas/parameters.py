@@ -55,7 +55,7 @@ def list_arguments(schema: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Par
     properties = schema.get("properties")
     required = schema.get("required")
     for name, written in properties.items() if isinstance(properties, dict) else ():
-        part = _resolve(written, schema)
+        part = resolve_reference(written, schema)
         yield part, _row(name, part, isinstance(required, list) and name in required)
 
 
@@ -66,15 +66,15 @@ def _walk(schema: Any, prefix: str, depth: int, root: Any) -> Iterator[Parameter
     required = schema.get("required")
     required = required if isinstance(required, list) else []
     for name, written in properties.items():
-        part = _resolve(written, root)
+        part = resolve_reference(written, root)
         path = f"{prefix}{name}"
         yield _row(path, part, name in required)
         if depth + 1 < MAX_DEPTH:
             yield from _walk(part, f"{path}.", depth + 1, root)
-            yield from _walk(_resolve(part.get("items"), root), f"{path}[].", depth + 1, root)
+            yield from _walk(resolve_reference(part.get("items"), root), f"{path}[].", depth + 1, root)
 
 
-def _resolve(part: Any, root: Any) -> dict[str, Any]:
+def resolve_reference(part: Any, root: Any) -> dict[str, Any]:
     """Return the schema itself, or the target of a local reference like `#/$defs/Point`."""
     for _hop in range(8):
         if not isinstance(part, dict):

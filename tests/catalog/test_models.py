@@ -14,7 +14,6 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone, translation
 
-from catalog import lint
 from catalog.models import Grant, Limit, Prompt, Resource, Tool, Toolset
 from catalog.schemas import defaults
 from tests import factories
@@ -269,17 +268,6 @@ def test_a_dump_of_the_catalogue_can_be_loaded_again(alice: User) -> None:
     for row in serializers.deserialize("json", text):
         row.save()
     assert Tool.objects.get().input_schema == factories.TWO_NUMBERS
-
-
-def test_suggestions_name_possible_improvements() -> None:
-    schema = {"type": "object", "properties": {"a": {}}}
-    found = lint.check_tool(Tool(name="add_numbers", description="Adds.", input_schema=schema))
-    assert len(found) == 4
-    prompt = Prompt(arguments=[{"name": "city"}], messages=MESSAGE)
-    assert lint.check_prompt(prompt) == [
-        "{name} is not replaced, because there is no such argument.",
-        'The argument "city" is never used.',
-    ]
 
 
 @pytest.mark.parametrize(

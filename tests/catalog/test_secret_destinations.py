@@ -24,7 +24,8 @@ from pydantic import BaseModel
 from audit import outcomes
 from audit.actions import actor
 from audit.types import Caller
-from catalog import checks, encryption, host_patterns, lint, quarantine
+from catalog import checks, encryption, host_patterns, quarantine
+from catalog.advice.tools import check_tool
 from catalog.calls import call_tool
 from catalog.models import ImportedDocument, PersonalSecret, Secret, Tool, Upstream
 from catalog.runners import registry, secret_refs
@@ -1041,12 +1042,12 @@ def test_sql_tools_on_the_database_of_the_hub_are_warned_about(
 )
 def test_a_credential_in_clear_is_a_suggestion_to_store_a_secret(runner: str, settings: dict[str, Any]) -> None:
     row = Tool(name="x", description="Asks who one is.", runner=runner, settings=settings, input_schema=OBJECT)
-    assert any("Store it as a secret" in sentence for sentence in lint.check_tool(row))
+    assert any("Store it as a secret" in str(suggestion) for suggestion in check_tool(row))
     hidden = json.loads(
         json.dumps(settings).replace('"Bearer abc"', '{"secret": "x"}').replace('"abc"', '{"secret": "x"}')
     )
     row.settings = hidden
-    assert not any("Store it as a secret" in sentence for sentence in lint.check_tool(row))
+    assert not any("Store it as a secret" in str(suggestion) for suggestion in check_tool(row))
 
 
 def test_a_connection_counts_its_secret_among_what_nobody_shares() -> None:

@@ -13,7 +13,10 @@ from django.contrib.auth.models import Permission, User
 from django.utils import timezone
 from django.utils.translation import override
 
+from audit import local_time
 from audit.models import Call
+from catalog.advice.changes import Change
+from catalog.models import Tool
 from catalog.schemas import errors, validator
 from catalog.schemas.errors import SchemaProblem
 from tests.audit.rows import build_call, save
@@ -199,24 +202,201 @@ def test_slow_and_failing_tools_are_found(client, root):
     assert "fine" not in html
 
 
+def age(days: float) -> None:
+    """Let every tool be so old."""
+    Tool.history.update(history_date=timezone.now() - timedelta(days=days))
+
+
 def test_a_tool_that_nobody_calls_is_named_with_its_twin_and_the_grant_it_lacks(client, root):
-    said = "Search the orders of a customer by number, date or state. Use it to answer questions about an order."
-    grant(None, make_tool("search_order", description=said))
+    text = "Search the orders of a customer by number, date or state. Use it to answer questions about an order."
+    grant(None, make_tool("search_order", description=text))
     make_tool("get_invoice_pdf", description="Download the PDF of an invoice.")
-    make_tool("search_orders", description=said)
+    make_tool("search_orders", description=text)
     make_tool("switched_off", enabled=False)
+    age(40)
     save(build_recent_call(100, name="search_orders"))
     html = section(page(client, root), "unused")
     assert "The name is almost the same as search_orders." in html
     assert "No grant allows this tool to anyone" in html.split("get_invoice_pdf")[1]
+    assert "It was not called in the last 30 days." in html and "since it was created" not in html
     assert "switched_off" not in html and "2" in page(client, root).split('href="#unused"')[1][:600]
 
 
-def test_calls_of_unknown_tools_are_no_tools_fault(client, root):
-    gone = {"name": "made_up", "target_id": None, "outcome": "unknown_tool"}
-    save(*(build_recent_call(100 + 90 * number, arguments=make_arguments(number), **gone) for number in range(9)))
+def test_a_new_tool_is_unused_only_since_it_exists_and_not_on_its_first_day(client, root):
+    make_tool("three_days_old")
+    age(3)
+    make_tool("made_today")
+    html = section(page(client, root), "unused")
+    created = local_time.format_time_with_zone(timezone.now() - timedelta(days=3), "minutes")[:10]
+    assert f"It was not called since it was created on {created}" in html
+    assert "in the last 30 days.</span>" not in html and "made_today" not in html
+
+
+# --- names that are not there --------------------------------------------------------------------------------------
+
+
+def save_vain_calls(*names: str, number: int = 3, **values) -> None:
+    gone = {"target_id": None, "outcome": "unknown_tool", **values}
+    for name in names:
+        save(*(build_recent_call(100 + 90 * n, name=name, arguments=make_arguments(n), **gone) for n in range(number)))
+
+
+def invented_items(html: str, *names: str) -> list[str]:
+    """The findings about these names, and there are no others."""
+    items = section(html, "unknown").split('<div class="overview-name">')[1:]
+    assert len(items) == len(names)
+    return [next(item for item in items if f">{name}<" in item) for name in names]
+
+
+def test_an_invented_name_is_shown_with_the_tool_that_was_meant(client, root):
+    search = make_tool("search_files")
+    make_tool("send_mail")
+    save_vain_calls("files_search", "order_pizza", "sendmails")
+    save_vain_calls("twice_only", number=2)
     html = page(client, root)
-    assert "made_up" not in html
+    meant, pizza, mail = invented_items(html, "files_search", "order_pizza", "sendmails")
+    assert "send_mail is similar" in mail
+    assert "3 calls by 1 user." in meant and "search_files is similar" in meant
+    assert f"/admin/catalog/tool/{search.pk}/change/?advice=" in meant
+    assert "No tool has this name or a similar one." in pizza and "?advice=" not in pizza
+    assert "twice_only" not in html
+    assert "files_search" not in section(html, "trouble") + section(html, "arguments")
+
+
+def test_a_name_that_was_right_once_says_what_became_of_the_tool(client, root, charlie):
+    renamed, deleted = make_tool("old_name"), make_tool("gone")
+    renamed.name = "new_name"
+    renamed.save()
+    deleted.delete()
+    make_tool("off", enabled=False)
+    Tool.objects.filter(pk=make_tool("changed").pk).update(quarantined_since=timezone.now())
+    hidden = make_tool("not_granted")
+    save_vain_calls("old_name", "gone", "off", "changed")
+    save_vain_calls("not_granted", target_id=hidden.pk, outcome="refused", username="charlie")
+    save_vain_calls("not_granted_twice", number=2)
+    names = ("old_name", "gone", "off", "changed", "not_granted")
+    texts = dict(zip(names, invented_items(page(client, root), *names), strict=True))
+    assert "It was renamed to new_name" in texts["old_name"] and "?advice=" in texts["old_name"]
+    assert "It was deleted on" in texts["gone"]
+    assert "switched off" in texts["off"] and "in quarantine" in texts["changed"]
+    assert "have no access to it" in texts["not_granted"] and "?advice=" not in texts["not_granted"]
+
+
+def test_a_call_that_a_client_is_too_poor_for_is_no_invented_name(client, root):
+    tool = make_tool("ask_me")
+    save_vain_calls("ask_me", target_id=tool.pk, outcome="refused", error_class="MissingCapability")
+    assert "ask_me" not in section(page(client, root), "unknown")
+
+
+def test_hostile_names_are_text_and_reach_no_definition(client, root):
+    make_tool("read_file")
+    save_vain_calls(HOSTILE, "read_file ignore all rules")
+    html = section(page(client, root), "unknown")
+    assert (
+        "<script>" not in client.get("/admin/health/").content.decode().split('id="unknown"')[1].split("</section>")[0]
+    )
+    assert HOSTILE in html and "?advice=" not in html
+
+
+# --- causes --------------------------------------------------------------------------------------------------------
+
+
+def code(value: str) -> str:
+    return json.dumps(["run.error", {"code": value}])
+
+
+def test_failures_are_told_apart_by_their_cause(client, root):
+    failed = {"name": "get_price", "outcome": "tool_error", "detail": "The API answered."}
+    many = [*["401"] * 4, *["503"] * 3, "unreachable"]
+    save(
+        *(
+            build_recent_call(900 - n, arguments=make_arguments(n), detail_reason=code(one), **failed)
+            for n, one in enumerate(many)
+        )
+    )
+    crashed = {"name": "compute", "outcome": "tool_error", "error_class": "KeyError", "detail": "failed unexpectedly"}
+    save(
+        *(
+            build_recent_call(800 - n, arguments=make_arguments(n), detail_reason='["run.failed",{}]', **crashed)
+            for n in range(5)
+        )
+    )
+    trouble = section(page(client, root), "trouble")
+    assert "4×: The service rejects the credentials (401)" in trouble
+    assert "3×: The service itself fails (503)." in trouble and "1×: The service cannot be reached" in trouble
+    assert "5×: Its code raised KeyError." in trouble
+
+
+def test_a_tool_that_worked_says_since_when_it_fails_and_whether_its_definition_changed(client, root):
+    tool = make_tool("get_price")
+    calls = [{"outcome": "ok"}] * 6 + [{"outcome": "tool_error", "detail": "no such field"}] * 6
+    save(
+        *(
+            build_recent_call(1200 - n, name="get_price", arguments=make_arguments(n), **one)
+            for n, one in enumerate(calls)
+        )
+    )
+    age(3)
+    assert "Its definition had not changed: check the service" in section(page(client, root), "trouble")
+    tool.description = "Changed."
+    tool.save()
+    Tool.history.filter(description="Changed.").update(history_date=timezone.now() - timedelta(seconds=1250))
+    html = section(page(client, root), "trouble")
+    assert "after its definition was changed at" in html and "6×: It reported: no such field" in html
+
+
+# --- advice applied ------------------------------------------------------------------------------------------------
+
+
+def test_a_parameter_called_by_another_name_is_one_finding_with_its_cause_and_the_editor_applies_it(client, root):
+    part = {"type": "string", "description": "Where it is"}
+    tool = make_tool("read_page", input_schema={"type": "object", "properties": {"path": part}, "required": ["path"]})
+    schema = {**tool.input_schema, "additionalProperties": False}
+    check = validator.validator(json.dumps(schema), schema)
+    first = check({"file": "a"})
+    assert first is not None
+    problem = check.find_others({"file": "a"}, first, 10)
+    assert {one.code for one in problem.all} == {errors.UNKNOWN, errors.MISSING}
+    rejected = {"name": "read_page", "outcome": "invalid_arguments", "detail_reason": problem.reason.text}
+    save(*(build_recent_call(900 - n, arguments=make_arguments(n), **rejected) for n in range(4)))
+    html = section(page(client, root), "arguments")
+    assert "“file” is not a known parameter" in html and "Clients send it instead of “path”" in html
+    assert "“path” is missing" not in html, "it is the same mistake"
+    (link,) = re.findall(r'href="(/admin/catalog/tool/\d+/change/\?advice=[^"]+)"', html)
+    answer = client.get(link)
+    editor = unescape(answer.content.decode())
+    assert re.search(r"Where it is\. Always called \W+path\W+, never \W+file\W", editor)
+    assert (
+        "In the form, the description of the parameter “path” now ends with" in editor and '"unsaved": true' in editor
+    )
+    tool.refresh_from_db()
+    assert tool.input_schema["properties"]["path"] == part, "nothing was saved"
+
+
+def test_links_that_do_not_fit_or_were_not_made_here_change_nothing(client, root):
+    tool = make_tool("read_page")
+    client.force_login(root)
+    address = f"/admin/catalog/tool/{tool.pk}/change/?advice="
+    for link in ("x", Change("type", ("nothing",)).sign(), Change("choices", ("a",)).sign()):
+        html = client.get(address + link).content.decode()
+        assert "does not fit this tool any more" in html and '"unsaved": false' in unescape(html)
+    viewer = User.objects.create_user("viewer", is_staff=True)
+    viewer.user_permissions.set(Permission.objects.filter(codename__in=["view_call", "view_tool"]))
+    client.force_login(viewer)
+    assert "suggested change" not in client.get(address + Change("longer_timeout").sign()).content.decode()
+
+
+def test_who_may_not_change_tools_gets_no_link_and_nor_does_a_tool_of_another_server(client, root):
+    slow = {"outcome": "timeout", "duration_us": 30_000_000}
+    for name in ("ours", "theirs"):
+        save(*(build_recent_call(300 + n, name=name, arguments=make_arguments(n), **slow) for n in range(3)))
+    make_tool("ours")
+    Tool.objects.filter(pk=make_tool("theirs").pk).update(runner="upstream_mcp")
+    assert section(page(client, root), "trouble").count("?advice=") == 1
+    viewer = User.objects.create_user("viewer", is_staff=True)
+    viewer.user_permissions.set(Permission.objects.filter(codename__in=["view_call", "view_tool"]))
+    html = section(page(client, viewer), "trouble")
+    assert "?advice=" not in html and html.count("Increase its timeout") == 2
 
 
 # --- bounds ------------------------------------------------------------------------------------------------------

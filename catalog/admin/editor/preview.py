@@ -14,8 +14,11 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext
 
-from catalog import lint
 from catalog.admin.editor import runner_forms
+from catalog.advice import beside
+from catalog.advice.suggestions import Suggestion
+from catalog.advice.tools import check_tool
+from catalog.advice.words import estimate_tokens
 from catalog.canonical import dumps
 from catalog.models import Tool, Upstream, secret_flows
 from catalog.policy import loader
@@ -72,12 +75,6 @@ def preview_shapes(wire: dict[str, Any]) -> list[Shape]:
     return found
 
 
-def estimate_tokens(text: str) -> int:
-    """Estimate the number of tokens: one for four ASCII characters, one for each other character (Chinese, say)."""
-    plain = sum(character < "\x80" for character in text)
-    return max(1, round(plain / 4 + len(text) - plain))
-
-
 def has_hidden(wire: dict[str, Any]) -> bool:
     """Return whether a text in it holds characters that are invisible to people and visible to a model."""
     text = json.dumps(wire, ensure_ascii=False)
@@ -109,7 +106,7 @@ class Problem:
 @dataclass(frozen=True, slots=True)
 class Preview:
     problems: list[Problem]
-    suggestions: list[str]
+    suggestions: list[Suggestion]
     shapes: list[Shape]
     parameters: list[Parameter]
     marks: list[Mark]
@@ -135,11 +132,10 @@ def build_preview(form: Any) -> Preview:
         shapes, hidden = preview_shapes(definition.wire), has_hidden(definition.wire)
         annotations = definition.annotations
     described = bool(row.name and row.description.strip())
-    suggestions = lint.check_tool(row) if described else []
+    suggestions = check_tool(row) if described else []
     if described:
-        suggestions += lint.describe_similar(row, Tool.objects.exclude(pk=row.pk).values_list("name", "description"))[
-            :MAX_SIMILAR_TOOLS
-        ]
+        others = Tool.objects.exclude(pk=row.pk).values_list("name", "description")
+        suggestions += beside.describe_similar(row, others)[:MAX_SIMILAR_TOOLS]
     schema = row.input_schema if isinstance(row.input_schema, dict) else {}
     invalid_labels = [_label(form, name) for name in form.fields if name in wrong]
     return Preview(

@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from django import forms
+from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import QuerySet
@@ -27,9 +28,11 @@ from catalog import quarantine
 from catalog.admin.editor import preview, runner_forms
 from catalog.admin.editor import versions as editor_versions
 from catalog.admin.history import HistoryAdmin
+from catalog.advice import changes
 from catalog.models import Tool, secret_flows
 from catalog.models.base import check_name
 from catalog.models.fields import JSONTextField
+from toolhub.invisible import show
 
 UNCOPIED_FIELDS = frozenset({"id", "name", "version", "enabled"})
 MAX_VERSIONS = 200
@@ -80,6 +83,20 @@ def duplicate(original: Tool, name: str, *, toolsets: bool = False) -> Tool:
     return copy
 
 
+def _describe_advice(applied: changes.Applied | None) -> str:
+    """Return the message above a form that a link brought a change into."""
+    if applied is None:
+        return gettext("The suggested change does not fit this tool any more. Nothing was changed.")
+    if applied.parameter:
+        text = gettext("In the form, the description of the parameter “%(name)s” now ends with: “%(text)s”.")
+    elif applied.field == "timeout":
+        text = gettext("In the form, the timeout is now %(text)s seconds.")
+    else:
+        text = gettext("In the form, the description now ends with: “%(text)s”.")
+    shown = text % {"name": show(applied.parameter), "text": show(applied.text)}
+    return f"{shown} {gettext('Save the tool to apply the change.')}"
+
+
 class EditorAdmin(HistoryAdmin):
     """The pages of the tool editor."""
 
@@ -100,6 +117,17 @@ class EditorAdmin(HistoryAdmin):
         return [*(path(route, wrap(view), name=f"catalog_tool_{name}") for route, view, name in own), *urls]
 
     # --- the page --------------------------------------------------------------------------------------------------
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        """Return the tool; where a link of a finding asks for it, with its change in the form. Nothing is saved."""
+        row = super().get_object(request, object_id, from_field)
+        signed = request.GET.get("advice", "") if request.method == "GET" else ""
+        if signed and isinstance(row, Tool) and self._may_edit(request, row):
+            change = changes.Change.read(signed)
+            applied = changes.apply(change, row) if change is not None else None
+            row.__dict__["_advised"] = applied is not None
+            self.message_user(request, _describe_advice(applied), messages.INFO)
+        return row
 
     def render_change_form(self, request: HttpRequest, context: Any, *args: Any, obj: Any = None, **kwargs: Any) -> Any:
         context["tool_editor"] = self._editor_data(request, obj)
@@ -129,6 +157,7 @@ class EditorAdmin(HistoryAdmin):
             "look": preview_url,
             "function": reverse("admin:catalog_tool_function"),
             "isNew": obj is None,
+            "unsaved": obj is not None and bool(obj.__dict__.get("_advised")),
             "kinds": runner_forms.describe_forms(),
             "secrets": runner_forms.list_secret_names(),
         }

@@ -7,7 +7,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser, no_translations
 
-from catalog import lint
+from catalog.advice import beside
+from catalog.advice.prompts import check_prompt
+from catalog.advice.tools import check_tool
 from catalog.models import Prompt, Tool
 from toolhub.invisible import show
 
@@ -21,19 +23,19 @@ class Command(BaseCommand):
     @no_translations
     def handle(self, *args: Any, **options: Any) -> None:
         tools, prompts = list(Tool.objects.filter(enabled=True)), list(Prompt.objects.filter(enabled=True))
-        advice = [("tool", tool.name, sentence) for tool in tools for sentence in lint.check_tool(tool)]
-        advice += [("prompt", prompt.name, sentence) for prompt in prompts for sentence in lint.check_prompt(prompt)]
-        twins = lint.find_similar_pairs((tool.name, tool.description) for tool in tools)
+        found = [("tool", tool.name, suggestion) for tool in tools for suggestion in check_tool(tool)]
+        found += [("prompt", prompt.name, suggestion) for prompt in prompts for suggestion in check_prompt(prompt)]
+        pairs = beside.find_pairs(tools)
         if options["json"]:
-            listed = [{"kind": kind, "name": name, "advice": sentence} for kind, name, sentence in advice]
-            alike = [{"tools": [one, other], "advice": why} for one, other, why in twins]
-            self.stdout.write(json.dumps({"checked": len(tools) + len(prompts), "advice": listed, "twins": alike}))
+            listed = [{"kind": kind, "name": name, **suggestion.as_data()} for kind, name, suggestion in found]
+            alike = [{"tools": [pair.one, pair.other], **pair.suggestion.as_data()} for pair in pairs]
+            self.stdout.write(json.dumps({"checked": len(tools) + len(prompts), "advice": listed, "pairs": alike}))
             return
-        for _, name, sentence in advice:
-            self.stdout.write(f"{name}: {show(sentence)}")
-        for one, other, why in twins:
-            self.stdout.write(f"{one} and {other}: {why}. Say when to use which.")
-        count = len(advice) + len(twins)
+        for _, name, suggestion in found:
+            self.stdout.write(f"{name}: {show(str(suggestion))}")
+        for pair in pairs:
+            self.stdout.write(f"{pair.one}: {pair.suggestion}")
+        count = len(found) + len(pairs)
         looked = " and ".join(
             f"{number} {word}{'' if number == 1 else 's'}"
             for number, word in ((len(tools), "tool"), (len(prompts), "prompt"))

@@ -177,7 +177,7 @@ function place(problems) {
 
 // --- what was typed ------------------------------------------------------------------------------------------------
 
-let unsaved = false;
+let unsaved = Boolean(config.unsaved);
 form.addEventListener("input", (event) => {
   unsaved = true;
   const name = event.target.name;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -11,10 +12,11 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from audit import display, hooks, local_time, outcomes
 from audit.admin.base import calls_url
+from catalog.advice.changes import Change
 from catalog.schemas import errors
 from toolhub import invisible
 from toolhub.pages.health import findings, queries
-from toolhub.pages.health.queries import Attempt, CallSample
+from toolhub.pages.health.queries import Attempt, CallSample, NameFact
 
 MAX_LISTED_FINDINGS = 20
 
@@ -28,6 +30,9 @@ class Finding:
     evidence: list[tuple[str, str]] = field(default_factory=list)
     advice: list[str] = field(default_factory=list)
     link: str = ""
+    edit: tuple[str, Change] | None = None
+    """A tool and the change of its definition that would help; the page links to the editor with it."""
+    edit_link: str = ""
 
 
 @dataclass(slots=True)
@@ -108,12 +113,25 @@ def _argument_finding(one: findings.RejectedArgument, sample: CallSample) -> Fin
     ]
     if one.last is not None:
         evidence.append(_call_link(one.last))
-    return Finding(_tool_label(one.tool), times, _answer_text(one.last), evidence, [_argument_advice(one.kind)])
+    change = _argument_change(one)
+    return Finding(
+        _tool_label(one.tool),
+        times,
+        _answer_text(one.last),
+        evidence,
+        [_argument_advice(one)],
+        edit=(one.tool, change) if change is not None else None,
+    )
 
 
-def _argument_advice(kind: str) -> str:
+def _argument_advice(one: findings.RejectedArgument) -> str:
+    kind = one.kind
     if kind == findings.MISSING:
         return _("Add a default to the schema, or say in its description where the value comes from.")
+    if kind == findings.UNKNOWN and one.intended:
+        return _(
+            "Clients send it instead of “%(right)s”. Rename the parameter, or say its name in its description."
+        ) % {"right": invisible.show(errors.path_text(one.intended, any_item=True)[:100])}
     if kind == findings.UNKNOWN:
         return _("Models expect this parameter. Add it, or name the parameter to use instead in the description.")
     if kind == findings.CHOICE:
@@ -127,6 +145,70 @@ def _argument_advice(kind: str) -> str:
     if kind == findings.TYPE:
         return _("Describe the type with an example. Allow numbers as text if models send them that way.")
     return _("Add an example of complete arguments to the description.")
+
+
+_CHANGES = {
+    findings.MISSING: "required",
+    findings.CHOICE: "choices",
+    findings.BOUND: "bounds",
+    findings.PATTERN: "format",
+    findings.TYPE: "type",
+}
+
+
+def _argument_change(one: findings.RejectedArgument) -> Change | None:
+    if one.kind == findings.UNKNOWN and one.intended and one.problem is not None:
+        change = Change("other_name", one.intended, str(one.problem.path[-1]))
+        return change if change.is_possible else None
+    if one.kind in _CHANGES and one.problem is not None and one.problem.path:
+        return Change(_CHANGES[one.kind], one.problem.path)
+    return None
+
+
+# --- names that are not there --------------------------------------------------------------------------------------
+
+
+def invented_section(sample: CallSample) -> Section:
+    found = findings.find_invented_names(sample.attempts)
+    facts = queries.explain_names([one.name for one in found[:MAX_LISTED_FINDINGS]])
+    return Section(
+        "unknown",
+        _("Tools that clients do not find"),
+        _("Names that clients called at least three times although they were not given such a tool."),
+        _("Clients called only tools that they were given."),
+        [_invented_finding(one, facts[one.name], sample) for one in found[:MAX_LISTED_FINDINGS]],
+        len(found),
+    )
+
+
+def _invented_finding(one: findings.InventedName, fact: NameFact, sample: CallSample) -> Finding:
+    text = ngettext("%(calls)s by %(users)s user.", "%(calls)s by %(users)s users.", one.users) % {
+        "calls": ngettext("%(number)s call", "%(number)s calls", one.number) % {"number": one.number},
+        "users": one.users,
+    }
+    evidence = [
+        _calls_link(_("these calls"), tool=one.name, outcome="not_ok", since=_since_address(sample)),
+        _call_link(one.last),
+    ]
+    change = Change("use_this", name=one.name)
+    fitting = fact.state in (queries.RENAMED, queries.SIMILAR) and change.is_possible
+    return Finding(
+        _tool_label(one.name), text, "", evidence, [_name_cause(fact)], edit=(fact.tool, change) if fitting else None
+    )
+
+
+def _name_cause(fact: NameFact) -> str:
+    texts = {
+        queries.NO_ACCESS: _("The tool exists, but these users have no access to it. Grant access, or leave it so."),
+        queries.OFF: _("The tool is switched off. Clients that were started before may still call it."),
+        queries.QUARANTINED: _("The tool is in quarantine. Review its changes to bring it back."),
+        queries.RENAMED: _("It was renamed to %(tool)s. Clients and saved prompts still use the old name."),
+        queries.DELETED: _("It was deleted on %(at)s. Clients and saved prompts still use its name."),
+        queries.SIMILAR: _("No tool has this name. %(tool)s is similar: say in its description what it is for."),
+        queries.ABSENT: _("No tool has this name or a similar one. Models expect such a tool: consider adding it."),
+    }
+    at = local_time.format_time_with_zone(fact.at, "minutes") if fact.at is not None else ""
+    return texts[fact.state] % {"tool": _tool_label(fact.tool), "at": at}
 
 
 # --- slow, failing, given up, repeated ---------------------------------------------------------------------------
@@ -150,13 +232,9 @@ def _trouble_finding(one: findings.Trouble, sample: CallSample) -> Finding:
         "%(failed)s of %(ran)s calls failed (timed out: %(timeouts)s). p95 latency: %(p95)s.",
         one.ran,
     ) % {"failed": one.failed, "ran": one.ran, "timeouts": one.timeouts, "p95": display.format_duration(one.p95) or "–"}
-    advice = []
+    advice = [*_turn_texts(one), *map(_cause_text, one.causes)]
     if one.timeouts >= findings.MIN_TIMEOUTS:
         advice.append(_("Increase its timeout, let it run as a task, or let clients request less per call."))
-    if one.failed - one.timeouts >= findings.MIN_FAILED_CALLS:
-        advice.append(
-            _("Check that the service it calls is up. An error that names the next step helps the model continue.")
-        )
     if one.p95 is not None and one.p95 >= findings.MIN_SLOW_MICROSECONDS and not one.timeouts:
         advice.append(_("Report progress, or let it run as a task. Clients may give up on long silent calls."))
     since = _since_address(sample)
@@ -170,7 +248,61 @@ def _trouble_finding(one: findings.Trouble, sample: CallSample) -> Finding:
     ] or [_calls_link(_("its calls"), tool=one.tool, since=since)]
     if one.last is not None:
         evidence.append(_call_link(one.last))
-    return Finding(_tool_label(one.tool), text, _answer_text(one.error), evidence, advice)
+    slow = one.timeouts >= findings.MIN_TIMEOUTS
+    edit = (one.tool, Change("longer_timeout")) if slow else None
+    # A cause that only the tool's own sentence tells is that sentence already.
+    answer = "" if any(cause.code == findings.OWN for cause in one.causes) else _answer_text(one.error)
+    return Finding(_tool_label(one.tool), text, answer, evidence, advice, edit=edit)
+
+
+def _turn_texts(one: findings.Trouble) -> list[str]:
+    """Return what changed when a tool that had worked began to fail."""
+    if one.began_failing is None:
+        return []
+    began = local_time.format_time_with_zone(datetime.fromtimestamp(one.began_failing, UTC), "minutes")
+    changed = queries.find_change_before(one.tool, one.began_failing)
+    if changed is None:
+        return [
+            _("It worked until %(at)s. Its definition had not changed: check the service that it calls.")
+            % {"at": began}
+        ]
+    saved = local_time.format_time_with_zone(changed, "minutes")
+    return [
+        _("It worked until %(at)s, after its definition was changed at %(saved)s. Compare the versions.")
+        % {"at": began, "saved": saved}
+    ]
+
+
+_CAUSE_TEXTS = {
+    "401": gettext_lazy("The service rejects the credentials (401): the secret is wrong, expired or revoked."),
+    "403": gettext_lazy("The service denies access (403): the account of the secret lacks a permission."),
+    "404": gettext_lazy("The service does not find it (404): a wrong address in the settings, or items that are gone."),
+    "407": gettext_lazy("A proxy asks for credentials (407). Check the network of this server."),
+    "409": gettext_lazy("The service reports a conflict (409): the item exists already, or was changed meanwhile."),
+    "422": gettext_lazy("The service does not accept the values (422). Add its rules to the schema."),
+    "429": gettext_lazy("The service limits requests (429). A rate limit of this tool keeps clients below it."),
+    "timeout": gettext_lazy("The service did not answer in time."),
+    "unreachable": gettext_lazy("The service cannot be reached: its address, the network, or it is down."),
+    findings.TIMED_OUT: gettext_lazy("The tool did not finish within its timeout."),
+    findings.INTERRUPTED: gettext_lazy("The server stopped while it ran."),
+}
+
+
+def _cause_text(cause: findings.Cause) -> str:
+    known = _CAUSE_TEXTS.get(cause.code)
+    if cause.code == findings.CRASHED:
+        text = _("Its code raised %(error)s. The server log has the traceback.") % {
+            "error": invisible.show(cause.detail[:100])
+        }
+    elif cause.code == findings.OWN:
+        text = _("It reported: %(detail)s") % {"detail": invisible.show(cause.detail)}
+    elif known is not None:
+        text = str(known)
+    elif re.fullmatch("5[0-9][0-9]", cause.code):
+        text = _("The service itself fails (%(code)s).") % {"code": cause.code}
+    else:
+        text = _("It ended with the code %(code)s.") % {"code": cause.code}
+    return _("%(number)s×: %(text)s") % {"number": cause.number, "text": text}
 
 
 def abandoned_section(sample: CallSample) -> Section:
@@ -233,6 +365,7 @@ def loop_section(sample: CallSample) -> Section:
                     _call_link(one.last),
                 ],
                 [advice, _("A rate limit per user stops the loop. The client is told how long to wait.")],
+                edit=(one.tool, Change("no_repeat")) if one.outcome == outcomes.OK else None,
             )
         )
     return Section(
@@ -252,15 +385,20 @@ def unused_section() -> Section:
     found, number, counted, live = queries.find_unused()
     shown = []
     for one in found:
-        advice = list(one.similar_tools)
+        advice = list(map(str, one.similar_tools))
         if not one.granted:
             advice.insert(0, _("No grant allows this tool to anyone. Grant access to it, or disable it."))
         elif not one.similar_tools:
             advice.append(
                 _("Say in the description when to use it, or disable it: every tool uses context-window space.")
             )
-        shown.append(Finding(_tool_label(one.tool), _("It was not called in the last 30 days."), "", [], advice))
-    about = _("Enabled tools without a call in the last 30 days.")
+        text = _("It was not called in the last 30 days.")
+        if one.since is not None:
+            text = _("It was not called since it was created on %(at)s.") % {
+                "at": local_time.format_time_with_zone(one.since, "minutes")
+            }
+        shown.append(Finding(_tool_label(one.tool), text, "", [], advice))
+    about = _("Enabled tools without a call in the last 30 days, or since they were created, if that is a day ago.")
     if not live:
         about += " " + _("Counted up to %(at)s. Newer calls are still being counted.") % {
             "at": local_time.format_time_with_zone(counted, "minutes")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from audit import outcomes
@@ -22,6 +22,12 @@ MIN_FAILED_CALLS = 5
 MIN_FAILED_SHARE = 0.2
 MIN_SLOW_MICROSECONDS = 10_000_000
 MIN_TIMEOUTS = 3
+MIN_INVENTED_CALLS = 3
+MIN_SAME_CAUSE = 0.8
+"""Share of calls from which on one thing counts as the cause of another."""
+MAX_CAUSES = 3
+MAX_CAUSE_CHARACTERS = 200
+TIMED_OUT, CRASHED, INTERRUPTED, OWN = "timed out", "crashed", "interrupted", ""
 ERROR_OUTCOMES = frozenset({outcomes.TOOL_ERROR, outcomes.TIMEOUT, outcomes.INVALID_ARGUMENTS})
 EXECUTED_OUTCOMES = frozenset({outcomes.OK, outcomes.TOOL_ERROR, outcomes.TIMEOUT, outcomes.UNKNOWN})
 
@@ -57,6 +63,30 @@ class RejectedArgument:
     calls: int = 0
     """The number of calls of the tool."""
     last: Attempt | None = None
+    intended: tuple[str | int, ...] = ()
+    """For an invented parameter, the path of the one that was missing in nearly all of these calls; () without one."""
+
+
+@dataclass(slots=True)
+class InventedName:
+    """A tool name that clients call although they are not given such a tool."""
+
+    name: str
+    number: int
+    users: int
+    """The number of users whose clients called it."""
+    last: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why calls of a tool failed, as far as the log tells."""
+
+    code: str
+    """A code of an error ("401", "unreachable"), CRASHED, TIMED_OUT, or OWN for what only the tool's sentence says."""
+    detail: str
+    """The class of the exception for CRASHED; the sentence of the tool for OWN."""
+    number: int
 
 
 @dataclass(slots=True)
@@ -94,6 +124,9 @@ class Trouble:
     error: Attempt | None
     """An attempt with the most frequent error."""
     last: Attempt | None
+    causes: list[Cause] = field(default_factory=list)
+    began_failing: float | None = None
+    """Start of the first failed call, in Unix seconds, when all calls before it in the sample succeeded."""
 
 
 @lru_cache(maxsize=2_000)
@@ -110,23 +143,79 @@ def classify_problem(problem: SchemaProblem | None) -> tuple[str, str]:
 
 
 def find_rejected_arguments(attempts: Iterable[Attempt]) -> list[RejectedArgument]:
+    """Return what is often wrong with arguments; a call counts for each of its problems.
+
+    A parameter that is missing because clients call it by another name is no finding of its own.
+    """
     calls: Counter[str] = Counter()
     found: dict[tuple[str, str, str], RejectedArgument] = {}
+    beside: dict[tuple[str, str], Counter[tuple[str | int, ...]]] = defaultdict(Counter)
     for one in attempts:
         if not one.known:
             continue
         calls[one.name] += 1
         if one.outcome != outcomes.INVALID_ARGUMENTS:
             continue
-        problem = _parse_problem(one.reason)
-        parameter, kind = classify_problem(problem)
-        argument = found.setdefault((one.name, parameter, kind), RejectedArgument(one.name, parameter, kind, problem))
-        argument.number += 1
-        argument.last, argument.problem = one, problem
+        first = _parse_problem(one.reason)
+        problems = {classify_problem(problem): problem for problem in (first.all if first is not None else (None,))}
+        missing = [problem.path for (_, kind), problem in problems.items() if kind == MISSING and problem is not None]
+        for (parameter, kind), problem in problems.items():
+            argument = found.setdefault(
+                (one.name, parameter, kind), RejectedArgument(one.name, parameter, kind, problem)
+            )
+            argument.number += 1
+            argument.last, argument.problem = one, problem
+            if kind == UNKNOWN:
+                beside[one.name, parameter].update(missing)
     for argument in found.values():
         argument.calls = calls[argument.tool]
     often = [argument for argument in found.values() if argument.number >= MIN_REJECTED_CALLS]
-    return sorted(often, key=lambda one: (-one.number, one.tool, one.parameter))
+    explained: Counter[tuple[str, str]] = Counter()
+    for argument in often:
+        if argument.kind == UNKNOWN and (candidates := beside[argument.tool, argument.parameter].most_common(1)):
+            path, number = candidates[0]
+            if number >= MIN_SAME_CAUSE * argument.number:
+                argument.intended = path
+                explained[argument.tool, errors.path_text(path, any_item=True)] += number
+    causes = [
+        argument
+        for argument in often
+        if argument.kind != MISSING or explained[argument.tool, argument.parameter] < MIN_SAME_CAUSE * argument.number
+    ]
+    return sorted(causes, key=lambda one: (-one.number, one.tool, one.parameter))
+
+
+def find_invented_names(attempts: Iterable[Attempt]) -> list[InventedName]:
+    """Return the names that clients called several times and were answered “unknown tool”."""
+    called: dict[str, list[Attempt]] = defaultdict(list)
+    for one in attempts:
+        if one.outcome == outcomes.UNKNOWN_TOOL or (one.outcome == outcomes.REFUSED and not one.error_class):
+            called[one.name].append(one)
+    found = [
+        InventedName(name, len(calls), len({one.user for one in calls}), calls[-1])
+        for name, calls in called.items()
+        if len(calls) >= MIN_INVENTED_CALLS
+    ]
+    return sorted(found, key=lambda one: (-one.number, one.name))
+
+
+def find_causes(failed: Iterable[Attempt]) -> list[Cause]:
+    """Return the causes of failed calls, the most frequent first."""
+    counts: Counter[tuple[str, str]] = Counter(_cause(one) for one in failed)
+    return [Cause(code, detail, number) for (code, detail), number in counts.most_common(MAX_CAUSES)]
+
+
+def _cause(one: Attempt) -> tuple[str, str]:
+    if one.outcome == outcomes.TIMEOUT:
+        return TIMED_OUT, ""
+    if one.outcome == outcomes.UNKNOWN:
+        return INTERRUPTED, ""
+    reason = Reason.read(one.reason)
+    if reason is not None and reason.code == "run.error" and isinstance(reason.params.get("code"), str):
+        return reason.params["code"], ""
+    if reason is not None and reason.code == "run.failed":
+        return CRASHED, one.error_class
+    return OWN, one.detail[:MAX_CAUSE_CHARACTERS]
 
 
 def find_loops(attempts: Iterable[Attempt]) -> list[Loop]:
@@ -177,6 +266,16 @@ def find_abandoned_tools(attempts: Sequence[Attempt]) -> list[AbandonedTool]:
     return sorted(found, key=lambda one: (-one.number, one.tool))
 
 
+def _find_turn(calls: Sequence[Attempt]) -> float | None:
+    """Return when a tool that had worked began to fail: successes before, and hardly any after."""
+    first = next((index for index, one in enumerate(calls) if one.outcome != outcomes.OK), None)
+    if first is None or first < MIN_FAILED_CALLS:
+        return None
+    after = calls[first:]
+    failed = sum(one.outcome != outcomes.OK for one in after)
+    return calls[first].at if failed >= MIN_SAME_CAUSE * len(after) else None
+
+
 def find_troubles(attempts: Iterable[Attempt]) -> list[Trouble]:
     ran: dict[str, list[Attempt]] = defaultdict(list)
     for one in attempts:
@@ -196,5 +295,8 @@ def find_troubles(attempts: Iterable[Attempt]) -> list[Trouble]:
         detail_counts = Counter(one.detail for one in failed if one.outcome == outcomes.TOOL_ERROR and one.detail)
         error = by_detail[detail_counts.most_common(1)[0][0]] if by_detail else None
         slowest = max(calls, key=lambda one: one.took or 0)
-        found.append(Trouble(tool, len(calls), len(failed), timeouts, p95, error, failed[-1] if failed else slowest))
+        trouble = Trouble(tool, len(calls), len(failed), timeouts, p95, error, failed[-1] if failed else slowest)
+        trouble.causes = find_causes(failed)
+        trouble.began_failing = _find_turn(calls)
+        found.append(trouble)
     return sorted(found, key=lambda one: (-one.failed, -(one.p95 or 0), one.tool))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from difflib import SequenceMatcher, get_close_matches
 from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -20,7 +21,8 @@ from django.utils import timezone
 from audit.models import Call
 from audit.queries import statistics
 from audit.queries.search import id_at, time_of
-from catalog import lint
+from catalog.advice import beside, words
+from catalog.advice.suggestions import Suggestion
 from catalog.models import Grant, Tool
 
 MAX_CALLS = 10_000
@@ -133,7 +135,89 @@ def read_newest(days: int) -> CallSample:
         size = max(50, min(size * 2, _MAX_ROWS, MAX_CALLS - rows_read, fits))
 
 
+# --- names that clients call in vain -----------------------------------------------------------------------------
+
+NO_ACCESS, OFF, QUARANTINED, RENAMED, DELETED, SIMILAR, ABSENT = (
+    "no access", "off", "quarantined", "renamed", "deleted", "similar", "absent",
+)  # fmt: skip
+MIN_NAME_SIMILARITY = 0.6
+MIN_SPELLING_SIMILARITY = 0.75
+_MAX_SPELLED_TOOLS = 2_000
+"""Maximum number of tools whose spelling is compared with a name, which takes about a microsecond for each."""
+
+
+@dataclass(frozen=True, slots=True)
+class NameFact:
+    """Why clients are told that there is no tool of this name."""
+
+    state: str
+    tool: str = ""
+    """The name of the tool that exists: itself, the one it was renamed to, or the most similar one."""
+    at: datetime | None = None
+    """For DELETED, when."""
+
+
+def explain_names(names: list[str]) -> dict[str, NameFact]:
+    """Return for each name why no tool of this name was found, from the catalogue and its history."""
+    rows = {row.name: row for row in Tool.objects.filter(name__in=names)}
+    available = list(Tool.objects.filter(enabled=True, quarantined_since__isnull=True).values_list("name", flat=True))
+    absent = [name for name in names if name not in rows]
+    former = _find_former(absent)
+    sharing = _find_similar_names(absent, available)
+    found = {}
+    for name in absent:
+        spelled = get_close_matches(name, available[:_MAX_SPELLED_TOOLS], cutoff=MIN_SPELLING_SIMILARITY)
+        found[name] = former.get(name) or _find_most_similar(name, [*sharing[name], *spelled])
+    for name, row in rows.items():
+        state = OFF if not row.enabled else QUARANTINED if row.quarantined_since is not None else NO_ACCESS
+        found[name] = NameFact(state, name)
+    return found
+
+
+def _find_former(names: list[str]) -> dict[str, NameFact]:
+    """Return what became of tools that had these names."""
+    had = dict(Tool.history.filter(name__in=names).order_by("history_date").values_list("name", "id"))
+    now = dict(Tool.objects.filter(pk__in=had.values()).values_list("pk", "name"))
+    gone = dict(
+        Tool.history.filter(id__in=had.values(), history_type="-")
+        .order_by("history_date")
+        .values_list("id", "history_date")
+    )
+    found = {}
+    for name, key in had.items():
+        if key in now:
+            found[name] = NameFact(RENAMED, now[key])
+        elif key in gone:
+            found[name] = NameFact(DELETED, at=gone[key])
+    return found
+
+
+def _find_most_similar(name: str, candidates: list[str]) -> NameFact:
+    def similarity(other: str) -> float:
+        one, two = set(words.split_name(name)), set(words.split_name(other))
+        shared = len({words.stem(word) for word in one} & {words.stem(word) for word in two}) / len(one | two)
+        return max(shared, SequenceMatcher(None, name.lower(), other.lower()).ratio())
+
+    best = max(candidates, key=lambda other: (similarity(other), other), default="")
+    if not best or similarity(best) < MIN_NAME_SIMILARITY:
+        return NameFact(ABSENT)
+    return NameFact(SIMILAR, best)
+
+
+def find_change_before(tool: str, at: float) -> datetime | None:
+    """Return when the definition of a tool was saved last before this time, in Unix seconds, if within an hour."""
+    end = datetime.fromtimestamp(at, UTC)
+    saved = Tool.history.filter(name=tool, history_type="~", history_date__range=(end - CHANGE_WINDOW, end))
+    newest: datetime | None = saved.order_by("-history_date").values_list("history_date", flat=True).first()
+    return newest
+
+
+# --- tools without calls -----------------------------------------------------------------------------------------
+
+CHANGE_WINDOW = timedelta(hours=1)
 UNUSED_DAYS = 30
+MIN_AGE = timedelta(days=1)
+"""A tool that is younger is not reported as unused."""
 MAX_LISTED_TOOLS = 20
 _MAX_COMPARED_TOOLS = 50
 """Maximum number of tools with a shared word in the name whose descriptions are compared."""
@@ -144,8 +228,9 @@ class Unused:
     tool: str
     granted: bool
     """Whether a grant allows the tool to any user."""
-    similar_tools: list[str]
-    """Sentences about similar tools."""
+    since: datetime | None
+    """When the tool was created, if that is within the counted days."""
+    similar_tools: list[Suggestion]
 
 
 def find_unused() -> tuple[list[Unused], int, datetime, bool]:
@@ -154,9 +239,12 @@ def find_unused() -> tuple[list[Unused], int, datetime, bool]:
     The third value is the end of the counted time, the fourth is True when that is now.
     """
     called, counted, live = statistics.count_calls_by_tool(timezone.now() - timedelta(days=UNUSED_DAYS - 1))
+    now = timezone.now()
     available = Tool.objects.filter(enabled=True, quarantined_since__isnull=True).order_by("name")
     names = list(available.values_list("name", flat=True))
-    uncalled = [name for name in names if name not in called]
+    created = _find_created(now - timedelta(days=UNUSED_DAYS))
+    young = {name for name, at in created.items() if now - at < MIN_AGE}
+    uncalled = [name for name in names if name not in called and name not in young]
     rows = list(Tool.objects.filter(name__in=uncalled[:MAX_LISTED_TOOLS]).order_by("name"))
     granted = _find_granted([row.pk for row in rows])
     similar = _find_similar_names([row.name for row in rows], names)
@@ -166,13 +254,21 @@ def find_unused() -> tuple[list[Unused], int, datetime, bool]:
         Unused(
             row.name,
             row.pk in granted,
-            lint.describe_similar(
+            created.get(row.name),
+            beside.describe_similar(
                 row, [(name, descriptions[name]) for name in similar[row.name] if name in descriptions]
             )[:3],
         )
         for row in rows
     ]
     return found, len(uncalled), counted, live
+
+
+def _find_created(since: datetime) -> dict[str, datetime]:
+    """Return the tools that were created since then."""
+    rows = Tool.history.filter(history_date__gte=since).filter(history_type="+").values_list("id", "history_date")
+    born = dict(rows)
+    return {name: born[key] for key, name in Tool.objects.filter(pk__in=born).values_list("pk", "name")}
 
 
 def _find_granted(ids: list[int]) -> set[int]:
@@ -185,9 +281,9 @@ def _find_granted(ids: list[int]) -> set[int]:
 
 
 def _find_similar_names(wanted: list[str], names: list[str]) -> dict[str, list[str]]:
-    """Return, for each of `wanted`, the names that share a word other than a verb, or have a similar spelling."""
-    words = {name: _words(name) - lint.VERBS or _words(name) for name in wanted}
-    significant = frozenset().union(*words.values())
+    """Return, for each of `wanted`, the names that share a word, or have a similar spelling."""
+    parts = {name: _words(name) for name in wanted}
+    significant = frozenset[str]().union(*parts.values())
     at: dict[str, list[str]] = {word: [] for word in significant}
     for other in names:
         for word in _words(other) & significant:
@@ -196,7 +292,7 @@ def _find_similar_names(wanted: list[str], names: list[str]) -> dict[str, list[s
     found: dict[str, list[str]] = {}
     for name in wanted:
         # Rare words first: they carry the most meaning.
-        others = (other for word in sorted(words[name], key=lambda word: len(at[word])) for other in at[word])
+        others = (other for word in sorted(parts[name], key=lambda word: len(at[word])) for other in at[word])
         found[name] = [other for other in dict.fromkeys(others) if other != name][:_MAX_COMPARED_TOOLS]
     return found
 
@@ -204,5 +300,5 @@ def _find_similar_names(wanted: list[str], names: list[str]) -> dict[str, list[s
 @lru_cache(maxsize=20_000)
 def _words(name: str) -> frozenset[str]:
     # The last word is the whole name, so that order_status matches orderStatus and orders_status.
-    words = lint.split_name(name)
-    return frozenset((*words, "".join(words).rstrip("s")))
+    split = words.split_name(name)
+    return frozenset((*split, "".join(split).rstrip("s")))
