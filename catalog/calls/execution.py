@@ -113,7 +113,7 @@ def tool_error(error: Exception, audit_message: str = "") -> Outcome:
     detail = exact_text(audit_message) if audit_message else sentence
     code = exact_text(getattr(error, "code", ""))
     # The code has no sentence of its own: pages show the detail, and tool health counts causes.
-    reason = Reason("run.error", {"code": code}) if _CODE.fullmatch(code) else None
+    reason = Reason("tool.error", {"code": code}) if _CODE.fullmatch(code) else None
     return Outcome(outcomes.TOOL_ERROR, failure(sentence), None, type(error).__name__, detail, reason)
 
 

@@ -302,7 +302,7 @@ def test_hostile_names_are_text_and_reach_no_definition(client, root):
 
 
 def code(value: str) -> str:
-    return json.dumps(["run.error", {"code": value}])
+    return json.dumps(["tool.error", {"code": value}])
 
 
 def test_failures_are_told_apart_by_their_cause(client, root):

@@ -177,7 +177,7 @@ function place(problems) {
 
 // --- what was typed ------------------------------------------------------------------------------------------------
 
-let unsaved = Boolean(config.unsaved);
+let unsaved = Boolean(data.unsaved);
 form.addEventListener("input", (event) => {
   unsaved = true;
   const name = event.target.name;

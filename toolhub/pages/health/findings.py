@@ -211,7 +211,7 @@ def _cause(one: Attempt) -> tuple[str, str]:
     if one.outcome == outcomes.UNKNOWN:
         return INTERRUPTED, ""
     reason = Reason.read(one.reason)
-    if reason is not None and reason.code == "run.error" and isinstance(reason.params.get("code"), str):
+    if reason is not None and reason.code == "tool.error" and isinstance(reason.params.get("code"), str):
         return reason.params["code"], ""
     if reason is not None and reason.code == "run.failed":
         return CRASHED, one.error_class
