@@ -354,6 +354,18 @@ async def test_a_tool_that_fails_answers_an_error_without_internals(
         assert str(result.call_id) in text(result)
 
 
+@pytest.mark.parametrize(
+    ("code", "logged"),
+    [("404", '["tool.error",{"code":"404"}]'), ("unreachable", '["tool.error",{"code":"unreachable"}]')]
+    + [(wrong, "") for wrong in ("", "much longer than a code", "a\nb", "<b>")],
+)
+async def test_the_code_of_an_error_is_logged_beside_its_sentence(alice: Any, code: str, logged: str) -> None:
+    await run_in_database(publish, alice, "call_coded")
+    assert text(await call(alice, "call_coded", {"code": code})) == "Not there."
+    row = await only_logged_call()
+    assert (row.detail, row.detail_reason) == ("Not there.", logged)
+
+
 async def test_a_protocol_error_of_the_function_goes_through_and_is_logged(alice: Any) -> None:
     await run_in_database(publish, alice, "call_protocol")
     with pytest.raises(ProtocolError) as raised:

@@ -106,6 +106,12 @@ async def error() -> str:
     raise ToolError("The moon is not full.")
 
 
+@tool("call_coded")
+async def coded(code: str) -> str:
+    """Fail with a code."""
+    raise ToolError("Not there.", code=code)
+
+
 PNG = b"\x89PNG\r\n\x1a\n"
 WAV = b"RIFF\x24\0\0\0WAVEfmt "
 
