@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
 from audit.types import Reason
 from toolhub.parts import parts
@@ -28,6 +29,10 @@ def _find_no_definition(method: str, target_id: int, digest: str, time: datetime
     return None
 
 
+def _no_url(method: str, call_id: UUID) -> str:
+    return ""
+
+
 def _leave_untranslated(reason: Reason) -> str:
     return ""
 
@@ -40,6 +45,8 @@ class Catalogue:
     """(method, id in the catalog, logged hash, start of the call) -> definition at that time; None if unknown."""
     translate_reason: Callable[[Reason], str] = _leave_untranslated
     """(reason why a call was allowed or denied) -> sentence in the language of the page; empty if unknown."""
+    test_case_url: Callable[[str, UUID], str] = _no_url
+    """(method, id of a call) -> address of the page that saves the call as a test case; empty for none."""
     name_row: Callable[[object], str] = str
     """(row of any application) -> its name in the language of the page."""
 

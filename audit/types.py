@@ -69,7 +69,7 @@ class Caller:
 
     credential: Credential
     transport: str
-    """`http`, `websocket`, `stdio` or `admin`."""
+    """`http`, `websocket`, `stdio`, `admin` or `test`."""
     revision: str
     """Protocol revision of the request, such as `2025-11-25`."""
     address: str

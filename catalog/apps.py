@@ -63,6 +63,7 @@ class CatalogConfig(AppConfig):
         for model in (models.Toolset, models.Grant):
             watch(model)
         watch(models.Limit, kind="limit")
+        watch(models.ToolTest, kind="test case", ignore=models.ToolTest.RESULT_FIELDS)
         watch(models.ImportedDocument, ignore=("pending", "pending_source"))
         watch(models.Upstream, kind="upstream", ignore=models.Upstream.HEALTH_FIELDS)
         watch(models.Secret, secrets=("value",))

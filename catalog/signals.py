@@ -10,6 +10,9 @@ from django.dispatch import Signal
 changed = Signal()
 """Sent without arguments, in the thread that committed. Handlers must be quick and thread-safe."""
 
+tool_saved = Signal()
+"""Sent after the commit when a person saved a read-only tool with test cases: `tool`, and the `request` that did."""
+
 
 def _send_changed() -> None:
     changed.send(sender=None)

@@ -201,6 +201,12 @@ RULES: tuple[Rule, ...] = (
     Rule("admin/catalog/tool/<int:pk>/try/<uuid:run>/cancel/", TRIES, "POST", at=f"{TRY}/cancel/", empty=True),
     Rule("admin/catalog/tool/<int:pk>/try/<uuid:run>/answer/", TRIES, "POST", at=f"{TRY}/answer/", empty=True),
     Rule("admin/catalog/tool/<int:pk>/try/<uuid:run>/part/<int:number>/", TRIES, at=f"{TRY}/part/0/", empty=True),
+    Rule(
+        "admin/catalog/tool/<int:pk>/tests/",
+        needs("catalog.view_tool", "catalog.view_tooltest", "catalog.try_tool"),
+        "GET POST",
+        at="admin/catalog/tool/{tool}/tests/",
+    ),
     Rule("admin/view-as/", needs("auth.view_user", "catalog.view_tool", "catalog.view_grant", "catalog.view_limit")),
     Rule("admin/access/people/", needs("auth.view_user")),
     Rule("admin/access/user/<int:pk>/", needs("auth.view_user"), at="admin/access/user/{user}/"),
@@ -253,6 +259,7 @@ MODELS: tuple[Model, ...] = (
     Model("catalog.prompt"),
     Model("catalog.grant"),
     Model("catalog.limit"),
+    Model("catalog.tooltest"),
     Model("catalog.secret"),
     Model("catalog.upstream"),
     Model(
@@ -356,7 +363,7 @@ def create_address_values(owner: User) -> dict[str, Any]:
     from django.utils import timezone
 
     from audit.models import Action, Checkpoint, SavedView, Verification
-    from catalog.models import ImportedDocument, Secret, StoredResult, Task, Upstream
+    from catalog.models import ImportedDocument, Secret, StoredResult, Task, ToolTest, Upstream
     from tests import factories
     from tests.audit import rows
     from toolhub.access.models import AccessToken
@@ -388,6 +395,7 @@ def create_address_values(owner: User) -> dict[str, Any]:
         "catalog.prompt": prompt,
         "catalog.grant": grant,
         "catalog.limit": limit,
+        "catalog.tooltest": ToolTest.objects.create(tool=tool, name="census"),
         "catalog.secret": secret,
         "catalog.upstream": upstream,
         "catalog.importeddocument": document,

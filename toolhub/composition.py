@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from django.urls import reverse
+
 from audit.hooks import Catalogue
 from catalog.admin import inlines
 from catalog.calls import history
@@ -14,6 +16,10 @@ from toolhub.access.hooks import Hooks
 from toolhub.parts import parts
 
 
+def _test_case_url(method: str, call_id: UUID) -> str:
+    return f"{reverse('admin:catalog_tooltest_add')}?call={call_id}" if method == "tools/call" else ""
+
+
 def connect() -> None:
     """Register the functions of each application in the applications that call them."""
     parts.put(
@@ -21,6 +27,7 @@ def connect() -> None:
             definition_at=history.definition_at,
             translate_reason=messages.translate_reason,
             name_row=messages.name_row,
+            test_case_url=_test_case_url,
         )
     )
     parts.put(

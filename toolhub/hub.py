@@ -12,6 +12,7 @@ from catalog.upstreams import schedule
 from toolhub import privacy
 from toolhub.egress import ConnectionPools
 from toolhub.jobs import Job, Scheduler
+from toolhub.pages.tool_tests.runs import ToolTestRuns
 from toolhub.pages.try_it.remote import TryOwners
 from toolhub.pages.try_it.run import TryRuns
 from toolhub.parts import parts
@@ -38,6 +39,7 @@ class Hub:
         self.sockets = LiveSockets(self.server)
         self.try_runs = TryRuns(self.server.requests, self.start)
         self.try_owners = TryOwners(self.server.bus, self.try_runs)
+        self.test_runs = ToolTestRuns(self.server.requests, self.start)
         self._starting = asyncio.Lock()
         self._started = self._stopped = False
 
@@ -48,7 +50,16 @@ class Hub:
 
     def _shared_parts(self) -> tuple[object, ...]:
         server = self.server
-        return self, server.bus, server.authenticator, self.try_runs, self.try_owners, self.scheduler, self.pools
+        return (
+            self,
+            server.bus,
+            server.authenticator,
+            self.try_runs,
+            self.try_owners,
+            self.test_runs,
+            self.scheduler,
+            self.pools,
+        )
 
     async def start(self) -> None:
         """Start every part on the running loop; a repeated call has no effect.
@@ -74,6 +85,7 @@ class Hub:
         """
         self._stopped = True
         await self.server.drain(seconds)
+        await self.test_runs.stop()
         await self.sockets.stop()
         await asyncio.to_thread(self.scheduler.stop, JOB_STOP_SECONDS)
         await self.server.stop()

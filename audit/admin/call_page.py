@@ -89,6 +89,8 @@ def _origin(call: Call) -> str:
     if kind == "admin" and number.isdecimal() and len(number) < 19:
         administrator = get_user_model()._default_manager.filter(pk=int(number)).first()
     name = administrator.get_username() if administrator is not None else call.credential
+    if call.transport == "test":
+        return _("Test case run by %(name)s") % {"name": name}
     return _("Tried in the admin by %(name)s") % {"name": name}
 
 

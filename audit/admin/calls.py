@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import get_language, gettext_lazy
 from django.utils.translation import gettext as _
 
-from audit import display, local_time, outcomes
+from audit import display, hooks, local_time, outcomes
 from audit.actions import log
 from audit.admin import call_page, saved_views, views
 from audit.admin.actions import ActionAdmin
@@ -31,7 +31,7 @@ from toolhub import invisible
 __all__ = ["ActionAdmin", "CallAdmin", "CheckpointAdmin", "VerificationAdmin"]
 
 METHODS = tuple((name, name) for name in ("tools/call", "resources/read", "prompts/get"))
-TRANSPORTS = tuple((name, name) for name in ("http", "websocket", "stdio", "admin"))
+TRANSPORTS = tuple((name, name) for name in ("http", "websocket", "stdio", "admin", "test"))
 LABEL_TONES = {
     "ok": "success", "running": "info", "input_required": "info", "unknown": "danger", "tool_error": "danger",
     "timeout": "danger", "refused": "warning", "unknown_tool": "warning", "limited": "warning",
@@ -123,9 +123,16 @@ class CallAdmin(ReadOnlyAdmin):
             "call": call,
             "badge": badge(call.outcome, get_language()),
             "chain": verifier.state(),
+            "test_link": self._test_link(request, call),
             **call_page.context(call),
         }
         return TemplateResponse(request, "admin/audit/call/detail.html", context | (extra_context or {}))
+
+    def _test_link(self, request: HttpRequest, call: Call) -> str:
+        """Return where this person can save the call as a test case; empty for none."""
+        if call.target_id is None or not request.user.has_perm("catalog.add_tooltest"):
+            return ""
+        return hooks.catalogue().test_case_url(call.method, call.pk)
 
     @column(local_time.add_zone(gettext_lazy("Start")))
     def time(self, call: Call) -> str:

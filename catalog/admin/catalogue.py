@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from django.conf import settings
 from django.contrib import admin, messages
+from django.db import transaction
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest
 from django.template.loader import render_to_string
@@ -17,6 +18,7 @@ from django.utils.translation import gettext_lazy as _
 from unfold.decorators import display
 
 from audit.admin_base import ModelAdmin
+from catalog import signals
 from catalog.admin.editor.runner_forms import kind_name
 from catalog.admin.editor.views import EditorAdmin
 from catalog.admin.forms import GrantForm, LimitForm, PromptForm, ResourceForm, ToolForm
@@ -29,6 +31,7 @@ from catalog.admin.inlines import (
 )
 from catalog.admin.quarantine import QuarantineAdmin, QuarantineFilter
 from catalog.admin.secrets import SecretAdmin as SecretAdmin
+from catalog.admin.tool_tests import ToolTestAdmin as ToolTestAdmin
 from catalog.admin.upstreams import UpstreamAdmin as UpstreamAdmin
 from catalog.advice import beside
 from catalog.advice.prompts import check_prompt
@@ -155,6 +158,13 @@ class ToolAdmin(EditorAdmin, QuarantineAdmin, CatalogueItemAdmin):
             {"fields": ("record_bodies", "max_argument_bytes", "task_support", "requires_capabilities")},
         ),
     )
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        super().save_related(request, form, formsets, change)
+        row: Tool = form.instance
+        if row.read_only and row.enabled and request.user.has_perm("catalog.try_tool") and row.tests.exists():
+            # Who runs tests is above this application; the new definition is in force once it is committed.
+            transaction.on_commit(lambda: signals.tool_saved.send(sender=Tool, tool=row, request=request))
 
     def find_suggestions(self, row: Tool) -> list[Suggestion]:
         return check_tool(row) + beside.describe_similar(row, Tool.objects.values_list("name", "description"))[:5]

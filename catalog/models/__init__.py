@@ -9,6 +9,7 @@ from catalog.models.items import Prompt, Resource
 from catalog.models.rules import CatalogueRevision, Grant, Limit
 from catalog.models.secrets import PersonalSecret, Secret
 from catalog.models.task_state import StoredResult, Task
+from catalog.models.tool_tests import ToolTest
 from catalog.models.tools import Tool, Toolset
 from catalog.models.upstreams import Upstream
 
@@ -24,6 +25,7 @@ __all__ = [
     "StoredResult",
     "Task",
     "Tool",
+    "ToolTest",
     "Toolset",
     "Upstream",
 ]

@@ -7,6 +7,7 @@ from django.urls import URLPattern, URLResolver, path
 from toolhub.pages import examples, jobs, sessions, view_as
 from toolhub.pages.access import bulk, matrix, tool
 from toolhub.pages.health import views
+from toolhub.pages.tool_tests import views as test_views
 from toolhub.pages.try_it import views as try_it_views
 
 app_name = "pages"
@@ -16,6 +17,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("catalog/tool/<int:pk>/try/<uuid:run>/cancel/", try_it_views.try_cancel, name="try-cancel"),
     path("catalog/tool/<int:pk>/try/<uuid:run>/answer/", try_it_views.try_answer, name="try-answer"),
     path("catalog/tool/<int:pk>/try/<uuid:run>/part/<int:number>/", try_it_views.try_part, name="try-part"),
+    path("catalog/tool/<int:pk>/tests/", test_views.tool_tests, name="tool-tests"),
     path("access/people/", tool.suggest_users, name="people"),
     path("access/user/<int:pk>/", view_as.redirect_to_view_as, name="access-user"),
     path("access/tool/<int:pk>/", tool.tool_access, name="access-tool"),

@@ -1,0 +1,44 @@
+"""What the server of the tests of test cases holds: run inside it by `Hub.call`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.pages import try_seed
+
+
+def seed() -> dict[str, int]:
+    """The cast of Try it; `helper` and `deputy` may view and add test cases; a read-only tool with three tests."""
+    from django.contrib.auth.models import Permission, User
+
+    from catalog.models import Tool, ToolTest
+    from tests import factories
+
+    seeded = try_seed.seed()
+    more = Permission.objects.filter(codename__in=["view_tooltest", "add_tooltest", "change_tooltest"])
+    for name in ("helper", "deputy"):
+        User.objects.get(username=name).user_permissions.add(*more)
+    factories.grant(User.objects.get(username="root"), Tool.objects.get(name="try_add"))
+    alice, add = User.objects.get(username="alice"), Tool.objects.get(name="try_add")
+    Tool.objects.filter(pk=add.pk).update(read_only=True)
+    rows: dict[str, dict[str, Any]] = {
+        "passes": {"arguments": {"a": 1}, "user": alice, "match": "text", "expected": "3"},
+        "fails": {"arguments": {"a": 1}, "user": alice, "match": "text", "expected": "four"},
+        "own": {"arguments": {"a": "x"}, "status": "invalid_arguments"},
+    }
+    made = {name: ToolTest.objects.create(tool=add, name=name, **row).pk for name, row in rows.items()}
+    nobodys = ToolTest.objects.create(tool=Tool.objects.get(name="try_limited"), name="changing", arguments={"a": 1})
+    return {**seeded, **made, "changing": nobodys.pk}
+
+
+def results() -> dict[str, Any]:
+    """Result and problem of each test case, by name."""
+    from catalog.models import ToolTest
+
+    return {row.name: [row.result, row.problem, str(row.last_call or "")] for row in ToolTest.objects.all()}
+
+
+def save_tool_as_seen(pk: int) -> str:
+    from catalog.models import Tool
+
+    return str(Tool.objects.get(pk=pk).description)
