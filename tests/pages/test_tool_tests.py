@@ -149,6 +149,20 @@ def test_only_who_may_try_as_others_decides_as_whom_a_test_runs(hub: Hub, helper
     assert "the person who runs it" in next(row for row in rows if ">as alice</a>" in row)
 
 
+def test_a_server_that_stops_marks_what_ran_and_what_waited() -> None:
+    with Hub(seed=seed.seed, env={**MODULES, "TOOLHUB_STOP_SECONDS": "1"}) as hub, Person(hub, "root") as root:
+        tool = hub.call(seed.add_endless_tests)
+        answer = root.post(f"/admin/catalog/tool/{tool}/tests/", test="all", confirmed="yes")
+        assert answer.status_code == 302
+        found = hub.call(seed.results)
+        assert {found[name][0] for name in ("first", "second")} == {"running"}
+        wait_until(lambda: any(row["name"] == "try_steps" for row in hub.call(try_seed.list_calls)))
+        hub.stop()
+        found = hub.call(seed.results)
+        assert [found[name][0] for name in ("first", "second")] == ["failed", "failed"]
+        assert "test." in found["first"][1] and "test.interrupted" in found["second"][1]
+
+
 def test_a_run_whose_process_is_gone_does_not_run_for_ever(hub: Hub, root: Person) -> None:
     hub.call(mark_running, pk=hub.seeded["own"])
     assert "The server stopped while it ran." in root.http.get(address(hub)).text

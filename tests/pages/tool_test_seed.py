@@ -38,7 +38,13 @@ def results() -> dict[str, Any]:
     return {row.name: [row.result, row.problem, str(row.last_call or "")] for row in ToolTest.objects.all()}
 
 
-def save_tool_as_seen(pk: int) -> str:
-    from catalog.models import Tool
+def add_endless_tests() -> int:
+    """Two test cases of a tool that waits for a file which never comes."""
+    from django.contrib.auth.models import User
 
-    return str(Tool.objects.get(pk=pk).description)
+    from catalog.models import Tool, ToolTest
+
+    tool, alice = Tool.objects.get(name="try_steps"), User.objects.get(username="alice")
+    for name in ("first", "second"):
+        ToolTest.objects.create(tool=tool, name=name, user=alice, arguments={"go_on": "/nonexistent/file"})
+    return int(tool.pk)

@@ -52,25 +52,32 @@ class ToolTestRuns:
     async def start(self, ids: Iterable[int], actor: Actor) -> None:
         """Run these tests in the background, one after the other, for this person."""
         await self._ensure_started()
+        waiting = list(ids)
+        await database_sync_to_async(mark_running)(waiting)
         # A new context: the request's context holds its database thread and its user, and both end with the request.
-        work = self._work(list(ids), actor)
+        work = self._work(waiting, actor)
         task = asyncio.get_running_loop().create_task(work, name="tool tests", context=contextvars.Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def stop(self) -> None:
-        """End what runs. Tests that had not begun stay as they were."""
+        """End what runs and what waits; each is marked as interrupted."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _work(self, ids: list[int], actor: Actor) -> None:
-        for pk in ids:
-            try:
-                await self._run(pk, actor)
-            except Exception:
-                log.exception("test case %s failed to run", pk)
+        try:
+            while ids:
+                try:
+                    await self._run(ids[0], actor)
+                except Exception:
+                    log.exception("test case %s failed to run", ids[0])
+                ids.pop(0)
+        finally:
+            if ids:
+                await asyncio.shield(database_sync_to_async(mark_interrupted)(ids))
 
     async def _run(self, pk: int, actor: Actor) -> None:
         found = await database_sync_to_async(prepare)(pk, actor)
@@ -117,9 +124,20 @@ def prepare(pk: int, actor: Actor) -> tuple[ToolTest, Caller | Reason] | None:
         return test, Reason("test.not_permitted", {"user": user.get_username() if user is not None else actor.name})
     if not user.is_active:
         return test, Reason("test.inactive", {"user": user.get_username()})
-    ToolTest.objects.filter(pk=pk).update(result=ToolTest.Result.RUNNING, problem="", last_run=timezone.now())
+    mark_running([pk])
     credential_id = f"admin:{actor.id}" if own else f"admin:{actor.id}:{user.pk}"
     return test, tool_tests.make_caller(test, user.pk, user.get_username(), credential_id, actor.name, actor.address)
+
+
+def mark_running(ids: list[int]) -> None:
+    """Mark tests as running, also those that wait for their turn: what they found before is out of date."""
+    ToolTest.objects.filter(pk__in=ids).update(result=ToolTest.Result.RUNNING, problem="", last_run=timezone.now())
+
+
+def mark_interrupted(ids: list[int]) -> None:
+    """Mark tests whose turn does not come any more."""
+    waiting = ToolTest.objects.filter(pk__in=ids, result=ToolTest.Result.RUNNING)
+    waiting.update(result=ToolTest.Result.FAILED, problem=Reason("test.interrupted").text, last_call=None)
 
 
 def save_outcome(test: ToolTest, outcome: Outcome) -> None:
@@ -132,8 +150,8 @@ def save_outcome(test: ToolTest, outcome: Outcome) -> None:
     )
 
 
-def is_stale(test: ToolTest) -> bool:
-    """Return whether a test that is marked as running has no process that runs it."""
+def is_stale(test: ToolTest, number: int) -> bool:
+    """Return whether a test that is marked as running has no process that runs it: `number` of them may be in turn."""
     if test.result != ToolTest.Result.RUNNING or test.last_run is None:
         return False
-    return timezone.now() - test.last_run > timedelta(seconds=test.tool.timeout) + STALE
+    return timezone.now() - test.last_run > timedelta(seconds=test.tool.timeout * number) + STALE

@@ -40,21 +40,22 @@ def tool_tests(request: HttpRequest, pk: int) -> HttpResponse:
         if asked and (tool.read_only or "confirmed" in request.POST):
             _start(request, asked)
             return redirect("pages:tool-tests", pk)
+    running = sum(test.result == ToolTest.Result.RUNNING for test in tests)
     return page(
         request,
         "admin/pages/tool_tests.html",
         _("Test cases of %(tool)s") % {"tool": tool.name},
         tool=tool,
-        rows=[_row(request, test) for test in tests],
+        rows=[_row(request, test, running) for test in tests],
         asked=asked,
         number=len(asked),
-        running=any(test.result == ToolTest.Result.RUNNING and not is_stale(test) for test in tests),
+        running=running,
         add=f"{reverse('admin:catalog_tooltest_add')}?tool={tool.pk}",
     )
 
 
-def _row(request: HttpRequest, test: ToolTest) -> dict[str, Any]:
-    stale = is_stale(test)
+def _row(request: HttpRequest, test: ToolTest, running: int) -> dict[str, Any]:
+    stale = is_stale(test, running)
     result = ToolTest.Result.FAILED if stale else ToolTest.Result(test.result)
     may_see = test.last_call is not None and request.user.has_perm("audit.view_call")
     return {
