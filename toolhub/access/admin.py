@@ -171,7 +171,11 @@ class UserAdmin(PermissionLabelsAdmin, BoundedDeletion, DjangoUserAdmin, ModelAd
         user = self.get_object(request, unquote(id))
         if user is not None and not privileges.may_take_over(cast(User, request.user), user):
             raise PermissionDenied(privileges.take_over_refusal(user))
-        return super().user_change_password(request, id, form_url)
+        response = super().user_change_password(request, id, form_url)
+        if user is not None and request.method == "POST" and response.status_code == 302 and user.pk != request.user.pk:
+            text = _("%(user)s chooses a new password at the next sign-in. Their access tokens are then revoked.")
+            self.message_user(request, text % {"user": user.get_username()}, messages.INFO)
+        return response
 
     @admin.display(description=_("name"))
     def full_name(self, user: User) -> str:

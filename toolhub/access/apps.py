@@ -12,11 +12,12 @@ class AccessConfig(AppConfig):
     def ready(self) -> None:
         from django.contrib.auth.signals import user_logged_in
 
-        from toolhub.access import credential_changes, device_cookies, preferences, privileges
+        from toolhub.access import credential_changes, device_cookies, preferences, privileges, temporary_passwords
 
         credential_changes.connect()
         preferences.connect()
         privileges.connect()
+        temporary_passwords.connect()
         user_logged_in.connect(device_cookies.remember, dispatch_uid="access.device_cookies.remember")
         _watch()
 

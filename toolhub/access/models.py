@@ -117,6 +117,27 @@ class AccessToken(models.Model):
         return True
 
 
+class TemporaryPassword(models.Model):
+    """A password that another person set for this account: its owner has to choose one at the next sign-in."""
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.CASCADE,
+        primary_key=True,
+        related_name="+",
+        verbose_name=_("user"),
+    )
+    by = models.CharField(_("set by"), max_length=150)
+    at = models.DateTimeField(_("set at"), auto_now=True)
+
+    class Meta:
+        verbose_name = _("temporary password")
+        verbose_name_plural = _("temporary passwords")
+
+    def __str__(self) -> str:
+        return str(self.user)
+
+
 class ServingProcess(models.Model):
     """A process that serves clients, with the clients connected to it, as reported by itself a few seconds ago."""
 

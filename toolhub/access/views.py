@@ -29,7 +29,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from django.views.i18n import set_language
 
 from toolhub.access import connect as connect_page
-from toolhub.access import device_cookies, hooks, preferences
+from toolhub.access import device_cookies, hooks, preferences, temporary_passwords
 from toolhub.access.forms import AccountForm, NewPasswordForm, SignInForm, TokenForm, native_language_names
 from toolhub.access.models import AccessToken, AccessTokenQuerySet
 
@@ -77,6 +77,9 @@ class NewPassword(PasswordView):
     template_name = "access/password.html"
     form_class = NewPasswordForm
     success_url = reverse_lazy("access:account")
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        return super().get_context_data(**kwargs, temporary=temporary_passwords.find(self.request.user))
 
     def form_valid(self, form: Any) -> HttpResponse:
         messages.success(self.request, _("Your password was changed. Other browsers were signed out."))
