@@ -792,4 +792,92 @@ FAULTS: tuple[Fault, ...] = (
         "    traced = isinstance(parent, str)\n",
         "tests/wire/test_meta.py",
     ),
+    # --- slow readers ----------------------------------------------------------------------------------------------
+    Fault(
+        "a stream waits for its reader",
+        "toolhub/management/daphne_server.py",
+        'if message.get("more_body") or message["type"] == "websocket.send":',
+        'if message["type"] == "websocket.send":',
+        "tests/e2e/test_slow_readers.py",
+    ),
+    Fault(
+        "a WebSocket waits for its reader",
+        "toolhub/management/daphne_server.py",
+        'if message.get("more_body") or message["type"] == "websocket.send":',
+        'if message.get("more_body"):',
+        "tests/e2e/test_lifecycle.py -k not_read",
+    ),
+    Fault(
+        "what a reader has not taken counts",
+        "toolhub/management/daphne_server.py",
+        "    return int(len(transport.dataBuffer) - transport.offset + transport._tempDataLen)\n",
+        "    return 0\n",
+        "tests/e2e/test_slow_readers.py",
+    ),
+    # --- passwords that somebody else set --------------------------------------------------------------------------
+    Fault(
+        "a password that another person set is temporary",
+        "toolhub/access/temporary_passwords.py",
+        "    if person.pk != instance.pk:\n",
+        "    if False:\n",
+        "tests/access/test_temporary_passwords.py",
+    ),
+    Fault(
+        "a session with a temporary password opens nothing else",
+        "toolhub/access/temporary_passwords.py",
+        "            elif not _is_allowed(request):\n",
+        "            elif False:\n",
+        "tests/access/test_temporary_passwords.py",
+    ),
+    Fault(
+        "one's own password revokes the tokens from before",
+        "toolhub/access/temporary_passwords.py",
+        "            token.revoke()\n",
+        "            pass\n",
+        "tests/access/test_temporary_passwords.py",
+    ),
+    # --- test cases ------------------------------------------------------------------------------------------------
+    Fault(
+        "a test case runs as another user only for whom that is permitted",
+        "toolhub/pages/tool_tests/runs.py",
+        "not (own or person.has_perm(MAY_TRY_AS))",
+        "not (own or True)",
+        "tests/pages/test_tool_tests.py",
+    ),
+    Fault(
+        "a test case of a tool that changes something waits for a confirmation",
+        "toolhub/pages/tool_tests/views.py",
+        'if asked and (tool.read_only or "confirmed" in request.POST):',
+        "if asked:",
+        "tests/pages/test_tool_tests.py",
+    ),
+    Fault(
+        "a call of somebody else fills in no test case",
+        "catalog/admin/tool_tests.py",
+        '    return call if call.credential_id == own or call.credential_id.startswith(f"{own}:") else None\n',
+        "    return call\n",
+        "tests/pages/test_tool_tests.py",
+    ),
+    Fault(
+        "a test case keeps no secret",
+        "catalog/models/tool_tests.py",
+        "            if redactor(schema).text(self.arguments) != canonical(self.arguments):\n",
+        "            if False:\n",
+        "tests/catalog/tool_tests/test_run.py",
+    ),
+    # --- advice ----------------------------------------------------------------------------------------------------
+    Fault(
+        "invisible characters hide no order to a model",
+        "catalog/advice/injection.py",
+        "    plain = invisible.remove(text)\n",
+        "    plain = text\n",
+        "tests/catalog/advice/test_injection.py",
+    ),
+    Fault(
+        "a name from a call brings no sentence into a definition",
+        "catalog/advice/changes.py",
+        "(not self.name or _NAME.fullmatch(self.name) is not None)",
+        "True",
+        "tests/catalog/advice/test_changes.py",
+    ),
 )

@@ -13,6 +13,7 @@ from typing import Any
 
 from catalog.functions import Context, SyncContext, tool
 from catalog.functions.content import Image, Structured, ToolError
+from tests.runners.bombs import make_bomb
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -50,8 +51,7 @@ async def end(how: str) -> Any:
     if how == "memory":
         return str(len(bytearray(10 << 30)))
     if how == "fork bomb":
-        while True:
-            os.fork()
+        exec(make_bomb())  # noqa: S102 - which bounds itself
     if how == "raise":
         raise RuntimeError("password=hunter2")
     if how == "sentence":

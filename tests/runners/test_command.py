@@ -24,6 +24,7 @@ from catalog.runners import factory, registry
 from tests import factories
 from tests.catalog.pipeline import call, only_logged_call, run_in_database, text
 from tests.conftest import missing
+from tests.runners.bombs import make_bomb
 from tests.runners.harness import (
     MARK,
     cancel_run,
@@ -347,8 +348,8 @@ async def test_endless_output_is_cut_off_visibly_and_the_program_stopped(setting
         ("while True: pass", {"cpu_seconds": 1}, "more than 1 s of processor time"),
         ("open('f', 'wb').write(bytes(200_000))", {"max_file_bytes": 100_000}, "File too large"),
         ("import os; [os.open('/dev/null', 0) for _ in range(99)]", {"max_open_files": 32}, "Too many open files"),
-        ("import os, time\nwhile True: os.fork()", {"max_processes": 20}, "more than 20 processes"),
-        ("import os\nwhile True:\n  if os.fork() == 0: os.setsid()", {}, "more than 32 processes"),
+        (make_bomb(), {"max_processes": 20}, "more than 20 processes"),
+        (make_bomb(detached=True), {}, "more than 32 processes"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", {}, "SIGSEGV"),
     ],
     ids=["memory", "processor", "file", "descriptors", "fork bomb", "fork bomb in sessions", "crash"],
