@@ -48,7 +48,8 @@ class ToolTestAdmin(BoundedDeletion, ModelAdmin):
     form = ToolTestForm
     change_form_template = "admin/catalog/tooltest/change_form.html"
     list_display = ("name", "tool", "runs_as", "status", "outcome", "ran_at")
-    list_filter = ("result", "status", "tool")
+    list_filter = ("result", "status")
+    list_per_page = 20
     list_select_related = ("tool", "user")
     search_fields = ("name", "tool__name")
     search_help_text = _("Name or tool")

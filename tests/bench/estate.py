@@ -202,7 +202,7 @@ def _make_tools(numbers: range) -> list[Any]:
 def _make_rules(tools: list[Any], people: list[Any]) -> None:
     from django.contrib.auth.models import Group, User
 
-    from catalog.models import Grant, Limit, Tool, Toolset
+    from catalog.models import Grant, Limit, Tool, Toolset, ToolTest
 
     zero, first = User.objects.get(username=user_name(0)), Tool.objects.get(name=tool_name(0))
     groups = list(Group.objects.filter(name__startswith="team ").order_by("name"))
@@ -220,6 +220,9 @@ def _make_rules(tools: list[Any], people: list[Any]) -> None:
     limits += [Limit(toolset=one, scope="each_member", group=groups[0], rate="1000/d") for one in sets[::4]]
     limits += [Limit(all_tools=True, scope="user", user=user, rate="5000/d") for user in people[::4]]
     _save(Limit, limits)
+    tests = [ToolTest(tool=tool, name="by itself", arguments={"a": 1}) for tool in tools[::3]]
+    tests += [ToolTest(tool=first, name=f"as {user.pk}", user=user) for user in people]
+    _save(ToolTest, tests)
 
 
 def _make_other_rows(tools: list[Any], people: list[Any], all_tools: int, all_users: int) -> None:

@@ -146,6 +146,7 @@ def find_heaviest(owner: Any, call: Any) -> dict[str, Any]:
         Task,
         Tool,
         Toolset,
+        ToolTest,
         Upstream,
     )
 
@@ -160,6 +161,7 @@ def find_heaviest(owner: Any, call: Any) -> dict[str, Any]:
         "catalog.prompt": Prompt.objects.first(),
         "catalog.grant": Grant.objects.first(),
         "catalog.limit": Limit.objects.first(),
+        "catalog.tooltest": ToolTest.objects.first(),
         "catalog.secret": Secret.objects.filter(kind="personal").first(),
         "catalog.upstream": Upstream.objects.get(name="upstream0"),
         "catalog.importeddocument": ImportedDocument.objects.first(),

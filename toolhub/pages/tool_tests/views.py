@@ -6,6 +6,7 @@ Tests of a tool that is not declared read-only run after a confirmation. Saving 
 from __future__ import annotations
 
 from typing import Any, cast
+from urllib.parse import urlencode
 
 from asgiref.sync import async_to_sync
 from django.contrib import messages
@@ -25,7 +26,8 @@ from toolhub.pages.staff import page, staff_page
 from toolhub.pages.tool_tests.runs import Actor, ToolTestRuns, is_stale
 from toolhub.parts import parts
 
-MAX_TESTS = 200
+MAX_TESTS = 100
+"""Maximum number of test cases of a tool on its page, and in one run of all of them."""
 
 
 @staff_page("catalog.view_tool", "catalog.view_tooltest", MAY_TRY)
@@ -49,6 +51,8 @@ def tool_tests(request: HttpRequest, pk: int) -> HttpResponse:
         rows=[_row(request, test, running) for test in tests],
         asked=asked,
         number=len(asked),
+        more=max(0, tool.tests.count() - MAX_TESTS),
+        every=f"{reverse('admin:catalog_tooltest_changelist')}?{urlencode({'q': tool.name})}",
         running=running,
         add=f"{reverse('admin:catalog_tooltest_add')}?tool={tool.pk}",
     )
