@@ -13,7 +13,7 @@ from django.template.loader import render_to_string
 from django.utils import timezone
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext
+from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 from unfold.decorators import display
 
@@ -41,6 +41,9 @@ from catalog.models import Grant, Limit, Prompt, Resource, StoredResult, Task, T
 from catalog.openapi.admin import ImportedDocumentAdmin as ImportedDocumentAdmin
 from catalog.policy import messages as policy_messages
 from catalog.policy import visibility
+
+MAX_SUGGESTED = 4
+"""Maximum number of suggestions in messages after a save; the editor shows all of them."""
 
 
 class CatalogueItemAdmin(HistoryAdmin):
@@ -86,8 +89,14 @@ class CatalogueItemAdmin(HistoryAdmin):
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         super().save_related(request, form, formsets, change)
-        for sentence in self.find_suggestions(form.instance):
-            self.message_user(request, gettext("Suggestion: %s") % sentence, messages.INFO)
+        found = self.find_suggestions(form.instance)
+        for suggestion in found[:MAX_SUGGESTED]:
+            self.message_user(request, gettext("Suggestion: %s") % suggestion, messages.INFO)
+        if (more := len(found) - MAX_SUGGESTED) > 0:
+            text = ngettext(
+                "%(number)s more suggestion in the editor.", "%(number)s more suggestions in the editor.", more
+            )
+            self.message_user(request, text % {"number": more}, messages.INFO)
 
     @admin.action(description=_("Switch on selected"), permissions=["change"])
     def switch_on(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:

@@ -181,6 +181,10 @@ def test_saving_shows_the_suggestions_and_still_saves(root: User) -> None:
     answer = browser.post(reverse("admin:catalog_tool_add"), form, follow=True)
     assert Tool.objects.filter(name="sum").exists()
     assert "Suggestion: The description is very short" in answer.content.decode()
+    bad = {"type": "object", "properties": {"a": {}, "api_key": {"type": "string"}, "n": {"type": "integer"}}}
+    form = tool_form(name="orders", description="The orders of it all there.", input_schema=json.dumps(bad))
+    page = browser.post(reverse("admin:catalog_tool_add"), form, follow=True).content.decode()
+    assert page.count("Suggestion: ") == 4 and re.search(r"\d+ more suggestions in the editor\.", page)
     form = tool_form(name="subtract", description="Subtracts.", fill_defaults="on")
     answer = browser.post(reverse("admin:catalog_tool_add"), form, follow=True, headers={"accept-language": "zh-hans"})
     assert "建议：描述过短" in answer.content.decode()
