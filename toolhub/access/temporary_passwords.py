@@ -1,6 +1,6 @@
 """Passwords that somebody else set: good for one sign-in, which must begin with a password of one's own.
 
-Otherwise a manager of accounts could sign in as an account that owns nothing yet, make a token, and keep it when the
+Otherwise a manager of accounts could sign in as an account that owns nothing yet, create a token, and keep it when the
 account gets access later. So nothing else can be done with such a password, and the owner's own password revokes the
 tokens from before. Passwords that a command sets are the operator's own business.
 """
