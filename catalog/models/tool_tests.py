@@ -57,8 +57,17 @@ class ToolTest(models.Model):
         null=True,
         blank=True,
         related_name="+",
-        help_text=_("Empty: as the person who runs it. The test is deleted with the user."),
+        help_text=_("Empty: as the person who saved it, and by that person only. The test is deleted with the user."),
     )
+    editor = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        models.SET_NULL,
+        verbose_name=_("saved by"),
+        null=True,
+        editable=False,
+        related_name="+",
+    )
+    """Who chose what it sends: nobody else's account runs that without a permission for it."""
     status = models.CharField(_("expected status"), max_length=20, choices=Status.choices, default=Status.OK)
     match = models.CharField(_("also check"), max_length=10, choices=Match.choices, default=Match.STATUS)
     expected = models.TextField(

@@ -18,6 +18,7 @@ TEXTS: dict[str, Promise] = {
     "test.limited": _("It did not run: a rate limit is reached. Run it again in %(seconds)s s."),
     "test.not_logged": _("It did not run: calls cannot be logged now."),
     "test.not_permitted": _("It did not run: you may not try tools as %(user)s."),
+    "test.not_yours": _("It did not run: %(editor)s saved it for their own account. Review it, and save it as yours."),
     "test.inactive": _("It did not run: the account of %(user)s is not active."),
     "test.cancelled": _("The call was cancelled."),
     "test.interrupted": _("The server stopped while it ran."),

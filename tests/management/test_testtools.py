@@ -46,7 +46,7 @@ def as_json(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 
 def test_it_runs_beside_the_server_and_its_exit_status_says_whether_all_passed(hub: Hub) -> None:
-    done = testtools(hub, "--tool", "try_add", "--as", "alice")
+    done = testtools(hub, "--tool", "try_add")
     assert done.returncode == 1, done.stderr
     assert "passed try_add: passes" in done.stdout and "passed try_add: own" in done.stdout
     assert "failed try_add: fails: The result does not contain “four”." in done.stdout
@@ -57,25 +57,30 @@ def test_it_runs_beside_the_server_and_its_exit_status_says_whether_all_passed(h
 
 
 def test_as_json_every_test_has_its_code_and_its_call(hub: Hub) -> None:
-    found = as_json(testtools(hub, "--json", "--as", "alice"))
+    found = as_json(testtools(hub, "--json"))
     assert (found["passed"], found["failed"], found["skipped"]) == (2, 1, 1)
     by_name = {line["test"]: line for line in found["tests"]}
     assert by_name["fails"]["code"] == "test.text" and by_name["fails"]["call"]
     assert by_name["changing"]["status"] == "skipped" and "--changing" in by_name["changing"]["problem"]
 
 
-def test_a_test_without_a_user_needs_one_and_a_changing_tool_a_word(hub: Hub) -> None:
+def test_a_test_without_a_user_runs_as_who_saved_it_and_a_changing_tool_needs_a_word(hub: Hub) -> None:
     found = {line["test"]: line for line in as_json(testtools(hub, "--json", "--tool", "try_add"))["tests"]}
-    assert found["own"]["status"] == "skipped" and "--as USER" in found["own"]["problem"]
-    changed = as_json(testtools(hub, "--json", "--tool", "try_limited", "--as", "alice", "--changing"))
-    assert changed["tests"][0]["status"] == "passed", changed
+    assert (found["own"]["status"], found["own"]["user"]) == ("passed", "root")
+    (changed,) = as_json(testtools(hub, "--json", "--tool", "try_limited", "--changing"))["tests"]
+    assert (changed["status"], changed["code"]) == ("failed", "test.status"), "root has no grant"
+    hub.call(seed.give_to, name="helper", test="passes")
+    (left,) = [line for line in as_json(testtools(hub, "--json"))["tests"] if line["test"] == "passes"]
+    assert left["status"] == "skipped" and "may not try tools as this user" in left["problem"]
+    hub.call(seed.forget_editors)
+    (gone,) = as_json(testtools(hub, "--json", "--tool", "try_limited", "--changing"))["tests"]
+    assert gone["status"] == "skipped" and "who saved it is gone" in gone["problem"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (("--tool", "nothing"), "has no test cases"),
-        (("--as", "nobody"), "no active user"),
         (("--tool", "try_limited"), "No test case ran"),
     ],
 )

@@ -26,8 +26,11 @@ def seed() -> dict[str, int]:
         "fails": {"arguments": {"a": 1}, "user": alice, "match": "text", "expected": "four"},
         "own": {"arguments": {"a": "x"}, "status": "invalid_arguments"},
     }
-    made = {name: ToolTest.objects.create(tool=add, name=name, **row).pk for name, row in rows.items()}
-    nobodys = ToolTest.objects.create(tool=Tool.objects.get(name="try_limited"), name="changing", arguments={"a": 1})
+    root = User.objects.get(username="root")
+    made = {name: ToolTest.objects.create(tool=add, name=name, editor=root, **row).pk for name, row in rows.items()}
+    nobodys = ToolTest.objects.create(
+        tool=Tool.objects.get(name="try_limited"), name="changing", arguments={"a": 1}, editor=root
+    )
     return {**seeded, **made, "changing": nobodys.pk}
 
 
@@ -36,6 +39,22 @@ def results() -> dict[str, Any]:
     from catalog.models import ToolTest
 
     return {row.name: [row.result, row.problem, str(row.last_call or "")] for row in ToolTest.objects.all()}
+
+
+def forget_editors() -> None:
+    """As when the accounts that saved them were deleted."""
+    from catalog.models import ToolTest
+
+    ToolTest.objects.update(editor=None)
+
+
+def give_to(name: str, test: str) -> None:
+    """As when this person had saved the test, before losing the permission to try tools as others."""
+    from django.contrib.auth.models import User
+
+    from catalog.models import ToolTest
+
+    ToolTest.objects.filter(name=test).update(editor=User.objects.get(username=name))
 
 
 def add_endless_tests() -> int:

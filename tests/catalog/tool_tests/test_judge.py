@@ -82,7 +82,7 @@ def test_no_value_of_a_result_is_in_the_reason() -> None:
 
 @pytest.mark.parametrize("problem", sorted(messages.TEXTS))
 def test_every_reason_has_a_sentence_in_both_languages(problem: str) -> None:
-    params = dict.fromkeys(("got", "expected", "text", "where", "seconds", "user", "error"), "x")
+    params = dict.fromkeys(("got", "expected", "text", "where", "seconds", "user", "editor", "error"), "x")
     stored = Reason(problem, params).text
     with override("en"):
         english = messages.translate(stored)

@@ -114,19 +114,37 @@ def prepare(pk: int, actor: Actor) -> tuple[ToolTest, Caller | Reason] | None:
 
     Returns None for a test that is gone. The permissions are read anew: a queue of tests takes a while.
     """
-    test = ToolTest.objects.select_related("tool", "user").filter(pk=pk).first()
+    test = ToolTest.objects.select_related("tool", "user", "editor").filter(pk=pk).first()
     person = User.objects.filter(pk=actor.id, is_active=True, is_staff=True).first()
     if test is None:
         return None
-    user = person if test.user_id is None else test.user
-    own = test.user_id in (None, actor.id)
-    if person is None or user is None or not person.has_perm(MAY_TRY) or not (own or person.has_perm(MAY_TRY_AS)):
-        return test, Reason("test.not_permitted", {"user": user.get_username() if user is not None else actor.name})
-    if not user.is_active:
-        return test, Reason("test.inactive", {"user": user.get_username()})
+    if person is None:
+        return test, Reason("test.not_permitted", {"user": actor.name})
+    if (refusal := find_refusal(test, person)) is not None:
+        return test, refusal
+    user = test.user if test.user is not None else person
     mark_running([pk])
-    credential_id = f"admin:{actor.id}" if own else f"admin:{actor.id}:{user.pk}"
+    credential_id = f"admin:{actor.id}" if is_own(test, person) else f"admin:{actor.id}:{user.pk}"
     return test, tool_tests.make_caller(test, user.pk, user.get_username(), credential_id, actor.name, actor.address)
+
+
+def is_own(test: ToolTest, person: User) -> bool:
+    """Return whether a test sends what this person chose, as this person: it may use their personal secrets."""
+    return bool(test.editor_id == person.pk and test.user_id in (None, person.pk))
+
+
+def find_refusal(test: ToolTest, person: User) -> Reason | None:
+    """Return why this person may not run a test, None when they may.
+
+    What somebody else chose to send runs as nobody without their permission: whether it passed would tell its editor
+    what this person's account can see.
+    """
+    if test.user is None and test.editor_id != person.pk:
+        return Reason("test.not_yours", {"editor": test.editor.get_username() if test.editor is not None else "?"})
+    user = test.user if test.user is not None else person
+    if not person.has_perm(MAY_TRY) or not (is_own(test, person) or person.has_perm(MAY_TRY_AS)):
+        return Reason("test.not_permitted", {"user": user.get_username()})
+    return None if user.is_active else Reason("test.inactive", {"user": user.get_username()})
 
 
 def mark_running(ids: list[int]) -> None:

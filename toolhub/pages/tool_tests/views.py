@@ -21,9 +21,9 @@ from django.views.decorators.http import require_http_methods
 
 from catalog.models import Tool, ToolTest
 from catalog.tool_tests import messages as test_messages
-from toolhub.access.try_permissions import MAY_TRY, MAY_TRY_AS
+from toolhub.access.try_permissions import MAY_TRY
 from toolhub.pages.staff import page, staff_page
-from toolhub.pages.tool_tests.runs import Actor, ToolTestRuns, is_stale
+from toolhub.pages.tool_tests.runs import Actor, ToolTestRuns, find_refusal, is_stale
 from toolhub.parts import parts
 
 MAX_TESTS = 100
@@ -34,7 +34,7 @@ MAX_TESTS = 100
 @require_http_methods(["GET", "HEAD", "POST"])
 def tool_tests(request: HttpRequest, pk: int) -> HttpResponse:
     tool = get_object_or_404(Tool, pk=pk)
-    tests = list(tool.tests.select_related("user", "tool").order_by("name")[:MAX_TESTS])
+    tests = list(tool.tests.select_related("user", "tool", "editor").order_by("name")[:MAX_TESTS])
     asked: list[ToolTest] = []
     if request.method == "POST":
         wanted = set(request.POST.getlist("test"))
@@ -85,10 +85,12 @@ def on_tool_saved(*, tool: Tool, request: HttpRequest, **_kwargs: Any) -> None:
     """Run the tests of a read-only tool that a person saved, those that this person may run."""
     if parts.find(ToolTestRuns) is None:  # a process that serves no clients
         return
-    tests = list(tool.tests.all()[:MAX_TESTS])
-    if not request.user.has_perm(MAY_TRY_AS):
-        tests = [test for test in tests if test.user_id in (None, request.user.pk)]
-    if not tests or not request.user.has_perm("catalog.view_tooltest"):
+    if not request.user.has_perm("catalog.view_tooltest"):
+        return
+    person = cast(User, request.user)
+    every = tool.tests.select_related("user", "editor")[:MAX_TESTS]
+    tests = [test for test in every if find_refusal(test, person) is None]
+    if not tests:
         return
     _start(request, tests)
     text = ngettext("%(number)s test case is running.", "%(number)s test cases are running.", len(tests))
