@@ -106,7 +106,10 @@ def test_an_address_that_is_not_public_is_denied(address: str) -> None:
     ["8.8.8.8", "1.1.1.1", "93.184.216.34", "::ffff:8.8.8.8", "2606:4700:4700::1111", "2001:4860:4860::8888"],
 )
 def test_a_public_address_is_not_denied(address: str) -> None:
-    egress.check_address(address, 443)
+    try:
+        egress.check_address(address, 443)
+    except Denied as denied:
+        raise AssertionError(f"{address}: {denied}") from denied
 
 
 def test_a_listed_network_is_open_on_its_port_only() -> None:

@@ -12,7 +12,10 @@ from django.contrib.auth.models import User
 from mcp import MCPError, types
 from mcp.shared.exceptions import MCPDeprecationWarning
 
+from audit import outcomes
 from audit.models import Call
+from catalog.calls import masking
+from catalog.calls.execution import Outcome
 from catalog.errors import NeedsInput, ProtocolError
 from catalog.models import Secret, Tool
 from catalog.policy import snapshot
@@ -128,3 +131,23 @@ async def test_a_secret_is_masked_in_the_error_of_an_upstream(gossip: Gossip, al
         told = json.dumps([error.message, error.data])
     assert "I was sent [hidden secret]" in told and VALUE not in told
     assert VALUE not in await logged()
+
+
+# --- the end of a run, whatever came before ------------------------------------------------------------------------
+
+
+def test_a_secret_is_masked_in_what_a_run_asks_for_when_it_ends() -> None:
+    """A channel masks what a tool asks; a request that reached the end by another way is masked there."""
+    question = {"message": f"Is it {VALUE}?", "requestedSchema": {"properties": {"a": {"default": VALUE}}}}
+    asked = NeedsInput({"key": ("elicitation/create", question)})
+    masking.mask_outcome(Outcome(outcomes.INPUT_REQUIRED, error=asked), {"shared": VALUE})
+    method, shown = asked.requests["key"]
+    assert method == "elicitation/create" and VALUE not in json.dumps(shown) and "Is it" in json.dumps(shown)
+
+
+def test_a_secret_is_masked_in_an_error_of_the_protocol_its_message_and_its_data() -> None:
+    outcome = Outcome(outcomes.TOOL_ERROR, error=ProtocolError(-32000, f"no {VALUE}", {"why": [f"bad {VALUE}"]}))
+    masking.mask_outcome(outcome, {"shared": VALUE})
+    found = outcome.error
+    assert isinstance(found, ProtocolError) and found.code == -32000
+    assert VALUE not in found.message + json.dumps(found.data) and found.message.startswith("no ")

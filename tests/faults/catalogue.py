@@ -555,7 +555,7 @@ FAULTS: tuple[Fault, ...] = (
         "catalog/processes/launch.py",
         '"environment": dict.fromkeys(order.folder_variables, folder) | dict(order.environment),',
         '"environment": dict(os.environ) | dict.fromkeys(order.folder_variables, folder) | dict(order.environment),',
-        "tests/runners/test_command.py tests/runners/test_isolated.py",
+        "tests/runners/test_command.py tests/runners/test_isolated.py -k environment",
     ),
     # --- how a call ends ------------------------------------------------------------------------------------------
     Fault(
