@@ -19,6 +19,7 @@ from unfold.decorators import display
 
 from audit.admin_base import ModelAdmin
 from catalog import signals
+from catalog.admin.editor import preview
 from catalog.admin.editor.runner_forms import kind_name
 from catalog.admin.editor.views import EditorAdmin
 from catalog.admin.forms import GrantForm, LimitForm, PromptForm, ResourceForm, ToolForm
@@ -33,10 +34,8 @@ from catalog.admin.quarantine import QuarantineAdmin, QuarantineFilter
 from catalog.admin.secrets import SecretAdmin as SecretAdmin
 from catalog.admin.tool_tests import ToolTestAdmin as ToolTestAdmin
 from catalog.admin.upstreams import UpstreamAdmin as UpstreamAdmin
-from catalog.advice import beside
 from catalog.advice.prompts import check_prompt
 from catalog.advice.suggestions import Suggestion
-from catalog.advice.tools import check_tool
 from catalog.models import Grant, Limit, Prompt, Resource, StoredResult, Task, Tool, Toolset
 from catalog.openapi.admin import ImportedDocumentAdmin as ImportedDocumentAdmin
 from catalog.policy import messages as policy_messages
@@ -176,7 +175,7 @@ class ToolAdmin(EditorAdmin, QuarantineAdmin, CatalogueItemAdmin):
             transaction.on_commit(lambda: signals.tool_saved.send(sender=Tool, tool=row, request=request))
 
     def find_suggestions(self, row: Tool) -> list[Suggestion]:
-        return check_tool(row) + beside.describe_similar(row, Tool.objects.values_list("name", "description"))[:5]
+        return preview.find_suggestions(row)
 
     @admin.display(description=_("tool type"), ordering="runner")
     def runner_title(self, row: Tool) -> str:

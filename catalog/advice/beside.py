@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -66,14 +66,44 @@ def _find_upserts(rows: list[Any]) -> Iterator[Pair]:
     for row in rows:
         verb, thing = _split_verb(row.name, _UPDATES)
         for other in creating.get(thing, ()) if verb else ():
-            if other.runner == row.runner and _take_the_same(other, row):
+            if _could_be_one(other, row):
                 yield Pair(other.name, row.name, Suggestion("upsert_fits", {"name": row.name}))
 
 
+def find_partners(name: str, names: Sequence[str]) -> list[str]:
+    """Return the names that differ from this one only in that one creates what the other updates."""
+    found = []
+    for mine, theirs in ((_CREATES, _UPDATES), (_UPDATES, _CREATES)):
+        verb, thing = _split_verb(name, mine)
+        if verb:
+            found += [other for other in names if _makes(other, theirs, thing)]
+    return found
+
+
+def describe_upserts(row: Any, partners: Iterable[Any]) -> list[Suggestion]:
+    """Return suggestions about one tool beside those that `find_partners` named."""
+    found = []
+    for other in partners:
+        creating, updating = (row, other) if _split_verb(row.name, _CREATES)[0] else (other, row)
+        if _could_be_one(creating, updating):
+            found.append(Suggestion("upsert_fits", {"name": other.name}))
+    return found
+
+
 def _split_verb(name: str, verbs: frozenset[str]) -> tuple[str, tuple[str, ...]]:
+    """Return the first of the verbs in the name and the stems of its other words; no verb: "" and all words."""
     split = words.split_name(name)
     found = next((word for word in split if word in verbs), "")
     return found, tuple(words.stem(word) for word in split if word != found)
+
+
+def _makes(name: str, verbs: frozenset[str], thing: tuple[str, ...]) -> bool:
+    verb, other = _split_verb(name, verbs)
+    return bool(verb) and other == thing
+
+
+def _could_be_one(creating: Any, updating: Any) -> bool:
+    return creating.runner == updating.runner and _take_the_same(creating, updating)
 
 
 def _take_the_same(creating: Any, updating: Any) -> bool:

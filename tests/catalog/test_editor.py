@@ -200,6 +200,25 @@ def test_suggestions_appear_while_typing_and_name_a_twin(browser: Client) -> Non
     assert "The name is almost the same as calculate_sums." in found["html"]
 
 
+def test_either_of_create_and_update_names_the_other_where_one_tool_could_do_both(browser: Client) -> None:
+    def schema(*names: str) -> dict[str, Any]:
+        return {"type": "object", "properties": dict.fromkeys(names, {"type": "string"}), "required": [names[0]]}
+
+    factories.make_tool("create_page", input_schema=schema("title", "body"))
+    factories.make_tool("add_ticket", input_schema=schema("summary", "team"))
+    for_pages = json.dumps(schema("title", "body"))
+    updating = request_preview(browser, name="update_page", input_schema=for_pages)
+    assert "create_page takes the same arguments. One tool that creates or updates" in updating["html"]
+    creating = request_preview(browser, name="add_page", input_schema=for_pages)
+    assert "takes the same arguments" not in creating["html"]  # both of them create
+    factories.make_tool("set_page", input_schema=schema("title", "body"))
+    creating = request_preview(browser, name="add_page", input_schema=for_pages)
+    assert "set_page takes the same arguments." in creating["html"]
+    # The server gives the number of a ticket, so that creating one cannot name it.
+    numbered = request_preview(browser, name="edit_ticket", input_schema=json.dumps(schema("id", "summary", "team")))
+    assert "takes the same arguments" not in numbered["html"]
+
+
 def test_hostile_texts_stay_text(browser: Client) -> None:
     schema = {"type": "object", "properties": {HOSTILE: {"type": "string", "description": HOSTILE, "enum": [HOSTILE]}}}
     found = request_preview(browser, title=HOSTILE, description=HOSTILE, input_schema=json.dumps(schema), name=HOSTILE)

@@ -119,6 +119,16 @@ class Preview:
     """Labels of the invalid fields: the preview shows their previous values."""
 
 
+def find_suggestions(row: Tool) -> list[Suggestion]:
+    """Return the suggestions about this definition, alone and beside the other tools of the catalogue."""
+    others = list(Tool.objects.exclude(pk=row.pk).values_list("name", "description"))
+    found = check_tool(row) + beside.describe_similar(row, others)[:MAX_SIMILAR_TOOLS]
+    partners = beside.find_partners(row.name, [name for name, _ in others])[:MAX_SIMILAR_TOOLS]
+    if partners:
+        found += beside.describe_upserts(row, Tool.objects.filter(name__in=partners).order_by("name"))
+    return found
+
+
 def build_preview(form: Any) -> Preview:
     """Return the preview of a bound ToolForm. An invalid field keeps its previous value in the preview."""
     form.is_valid()
@@ -132,10 +142,7 @@ def build_preview(form: Any) -> Preview:
         shapes, hidden = preview_shapes(definition.wire), has_hidden(definition.wire)
         annotations = definition.annotations
     described = bool(row.name and row.description.strip())
-    suggestions = check_tool(row) if described else []
-    if described:
-        others = Tool.objects.exclude(pk=row.pk).values_list("name", "description")
-        suggestions += beside.describe_similar(row, others)[:MAX_SIMILAR_TOOLS]
+    suggestions = find_suggestions(row) if described else []
     schema = row.input_schema if isinstance(row.input_schema, dict) else {}
     invalid_labels = [_label(form, name) for name in form.fields if name in wrong]
     return Preview(
