@@ -117,12 +117,8 @@ def _collect(part: dict[str, Any], prefix: str, depth: int, root: dict[str, Any]
 
 
 def _options(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    return [
-        one
-        for key in _COMBINED
-        for one in (schema.get(key) or () if isinstance(schema.get(key), list) else ())
-        if isinstance(one, dict)
-    ]
+    lists = [schema[key] for key in _COMBINED if isinstance(schema.get(key), list)]
+    return [option for options in lists for option in options if isinstance(option, dict)]
 
 
 def check_parameters(schema: dict[str, Any]) -> Iterator[Suggestion]:

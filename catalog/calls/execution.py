@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import re
 import time
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
@@ -35,12 +34,11 @@ from catalog.errors import (
 )
 from catalog.functions.context import Context
 from catalog.functions.results import Produced, exact_text, failure, to_plain_json
+from catalog.runners import hints
 from toolhub.parts import parts
 from toolhub.wire.versions import MODERN
 
 log = logging.getLogger(__name__)
-_CODE = re.compile(r"[0-9A-Za-z-]{1,12}")
-"""Codes of ToolError that are logged: those that a hint can name."""
 
 
 @dataclass(slots=True)
@@ -113,7 +111,7 @@ def tool_error(error: Exception, audit_message: str = "") -> Outcome:
     detail = exact_text(audit_message) if audit_message else sentence
     code = exact_text(getattr(error, "code", ""))
     # The code has no sentence of its own: pages show the detail, and tool health counts causes.
-    reason = Reason("tool.error", {"code": code}) if _CODE.fullmatch(code) else None
+    reason = Reason("tool.error", {"code": code}) if hints.CODE.fullmatch(code) else None
     return Outcome(outcomes.TOOL_ERROR, failure(sentence), None, type(error).__name__, detail, reason)
 
 

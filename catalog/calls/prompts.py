@@ -84,8 +84,9 @@ def _find_problem(prompt: PromptDefinition, arguments: Any) -> SchemaProblem | N
 async def _make_messages(
     prompt: PromptDefinition, reached: upstream_items.Reach, arguments: dict[str, str], context: Context
 ) -> Produced:
-    if prompt.connection is not None:
-        return _produced(_convert_messages(await upstream_items.get_prompt(reached, prompt, arguments, context)))
+    if reached.connection is not None:
+        given = await upstream_items.get_prompt(reached.connection, prompt, arguments, context)
+        return _produced(_convert_messages(given))
     if prompt.function is None:
         values = {argument["name"]: arguments.get(argument["name"], "") for argument in prompt.arguments}
         messages = [_fill_message(message, values) for message in prompt.messages]

@@ -116,9 +116,10 @@ async def _make_contents(
     values: dict[str, str],
     context: Context,
 ) -> Produced:
-    if resource.connection is not None:
+    if reached.connection is not None:
         address = upstream_items.source_address(resource, values)
-        given = await upstream_items.read(reached, resource, values, context)
+        given = await upstream_items.read(reached.connection, address, context)
+        # What the upstream has at its own address is at the requested one here.
         return _produced([resource_content(one | {"uri": uri} if one.get("uri") == address else one) for one in given])
     if resource.function is None:
         content: dict[str, Any] = {"uri": uri}

@@ -90,28 +90,20 @@ async def _masked(work: Awaitable[Produced], secrets: Mapping[str, str]) -> Prod
     return produced
 
 
-async def read(found: Reach, resource: ResourceDefinition, values: Mapping[str, str], context: Context) -> list[Any]:
-    """Return the contents that the upstream has for a resource, or for a template with these values.
-
-    An address of the upstream that is the requested one is left to the caller: it may have another name here. Raises
-    ToolError and what else ends a call.
-    """
+async def read(connection: reaching.Connection, address: str, context: Context) -> list[Any]:
+    """Return what the upstream has at one of its own addresses. Raises ToolError and what else ends a call."""
     from catalog.runners.upstream_mcp import items
 
-    if found.connection is None:
-        raise ToolError(UNUSABLE)
-    return await items.read_resource(found.connection, source_address(resource, values), context)
+    return await items.read_resource(connection, address, context)
 
 
 async def get_prompt(
-    found: Reach, prompt: PromptDefinition, arguments: Mapping[str, str], context: Context
+    connection: reaching.Connection, prompt: PromptDefinition, arguments: Mapping[str, str], context: Context
 ) -> list[dict[str, Any]]:
     """Return the messages that the upstream has for a prompt. Raises ToolError and what else ends a call."""
     from catalog.runners.upstream_mcp import items
 
-    if found.connection is None:
-        raise ToolError(UNUSABLE)
-    return await items.get_prompt(found.connection, prompt.source, dict(arguments), context)
+    return await items.get_prompt(connection, prompt.source, dict(arguments), context)
 
 
 async def complete(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from django.core.exceptions import ValidationError
 from django.utils.translation import gettext_lazy as _
 
 from catalog.canonical import dumps
+from catalog.models.fields import reject
 
 SCHEME = "ui://"
 ADDRESS = re.compile(r"ui://[^\s<>\x00-\x20\x7f-\x9f\"'`\\^|{}]{1,490}")
@@ -21,19 +21,15 @@ def is_page(address: str) -> bool:
     return address.startswith(SCHEME)
 
 
-def _reject(sentence: Any, **params: object) -> None:
-    raise ValidationError(sentence, code="invalid", params=params or None)
-
-
 def check_tool(value: Any) -> None:
     """Check the `_meta.ui` of a tool: the address of its page, and who may call the tool (MCP Apps)."""
     _check_app(value, {"resourceUri", "visibility"})
     address = value.get("resourceUri")
     if address is not None and not (isinstance(address, str) and ADDRESS.fullmatch(address)):
-        _reject(_('"resourceUri" must be the address of a page, such as ui://weather/map.'))
+        reject(_('"resourceUri" must be the address of a page, such as ui://weather/map.'))
     seen = value.get("visibility", ["model"])
     if not isinstance(seen, list) or not seen or not all(one in ("model", "app") for one in seen):
-        _reject(_('"visibility" must be a list of "model" and "app".'))
+        reject(_('"visibility" must be a list of "model" and "app".'))
 
 
 def check_resource(value: Any) -> None:
@@ -44,17 +40,17 @@ def check_resource(value: Any) -> None:
         isinstance(hosts, list) and all(isinstance(host, str) and _HOST.fullmatch(host) for host in hosts)
         for hosts in csp.values()
     ):
-        _reject(_('"csp" must have lists of addresses, such as {"connectDomains": ["https://api.example.com"]}.'))
+        reject(_('"csp" must have lists of addresses, such as {"connectDomains": ["https://api.example.com"]}.'))
     if not isinstance(value.get("permissions", {}), dict):
-        _reject(_('"permissions" must be an object such as {"camera": {}}.'))
+        reject(_('"permissions" must be an object such as {"camera": {}}.'))
     if not isinstance(value.get("domain", ""), str) or not isinstance(value.get("prefersBorder", True), bool):
-        _reject(_('"domain" must be text, and "prefersBorder" true or false.'))
+        reject(_('"domain" must be text, and "prefersBorder" true or false.'))
 
 
 def _check_app(value: Any, known: set[str]) -> None:
     if not isinstance(value, dict):
-        _reject(_("Enter an object."))
+        reject(_("Enter an object."))
     if unknown := set(value) - known:
-        _reject(_('"%(member)s" is not a known key. Remove it.'), member=sorted(unknown)[0])
+        reject(_('"%(member)s" is not a known key. Remove it.'), member=sorted(unknown)[0])
     if len(dumps(value)) > MAX_CHARACTERS:
-        _reject(_("This is too large. The maximum is %(most)s characters."), most=f"{MAX_CHARACTERS:,}")
+        reject(_("This is too large. The maximum is %(most)s characters."), most=f"{MAX_CHARACTERS:,}")

@@ -9,7 +9,8 @@ from django.db import models
 from django.db.models.functions import Lower
 from django.utils.translation import gettext_lazy as _
 
-from catalog.models.fields import check_kinds
+from catalog.models import validators as check
+from catalog.models.fields import JSONTextField, check_kinds
 from catalog.querysets import CatalogueQuerySet
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -75,6 +76,13 @@ class CatalogueItem(models.Model):
     enabled = models.BooleanField(_("enabled"), default=True)
     position = models.PositiveSmallIntegerField(
         _("position"), default=100, help_text=_("Lists are ordered by position, then by name.")
+    )
+    icons = JSONTextField(
+        _("icons"),
+        default=list,
+        blank=True,
+        validators=[check.icons],
+        help_text=_('A list such as [{"src": "https://...", "mimeType": "image/png", "sizes": ["48x48"]}].'),
     )
     version = models.BigIntegerField(_("version"), default=0, editable=False)
     """Written by the database (see catalog.policy.revision): the catalogue revision that changed this row last."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from django import forms
 from django.core.exceptions import ValidationError
@@ -11,6 +11,11 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from catalog.canonical import dumps, loads
+
+
+def reject(sentence: Any, **params: object) -> NoReturn:
+    """Raise ValidationError with this sentence, for the checks of one value."""
+    raise ValidationError(sentence, code="invalid", params=params or None)
 
 
 class JSONFormField(forms.CharField):

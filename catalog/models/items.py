@@ -14,8 +14,6 @@ from catalog.models.base import CatalogueItem, check_described, check_name, chec
 from catalog.models.fields import JSONTextField
 from catalog.models.tools import Toolset
 
-ICONS_HELP = _('A list such as [{"src": "https://...", "mimeType": "image/png", "sizes": ["48x48"]}].')
-
 
 class Resource(CatalogueItem):
     name = models.CharField(_("name"), max_length=200, validators=[check_named])
@@ -73,7 +71,6 @@ class Resource(CatalogueItem):
         validators=[check.resource_annotations],
         help_text=_('Whom the content is for: {"audience": ["user", "assistant"], "priority": 0.5}.'),
     )
-    icons = JSONTextField(_("icons"), default=list, blank=True, validators=[check.icons], help_text=ICONS_HELP)
     app = JSONTextField(
         _("app"),
         null=True,
@@ -175,7 +172,6 @@ class Prompt(CatalogueItem):
         blank=True,
         help_text=_("The prompt's name on the upstream server."),
     )
-    icons = JSONTextField(_("icons"), default=list, blank=True, validators=[check.icons], help_text=ICONS_HELP)
     toolsets = models.ManyToManyField(Toolset, verbose_name=_("toolsets"), blank=True, related_name="prompts")
 
     history = HistoricalRecords(m2m_fields=[toolsets], excluded_fields=list(CatalogueItem.NOT_IN_HISTORY))

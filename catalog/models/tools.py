@@ -102,13 +102,6 @@ class Tool(CatalogueItem):
     open_world = models.BooleanField(
         _("open world"), null=True, blank=True, help_text=_("Interacts with external systems (openWorldHint).")
     )
-    icons = JSONTextField(
-        _("icons"),
-        default=list,
-        blank=True,
-        validators=[check.icons],
-        help_text=_('A list such as [{"src": "https://...", "mimeType": "image/png", "sizes": ["48x48"]}].'),
-    )
     app = JSONTextField(
         _("app"),
         null=True,

@@ -14,6 +14,7 @@ from django.utils.translation import gettext_lazy as _
 
 from audit.actions import actor
 from catalog.models import app_pages
+from catalog.models.fields import reject
 from catalog.runners import registry
 from catalog.runners.base import Words
 from catalog.schemas.schema_rules import MAX_DESCRIPTION_CHARACTERS
@@ -34,43 +35,39 @@ MAX_BLOB_BYTES = 16 * 1024 * 1024
 CONTENT_TYPES = frozenset({"text", "image", "audio", "resource", "resource_link"})
 
 
-def _reject(sentence: Any, **params: object) -> None:
-    raise ValidationError(sentence, code="invalid", params=params or None)
-
-
 def icons(value: Any) -> None:
     if not isinstance(value, list):
-        _reject(_("Icons must be a list."))
+        reject(_("Icons must be a list."))
     for number, icon in enumerate(value, 1):
         if not isinstance(icon, dict) or not isinstance(icon.get("src"), str):
-            _reject(_('Icon %(number)d needs a "src".'), number=number)
+            reject(_('Icon %(number)d needs a "src".'), number=number)
         src = icon["src"]
         if not src.startswith(("https://", "data:")):
-            _reject(_('Icon %(number)d: "src" must start with https:// or data:.'), number=number)
+            reject(_('Icon %(number)d: "src" must start with https:// or data:.'), number=number)
         if ODD_IN_ADDRESS.search(src):
             odd = _('Icon %(number)d: "src" cannot contain spaces, quotes or angle brackets. Percent-encode them.')
-            _reject(odd, number=number)
+            reject(odd, number=number)
         if src.startswith("data:") and not DATA_IMAGE.match(src):
             types = ", ".join(f"image/{kind}" for kind in IMAGES)
             picture = _("Icon %(number)d: a data: address must contain a picture (%(types)s) in Base64.")
-            _reject(picture, number=number, types=types)
+            reject(picture, number=number, types=types)
         if src.startswith("https://") and not _has_host(src):
-            _reject(_('Icon %(number)d: "src" needs a host after https://.'), number=number)
+            reject(_('Icon %(number)d: "src" needs a host after https://.'), number=number)
         unknown = set(icon) - {"src", "mimeType", "sizes", "theme"}
         if unknown:
             stray = _('Icon %(number)d: "%(member)s" is not a known key. Remove it.')
-            _reject(stray, number=number, member=sorted(unknown)[0])
+            reject(stray, number=number, member=sorted(unknown)[0])
         kind = icon.get("mimeType", "image/png")
         if not isinstance(kind, str):
-            _reject(_('Icon %(number)d: "mimeType" must be text.'), number=number)
+            reject(_('Icon %(number)d: "mimeType" must be text.'), number=number)
         if kind.removeprefix("image/") not in IMAGES or not kind.startswith("image/"):
             typed = _('Icon %(number)d: "mimeType" must be one of %(types)s.')
-            _reject(typed, number=number, types=", ".join(f"image/{name}" for name in IMAGES))
+            reject(typed, number=number, types=", ".join(f"image/{name}" for name in IMAGES))
         sizes = icon.get("sizes", [])
         if not isinstance(sizes, list) or not all(isinstance(size, str) and SIZES.fullmatch(size) for size in sizes):
-            _reject(_('Icon %(number)d: "sizes" must be a list such as ["48x48"] or ["any"].'), number=number)
+            reject(_('Icon %(number)d: "sizes" must be a list such as ["48x48"] or ["any"].'), number=number)
         if icon.get("theme", "light") not in {"light", "dark"}:
-            _reject(_('Icon %(number)d: "theme" must be light or dark.'), number=number)
+            reject(_('Icon %(number)d: "theme" must be light or dark.'), number=number)
 
 
 def _has_host(address: str) -> bool:
@@ -82,7 +79,7 @@ def _has_host(address: str) -> bool:
 
 def capabilities(value: Any) -> None:
     if not isinstance(value, list) or not all(isinstance(item, str) and CAPABILITY.fullmatch(item) for item in value):
-        _reject(_('Enter a list of client capabilities, such as ["sampling"].'))
+        reject(_('Enter a list of client capabilities, such as ["sampling"].'))
 
 
 def runner_settings(kind: str, data: Any) -> dict[str, str]:
@@ -121,11 +118,11 @@ def permission_refusal(kind: str) -> Words:
 def uri(value: str) -> None:
     parts = urlsplit(value)
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", parts.scheme) or not (parts.netloc or parts.path):
-        _reject(_("The address needs a scheme, as in docs://handbook."))
+        reject(_("The address needs a scheme, as in docs://handbook."))
     if re.search(r"[\s{}<>\x00-\x1f\x7f\"\\^`|]", value):
-        _reject(_("An address cannot contain spaces, braces or quotes. Percent-encode them."))
+        reject(_("An address cannot contain spaces, braces or quotes. Percent-encode them."))
     if parts.scheme == "toolhub":
-        _reject(_("toolhub:// addresses are reserved. Use another scheme."))
+        reject(_("toolhub:// addresses are reserved. Use another scheme."))
 
 
 def variables(template: str) -> list[str]:
@@ -136,22 +133,22 @@ def variables(template: str) -> list[str]:
 def uri_template(value: str) -> None:
     names = variables(value)
     if not names:
-        _reject(_("A template needs at least one {variable}. Without a variable, use the address field."))
+        reject(_("A template needs at least one {variable}. Without a variable, use the address field."))
     for name in names:
         if not VARIABLE.fullmatch(name):
             odd = _('"%(given)s" is not a supported variable. Use plain {name} (RFC 6570 level 1).')
-            _reject(odd, given=f"{{{name[:50]}}}")
+            reject(odd, given=f"{{{name[:50]}}}")
     if len(set(names)) != len(names):
-        _reject(_("Each variable can occur only once in a template."))
+        reject(_("Each variable can occur only once in a template."))
     bare = re.sub(r"\{[^{}]*\}", "x", value)
     if "{" in bare or "}" in bare:
-        _reject(_("The braces do not match. Close every brace that you open."))
+        reject(_("The braces do not match. Close every brace that you open."))
     uri(bare)
 
 
 def mime_type(value: str) -> None:
     if not MIME.fullmatch(value):
-        _reject(_("Enter a MIME type such as text/plain."))
+        reject(_("Enter a MIME type such as text/plain."))
 
 
 def blob(value: str) -> None:
@@ -160,14 +157,14 @@ def blob(value: str) -> None:
     except (binascii.Error, ValueError):
         raise ValidationError(_("This is not valid Base64."), code="invalid") from None
     if len(data) > MAX_BLOB_BYTES:
-        _reject(_("The content is larger than 16 MB. Use smaller content."))
+        reject(_("The content is larger than 16 MB. Use smaller content."))
 
 
 def completions(value: Any) -> None:
     if not isinstance(value, dict) or not all(
         isinstance(found, list) and all(isinstance(item, str) for item in found) for found in value.values()
     ):
-        _reject(_('Enter an object of lists of text, such as {"id": ["north", "south"]}.'))
+        reject(_('Enter an object of lists of text, such as {"id": ["north", "south"]}.'))
 
 
 def resource(row: Resource) -> None:
@@ -216,29 +213,29 @@ def _check_upstream(row: Resource | Prompt, missing: Words) -> None:
 def resource_annotations(value: Any) -> None:
     """Check the annotations of a resource (schema `Annotations`; the time of the last change is not kept)."""
     if not isinstance(value, dict):
-        _reject(_("Enter an object."))
+        reject(_("Enter an object."))
     if unknown := set(value) - {"audience", "priority"}:
-        _reject(_('"%(member)s" is not a known key. Remove it.'), member=sorted(unknown)[0])
+        reject(_('"%(member)s" is not a known key. Remove it.'), member=sorted(unknown)[0])
     audience, priority = value.get("audience", []), value.get("priority", 0)
     if not isinstance(audience, list) or not all(one in ("user", "assistant") for one in audience):
-        _reject(_('"audience" must be a list of "user" and "assistant".'))
+        reject(_('"audience" must be a list of "user" and "assistant".'))
     if isinstance(priority, bool) or not isinstance(priority, int | float) or not 0 <= priority <= 1:
-        _reject(_('"priority" must be a number from 0 to 1.'))
+        reject(_('"priority" must be a number from 0 to 1.'))
 
 
 def prompt_arguments(value: Any) -> None:
     if not isinstance(value, list):
-        _reject(_("Arguments must be a list."))
+        reject(_("Arguments must be a list."))
     seen: set[str] = set()
     for number, argument in enumerate(value, 1):
         if not isinstance(argument, dict) or not isinstance(argument.get("name"), str):
-            _reject(_('Argument %(number)d needs a "name".'), number=number)
+            reject(_('Argument %(number)d needs a "name".'), number=number)
         name = argument["name"]
         if not ARGUMENT.fullmatch(name):
             odd = _('Argument %(number)d: "%(given)s" is not a valid name. Use letters, digits, underscore and hyphen.')
-            _reject(odd, number=number, given=name[:50])
+            reject(odd, number=number, given=name[:50])
         if name in seen:
-            _reject(_('Argument "%(name)s" is listed twice.'), name=name)
+            reject(_('Argument "%(name)s" is listed twice.'), name=name)
         seen.add(name)
         for member, kind, sentence in (
             ("title", str, _('Argument "%(name)s": "%(member)s" must be text.')),
@@ -246,45 +243,45 @@ def prompt_arguments(value: Any) -> None:
             ("required", bool, _('Argument "%(name)s": "%(member)s" must be true or false.')),
         ):
             if not isinstance(argument.get(member, kind()), kind):
-                _reject(sentence, name=name, member=member)
+                reject(sentence, name=name, member=member)
         if len(argument.get("description", "")) > MAX_DESCRIPTION_CHARACTERS:
             large = _('Argument "%(name)s": the description has %(size)s characters. The maximum is %(most)s.')
             size = len(argument["description"])
-            _reject(large, name=name, size=f"{size:,}", most=f"{MAX_DESCRIPTION_CHARACTERS:,}")
+            reject(large, name=name, size=f"{size:,}", most=f"{MAX_DESCRIPTION_CHARACTERS:,}")
         choices = argument.get("enum", [])
         if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices):
-            _reject(_('Argument "%(name)s": "enum" must be a list of text.'), name=name)
+            reject(_('Argument "%(name)s": "enum" must be a list of text.'), name=name)
         unknown = set(argument) - {"name", "title", "description", "required", "enum"}
         if unknown:
             stray = _('Argument "%(name)s": "%(member)s" is not a known key. Remove it.')
-            _reject(stray, name=name, member=sorted(unknown)[0])
+            reject(stray, name=name, member=sorted(unknown)[0])
 
 
 def prompt_messages(value: Any) -> None:
     if not isinstance(value, list):
-        _reject(_("Messages must be a list."))
+        reject(_("Messages must be a list."))
     for number, message in enumerate(value, 1):
         if not isinstance(message, dict) or message.get("role") not in {"user", "assistant"}:
-            _reject(_('Message %(number)d: "role" must be user or assistant.'), number=number)
+            reject(_('Message %(number)d: "role" must be user or assistant.'), number=number)
         content = message.get("content")
         if not isinstance(content, dict) or content.get("type") not in CONTENT_TYPES:
             typed = _('Message %(number)d: "content" must be an object whose "type" is one of %(types)s.')
-            _reject(typed, number=number, types=", ".join(sorted(CONTENT_TYPES)))
+            reject(typed, number=number, types=", ".join(sorted(CONTENT_TYPES)))
         elif content["type"] == "text" and not isinstance(content.get("text"), str):
-            _reject(_('Message %(number)d: content of type text needs a "text".'), number=number)
+            reject(_('Message %(number)d: content of type text needs a "text".'), number=number)
         elif content["type"] in {"image", "audio"} and not (
             isinstance(content.get("data"), str) and isinstance(content.get("mimeType"), str)
         ):
             bare = _('Message %(number)d: content of type %(type)s needs "data" (Base64) and "mimeType".')
-            _reject(bare, number=number, type=content["type"])
+            reject(bare, number=number, type=content["type"])
         elif content["type"] == "resource" and not (
             isinstance(content.get("resource"), dict) and isinstance(content["resource"].get("uri"), str)
         ):
-            _reject(_('Message %(number)d: content of type resource needs a "resource" with a "uri".'), number=number)
+            reject(_('Message %(number)d: content of type resource needs a "resource" with a "uri".'), number=number)
         elif content["type"] == "resource_link" and not (
             isinstance(content.get("uri"), str) and isinstance(content.get("name"), str)
         ):
-            _reject(_('Message %(number)d: content of type resource_link needs "uri" and "name".'), number=number)
+            reject(_('Message %(number)d: content of type resource_link needs "uri" and "name".'), number=number)
 
 
 def prompt(row: Prompt) -> None:

@@ -25,7 +25,8 @@ MAX_HINTS = 30
 MAX_SEARCHED_CHARACTERS = 10_000
 """Characters of an error in which patterns are searched."""
 MAX_SEARCH_SECONDS = 0.5
-_CODE = re.compile(r"[0-9A-Za-z-]{1,12}")
+CODE = re.compile(r"[0-9A-Za-z-]{1,12}")
+"""A code of ToolError that a hint can name. Only such codes are logged."""
 LABELS: Mapping[str, Any] = {
     "hints": gettext_lazy("Hints"),
     "code": gettext_lazy("Code"),
@@ -54,7 +55,7 @@ class Hint(BaseModel):
     @field_validator("code")
     @classmethod
     def _check_code(cls, code: str) -> str:
-        if code and not _CODE.fullmatch(code):
+        if code and not CODE.fullmatch(code):
             raise SettingsProblem(_("enter a code such as 404, 5xx, -32602 or timeout"))
         return code
 

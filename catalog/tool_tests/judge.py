@@ -5,19 +5,32 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from audit import outcomes
 from audit.types import Reason
 from catalog.functions.content import ABSENT
 from catalog.schemas import validator
 from catalog.schemas.errors import path_text
-from catalog.tool_tests.ended import Ended
 
 MAX_TEXT_CHARACTERS = 200
 MAX_CHECK_SECONDS = 1.0
 _ALIKE = {outcomes.UNKNOWN_TOOL: outcomes.REFUSED}
 """What a client cannot tell apart, a test does not either."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The end of one run."""
+
+    status: str
+    """A status of the audit log."""
+    text: str
+    """What the client would read: the texts of the result, or the sentence of the refusal."""
+    structured: Any = ABSENT
+    call_id: UUID | None = None
 
 
 def judge(ended: Ended, expectation: Mapping[str, Any]) -> Reason | None:

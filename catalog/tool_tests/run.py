@@ -20,8 +20,7 @@ from catalog.errors import (
 )
 from catalog.functions.channel import NullChannel
 from catalog.models import ToolTest
-from catalog.tool_tests.ended import Ended
-from catalog.tool_tests.judge import join_texts, judge
+from catalog.tool_tests.judge import Ended, join_texts, judge
 from toolhub import __version__
 
 TRANSPORT = "test"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -53,7 +54,7 @@ async def list_items(connection: Connection, values: Mapping[str, str]) -> Listi
     """List all items of the server, on a connection of its own. Raises UpstreamError when it has no list of tools."""
     link = Link(connection, {name: values[name] for name in connection.secret_names}, CAPABILITIES)
     try:
-        async with asyncio.timeout(connection.timeout):
+        async with _bounded_step(connection):
             await link.open()
             server = link.client.server_info if link.client is not None else None
             found = Listing(link.revision, f"{server.name} {server.version}"[:200] if server else "")
@@ -63,12 +64,6 @@ async def list_items(connection: Connection, values: Mapping[str, str]) -> Listi
         await _list_more(link, found, "resource", _list_resources)
         await _list_more(link, found, "prompt", _list_prompts)
         return found
-    except TimeoutError:
-        raise timeout_error(connection) from None
-    except UpstreamError:
-        raise
-    except Exception as error:  # noqa: BLE001 - the boundary to a foreign library
-        raise failure(connection, error) from None
     finally:
         await link.wait_closed()
 
@@ -78,14 +73,24 @@ async def _list_more(
 ) -> None:
     """List another kind; a failure is a problem of that kind alone."""
     try:
-        async with asyncio.timeout(link.connection.timeout):
+        async with _bounded_step(link.connection):
             found.items[kind] = await lists(link)
-    except TimeoutError:
-        found.problems[kind] = timeout_error(link.connection)
     except UpstreamError as error:
         found.problems[kind] = error
+
+
+@asynccontextmanager
+async def _bounded_step(connection: Connection) -> AsyncIterator[None]:
+    """Bound one step of the listing by the timeout of the connection, and raise UpstreamError for all that fails."""
+    try:
+        async with asyncio.timeout(connection.timeout):
+            yield
+    except TimeoutError:
+        raise timeout_error(connection) from None
+    except UpstreamError:
+        raise
     except Exception as error:  # noqa: BLE001 - the boundary to a foreign library
-        found.problems[kind] = failure(link.connection, error)
+        raise failure(connection, error) from None
 
 
 async def _list_resources(link: Link) -> list[Definition]:

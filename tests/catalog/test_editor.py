@@ -202,7 +202,7 @@ def test_suggestions_appear_while_typing_and_name_a_twin(browser: Client) -> Non
 
 def test_either_of_create_and_update_names_the_other_where_one_tool_could_do_both(browser: Client) -> None:
     def schema(*names: str) -> dict[str, Any]:
-        return {"type": "object", "properties": dict.fromkeys(names, {"type": "string"}), "required": [names[0]]}
+        return {"type": "object", "properties": {name: {"type": "string"} for name in names}, "required": [names[0]]}
 
     factories.make_tool("create_page", input_schema=schema("title", "body"))
     factories.make_tool("add_ticket", input_schema=schema("summary", "team"))

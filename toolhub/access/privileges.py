@@ -171,7 +171,7 @@ def on_user_saving(instance: User, update_fields: frozenset[str] | None, **_rest
     if actor is None:
         return
     stored = User._base_manager.filter(pk=instance.pk).first() if instance.pk else None
-    changed = _list_changes(instance, stored, update_fields)
+    changed = list_changes(instance, stored, update_fields)
     if any(getattr(instance, name) for name in changed.intersection(FLAGS)):
         raise PermissionDenied(flags_refusal())
     if stored is None or stored.pk == actor.pk or not changed:
@@ -182,7 +182,8 @@ def on_user_saving(instance: User, update_fields: frozenset[str] | None, **_rest
         raise PermissionDenied(take_over_refusal(stored))
 
 
-def _list_changes(user: User, stored: User | None, update_fields: frozenset[str] | None) -> set[str]:
+def list_changes(user: User, stored: User | None, update_fields: frozenset[str] | None) -> set[str]:
+    """Return the columns that saving `user` with these `update_fields` changes; `stored` is the row as it is."""
     names = {field.attname for field in User._meta.concrete_fields if field.attname not in {"id", "last_login"}}
     if update_fields is not None:
         names &= update_fields

@@ -20,6 +20,7 @@ from django.urls.exceptions import Resolver404
 
 from audit.actions import actor as actors
 from toolhub.access.models import AccessToken, TemporaryPassword
+from toolhub.access.privileges import list_changes
 
 SESSION_KEY = "temporary_password"
 ALLOWED = frozenset({"access:password", "access:logout", "access:language", "admin:logout"})
@@ -59,10 +60,8 @@ def on_saved(instance: User, **_rest: Any) -> None:
 def _has_new_password(user: User, update_fields: frozenset[str] | None) -> bool:
     if update_fields is not None and "password" not in update_fields:
         return False
-    if update_fields == frozenset({"password"}) and getattr(user, "_password", None) is None:
-        return False  # a correct password is hashed again with a newer algorithm when its owner signs in
-    stored = User._base_manager.filter(pk=user.pk).values_list("password", flat=True).first() if user.pk else None
-    return user.password != stored and user.has_usable_password()
+    stored = User._base_manager.filter(pk=user.pk).first() if user.pk else None
+    return "password" in list_changes(user, stored, update_fields) and user.has_usable_password()
 
 
 def on_signed_in(request: HttpRequest, user: User, **_rest: Any) -> None:

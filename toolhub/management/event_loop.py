@@ -10,6 +10,13 @@ from typing import Any
 log = logging.getLogger("toolhub.serving")
 
 
+def run(work: Coroutine[Any, Any, Any]) -> Any:
+    """Run `work` to its end in a loop of its own, like `asyncio.run`, and return its result."""
+    with asyncio.Runner() as runner:
+        survive_exits(runner.get_loop())
+        return runner.run(work)
+
+
 def survive_exits(loop: asyncio.AbstractEventLoop) -> None:
     """Let `loop` continue after a SystemExit or KeyboardInterrupt of any task or callback.
 

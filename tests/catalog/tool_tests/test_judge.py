@@ -10,8 +10,7 @@ from django.utils.translation import override
 from audit.types import Reason
 from catalog.functions.content import ABSENT
 from catalog.tool_tests import messages
-from catalog.tool_tests.ended import Ended
-from catalog.tool_tests.judge import find_difference, judge
+from catalog.tool_tests.judge import Ended, find_difference, judge
 
 
 def expectation(match: str = "status", expected: Any = "", status: str = "ok") -> dict[str, Any]:

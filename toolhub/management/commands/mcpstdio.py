@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from toolhub.access import bearer
 from toolhub.hub import Hub
-from toolhub.management import database
-from toolhub.management.event_loop import survive_exits
+from toolhub.management import database, event_loop
 from toolhub.transports import stdio
 
 
@@ -45,9 +43,7 @@ class Command(BaseCommand):
             finally:
                 await hub.stop(settings.STOP_SECONDS)
 
-        with asyncio.Runner() as runner:
-            survive_exits(runner.get_loop())
-            runner.run(run())
+        event_loop.run(run())
 
 
 def read_token(path: str | None) -> str:

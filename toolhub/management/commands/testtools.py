@@ -24,8 +24,7 @@ from catalog.tool_tests.run import Outcome, make_caller, run
 from toolhub.access.try_permissions import MAY_TRY_AS
 from toolhub.hub import Hub
 from toolhub.invisible import show
-from toolhub.management import database
-from toolhub.management.event_loop import survive_exits
+from toolhub.management import database, event_loop
 from toolhub.pages.tool_tests.runs import save_outcome
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
@@ -57,7 +56,7 @@ class Line:
 
 
 class Command(BaseCommand):
-    help = "Run the saved test cases of tools. The exit status is 0 when all passed, and 1 otherwise."
+    help = "Run the saved test cases of tools. The exit status is 1 when one failed, and 2 when none ran."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--tool", metavar="NAME", help="only the test cases of this tool")
@@ -70,7 +69,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         database.require_applied_migrations()
         tests = list(find_tests(options["tool"]))
-        lines = asyncio_run(run_all(tests, options["changing"]))
+        lines = event_loop.run(run_all(tests, options["changing"]))
         counts = {status: sum(line.status == status for line in lines) for status in (PASSED, FAILED, SKIPPED)}
         if options["json"]:
             self.stdout.write(json.dumps({**counts, "tests": [line.as_data() for line in lines]}))
@@ -104,12 +103,6 @@ def may_run_as(editor: User | None, user: User) -> bool:
     if editor is None or not editor.is_active:
         return False
     return editor.pk == user.pk or editor.has_perm(MAY_TRY_AS)
-
-
-def asyncio_run(work: Any) -> Any:
-    with asyncio.Runner() as runner:
-        survive_exits(runner.get_loop())
-        return runner.run(work)
 
 
 async def run_all(tests: list[ToolTest], changing: bool) -> list[Line]:

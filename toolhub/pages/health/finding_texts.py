@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -16,6 +15,7 @@ from catalog.advice.changes import Change
 from catalog.schemas import errors
 from toolhub import invisible
 from toolhub.pages.health import findings, queries
+from toolhub.pages.health.cause_texts import describe_cause, describe_turn
 from toolhub.pages.health.queries import Attempt, CallSample, NameFact
 
 MAX_LISTED_FINDINGS = 20
@@ -232,7 +232,7 @@ def _trouble_finding(one: findings.Trouble, sample: CallSample) -> Finding:
         "%(failed)s of %(ran)s calls failed (timed out: %(timeouts)s). p95 latency: %(p95)s.",
         one.ran,
     ) % {"failed": one.failed, "ran": one.ran, "timeouts": one.timeouts, "p95": display.format_duration(one.p95) or "–"}
-    advice = [*_turn_texts(one), *map(_cause_text, one.causes)]
+    advice = [*describe_turn(one), *map(describe_cause, one.causes)]
     if one.timeouts >= findings.MIN_TIMEOUTS:
         advice.append(_("Increase its timeout, let it run as a task, or let clients request less per call."))
     if one.p95 is not None and one.p95 >= findings.MIN_SLOW_MICROSECONDS and not one.timeouts:
@@ -253,56 +253,6 @@ def _trouble_finding(one: findings.Trouble, sample: CallSample) -> Finding:
     # A cause that only the tool's own sentence tells is that sentence already.
     answer = "" if any(cause.code == findings.OWN for cause in one.causes) else _answer_text(one.error)
     return Finding(_tool_label(one.tool), text, answer, evidence, advice, edit=edit)
-
-
-def _turn_texts(one: findings.Trouble) -> list[str]:
-    """Return what changed when a tool that had worked began to fail."""
-    if one.began_failing is None:
-        return []
-    began = local_time.format_time_with_zone(datetime.fromtimestamp(one.began_failing, UTC), "minutes")
-    changed = queries.find_change_before(one.tool, one.began_failing)
-    if changed is None:
-        return [
-            _("It worked until %(at)s. Its definition had not changed: check the service that it calls.")
-            % {"at": began}
-        ]
-    saved = local_time.format_time_with_zone(changed, "minutes")
-    return [
-        _("It worked until %(at)s, after its definition was changed at %(saved)s. Compare the versions.")
-        % {"at": began, "saved": saved}
-    ]
-
-
-_CAUSE_TEXTS = {
-    "401": gettext_lazy("The service rejects the credentials (401): the secret is wrong, expired or revoked."),
-    "403": gettext_lazy("The service denies access (403): the account of the secret lacks a permission."),
-    "404": gettext_lazy("The service does not find it (404): a wrong address in the settings, or items that are gone."),
-    "407": gettext_lazy("A proxy asks for credentials (407). Check the network of this server."),
-    "409": gettext_lazy("The service reports a conflict (409): the item exists already, or was changed meanwhile."),
-    "422": gettext_lazy("The service does not accept the values (422). Add its rules to the schema."),
-    "429": gettext_lazy("The service limits requests (429). A rate limit of this tool keeps clients below it."),
-    "timeout": gettext_lazy("The service did not answer in time."),
-    "unreachable": gettext_lazy("The service cannot be reached: its address, the network, or it is down."),
-    findings.TIMED_OUT: gettext_lazy("The tool did not finish within its timeout."),
-    findings.INTERRUPTED: gettext_lazy("The server stopped while it ran."),
-}
-
-
-def _cause_text(cause: findings.Cause) -> str:
-    known = _CAUSE_TEXTS.get(cause.code)
-    if cause.code == findings.CRASHED:
-        text = _("Its code raised %(error)s. The server log has the traceback.") % {
-            "error": invisible.show(cause.detail[:100])
-        }
-    elif cause.code == findings.OWN:
-        text = _("It reported: %(detail)s") % {"detail": invisible.show(cause.detail)}
-    elif known is not None:
-        text = str(known)
-    elif re.fullmatch("5[0-9][0-9]", cause.code):
-        text = _("The service itself fails (%(code)s).") % {"code": cause.code}
-    else:
-        text = _("It ended with the code %(code)s.") % {"code": cause.code}
-    return _("%(number)s×: %(text)s") % {"number": cause.number, "text": text}
 
 
 def abandoned_section(sample: CallSample) -> Section:

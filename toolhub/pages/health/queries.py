@@ -206,6 +206,10 @@ def _find_most_similar(name: str, candidates: list[str]) -> NameFact:
     return NameFact(SIMILAR, best)
 
 
+CHANGE_WINDOW = timedelta(hours=1)
+"""A change of the definition this long before the first failure may be its cause."""
+
+
 def find_change_before(tool: str, at: float) -> datetime | None:
     """Return when the definition of a tool was saved last before this time, in Unix seconds, if within an hour."""
     end = datetime.fromtimestamp(at, UTC)
@@ -216,7 +220,6 @@ def find_change_before(tool: str, at: float) -> datetime | None:
 
 # --- tools without calls -----------------------------------------------------------------------------------------
 
-CHANGE_WINDOW = timedelta(hours=1)
 UNUSED_DAYS = 30
 MIN_AGE = timedelta(days=1)
 """A tool that is younger is not reported as unused."""
