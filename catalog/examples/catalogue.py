@@ -25,6 +25,8 @@ SAMPLES = "samples"
 SAMPLE_PATH = "samples/sales.csv"
 _FILE = Path(__file__).with_name("catalogue.yaml")
 _SALES = Path(__file__).with_name("sales.csv")
+_SAMPLE_FILES = {SAMPLE_PATH: _SALES, "report.md": Path(__file__).with_name("report.md")}
+"""What the workspace holds at first, by its path there."""
 
 
 def load(username: str = "demo") -> None:
@@ -92,9 +94,10 @@ def _without_known(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _make_samples() -> None:
-    """Write the sample table into the workspace, and as a database into the data folder, where they are missing."""
-    if not (workspace.root() / SAMPLE_PATH).exists():
-        workspace.write(SAMPLE_PATH, _SALES.read_bytes())
+    """Write the samples into the workspace, and their table as a database into the data folder, if missing."""
+    for path, sample in _SAMPLE_FILES.items():
+        if not (workspace.root() / path).exists():
+            workspace.write(path, sample.read_bytes())
     file: Path = settings.SAMPLES_FILE
     if settings.SQL_DATABASES.get(SAMPLES) != f"sqlite:///{file}" or file.exists():
         return

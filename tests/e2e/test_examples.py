@@ -53,8 +53,8 @@ async def use(client: Client) -> None:
     assert listed.startswith("total") and "samples" in listed
     created = text(await client.call_tool("create_issue", {"owner": "o", "repo": "r", "title": "t"}))
     assert created == "Created issue o/r#1: t"
-    read = text(await client.call_tool("read_file", {"path": "issues.json", "encoding": "base64"}))
-    assert b'"title": "t"' in base64.b64decode(read)
+    read = text(await client.call_tool("read_file", {"path": "report.md", "encoding": "base64"}))
+    assert base64.b64decode(read).startswith(b"# Sales in the first quarter")
     found: Any = await client.call_tool("search_files", {"query": "lamp"})
     assert {match["path"] for match in found.structured_content["matches"]} == {"samples/sales.csv"}
     chart: Any = await client.call_tool("draw_chart", {"values": [1, 2]})
