@@ -1,4 +1,4 @@
-"""An import of two thousand tools into SQLite, beside a client that calls all the time."""
+"""An import of hundreds of tools into SQLite, beside a client that calls all the time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from tests.factories import TWO_NUMBERS
 from tests.real_servers import Hub
 
 MODERN = "2026-07-28"
-TOOLS = 2000
+TOOLS = 800
+"""Enough that one transaction over all of them would hold the database for longer than a call waits."""
 MIN_CALLS = 50
 RECORD_SECONDS = 3.0
 """The default of TOOLHUB_RECORD_TIMEOUT_MS: a call that waits longer for the audit log is denied."""
@@ -52,7 +53,7 @@ async def call_until(client: HttpClient, done: asyncio.Event) -> list[float]:
 
 
 @pytest.mark.parametrize("options", [["--plan"], []], ids=["plan", "import"])
-async def test_no_call_is_refused_while_thousands_of_tools_are_imported(
+async def test_no_call_is_refused_while_hundreds_of_tools_are_imported(
     hub: Hub, tmp_path: Path, options: list[str]
 ) -> None:
     entries: list[dict[str, Any]] = [
