@@ -50,7 +50,6 @@ class ToolTestAdmin(BoundedDeletion, ModelAdmin):
     list_display = ("name", "tool", "runs_as", "status", "outcome", "ran_at")
     list_filter = ("result", "status")
     list_per_page = 20
-    list_select_related = ("tool", "user")
     search_fields = ("name", "tool__name")
     search_help_text = _("Name or tool")
     autocomplete_fields = ("tool", "user")
@@ -125,11 +124,11 @@ def describe_call(call: Call) -> dict[str, Any]:
     tool = Tool.objects.filter(pk=call.target_id or 0).first()
     if tool is None:
         return {}
+    arguments = _read_json(call.arguments)
     known = {outcomes.UNKNOWN_TOOL: ToolTest.Status.REFUSED}
     status = known.get(call.outcome, call.outcome)
-    values: dict[str, Any] = {"tool": tool.pk, "name": _suggest_name(tool, call)}
+    values: dict[str, Any] = {"tool": tool.pk, "name": _suggest_name(tool, arguments)}
     values["status"] = status if status in ToolTest.Status.values else ToolTest.Status.OK
-    arguments = _read_json(call.arguments)
     if isinstance(arguments, dict) and not call.body_state:
         values["arguments"] = arguments
     return {**values, **_describe_result(call)}
@@ -158,10 +157,9 @@ def _read_json(text: str) -> Any:
         return None
 
 
-def _suggest_name(tool: Tool, call: Call) -> str:
+def _suggest_name(tool: Tool, arguments: Any) -> str:
     """Return a name that no other test case of the tool has: what it sends, in short."""
     taken = set(ToolTest.objects.filter(tool=tool).values_list("name", flat=True))
-    arguments = _read_json(call.arguments)
     base = dumps(arguments)[:80] if isinstance(arguments, dict) and arguments else gettext("without arguments")
     return next(
         name for number in range(len(taken) + 1) if (name := f"{base} {number + 1}" if number else base) not in taken

@@ -66,7 +66,7 @@ def _find_upserts(rows: list[Any]) -> Iterator[Pair]:
     for row in rows:
         verb, thing = _split_verb(row.name, _UPDATES)
         for other in creating.get(thing, ()) if verb else ():
-            if _could_be_one(other, row):
+            if other.runner == row.runner and _take_the_same(other, row):
                 yield Pair(other.name, row.name, Suggestion("upsert_fits", {"name": row.name}))
 
 
@@ -76,18 +76,16 @@ def find_partners(name: str, names: Sequence[str]) -> list[str]:
     for mine, theirs in ((_CREATES, _UPDATES), (_UPDATES, _CREATES)):
         verb, thing = _split_verb(name, mine)
         if verb:
-            found += [other for other in names if _makes(other, theirs, thing)]
+            split = ((other, *_split_verb(other, theirs)) for other in names)
+            found += [other for other, its_verb, its_thing in split if its_verb and its_thing == thing]
     return found
 
 
 def describe_upserts(row: Any, partners: Iterable[Any]) -> list[Suggestion]:
     """Return suggestions about one tool beside those that `find_partners` named."""
-    found = []
-    for other in partners:
-        creating, updating = (row, other) if _split_verb(row.name, _CREATES)[0] else (other, row)
-        if _could_be_one(creating, updating):
-            found.append(Suggestion("upsert_fits", {"name": other.name}))
-    return found
+    pairs = [(pair.one, pair.other) for pair in _find_upserts([row, *partners])]
+    others = [one if other == row.name else other for one, other in pairs if row.name in (one, other)]
+    return [Suggestion("upsert_fits", {"name": name}) for name in others]
 
 
 def _split_verb(name: str, verbs: frozenset[str]) -> tuple[str, tuple[str, ...]]:
@@ -95,15 +93,6 @@ def _split_verb(name: str, verbs: frozenset[str]) -> tuple[str, tuple[str, ...]]
     split = words.split_name(name)
     found = next((word for word in split if word in verbs), "")
     return found, tuple(words.stem(word) for word in split if word != found)
-
-
-def _makes(name: str, verbs: frozenset[str], thing: tuple[str, ...]) -> bool:
-    verb, other = _split_verb(name, verbs)
-    return bool(verb) and other == thing
-
-
-def _could_be_one(creating: Any, updating: Any) -> bool:
-    return creating.runner == updating.runner and _take_the_same(creating, updating)
 
 
 def _take_the_same(creating: Any, updating: Any) -> bool:

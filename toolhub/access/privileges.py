@@ -102,7 +102,7 @@ def find_unheld(actor: User, permission_ids: Iterable[int]) -> list[Permission]:
 
 
 def may_act_as(actor: User, user_id: int | None) -> bool:
-    """Return whether the actor may create a token for this user, or let one reach more."""
+    """Return whether the actor may act as this user: create or widen their token, or send what runs as them."""
     return actor.pk == user_id or actor.has_perm(MAY_TRY_AS)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 log = logging.getLogger("toolhub.serving")
+T = TypeVar("T")
 
 
-def run(work: Coroutine[Any, Any, Any]) -> Any:
+def run(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` to its end in a loop of its own, like `asyncio.run`, and return its result."""
     with asyncio.Runner() as runner:
         survive_exits(runner.get_loop())

@@ -1,6 +1,6 @@
 """`testtools [--tool T] [--changing] [--json]`: run the saved test cases, through the call pipeline.
 
-Exit status 0: all passed. 1: one failed, or did not run. 2: there was nothing to run, or a wrong option.
+Exit status 0: every test case that ran passed. 1: one failed. 2: none ran, or a wrong option.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from audit.types import Reason
 from catalog.models import ToolTest
 from catalog.tool_tests import messages
 from catalog.tool_tests.run import Outcome, make_caller, run
-from toolhub.access.try_permissions import MAY_TRY_AS
+from toolhub.access.privileges import may_act_as
 from toolhub.hub import Hub
 from toolhub.invisible import show
 from toolhub.management import database, event_loop
@@ -100,9 +100,7 @@ def find_tests(tool: str | None) -> QuerySet[ToolTest]:
 
 def may_run_as(editor: User | None, user: User) -> bool:
     """Return whether the person who saved a test may still act as its user; that person may be gone or have left."""
-    if editor is None or not editor.is_active:
-        return False
-    return editor.pk == user.pk or editor.has_perm(MAY_TRY_AS)
+    return editor is not None and editor.is_active and may_act_as(editor, user.pk)
 
 
 async def run_all(tests: list[ToolTest], changing: bool) -> list[Line]:

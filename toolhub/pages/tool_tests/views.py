@@ -19,6 +19,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_http_methods
 
+from audit.types import Reason
 from catalog.models import Tool, ToolTest
 from catalog.tool_tests import messages as test_messages
 from toolhub.access.try_permissions import MAY_TRY
@@ -66,7 +67,7 @@ def _row(request: HttpRequest, test: ToolTest, running: int) -> dict[str, Any]:
         "test": test,
         "result": result.value,
         "label": result.label,
-        "problem": _("The server stopped while it ran.") if stale else test_messages.translate(test.problem),
+        "problem": test_messages.translate(Reason("test.interrupted").text if stale else test.problem),
         "call": reverse("admin:audit_call_change", args=[test.last_call]) if may_see else "",
         "link": reverse("admin:catalog_tooltest_change", args=[test.pk]),
     }
