@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+from django.conf import settings
+
 from audit import maintenance, recorder
 from catalog.calls import stored_results, tasks
 from catalog.runners.sql_query.readers import SqliteReaders
 from catalog.upstreams import schedule
 from toolhub import privacy
+from toolhub.client_address import TrustedProxies
+from toolhub.edge import limits
+from toolhub.edge.connections import Connections
 from toolhub.egress import ConnectionPools
 from toolhub.jobs import Job, Scheduler
 from toolhub.pages.tool_tests.runs import ToolTestRuns
@@ -19,6 +24,7 @@ from toolhub.parts import parts
 from toolhub.server.process import ServerRole
 from toolhub.transports.live import LiveSockets
 from toolhub.transports.resume import StreamLogs
+from toolhub.transports.uploads import Uploads
 
 LOG_STOP_SECONDS = 10.0
 """Maximum seconds that a stop waits for the audit log to be written."""
@@ -36,6 +42,9 @@ class Hub:
         self.server = ServerRole(self.start, self.scheduler.status)
         self.pools = ConnectionPools()
         self.streams = StreamLogs(self.server.state)
+        self.edge = Connections(limits.from_settings(), TrustedProxies(settings.TRUSTED_PROXIES))
+        self.uploads = Uploads(settings.MAX_UPLOAD_BYTES)
+        self.page_uploads = Uploads(settings.MAX_UPLOAD_BYTES)
         self.sockets = LiveSockets(self.server)
         self.try_runs = TryRuns(self.server.requests, self.start)
         self.try_owners = TryOwners(self.server.bus, self.try_runs)

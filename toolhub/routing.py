@@ -10,39 +10,59 @@ import json
 from collections.abc import Awaitable
 from typing import Any
 
-from django.conf import settings
-
 from audit import recorder
-from toolhub.client_address import TrustedProxies
 from toolhub.hub import Hub
 from toolhub.transports.asgi import JSON, TEXT, Application, Receive, Scope, Send, respond
 from toolhub.transports.http import StreamableHttpConsumer
 from toolhub.transports.live import LiveConsumer
+from toolhub.transports.uploads import BoundedUploads
 from toolhub.transports.websocket import McpWebsocketConsumer
 
 MCP_PATHS = frozenset({"/mcp", "/mcp/"})
 """Both paths are served: a redirect would turn a POST into a GET."""
 WEBSOCKET_PATHS = frozenset({"/ws/mcp", "/ws/mcp/"})
 LIVE_PATH = "/ws/live"
+PROBE_PATHS = frozenset({"/healthz", "/readyz"})
+TOO_MANY = b"There are too many connections from this address. Try again later.\n"
 
 
 class Router:
     """Passes each connection to its application, with the parts of the hub that the application needs."""
 
     def __init__(self, django: Application, hub: Hub) -> None:
-        self.django = django
+        self.django = BoundedUploads(django, hub.page_uploads)
         # Not by `as_asgi`: its coroutine around the consumer would get errors that the consumer answers.
-        self.http: Application = lambda *asgi: StreamableHttpConsumer(hub.server, hub.streams)(*asgi)
+        self.http: Application = lambda *asgi: StreamableHttpConsumer(hub.server, hub.streams, hub.uploads)(*asgi)
         self.websocket = McpWebsocketConsumer.as_asgi(server=hub.server)
         self.live = LiveConsumer.as_asgi(sockets=hub.sockets)
-        self.proxies = TrustedProxies(settings.TRUSTED_PROXIES)
+        self.edge = hub.edge
         self.running: set[asyncio.Task[None]] = set()
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         # A client may send Daphne-Root-Path and would then decide which part of the URL counts as the path.
         scope["root_path"] = ""
-        if self.proxies.networks:
-            self.proxies.rewrite(scope)
+        if not self.edge.proxies.networks:
+            return self.route(scope, receive, send)
+        peer = scope["client"]
+        self.edge.proxies.rewrite(scope)
+        if scope["client"] is peer or scope["path"] in PROBE_PATHS:
+            return self.route(scope, receive, send)
+        return self.run_counted(scope["client"][0], scope, receive, send)
+
+    async def run_counted(self, address: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a client behind a proxy, whose connections are not its own: what it has in progress counts."""
+        if not self.edge.enter(address):
+            if scope["type"] == "http":
+                await respond(send, 503, [*TEXT, (b"retry-after", b"5")], TOO_MANY)
+            else:
+                await reject_websocket(scope, receive, send)
+            return
+        try:
+            await self.route(scope, receive, send)
+        finally:
+            self.edge.leave(address)
+
+    def route(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         kind, path = scope["type"], scope["path"]
         if kind == "http":
             if path in MCP_PATHS:
@@ -57,7 +77,7 @@ class Router:
                 return self.run_detached(self.websocket(scope, receive, send))
             if path == LIVE_PATH:
                 return self.run_detached(self.live(scope, receive, send))
-            return reject_unknown_path(scope, receive, send)
+            return reject_websocket(scope, receive, send)
         raise ValueError(f"no application for {kind!r}")
 
     def run_detached(self, work: Any) -> Awaitable[None]:
@@ -72,8 +92,8 @@ class Router:
         return asyncio.shield(task)
 
 
-async def reject_unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
-    """Reject the handshake of a WebSocket with an unknown path."""
+async def reject_websocket(scope: Scope, receive: Receive, send: Send) -> None:
+    """Reject the handshake of a WebSocket."""
     await receive()
     await send({"type": "websocket.close"})
 

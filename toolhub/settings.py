@@ -212,6 +212,16 @@ ALLOW_PRIVATE_NETWORKS = env.words("TOOLHUB_ALLOW_PRIVATE_NETWORKS")
 MAX_BODY_BYTES = env.integer("TOOLHUB_MAX_BODY_BYTES", 4_194_304, minimum=1024, maximum=268_435_456)
 BAD_TOKENS_RATE = env.rate("TOOLHUB_BAD_TOKENS_RATE", "60/m")
 """Rate of requests with an invalid token per address; above it, the answer to an invalid one is 429."""
+MAX_UPLOAD_BYTES = env.integer("TOOLHUB_MAX_UPLOADS_MB", 64, minimum=1, maximum=100_000) * 1_000_000
+"""Maximum bytes of larger bodies that a process holds at one time, at /mcp and on pages each; one sender gets half."""
+MAX_CONNECTIONS = env.integer("TOOLHUB_MAX_CONNECTIONS", 0, maximum=1_000_000)
+"""Maximum connections of a process; 0: as many as its descriptors allow, at most 10,000."""
+MAX_CONNECTIONS_PER_ADDRESS = env.integer("TOOLHUB_MAX_CONNECTIONS_PER_ADDRESS", 256, minimum=1, maximum=1_000_000)
+HEADER_SECONDS = env.integer("TOOLHUB_HEADER_SECONDS", 15, minimum=1, maximum=3600)
+WEBSOCKET_HEADER_SECONDS = env.integer("TOOLHUB_WEBSOCKET_HEADER_SECONDS", 5, minimum=1, maximum=3600)
+KEEPALIVE_SECONDS = env.integer("TOOLHUB_KEEPALIVE_SECONDS", 75, minimum=1, maximum=86_400)
+MIN_BYTES_PER_SECOND = env.integer("TOOLHUB_MIN_BYTES_PER_SECOND", 1000, minimum=1, maximum=1_000_000)
+SLOW_READER_SECONDS = env.integer("TOOLHUB_SLOW_READER_SECONDS", 60, minimum=1, maximum=3600)
 SESSION_IDLE_SECONDS = env.integer("TOOLHUB_SESSION_IDLE_SECONDS", 28_800, minimum=60)
 STOP_SECONDS = env.integer("TOOLHUB_STOP_SECONDS", 25, minimum=1, maximum=300)
 """Maximum seconds that a stopping server lets running calls finish before it cancels them."""

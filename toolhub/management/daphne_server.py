@@ -1,121 +1,82 @@
-"""Daphne as toolhub runs it: bounded requests, flow control, and a stop that lets running calls finish.
+"""Daphne as toolhub runs it: bounded connections, flow control, and a stop that lets running calls finish.
 
-Stock Daphne buffers a request of any size before the application sees a byte of it, never slows a sender down for a
-slow reader, and on SIGTERM cancels running applications (a half-sent request even breaks its shutdown).
+Stock Daphne never slows an application down for a slow reader, and on SIGTERM cancels running applications (a half-sent
+request even breaks its shutdown). `toolhub.edge` bounds what a client can send.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
+import socket
 import time
+from functools import partial
 from typing import Any
 
-from daphne.http_protocol import HTTPFactory, WebRequest
+from daphne.http_protocol import HTTPFactory
 from daphne.server import Server
 from daphne.ws_protocol import WebSocketProtocol
-from django.conf import settings
 from twisted.internet import defer, reactor
 
-from catalog.openapi import document
+from toolhub.edge.channel import EdgeChannel
+from toolhub.edge.connections import Connections
+from toolhub.edge.limits import Limits
+from toolhub.edge.request import EdgeRequest
+from toolhub.edge.websocket_protocol import OrderlyWebSocketProtocol
 from toolhub.management.event_loop import survive_exits
-from toolhub.management.websocket_protocol import OrderlyWebSocketProtocol
 
 log = logging.getLogger("toolhub.serving")
 
-MAX_BUFFERED_BYTES = 1_048_576
-"""Maximum bytes in a connection's buffer before a streaming sender has to wait."""
-MAX_STALLED_SECONDS = 60.0
-UPLOAD_PATH = b"/admin/catalog/importeddocument/"
-MAX_UPLOAD_BYTES = document.MAX_BYTES + 65_536
-"""Maximum bytes of a request that uploads an OpenAPI document: the document, and the form around it."""
+PIECE_BYTES = 131_072
+"""An answer is written in pieces of this size, each when the one before it has left: no more waits in a buffer."""
+SWEEP_SECONDS = 1.0
+TCP_NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25)
+USER_TIMEOUT_MS = 120_000
+"""A client whose machine has not answered for this long is gone."""
 CLOSING_STATES = (WebSocketProtocol.STATE_CLOSING, WebSocketProtocol.STATE_CLOSED)
 
 
-class BoundedRequest(WebRequest):  # type: ignore[misc]
-    """A request that is rejected with 413 as soon as it announces, or sends, more than the settings allow."""
+class EdgeFactory(HTTPFactory):  # type: ignore[misc]
+    """Makes the channels of new connections, as far as there is room."""
 
-    rejected = False
-    received = 0
-    application_queue: asyncio.Queue[dict[str, Any]] | None
+    protocol = EdgeChannel
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        # Twisted would parse forms that Django parses again, and spend a fifth of a small request's time on reading the
-        # Content-Type with the e-mail parser (measured, Twisted 26.10).
-        super().__init__(*args, parsePOSTFormSubmission=False, **options)
+    def __init__(self, server: HubServer) -> None:
+        super().__init__(server)
+        self.connections = server.edge
+        self.timeOut = None
 
-    @property
-    def max_bytes(self) -> int:
-        """The setting, and at the addresses of uploads at least the largest document that they take."""
-        path = getattr(self.channel, "_path", b"") or b""
-        return (
-            max(settings.MAX_BODY_BYTES, MAX_UPLOAD_BYTES) if path.startswith(UPLOAD_PATH) else settings.MAX_BODY_BYTES
-        )
-
-    def gotLength(self, length: int | None) -> None:
-        if length is not None and length > self.max_bytes:
-            self.reject()
-        else:
-            super().gotLength(length)
-
-    def handleContentChunk(self, data: bytes) -> None:
-        if self.rejected:
-            return
-        self.received += len(data)
-        if self.received > self.max_bytes:
-            self.reject()
-        else:
-            super().handleContentChunk(data)
-
-    def reject(self) -> None:
-        self.rejected = True
-        channel = self.channel
-        body = b'{"jsonrpc":"2.0","error":{"code":-32600,"message":"Request body too large"}}'
-        channel.transport.write(
-            b"HTTP/1.1 413 Content Too Large\r\nContent-Type: application/json\r\nConnection: close\r\n"
-            b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
-        )
-        channel.loseConnection()
-
-    def process(self) -> Any:
-        if self.rejected:
-            return None
-        # A client must not choose the root path of the site; Daphne answers non-ASCII bytes in it with a 500.
-        self.requestHeaders.removeHeader(b"daphne-root-path")
-        if not (self.method.isascii() and self.clientproto.isascii()):
-            self.basic_error(400, b"Bad Request", "Invalid characters in the request line")
-            return None
-        return super().process()
-
-    def connectionLost(self, reason: Any) -> None:
-        # Daphne's own version fails on a request that is dropped while its headers are still arriving.
-        if self.application_queue is not None:
-            self.send_disconnect()
-            self.application_queue = None
-        super().connectionLost(reason)
-
-
-class BoundedFactory(HTTPFactory):  # type: ignore[misc]
     def log(self, request: Any) -> None:
         """Log nothing: Twisted would format an access log line for every request and discard it."""
 
     def buildProtocol(self, addr: Any) -> Any:
-        protocol = super().buildProtocol(addr)
-        protocol.requestFactory = BoundedRequest
-        return protocol
+        channel = super().buildProtocol(addr)
+        channel.requestFactory = EdgeRequest
+        self.connections.add(channel, getattr(addr, "host", ""))
+        return channel
 
 
 class HubServer(Server):  # type: ignore[misc]
     """The server of one worker; `stopping` is set from the first signal on, and a second signal ends it at once."""
 
-    def __init__(self, *args: Any, on_start: Any, on_stop: Any, supervisor: int | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        on_start: Any,
+        on_stop: Any,
+        supervisor: int | None = None,
+        connections: Connections | None = None,
+        **options: Any,
+    ) -> None:
         # `toolhub.routing` reads the headers of proxies; Daphne's own options believe everybody.
         if any(name.startswith("proxy_") for name in options):
             raise TypeError("Daphne's proxy options believe every sender: set TOOLHUB_TRUSTED_PROXIES instead.")
         super().__init__(*args, signal_handlers=False, **options)
         self.on_start, self.on_stop, self.supervisor = on_start, on_stop, supervisor
+        self.edge = connections or Connections(Limits())
         self.stopping = False
         self.exit_status = 0
         self.ports: list[Any] = []
@@ -131,6 +92,7 @@ class HubServer(Server):  # type: ignore[misc]
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop_gracefully)
         self.spawn(self.on_start())
+        self.sweep(loop)
         if self.supervisor is not None:
             self.watch_supervisor(loop)
 
@@ -141,11 +103,16 @@ class HubServer(Server):  # type: ignore[misc]
             log.error("The supervisor is gone; this worker stops")
             self.stop_gracefully()
 
+    def sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        loop.call_later(SWEEP_SECONDS, self.sweep, loop)
+        self.edge.sweep(time.monotonic())
+
     def listen_success(self, port: Any) -> None:
         super().listen_success(port)
         self.ports.append(port)
+        limit_kernel_buffers(port.socket)
         # Server.run built the stock factory; its ports now pass every new connection to this one.
-        factory = BoundedFactory(self)
+        factory = EdgeFactory(self)
         factory.doStart()
         port.factory = factory
         self.http_factory = factory
@@ -216,35 +183,48 @@ class HubServer(Server):  # type: ignore[misc]
         if message["type"] == "websocket.send" and protocol.state in CLOSING_STATES:
             # The client is disconnecting and the event for that is under way: no reader is there for this message.
             return
+        if message["type"] == "http.response.body" and len(message.get("body", b"")) > PIECE_BYTES:
+            await self.write_in_pieces(protocol, message)
+            return
         protocol.handle_reply(message)
         if message.get("more_body") or message["type"] == "websocket.send":
             await self.wait_for_reader(protocol)
 
-    async def wait_for_reader(self, protocol: Any) -> None:
-        """Wait while the connection buffers more than MAX_BUFFERED_BYTES; drop a stalled reader."""
-        waited_since, lowest = time.monotonic(), None
-        while self.is_open(protocol) and (waiting := count_unsent_bytes(protocol)) > MAX_BUFFERED_BYTES:
-            if lowest is None or waiting < lowest:
-                lowest, waited_since = waiting, time.monotonic()
-            elif time.monotonic() - waited_since > MAX_STALLED_SECONDS:
-                log.info("Dropped a reader that took nothing for %d s", MAX_STALLED_SECONDS)
-                if isinstance(protocol, WebSocketProtocol):
-                    protocol.dropConnection(abort=True)
-                else:
-                    protocol.channel.forceAbortClient()
+    async def write_in_pieces(self, protocol: Any, message: dict[str, Any]) -> None:
+        body, more = memoryview(message["body"]), message.get("more_body", False)
+        for start in range(0, len(body), PIECE_BYTES):
+            if not self.is_open(protocol):
                 return
-            await asyncio.sleep(0.02)
+            more_body = more or start + PIECE_BYTES < len(body)
+            piece = bytes(body[start : start + PIECE_BYTES])
+            protocol.handle_reply({"type": message["type"], "body": piece, "more_body": more_body})
+            if more_body:
+                await self.wait_for_reader(protocol)
+
+    async def wait_for_reader(self, protocol: Any) -> None:
+        """Wait until the client has read what the transport buffers; `Connections` drops one that takes too long."""
+        if self.is_open(protocol) and (drained := protocol.channel.drained) is not None:
+            # Not awaited itself: a cancelled writer would cancel it for all others.
+            await asyncio.wait((drained,))
 
     def is_open(self, protocol: Any) -> bool:
         details = self.connections.get(protocol)
         return details is not None and "disconnected" not in details and not getattr(protocol, "finished", False)
 
+    def create_application(self, protocol: Any, scope: dict[str, Any], queue: Any = None) -> Any:
+        """Start the application of a request or WebSocket and return the queue of what it receives."""
+        queue = asyncio.Queue() if queue is None else queue
+        scope.setdefault("asgi", {"version": "3.0"})
+        work = self.application(scope=scope, receive=queue.get, send=partial(self.handle_reply, protocol))
+        self.connections[protocol]["application_instance"] = asyncio.ensure_future(work)
+        return queue
 
-def count_unsent_bytes(protocol: Any) -> int:
-    """Return the bytes of a request or WebSocket that the operating system has not accepted yet."""
-    transport = getattr(getattr(protocol, "channel", protocol), "transport", None)
-    transport = getattr(transport, "_channel", transport)
-    transport = getattr(transport, "transport", transport)
-    if transport is None or not hasattr(transport, "dataBuffer"):
-        return 0
-    return int(len(transport.dataBuffer) - transport.offset + transport._tempDataLen)
+
+def limit_kernel_buffers(listener: socket.socket) -> None:
+    """Bound what the kernel holds for a client that reads slowly or is gone; connections inherit it from the listener.
+
+    The kernel would take megabytes for each, which no memory figure of this process shows.
+    """
+    with contextlib.suppress(AttributeError, OSError):
+        listener.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, PIECE_BYTES)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)

@@ -45,6 +45,7 @@ def serve(endpoints: list[str], supervisor: int | None = None) -> int:
         endpoints=endpoints,
         on_start=start,
         supervisor=supervisor,
+        connections=hub.edge,
         on_stop=lambda: hub.stop(settings.STOP_SECONDS),
         server_name="",
         ping_interval=20,

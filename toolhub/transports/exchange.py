@@ -15,6 +15,7 @@ from toolhub.server.process import ServerRole
 from toolhub.transports.asgi import JSON, SAFE, Headers, Receive, Send, respond
 from toolhub.transports.resume import StreamLog, StreamLogs
 from toolhub.transports.stream import EventStream
+from toolhub.transports.uploads import Upload, Uploads
 from toolhub.wire import errors, jsonrpc
 from toolhub.wire.errors import McpError
 
@@ -41,10 +42,14 @@ class Exchange:
         "server",
         "started",
         "streams",
+        "upload",
+        "uploads",
     )
 
-    def __init__(self, server: ServerRole, streams: StreamLogs, receive: Receive, send: Send, address: str) -> None:
-        self.server, self.streams = server, streams
+    def __init__(
+        self, server: ServerRole, streams: StreamLogs, uploads: Uploads, receive: Receive, send: Send, address: str
+    ) -> None:
+        self.server, self.streams, self.uploads = server, streams, uploads
         self.receive, self.send, self.address = receive, send, address
         self.headers: dict[str, str] = {}
         self.cors: Headers = []
@@ -53,8 +58,16 @@ class Exchange:
         self.started = False
         """Whether an answer was begun, so that no second one may follow."""
         self.opened: EventStream | None = None
+        self.upload: Upload | None = None
+        """What a larger body counts, until the request is answered."""
         self.json = self.events = True
         """The response types that the client accepts."""
+
+    def count_body(self, size: int) -> None:
+        """Count a body of this size. Raises TooManyUploads."""
+        if self.upload is None:
+            self.upload = Upload(self.uploads, self.credential.id)
+        self.upload.grow(size)
 
     async def reply(
         self, message: dict[str, Any] | list[Any], status: int = 200, headers: Headers | None = None

@@ -12,6 +12,7 @@ The connection check page of the client's owner is notified of a rejected client
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,6 +28,7 @@ from toolhub.server.peer import Peer
 from toolhub.server.process import ServerRole
 from toolhub.transports.asgi import Headers, Scope
 from toolhub.transports.exchange import Exchange
+from toolhub.transports.uploads import FREE_BYTES
 from toolhub.wire import jsonrpc
 
 SINGLE_HEADERS = frozenset(
@@ -203,20 +205,28 @@ def too_large() -> Rejection:
     return Rejection(413, f"The body is larger than {settings.MAX_BODY_BYTES} bytes.")
 
 
-async def read_body(receive: Any) -> bytes | None:
-    """Read the whole body; return None when the client disconnected. Raises Rejection when it is too large."""
+async def read_body(receive: Any, announced: str | None, grow: Callable[[int], None]) -> bytes | None:
+    """Read the whole body; return None when the client disconnected. Raises Rejection when it is too large.
+
+    `grow` is called with the size so far, or as announced, of a larger body, before more of it is read.
+    """
     message = await receive()
     if message["type"] == "http.request" and not message.get("more_body"):
         body: bytes = message.get("body", b"")
         if len(body) > settings.MAX_BODY_BYTES:
             raise too_large()
+        if len(body) > FREE_BYTES:
+            grow(len(body))
         return body
     chunks, size = [], 0
+    expected = int(announced or 0)
     while message["type"] == "http.request":
         chunk = message.get("body", b"")
         size += len(chunk)
         if size > settings.MAX_BODY_BYTES:
             raise too_large()
+        if size > FREE_BYTES or expected > FREE_BYTES:
+            grow(max(size, expected))
         chunks.append(chunk)
         if not message.get("more_body"):
             return b"".join(chunks)

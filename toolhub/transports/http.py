@@ -19,6 +19,7 @@ from toolhub.transports.asgi import HTML, SAFE, Headers, Receive, Scope, Send, r
 from toolhub.transports.exchange import Exchange
 from toolhub.transports.guard import Rejection
 from toolhub.transports.resume import StreamLogs
+from toolhub.transports.uploads import TooManyUploads, Uploads
 from toolhub.wire import envelope, errors, versions
 from toolhub.wire.errors import McpError
 
@@ -31,24 +32,29 @@ ALLOW_MODERN: Headers = [(b"allow", b"POST, OPTIONS")]
 class StreamableHttpConsumer(AsyncConsumer):  # type: ignore[misc]
     """One HTTP request. Channels' own loop is bypassed: it costs a task per message and cannot detect a disconnect."""
 
-    def __init__(self, server: ServerRole, streams: StreamLogs) -> None:
-        self.server, self.streams = server, streams
+    def __init__(self, server: ServerRole, streams: StreamLogs, uploads: Uploads) -> None:
+        self.server, self.streams, self.uploads = server, streams, uploads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = scope.get("client")
         asyncio.current_task().arrived = time.monotonic()  # type: ignore[union-attr]
-        exchange = Exchange(self.server, self.streams, receive, send, client[0] if client else "")
+        exchange = Exchange(self.server, self.streams, self.uploads, receive, send, client[0] if client else "")
         try:
             await answer(scope, exchange)
         except Rejection as rejected:
             guard.report_rejected(self.server, exchange.address, rejected)
             error = McpError(errors.INVALID_REQUEST, rejected.message)
             await exchange.reject(error, rejected.status, rejected.headers)
+        except TooManyUploads as full:
+            await exchange.reject(McpError(errors.INVALID_REQUEST, full.sentence), full.status, full.headers())
         except asyncio.CancelledError:
             raise
         except BaseException:
             log.exception("A request to /mcp failed")
             await exchange.fail()
+        finally:
+            if exchange.upload is not None:
+                exchange.upload.release()
 
 
 async def answer(scope: Scope, exchange: Exchange) -> None:
@@ -80,7 +86,7 @@ async def post(exchange: Exchange, headers: dict[str, str]) -> None:
     if not (exchange.json or exchange.events):
         raise Rejection(406, "The client must accept application/json and text/event-stream.")
     await identify(exchange, headers)
-    body = await guard.read_body(exchange.receive)
+    body = await guard.read_body(exchange.receive, headers.get("content-length"), exchange.count_body)
     if body is None:
         return
     exchange.body = body

@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connection
 
 from toolhub import privacy
+from toolhub.edge import limits
 from toolhub.management import database, workers
 
 
@@ -67,6 +68,7 @@ def require_shared_stores() -> None:
 
 def run(endpoints: list[str], supervisor: int | None = None) -> int:
     """Serve in this process until a signal ends it; return the exit status."""
+    limits.raise_descriptor_limit()
     # This import installs Twisted's reactor, which must not happen when a mere command starts.
     from toolhub.management import worker_process
 

@@ -7,13 +7,18 @@ up: a socket that is closed with unread bytes is reset, and the reset can overta
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autobahn.util import encode_truncate
 from daphne.ws_protocol import WebSocketProtocol
 
+if TYPE_CHECKING:
+    from toolhub.edge.channel import EdgeChannel
+
 CLOSE_SECONDS = 5.0
 """How long a client may take to answer a close frame. Autobahn's second is too short for a busy or distant one."""
+MAX_EARLY_BYTES = 65_536
+"""What a client may send before its handshake is answered."""
 MAX_REASON_BYTES = 123
 """The most that fits beside the code into a control frame (RFC 6455, 5.5)."""
 
@@ -23,6 +28,16 @@ class OrderlyWebSocketProtocol(WebSocketProtocol):  # type: ignore[misc]
 
     failed = False
     closeHandshakeTimeout = CLOSE_SECONDS
+    channel: EdgeChannel
+    """The channel that the handshake came through. It stays the producer of the transport."""
+
+    def makeConnection(self, transport: Any) -> None:
+        self.channel = transport.producer
+        super().makeConnection(transport)
+
+    def connectionLost(self, reason: Any) -> None:
+        self.channel.on_lost()
+        super().connectionLost(reason)
 
     def _fail_connection(self, code: int = 1001, reason: str = "going away") -> None:
         if self.failed:
@@ -36,4 +51,10 @@ class OrderlyWebSocketProtocol(WebSocketProtocol):  # type: ignore[misc]
         self.transport.loseWriteConnection()
 
     def dataReceived(self, data: bytes) -> Any:
-        return None if self.failed else super().dataReceived(data)
+        if self.failed:
+            return None
+        if self.state == self.STATE_CONNECTING and len(self.data) > MAX_EARLY_BYTES:
+            # Autobahn would keep all that is sent while the token is looked up.
+            self.dropConnection(abort=True)
+            return None
+        return super().dataReceived(data)

@@ -1,0 +1,298 @@
+"""The HTTP channel of Twisted with deadlines for senders, limits for addresses, and a signal for slow readers.
+
+Twisted closes a connection that is silent for a minute, and every byte begins that minute again. Here the headers of a
+request, and each piece of its body, have a deadline. The events of the transport's producer, which Twisted uses to stop
+reading from a client that does not read, also let whoever writes an answer wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import struct
+import termios
+import time
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from twisted.internet.protocol import connectionDone
+from twisted.protocols.basic import LineReceiver
+from twisted.web.http import HTTPChannel
+
+from toolhub.edge.connections import Phase
+
+if TYPE_CHECKING:
+    from toolhub.edge.connections import Connections
+
+PROBES = frozenset({b"/healthz", b"/readyz"})
+"""Paths that are answered however many connections there are."""
+WEBSOCKET_PREFIX = b"/ws/"
+LINGER_SECONDS = 2.0
+"""How long a client may keep sending after an early answer: a socket closed with unread bytes is reset, and the reset
+can overtake the answer."""
+RETRY_AFTER_SECONDS = 5
+UPLOAD_BUFFER_BYTES = 65_536
+"""Bytes of a body that wait for the application; then the client has to wait, too."""
+
+
+class EdgeChannel(HTTPChannel):
+    """One connection of a client, until it is closed; after an upgrade to WebSocket only its place in the table."""
+
+    timeOut = None
+    """No timers: `Connections.sweep` looks at `due`."""
+
+    factory: Any
+    transport: Any
+    _networkProducer: Any
+    _path: Any
+    requests: list[Any]
+    address = ""
+    over_limit = ""
+    phase = Phase.FRESH
+    due = inf
+    """When the client is overdue, in monotonic seconds."""
+    waiting_since = 0.0
+    drained: asyncio.Future[None] | None = None
+    """Set while the client has more to read than the transport buffers; done when it has read that, or is gone."""
+
+    received_bytes = 0
+    _window_bytes = 0
+    """What had been received of this body at the start of the current window."""
+    _discarded_bytes = 0
+    _stalled_since = 0.0
+    _unsent_bytes = 0
+    _expects_continue = False
+    _uploading_paused_at = 0.0
+
+    @property
+    def connections(self) -> Connections:
+        found: Connections = self.factory.connections
+        return found
+
+    # --- the phases of a request --------------------------------------------------------------------------------------
+
+    def connectionMade(self) -> None:
+        self._wait_for_headers()
+        super().connectionMade()
+
+    def dataReceived(self, data: bytes) -> None:
+        phase = self.phase
+        if phase is Phase.CLOSING:
+            self._discarded_bytes += len(data)
+            if self._discarded_bytes > settings.MAX_BODY_BYTES:
+                self.transport.abortConnection()
+            return
+        if phase is Phase.IDLE:
+            self.phase = Phase.HEADERS
+            self._wait_for_headers()
+        LineReceiver.dataReceived(self, data)
+        if self.phase is Phase.BODY and not self.requests[-1].started:
+            # A body in one piece with its headers, the usual case, never comes here.
+            self._wait(self.connections.limits.header_seconds)
+            self.requests[-1].start_before_body(self._command, self._path, self._version)
+
+    def allHeadersReceived(self) -> None:
+        if self.phase is Phase.FRESH:
+            self.connections.on_headers(self)
+        self.phase = Phase.BODY
+        self.received_bytes = self._window_bytes = 0
+        self._expects_continue = False
+        super().allHeadersReceived()
+        if self.over_limit:
+            self._answer_over_limit()
+
+    def _send100Continue(self) -> None:
+        # The application first decides whether it wants the body.
+        self._expects_continue = True
+
+    def allContentReceived(self) -> None:
+        if self.phase is Phase.CLOSING:
+            return
+        self.phase, self.due = Phase.ANSWERING, inf
+        super().allContentReceived()
+
+    def requestDone(self, request: Any) -> None:
+        if self.phase is Phase.ANSWERING:
+            self.phase = Phase.IDLE
+            self._wait(self.connections.limits.keepalive_seconds)
+        super().requestDone(request)
+
+    def on_upgrade(self) -> None:
+        """Become a WebSocket, which has deadlines of its own."""
+        self.phase, self.due = Phase.UPGRADED, inf
+
+    def loseConnection(self) -> Any:
+        if self.phase is Phase.BODY:
+            self.linger()
+            return None
+        if self.phase is not Phase.CLOSING:
+            self.phase = Phase.CLOSING
+            self._wait(self.connections.limits.slow_reader_seconds)
+        return super().loseConnection()
+
+    def connectionLost(self, reason: Any = connectionDone) -> None:
+        self.on_lost()
+        super().connectionLost(reason)
+
+    def on_lost(self) -> None:
+        """Give the place free. Twisted does not tell the channel itself about the end of a WebSocket."""
+        self.connections.remove(self)
+        self.due = inf
+        self._wake_writers()
+        if self.transport is not None:
+            # The transport is in a cycle with its channel: what it holds would wait for the garbage collector.
+            self.transport.dataBuffer, self.transport.offset = b"", 0
+            self.transport._tempDataBuffer, self.transport._tempDataLen = [], 0
+
+    # --- answers of the edge itself -----------------------------------------------------------------------------------
+
+    def reject(self, status: bytes, sentence: str, headers: bytes = b"") -> None:
+        """Answer and close: the request is not passed on, or has not arrived in time."""
+        path = getattr(self, "_path", b"")
+        if path.startswith((b"/mcp", WEBSOCKET_PREFIX)):
+            kind = b"application/json"
+            body = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"%s"}}' % sentence.encode()
+        else:
+            kind, body = b"text/plain; charset=utf-8", sentence.encode() + b"\n"
+        self.transport.write(
+            b"HTTP/1.1 %s\r\nContent-Type: %s\r\nCache-Control: no-store\r\n%sConnection: close\r\n"
+            b"Content-Length: %d\r\n\r\n%s" % (status, kind, headers, len(body), body)
+        )
+        self.linger()
+
+    def _answer_over_limit(self) -> None:
+        self.persistent = False
+        if self._path.partition(b"?")[0] in PROBES:
+            return
+        self.connections.refusals.add(self.over_limit, self.address)
+        self.requests[-1].rejected = True
+        retry = b"Retry-After: %d\r\n" % RETRY_AFTER_SECONDS
+        self.reject(b"503 Service Unavailable", "There are too many connections. Try again later.", retry)
+
+    def linger(self) -> None:
+        """Close after what is written, and discard what the client still sends, for a short time."""
+        self.phase = Phase.CLOSING
+        self._wait(LINGER_SECONDS)
+        self.transport.unregisterProducer()
+        self.transport.resumeProducing()
+        self.transport.loseWriteConnection()
+
+    def evict(self) -> None:
+        """Close at once: another connection needs the place."""
+        self.transport.abortConnection()
+
+    def on_due(self, now: float) -> None:
+        """Answer 408 to a request that has begun and is overdue, and close."""
+        refusals, limits = self.connections.refusals, self.connections.limits
+        if self.phase is Phase.BODY:
+            if self._uploading_paused_at:
+                self._wait(limits.header_seconds)  # the application is slow, not the client
+            elif self.received_bytes - self._window_bytes >= limits.min_bytes_per_second * limits.header_seconds:
+                self._window_bytes = self.received_bytes
+                self._wait(limits.header_seconds)
+            else:
+                refusals.add("slow_body", self.address)
+                self.requests[-1].time_out("The body did not arrive in time.")
+        elif self.phase in {Phase.FRESH, Phase.HEADERS}:
+            due = self.waiting_since + limits.header_seconds
+            if now < due and not self._may_be_websocket():
+                self.due = due
+                return
+            refusals.add("websocket_headers" if self._may_be_websocket() else "headers", self.address)
+            sentence = "The headers did not arrive in time."
+            if self.requests:
+                self.requests[-1].time_out(sentence)
+            elif self._buffer:
+                self.reject(b"408 Request Timeout", sentence)
+            else:
+                # Nothing was asked: browsers open connections in advance, and would show an answer to the next request.
+                self.loseConnection()
+        elif self.phase is Phase.IDLE:
+            self.loseConnection()
+        else:
+            self.transport.abortConnection()
+
+    def _may_be_websocket(self) -> bool:
+        return bytes(getattr(self, "_path", b"")).startswith(WEBSOCKET_PREFIX)
+
+    def _wait_for_headers(self) -> None:
+        """Begin the time for headers; for a WebSocket's it is shorter, as nobody types them."""
+        self._wait(self.connections.limits.websocket_header_seconds)
+
+    def _wait(self, seconds: float) -> None:
+        self.waiting_since = now = time.monotonic()
+        self.due = now + seconds
+
+    # --- uploads ------------------------------------------------------------------------------------------------------
+
+    def continue_upload(self) -> None:
+        """Take more of the body, because the application wants it."""
+        if self._expects_continue:
+            self._expects_continue = False
+            if self.phase is Phase.BODY and not self.requests[-1].startedWriting:
+                self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if self._uploading_paused_at:
+            self._uploading_paused_at = 0.0
+            self._window_bytes = self.received_bytes
+            if self.phase is Phase.BODY:
+                self._wait(self.connections.limits.header_seconds)
+            self._networkProducer.resumeProducing()
+
+    def pause_upload(self) -> None:
+        """Take nothing more of the body until the application has read what waits for it."""
+        if not self._uploading_paused_at:
+            self._uploading_paused_at = time.monotonic()
+            self._networkProducer.pauseProducing()
+
+    # --- slow readers -------------------------------------------------------------------------------------------------
+
+    def pauseProducing(self) -> None:
+        super().pauseProducing()
+        if self.drained is None:
+            self.drained = asyncio.get_running_loop().create_future()
+            self._stalled_since, self._unsent_bytes = time.monotonic(), self.count_unsent_bytes()
+            self.connections.waiting_for_reader[self] = None
+
+    def resumeProducing(self) -> None:
+        super().resumeProducing()
+        self._wake_writers()
+        if self.transport.disconnecting:
+            # A transport that has resumed its producer does not close by itself any more.
+            self.transport.unregisterProducer()
+
+    def stopProducing(self) -> None:
+        super().stopProducing()
+        self._wake_writers()
+
+    def _wake_writers(self) -> None:
+        drained, self.drained = self.drained, None
+        if drained is not None:
+            self.connections.waiting_for_reader.pop(self, None)
+            if not drained.done():
+                drained.set_result(None)
+
+    def check_reader(self, now: float) -> None:
+        """Drop a reader that has taken less than the minimum since the last check; called while it has to read."""
+        limits = self.connections.limits
+        if now - self._stalled_since < limits.slow_reader_seconds:
+            return
+        unsent = self.count_unsent_bytes()
+        if self._unsent_bytes - unsent >= limits.min_bytes_per_second * (now - self._stalled_since):
+            self._stalled_since, self._unsent_bytes = now, unsent
+            return
+        self.connections.refusals.add("slow_reader", self.address)
+        self.transport.abortConnection()
+
+    def count_unsent_bytes(self) -> int:
+        """Return the bytes that the client's machine has not acknowledged, those in the system's buffer included.
+
+        The buffer of the system can be larger than all that a slow reader takes in a minute.
+        """
+        transport = self.transport
+        waiting = len(transport.dataBuffer) - transport.offset + transport._tempDataLen
+        try:
+            queued = fcntl.ioctl(transport.fileno(), termios.TIOCOUTQ, b"\0\0\0\0")
+        except OSError:
+            return int(waiting)
+        return int(waiting + struct.unpack("i", queued)[0])

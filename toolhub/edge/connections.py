@@ -1,0 +1,168 @@
+"""All open connections of a worker process: who may have one more, which one makes room, and which one is overdue.
+
+A connection that has not brought the headers of a request yet costs its sender nothing, so it never keeps another one
+out: above a limit, the oldest one of them is closed, then the one that has been idle for longest, then the slowest
+body. Only when all are busy is the new one refused, with 503 after its headers. The probes are answered even then.
+
+One timer per process checks all of them once a second: Twisted's own timers, two per request, took more time than the
+rest of its bookkeeping (measured).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from enum import IntEnum
+from functools import lru_cache
+from typing import Protocol
+
+from toolhub.client_address import TrustedProxies, counted, parse_address
+from toolhub.edge.limits import Limits
+from toolhub.edge.refusals import Refusals
+
+MAX_OVER_LIMIT = 32
+"""Maximum number of connections beyond the limits. They wait for their headers, because they may be probes."""
+
+
+class Phase(IntEnum):
+    """What a connection is doing."""
+
+    FRESH = 0
+    """It has brought no complete headers yet."""
+    CLOSING = 1
+    IDLE = 2
+    HEADERS = 3
+    """The headers of a later request are arriving."""
+    BODY = 4
+    ANSWERING = 5
+    UPGRADED = 6
+
+
+LAST_EVICTABLE = Phase.BODY
+"""Up to this phase a connection makes room for another one: the lowest phase first, the oldest of a phase first."""
+
+
+class Connection(Protocol):
+    """What the table knows of a connection."""
+
+    address: str
+    over_limit: str
+    phase: Phase
+    due: float
+    waiting_since: float
+
+    def evict(self) -> None: ...
+
+    def on_due(self, now: float) -> None: ...
+
+    def check_reader(self, now: float) -> None: ...
+
+
+class Connections:
+    """The connections of a process; belongs to its event loop."""
+
+    def __init__(self, limits: Limits, proxies: TrustedProxies | None = None) -> None:
+        self.limits, self.proxies = limits, proxies or TrustedProxies()
+        self.refusals = Refusals()
+        self.open: dict[Connection, None] = {}
+        self.by_address: dict[str, dict[Connection, None]] = {}
+        self.waiting_for_reader: dict[Connection, None] = {}
+        self._fresh: OrderedDict[Connection, None] = OrderedDict()
+        self._over_limit: OrderedDict[Connection, None] = OrderedDict()
+        self._clients: dict[str, int] = {}
+        """Requests and WebSockets in progress by address, of clients behind a trusted proxy."""
+        self._key = lru_cache(maxsize=4096)(self._find_key)
+
+    def _find_key(self, peer: str) -> str:
+        address = parse_address(peer)
+        return "" if address is None or self.proxies.trusts(address) else counted(peer)
+
+    # --- a connection -------------------------------------------------------------------------------------------------
+
+    def add(self, connection: Connection, peer: str) -> None:
+        """Add a new connection from this IP address. A trusted proxy counts in the total only.
+
+        Above a limit, `connection.over_limit` says which one: only a probe is answered then.
+        """
+        connection.address = address = self._key(peer)
+        mine = self.by_address.get(address) if address else None
+        if mine is not None and len(mine) >= self.limits.max_connections_per_address and not self._make_room(mine):
+            connection.over_limit = "per_address"
+        elif len(self.open) >= self.limits.max_connections and not self._make_room(self.open):
+            connection.over_limit = "total"
+        if connection.over_limit:
+            if len(self._over_limit) >= MAX_OVER_LIMIT:
+                self._evict(next(iter(self._over_limit)))
+            self._over_limit[connection] = None
+        self.open[connection] = None
+        self._fresh[connection] = None
+        if address:
+            self.by_address.setdefault(address, {})[connection] = None
+
+    def on_headers(self, connection: Connection) -> None:
+        """Note that the connection has brought the headers of its first request."""
+        self._fresh.pop(connection, None)
+
+    def remove(self, connection: Connection) -> None:
+        """Remove a connection that has ended; a repeated call has no effect."""
+        if connection not in self.open:
+            return
+        del self.open[connection]
+        self._fresh.pop(connection, None)
+        self._over_limit.pop(connection, None)
+        self.waiting_for_reader.pop(connection, None)
+        mine = self.by_address.get(connection.address)
+        if mine is not None:
+            mine.pop(connection, None)
+            if not mine:
+                del self.by_address[connection.address]
+
+    def _make_room(self, among: dict[Connection, None]) -> bool:
+        """Evict the one that is needed least; return False when all of them are busy."""
+        if among is self.open and self._fresh:
+            self._evict(next(iter(self._fresh)))
+            return True
+        found = min(
+            (one for one in among if one.phase <= LAST_EVICTABLE),
+            key=lambda one: (one.phase, one.waiting_since),
+            default=None,
+        )
+        if found is None:
+            return False
+        self._evict(found)
+        return True
+
+    def _evict(self, connection: Connection) -> None:
+        self.refusals.add("evicted", connection.address)
+        self.remove(connection)
+        connection.evict()
+
+    # --- the clients behind a proxy -----------------------------------------------------------------------------------
+
+    def enter(self, address: str) -> bool:
+        """Count one request or WebSocket of a client behind a trusted proxy; return False when it has too many."""
+        key = counted(address)
+        count = self._clients.get(key, 0)
+        if count >= self.limits.max_connections_per_address:
+            self.refusals.add("per_address", key)
+            return False
+        self._clients[key] = count + 1
+        return True
+
+    def leave(self, address: str) -> None:
+        """End what `enter` has counted."""
+        key = counted(address)
+        count = self._clients[key] - 1
+        if count:
+            self._clients[key] = count
+        else:
+            del self._clients[key]
+
+    # --- the timer ----------------------------------------------------------------------------------------------------
+
+    def sweep(self, now: float) -> None:
+        """Let every overdue connection act (`now`: monotonic seconds)."""
+        for connection in [one for one in self.open if one.due <= now]:
+            connection.on_due(now)
+        for connection in list(self.waiting_for_reader):
+            connection.check_reader(now)
+        self.refusals.write_due(now)
