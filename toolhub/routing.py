@@ -15,7 +15,7 @@ from toolhub.hub import Hub
 from toolhub.transports.asgi import JSON, TEXT, Application, Receive, Scope, Send, respond
 from toolhub.transports.http import StreamableHttpConsumer
 from toolhub.transports.live import LiveConsumer
-from toolhub.transports.uploads import BoundedUploads
+from toolhub.transports.pages import BoundedPages, Turns
 from toolhub.transports.websocket import McpWebsocketConsumer
 
 MCP_PATHS = frozenset({"/mcp", "/mcp/"})
@@ -30,7 +30,7 @@ class Router:
     """Passes each connection to its application, with the parts of the hub that the application needs."""
 
     def __init__(self, django: Application, hub: Hub) -> None:
-        self.django = BoundedUploads(django, hub.page_uploads)
+        self.django = BoundedPages(django, hub.page_uploads, Turns())
         # Not by `as_asgi`: its coroutine around the consumer would get errors that the consumer answers.
         self.http: Application = lambda *asgi: StreamableHttpConsumer(hub.server, hub.streams, hub.uploads)(*asgi)
         self.websocket = McpWebsocketConsumer.as_asgi(server=hub.server)

@@ -214,6 +214,8 @@ BAD_TOKENS_RATE = env.rate("TOOLHUB_BAD_TOKENS_RATE", "60/m")
 """Rate of requests with an invalid token per address; above it, the answer to an invalid one is 429."""
 MAX_UPLOAD_BYTES = env.integer("TOOLHUB_MAX_UPLOADS_MB", 64, minimum=1, maximum=100_000) * 1_000_000
 """Maximum bytes of larger bodies that a process holds at one time, at /mcp and on pages each; one sender gets half."""
+MAX_UNREAD_BYTES = env.integer("TOOLHUB_MAX_UNREAD_MB", 64, minimum=1, maximum=100_000) * 1_000_000
+"""Maximum bytes of large answers that a process holds for slow readers; those at one address get half."""
 MAX_CONNECTIONS = env.integer("TOOLHUB_MAX_CONNECTIONS", 0, maximum=1_000_000)
 """Maximum connections of a process; 0: as many as its descriptors allow, at most 10,000."""
 MAX_CONNECTIONS_PER_ADDRESS = env.integer("TOOLHUB_MAX_CONNECTIONS_PER_ADDRESS", 256, minimum=1, maximum=1_000_000)

@@ -60,7 +60,7 @@ class EdgeChannel(HTTPChannel):
     _window_bytes = 0
     """What had been received of this body at the start of the current window."""
     _discarded_bytes = 0
-    _stalled_since = 0.0
+    stalled_since = 0.0
     _unsent_bytes = 0
     _expects_continue = False
     _uploading_paused_at = 0.0
@@ -251,7 +251,7 @@ class EdgeChannel(HTTPChannel):
         super().pauseProducing()
         if self.drained is None:
             self.drained = asyncio.get_running_loop().create_future()
-            self._stalled_since, self._unsent_bytes = time.monotonic(), self.count_unsent_bytes()
+            self.stalled_since, self._unsent_bytes = time.monotonic(), self.count_unsent_bytes()
             self.connections.waiting_for_reader[self] = None
 
     def resumeProducing(self) -> None:
@@ -275,11 +275,11 @@ class EdgeChannel(HTTPChannel):
     def check_reader(self, now: float) -> None:
         """Drop a reader that has taken less than the minimum since the last check; called while it has to read."""
         limits = self.connections.limits
-        if now - self._stalled_since < limits.slow_reader_seconds:
+        if now - self.stalled_since < limits.slow_reader_seconds:
             return
         unsent = self.count_unsent_bytes()
-        if self._unsent_bytes - unsent >= limits.min_bytes_per_second * (now - self._stalled_since):
-            self._stalled_since, self._unsent_bytes = now, unsent
+        if self._unsent_bytes - unsent >= limits.min_bytes_per_second * (now - self.stalled_since):
+            self.stalled_since, self._unsent_bytes = now, unsent
             return
         self.connections.refusals.add("slow_reader", self.address)
         self.transport.abortConnection()

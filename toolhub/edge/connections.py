@@ -49,6 +49,7 @@ class Connection(Protocol):
     phase: Phase
     due: float
     waiting_since: float
+    stalled_since: float
 
     def evict(self) -> None: ...
 
@@ -68,6 +69,9 @@ class Connections:
         self.waiting_for_reader: dict[Connection, None] = {}
         self._fresh: OrderedDict[Connection, None] = OrderedDict()
         self._over_limit: OrderedDict[Connection, None] = OrderedDict()
+        self.held_bytes = 0
+        self._held: dict[Connection, int] = {}
+        """Bytes of answers that are not written yet, by connection."""
         self._clients: dict[str, int] = {}
         """Requests and WebSockets in progress by address, of clients behind a trusted proxy."""
         self._key = lru_cache(maxsize=4096)(self._find_key)
@@ -110,6 +114,7 @@ class Connections:
         self._fresh.pop(connection, None)
         self._over_limit.pop(connection, None)
         self.waiting_for_reader.pop(connection, None)
+        self.held_bytes -= self._held.pop(connection, 0)
         mine = self.by_address.get(connection.address)
         if mine is not None:
             mine.pop(connection, None)
@@ -135,6 +140,34 @@ class Connections:
         self.refusals.add("evicted", connection.address)
         self.remove(connection)
         connection.evict()
+
+    # --- answers that wait for their readers --------------------------------------------------------------------------
+
+    def hold(self, connection: Connection, size: int) -> None:
+        """Count what a connection still has to read of a large answer; 0 ends that.
+
+        Above the limit, of one address or in all, the one that has taken nothing for longest is cut.
+        """
+        self.held_bytes += size - self._held.get(connection, 0)
+        if size:
+            self._held[connection] = size
+        else:
+            self._held.pop(connection, None)
+        if self.held_bytes > self.limits.max_held_bytes // 2:
+            self._cut_stalled(connection.address)
+
+    def _cut_stalled(self, address: str) -> None:
+        mine = [one for one in self._held if one.address == address] if address else []
+        if sum(self._held[one] for one in mine) <= self.limits.max_held_bytes // 2:
+            if self.held_bytes <= self.limits.max_held_bytes:
+                return
+            mine = list(self._held)
+        stalled = [one for one in mine if one in self.waiting_for_reader]
+        if len(mine) > 1 and stalled:
+            found = min(stalled, key=lambda one: one.stalled_since)
+            self.refusals.add("held", found.address)
+            self.remove(found)
+            found.evict()
 
     # --- the clients behind a proxy -----------------------------------------------------------------------------------
 

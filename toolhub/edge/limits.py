@@ -28,6 +28,8 @@ class Limits:
     """Longer than the 60 s for which nginx keeps a connection: the one that sends the next request has to close it."""
     min_bytes_per_second: int = 1000
     slow_reader_seconds: float = 60.0
+    max_held_bytes: int = 64_000_000
+    """Bytes of large answers that wait for their readers; those of one address may have half of it."""
 
 
 def from_settings() -> Limits:
@@ -43,6 +45,7 @@ def from_settings() -> Limits:
         keepalive_seconds=settings.KEEPALIVE_SECONDS,
         min_bytes_per_second=settings.MIN_BYTES_PER_SECOND,
         slow_reader_seconds=settings.SLOW_READER_SECONDS,
+        max_held_bytes=settings.MAX_UNREAD_BYTES,
     )
 
 

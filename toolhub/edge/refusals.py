@@ -20,6 +20,7 @@ SENTENCES = {
     "websocket_headers": "a WebSocket handshake took longer than TOOLHUB_WEBSOCKET_HEADER_SECONDS",
     "slow_body": "a body came slower than TOOLHUB_MIN_BYTES_PER_SECOND",
     "slow_reader": "an answer was read slower than TOOLHUB_MIN_BYTES_PER_SECOND",
+    "held": "answers that nobody reads held more than TOOLHUB_MAX_UNREAD_MB",
     "large": "a request was larger than TOOLHUB_MAX_BODY_BYTES",
     "evicted": "an idle connection made room for a new one",
     "per_address": "the address has TOOLHUB_MAX_CONNECTIONS_PER_ADDRESS connections",

@@ -192,14 +192,20 @@ class HubServer(Server):  # type: ignore[misc]
 
     async def write_in_pieces(self, protocol: Any, message: dict[str, Any]) -> None:
         body, more = memoryview(message["body"]), message.get("more_body", False)
-        for start in range(0, len(body), PIECE_BYTES):
-            if not self.is_open(protocol):
-                return
-            more_body = more or start + PIECE_BYTES < len(body)
-            piece = bytes(body[start : start + PIECE_BYTES])
-            protocol.handle_reply({"type": message["type"], "body": piece, "more_body": more_body})
-            if more_body:
-                await self.wait_for_reader(protocol)
+        channel = protocol.channel
+        try:
+            for start in range(0, len(body), PIECE_BYTES):
+                if not self.is_open(protocol):
+                    return
+                rest = len(body) - start - PIECE_BYTES
+                piece = bytes(body[start : start + PIECE_BYTES])
+                protocol.handle_reply({"type": message["type"], "body": piece, "more_body": more or rest > 0})
+                if more or rest > 0:
+                    if channel.drained is not None:
+                        self.edge.hold(channel, max(rest, 0))
+                    await self.wait_for_reader(protocol)
+        finally:
+            self.edge.hold(channel, 0)
 
     async def wait_for_reader(self, protocol: Any) -> None:
         """Wait until the client has read what the transport buffers; `Connections` drops one that takes too long."""

@@ -25,7 +25,7 @@ HEARTBEAT_SECONDS = 15.0
 PROGRESS_DROP_MESSAGES = 64
 """Number of waiting messages from which progress is dropped."""
 MAX_QUEUED_MESSAGES = 1024
-MAX_QUEUED_BYTES = 4_194_304
+MAX_QUEUED_BYTES = 1_048_576
 """Maximum waiting bytes; a reader with more is disconnected as too slow."""
 RETRY_MS = 500
 """Milliseconds that a client waits before it reconnects to a stream that the server ended early."""

@@ -6,11 +6,7 @@ request is answered.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import Any
-
-from toolhub.client_address import counted
-from toolhub.transports.asgi import TEXT, Application, Headers, Receive, Scope, Send, respond
+from toolhub.transports.asgi import Headers
 
 FREE_BYTES = 65_536
 """Up to this size a body counts for nothing."""
@@ -81,34 +77,3 @@ class Upload:
         if self.bytes:
             self._uploads.release(self.holder, self.bytes)
             self.bytes = 0
-
-
-class BoundedUploads:
-    """Django, which reads a body before it knows who sends it; an address is the sender."""
-
-    def __init__(self, django: Application, uploads: Uploads) -> None:
-        self.django, self.uploads = django, uploads
-
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        if scope["method"] in {"GET", "HEAD"}:
-            return self.django(scope, receive, send)
-        return self.run(scope, receive, send)
-
-    async def run(self, scope: Scope, receive: Receive, send: Send) -> None:
-        client = scope.get("client")
-        upload, received = Upload(self.uploads, counted(client[0]) if client else ""), 0
-
-        async def receive_counted() -> Any:
-            nonlocal received
-            message = await receive()
-            received += len(message.get("body", b""))
-            if received > FREE_BYTES:
-                upload.grow(received)
-            return message
-
-        try:
-            await self.django(scope, receive_counted, send)
-        except TooManyUploads as full:
-            await respond(send, full.status, [*TEXT, *full.headers()], full.sentence.encode() + b"\n")
-        finally:
-            upload.release()

@@ -1,0 +1,389 @@
+"""Attacks on a server, each in a process of its own until it is told to stop, and the honest client beside them.
+
+    async with running("header drip", Target(port, token, sender="127.0.0.66"), 200):
+        await canary.run(10.0)
+
+An attacker speaks bytes, and has an address of its own: by the source address of its sockets, or, as the proxy in front
+would say it, by X-Forwarded-For.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import resource
+import struct
+import sys
+import time
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+DRIP_SECONDS = 0.5
+PAUSE_SECONDS = 0.05
+HUGE = 4_000_000
+WINDOW_BYTES = 4096
+META = "io.modelcontextprotocol/"
+KEY = "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: mcp\r\n"
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where an attack goes, and who it comes from."""
+
+    port: int
+    token: str
+    """A valid token of the attacker's own, who may use some tools."""
+    sender: str = "127.0.0.1"
+    forwarded_for: str = ""
+
+    def head(self, first_line: str, *headers: str, token: str = "") -> bytes:
+        """A request line and headers, without the empty line at their end."""
+        lines = [first_line, f"Host: 127.0.0.1:{self.port}", *headers]
+        if self.forwarded_for:
+            lines.append(f"X-Forwarded-For: {self.forwarded_for}")
+        if token:
+            lines.append(f"Authorization: Bearer {token}")
+        return ("\r\n".join(lines) + "\r\n").encode()
+
+    def post(self, *headers: str, token: str = "", path: str = "/mcp") -> bytes:
+        kind = "Content-Type: application/json"
+        return self.head(f"POST {path} HTTP/1.1", kind, "MCP-Protocol-Version: 2026-07-28", *headers, token=token)
+
+    def call(self, name: str, arguments: dict[str, object], **meta: object) -> bytes:
+        """A whole `tools/call` with the attacker's token."""
+        body = json.dumps(message("tools/call", {"name": name, "arguments": arguments}, **meta)).encode()
+        length, more = f"Content-Length: {len(body)}", ("Mcp-Method: tools/call", f"Mcp-Name: {name}")
+        return self.post(length, *more, token=self.token) + b"\r\n" + body
+
+    def upgrade(self) -> bytes:
+        upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\n" + KEY.rstrip()
+        return self.head("GET /ws/mcp HTTP/1.1", upgrade, token=self.token) + b"\r\n"
+
+    async def connect(self, window: int = 0) -> Line:
+        """One connection; a small `window` makes the kernel take little for a reader that does not read."""
+        import socket
+
+        opened = socket.socket()
+        try:
+            opened.setblocking(False)
+            if window:
+                opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
+            opened.bind((self.sender, 0))
+            await asyncio.get_running_loop().sock_connect(opened, ("127.0.0.1", self.port))
+            return Line(*await asyncio.open_connection(sock=opened, limit=WINDOW_BYTES))
+        except BaseException:
+            opened.close()
+            raise
+
+
+def message(method: str, params: dict[str, object] | None = None, **meta: object) -> dict[str, object]:
+    known = {
+        f"{META}protocolVersion": "2026-07-28",
+        f"{META}clientInfo": {"name": "attacker", "version": "1"},
+        f"{META}clientCapabilities": {},
+        **{META + name: value for name, value in meta.items()},
+    }
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**(params or {}), "_meta": known}}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One connection of an attacker."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def send(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def drip(self, data: bytes, size: int = 1) -> None:
+        """Send so many bytes every half second."""
+        for start in range(0, len(data), size):
+            await self.send(data[start : start + size])
+            await asyncio.sleep(DRIP_SECONDS)
+
+    async def wait(self) -> None:
+        """Do nothing until the server closes the connection; nothing is read before."""
+        while not self.reader.at_eof() and not self.writer.transport.is_closing():
+            await asyncio.sleep(DRIP_SECONDS)
+
+    async def read_to_end(self) -> bytes:
+        return await self.reader.read(-1)
+
+    def close(self) -> None:
+        self.writer.transport.abort()
+
+
+One = Callable[[Target], Awaitable[None]]
+"""What one connection of an attacker does, once; it is done again when it ends."""
+ATTACKS: dict[str, One] = {}
+
+
+def attack(name: str) -> Callable[[Callable[[Target, Line], Awaitable[None]]], One]:
+    def register(work: Callable[[Target, Line], Awaitable[None]], window: int = WINDOW_BYTES) -> One:
+        async def one(target: Target) -> None:
+            line = await target.connect(window)
+            try:
+                await work(target, line)
+            finally:
+                line.close()
+
+        ATTACKS[name] = one
+        return one
+
+    return register
+
+
+@contextlib.asynccontextmanager
+async def running(name: str, target: Target, connections: int) -> AsyncIterator[None]:
+    """So many connections that attack at the same time, each again when the server has ended it."""
+    arguments = [name, str(connections), json.dumps(asdict(target))]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", __name__, *arguments, cwd=ROOT, stdin=PIPE, stdout=PIPE
+    )
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        assert await process.stdout.readline() == b"attacking\n"
+        yield
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def repeat(one: One, target: Target) -> None:
+    while True:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            await one(target)
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def main() -> None:
+    name, connections, target = sys.argv[1:]
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    tasks = [asyncio.create_task(repeat(ATTACKS[name], Target(**json.loads(target)))) for _ in range(int(connections))]
+    await asyncio.sleep(PAUSE_SECONDS)
+    sys.stdout.write("attacking\n")
+    sys.stdout.flush()
+    await asyncio.gather(*tasks)
+
+
+# --- senders ----------------------------------------------------------------------------------------------------------
+
+
+@attack("header drip")
+async def header_drip(target: Target, line: Line) -> None:
+    await line.send(target.head("POST /mcp HTTP/1.1"))
+    await line.drip(b"X-Padding: " + b"x" * 8000)
+
+
+@attack("silent connections")
+async def silent(target: Target, line: Line) -> None:
+    await line.wait()
+
+
+@attack("request line drip")
+async def request_line_drip(target: Target, line: Line) -> None:
+    await line.drip(b"POST /" + b"x" * 8000)
+
+
+@attack("second header drip")
+async def second_header_drip(target: Target, line: Line) -> None:
+    await line.send(target.head("GET /healthz HTTP/1.1") + b"\r\n")
+    await line.reader.readuntil(b"ok\n")
+    await line.drip(target.head("POST /mcp HTTP/1.1") + b"x" * 8000)
+
+
+@attack("body drip without a token")
+async def body_drip(target: Target, line: Line) -> None:
+    await line.send(target.post(f"Content-Length: {HUGE}") + b"\r\n")
+    await line.drip(b" " * HUGE)
+
+
+@attack("body drip with a token")
+async def body_drip_with_token(target: Target, line: Line) -> None:
+    await line.send(target.post(f"Content-Length: {HUGE}", token=target.token) + b"\r\n")
+    await line.drip(b" " * HUGE)
+
+
+@attack("chunk drip with a token")
+async def chunk_drip(target: Target, line: Line) -> None:
+    await line.send(target.post("Transfer-Encoding: chunked", token=target.token) + b"\r\n")
+    await line.drip(b"1\r\n \r\n" * HUGE, 6)
+
+
+@attack("body drip to a page")
+async def page_drip(target: Target, line: Line) -> None:
+    await line.send(target.post(f"Content-Length: {HUGE}", path="/sign-in/") + b"\r\n")
+    await line.drip(b" " * HUGE)
+
+
+@attack("half WebSocket handshakes")
+async def half_handshake(target: Target, line: Line) -> None:
+    await line.send(target.head("GET /ws/mcp HTTP/1.1", "Upgrade: websocket", "Connection: Upgrade"))
+    await line.wait()
+
+
+@attack("unfinished large bodies without a token")
+async def large_bodies(target: Target, line: Line) -> None:
+    await line.send(target.post(f"Content-Length: {HUGE}") + b"\r\n" + b" " * (HUGE - 1))
+    await line.wait()
+
+
+@attack("unfinished large bodies with a token")
+async def large_bodies_with_token(target: Target, line: Line) -> None:
+    await line.send(target.post(f"Content-Length: {HUGE}", token=target.token) + b"\r\n" + b" " * (HUGE - 1))
+    await line.wait()
+
+
+@attack("unfinished large bodies to a page")
+async def large_page_bodies(target: Target, line: Line) -> None:
+    await line.send(target.post(f"Content-Length: {HUGE}", path="/sign-in/") + b"\r\n" + b" " * (HUGE - 1))
+    await line.wait()
+
+
+@attack("expectations without a body")
+async def expectations(target: Target, line: Line) -> None:
+    await line.send(
+        target.post(f"Content-Length: {HUGE}", "Expect: 100-continue", token=target.token) + b"\r\n",
+    )
+    await line.wait()
+
+
+@attack("new connections as fast as possible")
+async def churn(target: Target, line: Line) -> None:
+    await line.send(target.head("POST /mcp HTTP/1.1"))
+
+
+@attack("random bytes")
+async def random_bytes(target: Target, line: Line) -> None:
+    await line.send(b"\x16\x03\x01" + os.urandom(500))
+    await line.wait()
+
+
+@attack("many header lines")
+async def many_headers(target: Target, line: Line) -> None:
+    await line.send(target.head("GET /healthz HTTP/1.1"))
+    for number in range(100_000):
+        await line.send(b"X-%d: %s\r\n" % (number, b"x" * 50))
+
+
+@attack("invented tokens")
+async def invented_tokens(target: Target, line: Line) -> None:
+    await line.send(target.post("Content-Length: 2", token="thp_" + os.urandom(22).hex()[:43]) + b"\r\n{}")
+    await line.reader.readuntil(b"\r\n\r\n")
+
+
+# --- readers ----------------------------------------------------------------------------------------------------------
+
+
+@attack("answers that nobody reads")
+async def unread_answers(target: Target, line: Line) -> None:
+    await line.send(target.call("large", {}))
+    await line.wait()
+
+
+@attack("streams that nobody reads")
+async def unread_streams(target: Target, line: Line) -> None:
+    await line.send(target.call("chatter", {}, logLevel="debug"))
+    await line.wait()
+
+
+@attack("pipelined requests that nobody reads")
+async def pipeline(target: Target, line: Line) -> None:
+    page = target.head("GET /sign-in/ HTTP/1.1") + b"\r\n"
+    for _ in range(10_000):
+        await line.send(page * 10)
+
+
+# --- WebSockets -------------------------------------------------------------------------------------------------------
+
+
+def frame(payload: bytes, opcode: int, *, final: bool = True) -> bytes:
+    """A masked frame with a mask of zeros."""
+    first = bytes([(0x80 if final else 0) | opcode])
+    if len(payload) < 126:
+        return first + bytes([0x80 | len(payload)]) + b"\0\0\0\0" + payload
+    return first + bytes([0x80 | 126]) + struct.pack("!H", len(payload)) + b"\0\0\0\0" + payload
+
+
+async def open_socket(target: Target, line: Line) -> None:
+    await line.send(target.upgrade())
+    await line.reader.readuntil(b"\r\n\r\n")
+
+
+@attack("idle WebSockets")
+async def idle_sockets(target: Target, line: Line) -> None:
+    await open_socket(target, line)
+    await line.wait()
+
+
+@attack("WebSocket answers that nobody reads")
+async def unread_sockets(target: Target, line: Line) -> None:
+    await open_socket(target, line)
+    listing = frame(json.dumps(message("tools/list")).encode(), 1)
+    for _ in range(10_000):
+        await line.send(listing * 10)
+
+
+# --- the honest client ------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Canary:
+    """One person who calls a tool, over one connection at a time, and a probe that asks /healthz beside them."""
+
+    target: Target
+    seconds: list[float] = field(default_factory=list)
+    probe_seconds: list[float] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    pause: float = 0.1
+
+    async def run(self, duration: float) -> None:
+        """Call and probe for so many seconds, each time over a new connection."""
+        await asyncio.gather(self.repeat(self.call, self.seconds, duration), self.probe(duration))
+
+    async def probe(self, duration: float) -> None:
+        await self.repeat(self.ask_health, self.probe_seconds, duration)
+
+    async def repeat(self, ask: Callable[[], Awaitable[None]], seconds: list[float], duration: float) -> None:
+        ends = time.monotonic() + duration
+        while time.monotonic() < ends:
+            begun = time.monotonic()
+            try:
+                async with asyncio.timeout(30):
+                    await ask()
+                seconds.append(time.monotonic() - begun)
+            except (OSError, EOFError, TimeoutError, AssertionError) as error:
+                self.failures.append(f"{ask.__name__}: {error!r}")
+            await asyncio.sleep(self.pause)
+
+    async def call(self) -> None:
+        line = await self.target.connect()
+        try:
+            await line.send(self.target.call("echo", {"text": "canary"}))
+            head = await line.reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200 "), head
+            found = head.lower().partition(b"content-length: ")[2]
+            body = await line.reader.readexactly(int(found.partition(b"\r\n")[0]))
+            assert b"canary" in body, body
+        finally:
+            line.close()
+
+    async def ask_health(self) -> None:
+        line = await self.target.connect()
+        try:
+            await line.send(self.target.head("GET /healthz HTTP/1.1") + b"\r\n")
+            await line.reader.readuntil(b"\r\n\r\nok\n")
+        finally:
+            line.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

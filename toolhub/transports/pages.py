@@ -1,0 +1,121 @@
+"""Django behind bounds: for each address, so many requests at a time, and so many bytes of bodies.
+
+Django gives every request a thread, and reads a body before it knows who sends it. Requests beyond the bound wait for
+their turn, and the addresses take turns: one that asks for page after page delays nobody but itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from typing import Any
+
+from toolhub.client_address import counted
+from toolhub.transports.asgi import TEXT, Application, Receive, Scope, Send, respond
+from toolhub.transports.uploads import FREE_BYTES, TooManyUploads, Upload, Uploads
+
+MAX_RUNNING = 32
+"""Maximum number of requests that Django works on at one time."""
+MAX_RUNNING_PER_ADDRESS = 6
+"""As many as a browser opens connections to one host."""
+
+
+class Turns:
+    """Who runs now, and who waits; belongs to one event loop."""
+
+    def __init__(self, most: int = MAX_RUNNING, most_per_address: int = MAX_RUNNING_PER_ADDRESS) -> None:
+        self.most, self.most_per_address = most, most_per_address
+        self.running = 0
+        self._by_address: dict[str, int] = {}
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        """By address; the one at the front is next, as far as it may run more."""
+
+    async def begin(self, address: str) -> None:
+        """Wait for a turn; `end` gives it back."""
+        if self.running < self.most and self._by_address.get(address, 0) < self.most_per_address:
+            self._start(address)
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(address, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.end(address)
+            raise
+
+    def end(self, address: str) -> None:
+        """Give a turn back, and let the next one run."""
+        self.running -= 1
+        rest = self._by_address[address] - 1
+        if rest:
+            self._by_address[address] = rest
+        else:
+            del self._by_address[address]
+        self._let_next_run()
+
+    def _start(self, address: str) -> None:
+        self.running += 1
+        self._by_address[address] = self._by_address.get(address, 0) + 1
+
+    def _let_next_run(self) -> None:
+        for address in list(self._waiting):
+            if self.running >= self.most:
+                return
+            queue = self._waiting[address]
+            while queue and queue[0].done():
+                queue.popleft()  # cancelled: its client is gone
+            if queue and self._by_address.get(address, 0) < self.most_per_address:
+                self._start(address)
+                queue.popleft().set_result(None)
+                self._waiting.move_to_end(address)
+            if not queue:
+                del self._waiting[address]
+
+
+class BoundedPages:
+    """The ASGI application around Django."""
+
+    def __init__(self, django: Application, uploads: Uploads, turns: Turns) -> None:
+        self.django, self.uploads, self.turns = django, uploads, turns
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        client = scope.get("client")
+        address = counted(client[0]) if client else ""
+        await self.turns.begin(address)
+        has_turn = True
+
+        async def send_and_end_turn(message: Any) -> None:
+            nonlocal has_turn
+            if has_turn and message["type"] == "http.response.body" and message.get("more_body"):
+                # A download, whose reader may take its time.
+                has_turn = False
+                self.turns.end(address)
+            await send(message)
+
+        try:
+            if scope["method"] in {"GET", "HEAD"}:
+                await self.django(scope, receive, send_and_end_turn)
+            else:
+                await self.run_with_body(scope, receive, send_and_end_turn, address)
+        finally:
+            if has_turn:
+                self.turns.end(address)
+
+    async def run_with_body(self, scope: Scope, receive: Receive, send: Send, address: str) -> None:
+        upload, received = Upload(self.uploads, address), 0
+
+        async def receive_counted() -> Any:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > FREE_BYTES:
+                upload.grow(received)
+            return message
+
+        try:
+            await self.django(scope, receive_counted, send)
+        except TooManyUploads as full:
+            await respond(send, full.status, [*TEXT, *full.headers()], full.sentence.encode() + b"\n")
+        finally:
+            upload.release()
