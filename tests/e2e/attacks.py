@@ -14,7 +14,6 @@ import contextlib
 import json
 import os
 import resource
-import struct
 import sys
 import time
 from asyncio.subprocess import PIPE
@@ -102,10 +101,10 @@ class Line:
         self.writer.write(data)
         await self.writer.drain()
 
-    async def drip(self, data: bytes, size: int = 1) -> None:
-        """Send so many bytes every half second."""
-        for start in range(0, len(data), size):
-            await self.send(data[start : start + size])
+    async def drip(self, piece: bytes) -> None:
+        """Send this every half second, for ever."""
+        while True:
+            await self.send(piece)
             await asyncio.sleep(DRIP_SECONDS)
 
     async def wait(self) -> None:
@@ -180,7 +179,8 @@ async def main() -> None:
 @attack("header drip")
 async def header_drip(target: Target, line: Line) -> None:
     await line.send(target.head("POST /mcp HTTP/1.1"))
-    await line.drip(b"X-Padding: " + b"x" * 8000)
+    await line.send(b"X-Padding: ")
+    await line.drip(b"x")
 
 
 @attack("silent connections")
@@ -190,38 +190,40 @@ async def silent(target: Target, line: Line) -> None:
 
 @attack("request line drip")
 async def request_line_drip(target: Target, line: Line) -> None:
-    await line.drip(b"POST /" + b"x" * 8000)
+    await line.send(b"POST /")
+    await line.drip(b"x")
 
 
 @attack("second header drip")
 async def second_header_drip(target: Target, line: Line) -> None:
     await line.send(target.head("GET /healthz HTTP/1.1") + b"\r\n")
     await line.reader.readuntil(b"ok\n")
-    await line.drip(target.head("POST /mcp HTTP/1.1") + b"x" * 8000)
+    await line.send(target.head("POST /mcp HTTP/1.1"))
+    await line.drip(b"x")
 
 
 @attack("body drip without a token")
 async def body_drip(target: Target, line: Line) -> None:
     await line.send(target.post(f"Content-Length: {HUGE}") + b"\r\n")
-    await line.drip(b" " * HUGE)
+    await line.drip(b" ")
 
 
 @attack("body drip with a token")
 async def body_drip_with_token(target: Target, line: Line) -> None:
     await line.send(target.post(f"Content-Length: {HUGE}", token=target.token) + b"\r\n")
-    await line.drip(b" " * HUGE)
+    await line.drip(b" ")
 
 
 @attack("chunk drip with a token")
 async def chunk_drip(target: Target, line: Line) -> None:
     await line.send(target.post("Transfer-Encoding: chunked", token=target.token) + b"\r\n")
-    await line.drip(b"1\r\n \r\n" * HUGE, 6)
+    await line.drip(b"1\r\n \r\n")
 
 
 @attack("body drip to a page")
 async def page_drip(target: Target, line: Line) -> None:
     await line.send(target.post(f"Content-Length: {HUGE}", path="/sign-in/") + b"\r\n")
-    await line.drip(b" " * HUGE)
+    await line.drip(b" ")
 
 
 @attack("half WebSocket handshakes")
@@ -305,14 +307,6 @@ async def pipeline(target: Target, line: Line) -> None:
 # --- WebSockets -------------------------------------------------------------------------------------------------------
 
 
-def frame(payload: bytes, opcode: int, *, final: bool = True) -> bytes:
-    """A masked frame with a mask of zeros."""
-    first = bytes([(0x80 if final else 0) | opcode])
-    if len(payload) < 126:
-        return first + bytes([0x80 | len(payload)]) + b"\0\0\0\0" + payload
-    return first + bytes([0x80 | 126]) + struct.pack("!H", len(payload)) + b"\0\0\0\0" + payload
-
-
 async def open_socket(target: Target, line: Line) -> None:
     await line.send(target.upgrade())
     await line.reader.readuntil(b"\r\n\r\n")
@@ -322,14 +316,6 @@ async def open_socket(target: Target, line: Line) -> None:
 async def idle_sockets(target: Target, line: Line) -> None:
     await open_socket(target, line)
     await line.wait()
-
-
-@attack("WebSocket answers that nobody reads")
-async def unread_sockets(target: Target, line: Line) -> None:
-    await open_socket(target, line)
-    listing = frame(json.dumps(message("tools/list")).encode(), 1)
-    for _ in range(10_000):
-        await line.send(listing * 10)
 
 
 # --- the honest client ------------------------------------------------------------------------------------------------

@@ -6,20 +6,27 @@ The test is the proxy: its connections come from 127.0.0.1, and it appends an ad
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import httpx2
 import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+from websockets.typing import Subprotocol
 
 from tests.client import HttpClient, WebSocketClient
+from tests.polling import wait_until_async
 from tests.real_servers import Hub
 
 ATTACKER, ALICE, BOB = "198.51.100.66", "203.0.113.5", "2001:db8:1:2::b0b"
 PASSWORD = "correct horse battery"
 HOST = "tools.example.com"
 REVISION = "2025-11-25"
+PER_ADDRESS = 5
 
 
 def seed() -> dict[str, str]:
@@ -50,6 +57,7 @@ def hub() -> Iterator[Hub]:
         "TOOLHUB_TRUSTED_PROXIES": "127.0.0.1,10.0.0.0/8",
         "TOOLHUB_PUBLIC_URL": f"https://{HOST}",
         "TOOLHUB_BAD_TOKENS_RATE": "3/10h",
+        "TOOLHUB_MAX_CONNECTIONS_PER_ADDRESS": str(PER_ADDRESS),
     }
     with Hub(env=env, seed=seed) as running:
         yield running
@@ -137,3 +145,29 @@ def test_without_trusted_proxies_nobody_chooses_an_address_or_a_scheme() -> None
         assert statuses == [401, 401, 401, 429, 429]
         page = httpx2.get(f"{hub.url}/sign-in/", headers=forwarded(ALICE, Host=HOST))
         assert "Strict-Transport-Security" not in page.headers
+
+
+async def test_a_client_counts_by_its_own_address_and_the_proxy_does_not(hub: Hub) -> None:
+    """Each WebSocket is a connection of the proxy; the sixth of one client is refused, and places are given back."""
+
+    def connect_as(address: str) -> Any:
+        headers = {"Authorization": f"Bearer {hub.seeded['alice']}", **forwarded(address)}
+        return connect(hub.ws_url, subprotocols=[Subprotocol("mcp")], additional_headers=headers, proxy=None)
+
+    async with contextlib.AsyncExitStack() as stack:
+        for address in [ALICE] * PER_ADDRESS + [BOB] * 3:
+            await stack.enter_async_context(connect_as(address))
+        with pytest.raises(InvalidStatus):
+            await stack.enter_async_context(connect_as(ALICE))
+        refused = httpx2.get(f"{hub.url}/sign-in/", headers=forwarded(ALICE))
+        assert refused.status_code == 503 and refused.headers["retry-after"]
+        assert httpx2.get(f"{hub.url}/healthz", headers=forwarded(ALICE)).status_code == 200
+        assert httpx2.get(f"{hub.url}/sign-in/", headers=forwarded(BOB)).status_code == 200
+
+    def is_served() -> bool:
+        return httpx2.get(f"{hub.url}/sign-in/", headers=forwarded(ALICE)).status_code == 200
+
+    await wait_until_async(is_served)
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(PER_ADDRESS):
+            await stack.enter_async_context(connect_as(ALICE))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
 
 log = logging.getLogger("toolhub.edge")
@@ -36,7 +35,7 @@ class Refusals:
         self.counts: Counter[str] = Counter()
         self._waiting: dict[str, Counter[str]] = {}
         """By address that has had its line in this interval: what came after that line."""
-        self._ends_at = 0.0
+        self._ends_at: float | None = None
 
     def add(self, reason: str, address: str) -> None:
         """Count one connection that was refused or cut; `address` is the counted one ("" for an unknown one)."""
@@ -46,8 +45,6 @@ class Refusals:
         if waiting is not None:
             waiting[reason] += 1
             return
-        if not self._waiting:
-            self._ends_at = time.monotonic() + INTERVAL_SECONDS
         if len(self._waiting) >= MAX_ADDRESSES:
             self._waiting.setdefault(FROM_OTHERS, Counter())[reason] += 1
             return
@@ -55,10 +52,17 @@ class Refusals:
         log.warning("Cut a connection from %s: %s", name, SENTENCES[reason])
 
     def write_due(self, now: float) -> None:
-        """Write what has happened since the first lines, once their interval is over (`now`: monotonic seconds)."""
-        if not self._waiting or now < self._ends_at:
+        """Write what has happened since the first lines, once their interval is over.
+
+        To be called every second (`now`: monotonic seconds).
+        """
+        if not self._waiting:
             return
-        waiting, self._waiting = self._waiting, {}
+        if self._ends_at is None:
+            self._ends_at = now + INTERVAL_SECONDS
+        if now < self._ends_at:
+            return
+        waiting, self._waiting, self._ends_at = self._waiting, {}, None
         for name, counts in waiting.items():
             for reason, count in counts.items():
                 log.warning("Cut %d more connections from %s: %s", count, name, SENTENCES[reason])

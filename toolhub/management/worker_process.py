@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
+import threading
 
 from django.conf import settings
 
@@ -18,6 +20,9 @@ GARBAGE_THRESHOLD_OBJECTS = 20_000
 a quarter of the time of a server under load, mostly in traversing objects that were loaded at the start and never
 change (measured).
 """
+
+
+EXIT_SECONDS = 3.0
 
 
 async def start() -> None:
@@ -57,4 +62,16 @@ def serve(endpoints: list[str], supervisor: int | None = None) -> int:
         websocket_max_frame_size=settings.MAX_BODY_BYTES,
     )
     server.run()
+    exit_within(EXIT_SECONDS, server.exit_status)
     return server.exit_status
+
+
+def exit_within(seconds: float, status: int) -> None:
+    """End the process after `seconds` if it has not ended by itself.
+
+    A page that was being made when the event loop stopped leaves its thread waiting for that loop, and Python waits for
+    every such thread.
+    """
+    timer = threading.Timer(seconds, os._exit, [status])
+    timer.daemon = True
+    timer.start()

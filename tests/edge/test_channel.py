@@ -1,0 +1,381 @@
+"""What a slow, silent, early or greedy client gets from a real server, byte by byte."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.e2e import seed
+from tests.polling import wait_until
+from tests.real_servers import Hub
+
+PER_ADDRESS = 20
+HEADER_SECONDS = 2
+SLOW_READER_SECONDS = 3
+BODY_BYTES = 200_000
+JSON_TYPE = "Content-Type: application/json"
+OTHER_ADDRESS = "127.0.0.9"
+
+
+@pytest.fixture(scope="module")
+def hub() -> Iterator[Hub]:
+    env = {
+        "TOOLHUB_HEADER_SECONDS": str(HEADER_SECONDS),
+        "TOOLHUB_WEBSOCKET_HEADER_SECONDS": "1",
+        "TOOLHUB_KEEPALIVE_SECONDS": "2",
+        "TOOLHUB_SLOW_READER_SECONDS": str(SLOW_READER_SECONDS),
+        "TOOLHUB_MAX_CONNECTIONS_PER_ADDRESS": str(PER_ADDRESS),
+        "TOOLHUB_MAX_UPLOADS_MB": "2",
+        "TOOLHUB_TOOL_MODULES": "tests.e2e.functions",
+    }
+    with Hub(env=env, seed=seed.seed_attacked) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def connected(hub: Hub, sender: str = "127.0.0.1", window: int = 0) -> Iterator[socket.socket]:
+    with socket.socket() as connection:
+        connection.settimeout(60)
+        if window:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
+        connection.bind((sender, 0))
+        connection.connect(("127.0.0.1", hub.port))
+        yield connection
+
+
+def read_to_end(connection: socket.socket) -> bytes:
+    """Everything until the server closes the connection; a reset fails the test."""
+    received = b""
+    while more := connection.recv(65_536):
+        received += more
+    return received
+
+
+def read_answer(connection: socket.socket) -> bytes:
+    """One answer with a length."""
+    received = b""
+    while b"\r\n\r\n" not in received:
+        more = connection.recv(65_536)
+        assert more, received
+        received += more
+    head, _, body = received.partition(b"\r\n\r\n")
+    length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+    while len(body) < length:
+        body += connection.recv(65_536)
+    return head + b"\r\n\r\n" + body
+
+
+def head(hub: Hub, line: str, *headers: str, token: str = "") -> bytes:
+    lines = [line, f"Host: 127.0.0.1:{hub.port}", *headers, *([f"Authorization: Bearer {token}"] if token else [])]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+def post(hub: Hub, *headers: str, token: str = "", path: str = "/mcp") -> bytes:
+    return head(hub, f"POST {path} HTTP/1.1", JSON_TYPE, "MCP-Protocol-Version: 2025-11-25", *headers, token=token)
+
+
+def initialize(padding: int = 0) -> bytes:
+    params = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "edge", "version": "1", "title": "x" * padding},
+    }
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}).encode()
+
+
+def count_descriptors(hub: Hub) -> int:
+    (pid,) = hub.worker_pids()
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+# --- deadlines --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"POST /mcp", b"POST /mcp HTTP/1.1\r\n", b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Padding: "],
+    ids=["half a request line", "a request line", "half a header"],
+)
+def test_headers_that_drip_end_with_408(hub: Hub, sent: bytes) -> None:
+    begun = time.monotonic()
+    with connected(hub) as connection:
+        connection.sendall(sent)
+        connection.settimeout(0.2)
+        answer = b""
+        while not answer.endswith(b"in time.") and b"in time" not in answer:
+            with contextlib.suppress(TimeoutError):
+                answer += connection.recv(65_536)
+            with contextlib.suppress(OSError):
+                connection.sendall(b"x")
+            assert time.monotonic() - begun < 60
+    assert answer.startswith(b"HTTP/1.1 408 "), answer
+    assert time.monotonic() - begun >= HEADER_SECONDS
+
+
+def test_a_connection_that_says_nothing_is_closed_without_an_answer(hub: Hub) -> None:
+    with connected(hub) as connection:
+        assert read_to_end(connection) == b""
+
+
+def test_half_a_websocket_handshake_has_less_time(hub: Hub) -> None:
+    with connected(hub) as connection:
+        connection.sendall(b"GET /ws/mcp HTTP/1.1\r\nUpgrade: websocket\r\n")
+        assert read_to_end(connection).startswith(b"HTTP/1.1 408 ")
+    wait_until(lambda: "TOOLHUB_WEBSOCKET_HEADER_SECONDS" in hub.log())
+
+
+@pytest.mark.parametrize("framing", [f"Content-Length: {BODY_BYTES}", "Transfer-Encoding: chunked"])
+def test_a_body_that_stalls_ends_with_408(hub: Hub, framing: str) -> None:
+    with connected(hub) as connection:
+        connection.sendall(post(hub, framing, token=hub.seeded["alice"]) + b"5\r\n     \r\n")
+        answer = read_to_end(connection)
+    assert answer.startswith(b"HTTP/1.1 408 ") and b"Connection: close" in answer
+
+
+def test_a_burst_buys_no_time_for_the_rest_of_a_body(hub: Hub) -> None:
+    with connected(hub) as connection:
+        connection.sendall(post(hub, f"Content-Length: {BODY_BYTES}", token=hub.seeded["alice"]))
+        connection.sendall(b" " * (BODY_BYTES - 1))
+        assert read_to_end(connection).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_slow_but_steady_upload_is_served(hub: Hub) -> None:
+    """4 kB a second for longer than the time for headers: as slow as the worst phone, and four times the minimum."""
+    body = initialize(padding=20_000)
+    with connected(hub) as connection:
+        connection.sendall(post(hub, f"Content-Length: {len(body)}", token=hub.seeded["alice"]))
+        for start in range(0, len(body), 400):
+            connection.sendall(body[start : start + 400])
+            time.sleep(0.1)
+        answer = read_answer(connection)
+    assert answer.startswith(b"HTTP/1.1 200 ") and b"protocolVersion" in answer
+
+
+def test_a_kept_connection_is_closed_when_it_is_idle(hub: Hub) -> None:
+    with connected(hub) as connection:
+        connection.sendall(head(hub, "GET /healthz HTTP/1.1"))
+        assert read_answer(connection).endswith(b"ok\n")
+        assert read_to_end(connection) == b"", "it is closed, and nothing is said about it"
+
+
+# --- before the body --------------------------------------------------------------------------------------------------
+
+
+def test_a_request_without_a_valid_token_is_refused_before_its_body(hub: Hub) -> None:
+    for token in ("", "thp_" + "x" * 43):
+        with connected(hub) as connection:
+            connection.sendall(post(hub, "Content-Length: 4000000", token=token) + b" " * 100)
+            answer = read_to_end(connection)
+        assert answer.startswith(b"HTTP/1.1 401 ") and b"Connection: close" in answer
+        assert b"WWW-Authenticate: Bearer" in answer
+
+
+def test_a_foreign_origin_is_refused_before_its_body(hub: Hub) -> None:
+    with connected(hub) as connection:
+        connection.sendall(
+            post(hub, "Content-Length: 4000000", "Origin: https://evil.example", token=hub.seeded["alice"])
+        )
+        assert read_to_end(connection).startswith(b"HTTP/1.1 403 ")
+
+
+def test_a_client_that_expects_100_sends_no_body_in_vain(hub: Hub) -> None:
+    body = initialize()
+    framing = f"Content-Length: {len(body)}"
+    with connected(hub) as connection:
+        connection.sendall(post(hub, framing, "Expect: 100-continue"))
+        assert read_to_end(connection).startswith(b"HTTP/1.1 401 "), "nothing before it"
+    with connected(hub) as connection:
+        connection.sendall(post(hub, framing, "Expect: 100-continue", token=hub.seeded["alice"]))
+        assert connection.recv(65_536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(body)
+        assert read_answer(connection).startswith(b"HTTP/1.1 200 ")
+
+
+def test_what_follows_an_early_answer_is_not_read_as_a_request(hub: Hub) -> None:
+    hidden = head(hub, "GET /healthz HTTP/1.1")
+    with connected(hub) as connection:
+        connection.sendall(post(hub, f"Content-Length: {len(hidden) + 1}"))
+        first = connection.recv(65_536)
+        connection.sendall(hidden)
+        assert first.startswith(b"HTTP/1.1 401 ")
+        assert b"ok\n" not in first + read_to_end(connection)
+
+
+def test_a_body_in_many_pieces_arrives_as_it_was_sent(hub: Hub) -> None:
+    body = initialize(padding=150_000)
+    with connected(hub) as connection:
+        connection.sendall(post(hub, "Transfer-Encoding: chunked", token=hub.seeded["alice"]))
+        for start in range(0, len(body), 7001):
+            piece = body[start : start + 7001]
+            connection.sendall(b"%x\r\n%s\r\n" % (len(piece), piece))
+        connection.sendall(b"0\r\n\r\n")
+        answer = read_answer(connection)
+        assert answer.startswith(b"HTTP/1.1 200 ") and b"protocolVersion" in answer
+        connection.sendall(head(hub, "GET /healthz HTTP/1.1"))
+        assert read_answer(connection).endswith(b"ok\n"), "the connection is kept after it"
+
+
+def test_pipelined_requests_are_answered_in_order(hub: Hub) -> None:
+    body = initialize()
+    one = post(hub, f"Content-Length: {len(body)}", token=hub.seeded["alice"]) + body
+    with connected(hub) as connection:
+        connection.sendall(one + head(hub, "GET /healthz HTTP/1.1") + head(hub, "GET /nothing HTTP/1.1"))
+        connection.settimeout(60)
+        received = b""
+        while received.count(b"HTTP/1.1 ") < 3:
+            received += connection.recv(65_536)
+    statuses = [part[:3] for part in received.split(b"HTTP/1.1 ")[1:]]
+    assert statuses == [b"200", b"200", b"404"]
+
+
+# --- bodies that are held ---------------------------------------------------------------------------------------------
+
+
+def test_one_user_cannot_hold_all_the_room_for_large_bodies(hub: Hub) -> None:
+    """2 MB in all, 1 MB for one user: the first body always has room, the second has none."""
+    large = "Content-Length: 900000"
+    with connected(hub) as first, connected(hub) as second, connected(hub) as other:
+        first.sendall(post(hub, large, token=hub.seeded["bob"]) + b" " * 70_000)
+        second.sendall(post(hub, large, token=hub.seeded["bob"]) + b" " * 70_000)
+        refused = [answer for answer in (read_answer(second),) if answer.startswith(b"HTTP/1.1 429 ")]
+        other.sendall(post(hub, large, "Expect: 100-continue", token=hub.seeded["alice"]))
+        assert other.recv(65_536).startswith(b"HTTP/1.1 100 "), "another user has room"
+    assert len(refused) == 1 and b"Retry-After: " in refused[0] and b"large requests" in refused[0]
+
+
+def test_one_address_cannot_hold_all_the_room_for_bodies_of_pages(hub: Hub) -> None:
+    large = post(hub, "Content-Length: 900000", path="/sign-in/") + b" " * 700_000
+    with connected(hub, OTHER_ADDRESS) as first, connected(hub, OTHER_ADDRESS) as second:
+        first.sendall(large)
+        second.sendall(large)
+        answers = []
+        for connection in (first, second):
+            connection.settimeout(60)
+            answers.append(connection.recv(65_536).split(b" ", 2)[1])
+    assert sorted(answers) == [b"408", b"429"], "one was refused, the other did not go on"
+
+
+# --- connections ------------------------------------------------------------------------------------------------------
+
+
+def test_a_flood_of_silent_connections_keeps_nobody_of_that_address_out(hub: Hub) -> None:
+    before = count_descriptors(hub)
+    with contextlib.ExitStack() as stack:
+        for _ in range(5 * PER_ADDRESS):
+            stack.enter_context(connected(hub))
+        for _ in range(5):
+            assert hub.get("/sign-in/")[0] == 200
+        wait_until(lambda: count_descriptors(hub) <= before + PER_ADDRESS + 5)
+    wait_until(lambda: count_descriptors(hub) <= before, what="nothing that is left")
+
+
+def test_a_busy_address_gets_503_and_its_probes_an_answer(hub: Hub) -> None:
+    upgrade = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13")
+    key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+    with contextlib.ExitStack() as stack:
+        for _ in range(PER_ADDRESS):
+            busy = stack.enter_context(connected(hub, OTHER_ADDRESS))
+            busy.sendall(head(hub, "GET /ws/mcp HTTP/1.1", *upgrade, key, token=hub.seeded["alice"]))
+            assert b" 101 " in busy.recv(65_536)
+        with connected(hub, OTHER_ADDRESS) as late:
+            late.sendall(head(hub, "GET /sign-in/ HTTP/1.1"))
+            answer = read_to_end(late)
+            assert answer.startswith(b"HTTP/1.1 503 ") and b"Retry-After: " in answer
+        for path in ("/healthz", "/readyz"):
+            with connected(hub, OTHER_ADDRESS) as probe:
+                probe.sendall(head(hub, f"GET {path} HTTP/1.1"))
+                assert read_to_end(probe).startswith(b"HTTP/1.1 200 ")
+        assert hub.get("/sign-in/")[0] == 200, "another address is served"
+
+    def is_served() -> bool:
+        with connected(hub, OTHER_ADDRESS) as again:
+            again.sendall(head(hub, "GET /sign-in/ HTTP/1.1", "Connection: close"))
+            return read_to_end(again).startswith(b"HTTP/1.1 200 ")
+
+    wait_until(is_served, what="places of WebSockets that are given back")
+
+
+# --- readers ----------------------------------------------------------------------------------------------------------
+
+
+def call_large(hub: Hub) -> bytes:
+    body = json.dumps(
+        {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "tools/call",
+            "params": {
+                "name": "large",
+                "arguments": {},
+                "_meta": {
+                    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                    "io.modelcontextprotocol/clientInfo": {"name": "edge", "version": "1"},
+                    "io.modelcontextprotocol/clientCapabilities": {},
+                },
+            },
+        }
+    ).encode()
+    headers = (
+        JSON_TYPE,
+        "MCP-Protocol-Version: 2026-07-28",
+        "Mcp-Method: tools/call",
+        "Mcp-Name: large",
+        f"Content-Length: {len(body)}",
+    )
+    return head(hub, "POST /mcp HTTP/1.1", *headers, token=hub.seeded["bob"]) + body
+
+
+def read_memory_bytes(hub: Hub) -> int:
+    (pid,) = hub.worker_pids()
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
+
+
+def test_a_reader_that_takes_nothing_is_cut_and_its_answer_freed(hub: Hub) -> None:
+    with connected(hub) as warm:
+        warm.sendall(call_large(hub))
+        assert len(read_answer(warm)) > 15_000_000
+    before = read_memory_bytes(hub)
+    for _ in range(6):
+        with connected(hub, window=4096) as connection:
+            connection.sendall(call_large(hub))
+            assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
+            wait_until(partial(has_ended, connection))
+    assert read_memory_bytes(hub) - before < 60_000_000, "six answers of 30 MB are not kept"
+    assert "an answer was read slower than TOOLHUB_MIN_BYTES_PER_SECOND" in hub.log()
+
+
+def has_ended(connection: socket.socket) -> bool:
+    """Whether the server has reset the connection; nothing of it is read."""
+    return connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0
+
+
+def test_a_slow_but_steady_reader_gets_everything(hub: Hub) -> None:
+    """20 kB a second, as a phone: for three times as long as a reader may take nothing."""
+    with connected(hub, window=4096) as connection:
+        connection.sendall(call_large(hub))
+        received, ends = 0, time.monotonic() + 3 * SLOW_READER_SECONDS
+        while time.monotonic() < ends:
+            received += len(connection.recv(2000))
+            time.sleep(0.1)
+        answer_bytes = received + len(read_answer_rest(connection, received))
+    assert answer_bytes > 15_000_000
+
+
+def read_answer_rest(connection: socket.socket, received: int) -> bytes:
+    rest = b""
+    parts = []
+    while received < 15_000_000 or not rest.endswith(b"}"):
+        more = connection.recv(1_000_000)
+        assert more, f"the connection was closed after {received} bytes"
+        received += len(more)
+        rest = more
+        parts.append(more)
+    return b"".join(parts)

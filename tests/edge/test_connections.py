@@ -1,0 +1,196 @@
+"""Who may have one more connection, which one makes room for it, and what the log says about it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from ipaddress import ip_network
+from math import inf
+
+import pytest
+
+from toolhub.client_address import TrustedProxies
+from toolhub.edge import refusals
+from toolhub.edge.connections import MAX_OVER_LIMIT, Connections, Phase
+from toolhub.edge.limits import Limits
+
+ALICE, BOB, PROXY = "203.0.113.5", "198.51.100.7", "10.0.0.2"
+
+
+@dataclass(eq=False)
+class Fake:
+    """A connection, as far as the table knows one."""
+
+    phase: Phase = Phase.FRESH
+    waiting_since: float = 0.0
+    stalled_since: float = 0.0
+    address: str = ""
+    over_limit: str = ""
+    due: float = inf
+    evicted: bool = False
+    seen: list[float] = field(default_factory=list)
+
+    def evict(self) -> None:
+        self.evicted = True
+
+    def on_due(self, now: float) -> None:
+        self.seen.append(now)
+
+    def check_reader(self, now: float) -> None:
+        self.seen.append(-now)
+
+
+@pytest.fixture
+def table() -> Connections:
+    return Connections(
+        Limits(max_connections=6, max_connections_per_address=3, max_held_bytes=1000),
+        TrustedProxies([ip_network("10.0.0.0/8")]),
+    )
+
+
+def add(table: Connections, peer: str, phase: Phase = Phase.FRESH, since: float = 0.0) -> Fake:
+    connection = Fake(waiting_since=since)
+    table.add(connection, peer)
+    if phase is not Phase.FRESH:
+        table.on_headers(connection)
+        connection.phase = phase
+    return connection
+
+
+def test_the_oldest_connection_that_asked_nothing_makes_room_at_its_address(table: Connections) -> None:
+    first, second, third = (add(table, ALICE, since=n) for n in range(3))
+    fourth = add(table, ALICE, since=3)
+    assert (first.evicted, second.evicted, third.evicted) == (True, False, False)
+    assert not fourth.over_limit and len(table.open) == 3
+
+
+def test_a_busy_connection_is_never_closed_for_a_new_one_which_may_only_probe(table: Connections) -> None:
+    busy = [add(table, ALICE, phase) for phase in (Phase.ANSWERING, Phase.UPGRADED, Phase.ANSWERING)]
+    late = add(table, ALICE)
+    assert late.over_limit == "per_address"
+    assert not any(one.evicted for one in busy)
+    assert add(table, BOB).over_limit == "", "another address has its own limit"
+
+
+@pytest.mark.parametrize("phase", [Phase.CLOSING, Phase.IDLE, Phase.HEADERS, Phase.BODY])
+def test_what_waits_for_its_client_makes_room_when_nothing_is_fresh(table: Connections, phase: Phase) -> None:
+    add(table, ALICE, Phase.ANSWERING)
+    younger, older = add(table, ALICE, phase, since=2), add(table, ALICE, phase, since=1)
+    assert not add(table, ALICE).over_limit
+    assert older.evicted and not younger.evicted
+
+
+def test_what_costs_least_goes_first(table: Connections) -> None:
+    kept = add(table, ALICE, Phase.BODY, since=0)
+    closed = add(table, ALICE, Phase.IDLE, since=5)
+    fresh = add(table, ALICE, since=9)
+    add(table, ALICE, Phase.ANSWERING)
+    assert (fresh.evicted, closed.evicted, kept.evicted) == (True, False, False)
+    add(table, ALICE, Phase.ANSWERING)
+    assert (closed.evicted, kept.evicted) == (True, False)
+
+
+def test_the_total_holds_for_all_addresses_together(table: Connections) -> None:
+    for number in range(6):
+        add(table, f"192.0.2.{number}", Phase.ANSWERING)
+    assert add(table, ALICE).over_limit == "total"
+
+
+def test_a_fresh_connection_of_any_address_makes_room_in_the_total(table: Connections) -> None:
+    silent = add(table, BOB)
+    for number in range(5):
+        add(table, f"192.0.2.{number}", Phase.ANSWERING)
+    assert not add(table, ALICE).over_limit
+    assert silent.evicted
+
+
+def test_connections_beyond_the_limits_are_bounded_too(table: Connections) -> None:
+    for number in range(6):
+        add(table, f"192.0.2.{number}", Phase.ANSWERING)
+    late = [add(table, ALICE) for _ in range(3)] + [add(table, f"192.0.3.{n}") for n in range(2 * MAX_OVER_LIMIT)]
+    assert len(table.open) <= 6 + MAX_OVER_LIMIT
+    assert late[0].evicted and not late[-1].evicted
+
+
+def test_a_trusted_proxy_counts_in_the_total_only(table: Connections) -> None:
+    behind = [add(table, PROXY, Phase.ANSWERING) for _ in range(5)]
+    assert all(not one.over_limit and one.address == "" for one in behind)
+
+
+def test_clients_behind_a_proxy_count_by_what_they_have_in_progress(table: Connections) -> None:
+    assert [table.enter(ALICE) for _ in range(4)] == [True, True, True, False]
+    assert table.enter(BOB)
+    table.leave(ALICE)
+    assert table.enter(ALICE)
+    for address in (ALICE, ALICE, ALICE, BOB):
+        table.leave(address)
+    assert table._clients == {}, "nothing is left of an address that is gone"
+
+
+def test_the_addresses_of_one_ipv6_network_count_as_one(table: Connections) -> None:
+    found = [add(table, f"2001:db8:1:2::{n:x}", Phase.ANSWERING).over_limit for n in range(4)]
+    assert found == ["", "", "", "per_address"]
+    assert add(table, "2001:db8:1:3::1").over_limit == ""
+
+
+def test_a_connection_that_ends_twice_is_counted_down_once(table: Connections) -> None:
+    first, second = add(table, ALICE), add(table, ALICE)
+    table.remove(first)
+    table.remove(first)
+    assert list(table.by_address["203.0.113.5"]) == [second]
+    table.remove(second)
+    assert not table.by_address and not table.open
+
+
+def test_answers_that_wait_cost_the_address_that_holds_most_of_them(table: Connections) -> None:
+    slow = [add(table, ALICE, Phase.ANSWERING) for _ in range(2)]
+    for number, one in enumerate(slow):
+        one.stalled_since = float(number)
+        table.waiting_for_reader[one] = None
+        table.hold(one, 300)
+    assert slow[0].evicted and not slow[1].evicted
+    assert table.held_bytes == 300
+
+
+def test_one_large_answer_always_has_room(table: Connections) -> None:
+    one = add(table, ALICE, Phase.ANSWERING)
+    table.waiting_for_reader[one] = None
+    table.hold(one, 5000)
+    assert not one.evicted
+    table.hold(one, 0)
+    assert table.held_bytes == 0
+
+
+def test_overdue_connections_act_and_the_others_do_not(table: Connections) -> None:
+    late, early, stalled = add(table, ALICE), add(table, BOB), add(table, BOB)
+    late.due, early.due = 10.0, 11.0
+    table.waiting_for_reader[stalled] = None
+    table.sweep(10.5)
+    assert (late.seen, early.seen, stalled.seen) == ([10.5], [], [-10.5])
+
+
+def test_the_log_has_one_line_per_address_and_minute(table: Connections, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, logger="toolhub.edge")
+    for _ in range(5000):
+        table.refusals.add("headers", ALICE)
+    table.refusals.add("slow_body", BOB)
+    assert len(caplog.messages) == 2 and ALICE in caplog.messages[0] and BOB in caplog.messages[1]
+    for now in (100.0, 101.0, 159.0):
+        table.sweep(now)
+    assert len(caplog.messages) == 2, "the minute is not over"
+    table.sweep(161.0)
+    assert len(caplog.messages) == 3 and caplog.messages[2].startswith(f"Cut 4999 more connections from {ALICE}: ")
+    assert table.refusals.counts == {"headers": 5000, "slow_body": 1}
+
+
+def test_the_lines_about_many_addresses_are_bounded(
+    table: Connections, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refusals, "MAX_ADDRESSES", 10)
+    caplog.set_level(logging.WARNING, logger="toolhub.edge")
+    for number in range(200):
+        table.refusals.add("headers", f"192.0.2.{number}")
+    assert len(caplog.messages) == 10
+    table.sweep(100.0)
+    table.sweep(160.0)
+    assert caplog.messages[10:] == [f"Cut 190 more connections from other addresses: {refusals.SENTENCES['headers']}"]
