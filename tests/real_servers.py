@@ -27,7 +27,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 from tests.conftest import missing
 from tests.polling import wait_until
@@ -51,7 +51,10 @@ class Hub:
         env: Mapping[str, str] | None = None,
         seed: Callable[..., Any] | None = None,
         tables: bool = True,
+        root: Path = ROOT,
     ) -> None:
+        self.root = root
+        """The checkout that is served."""
         self.workers, self.postgres, self.with_redis = workers, postgres, redis
         self.extra = dict(env or {})
         self.folder = Path(tempfile.mkdtemp(prefix="thub-"))
@@ -83,7 +86,7 @@ class Hub:
 
     # --- life --------------------------------------------------------------------------------------------------------
 
-    def __enter__(self) -> Hub:
+    def __enter__(self) -> Self:
         try:
             self.prepare()
             if self._seed is not None:
@@ -141,7 +144,7 @@ class Hub:
         """The output of a management command."""
         done = subprocess.run(
             [sys.executable, "manage.py", *arguments],
-            cwd=ROOT,
+            cwd=self.root,
             env=self.environment(),
             input=input,
             capture_output=True,
@@ -165,7 +168,7 @@ class Hub:
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, *self.command()],
-                cwd=ROOT,
+                cwd=self.root,
                 env=self.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -279,7 +282,7 @@ class Hub:
             with (self.folder / "shell.log").open("ab") as errors:
                 self._shell = subprocess.Popen(
                     [sys.executable, "-m", "tests.real_servers"],
-                    cwd=ROOT,
+                    cwd=self.root,
                     env=self.environment(),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,

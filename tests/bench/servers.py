@@ -107,6 +107,7 @@ def hub(
         # The first daily verification is due a minute after the first start, in the middle of a measurement.
         "TOOLHUB_VERIFY_SECONDS": "0",
         "TOOLHUB_ALLOW_PRIVATE_NETWORKS": "127.0.0.0/8",
+        "TOOLHUB_MAX_CONNECTIONS_PER_ADDRESS": "5000",
         "TOOLHUB_DATABASE_URL": database,
         "TOOLHUB_REDIS_URL": redis,
     }

@@ -21,13 +21,32 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.real_servers import ROOT, Hub
+
+DESCRIPTORS = 1024
 DRIP_SECONDS = 0.5
 PAUSE_SECONDS = 0.05
 HUGE = 4_000_000
 WINDOW_BYTES = 4096
 META = "io.modelcontextprotocol/"
 KEY = "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: mcp\r\n"
+
+
+class SmallHub(Hub):
+    """A server that may have 1,024 descriptors, and cannot raise that."""
+
+    def launch(self) -> None:
+        super().launch()
+        assert self.process is not None
+        resource.prlimit(self.process.pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
+
+    def memory(self) -> dict[int, int]:
+        """Bytes by process id of the workers."""
+        pages = {pid: Path(f"/proc/{pid}/statm").read_text().split()[1] for pid in self.worker_pids()}
+        return {pid: int(count) * resource.getpagesize() for pid, count in pages.items()}
+
+    def descriptors(self) -> dict[int, int]:
+        return {pid: len(os.listdir(f"/proc/{pid}/fd")) for pid in self.worker_pids()}
 
 
 @dataclass(frozen=True)
@@ -122,6 +141,8 @@ class Line:
 One = Callable[[Target], Awaitable[None]]
 """What one connection of an attacker does, once; it is done again when it ends."""
 ATTACKS: dict[str, One] = {}
+FEW = {"answers that nobody reads": 4}
+"""How many connections are enough for an attack with answers of 30 MB."""
 
 
 def attack(name: str) -> Callable[[Callable[[Target, Line], Awaitable[None]]], One]:

@@ -5,63 +5,38 @@ the long one, with times.
 from __future__ import annotations
 
 import asyncio
-import os
-import resource
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.e2e import attacks, seed
-from tests.e2e.attacks import ATTACKS, Canary, Target
+from tests.e2e.attacks import ATTACKS, FEW, Canary, SmallHub, Target
 from tests.polling import wait_until_async
-from tests.real_servers import Hub
 
-DESCRIPTORS = 1024
 SECONDS = 1.5
 CONNECTIONS = 300
-"""More than one address may have; of answers of 30 MB, four."""
-FEW = {"answers that nobody reads": 4}
+"""More than one address may have."""
 MAX_GROWTH_BYTES = 150_000_000
 ATTACKER, ALICE = "198.51.100.66", "203.0.113.5"
 ENV = {"TOOLHUB_TOOL_MODULES": "tests.e2e.functions", "TOOLHUB_SLOW_READER_SECONDS": "10"}
 EVERYWHERE = ["header drip", "silent connections", "unfinished large bodies without a token", "body drip to a page"]
 
 
-class SmallHub(Hub):
-    """A server that may have 1,024 descriptors, and cannot raise that."""
-
-    def launch(self) -> None:
-        super().launch()
-        assert self.process is not None
-        resource.prlimit(self.process.pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
-
-    def memory(self) -> dict[int, int]:
-        pages = {pid: Path(f"/proc/{pid}/statm").read_text().split()[1] for pid in self.worker_pids()}
-        return {pid: int(count) * resource.getpagesize() for pid, count in pages.items()}
-
-    def descriptors(self) -> dict[int, int]:
-        return {pid: len(os.listdir(f"/proc/{pid}/fd")) for pid in self.worker_pids()}
-
-
 @pytest.fixture(scope="module")
 def hub() -> Iterator[SmallHub]:
-    running = SmallHub(env=ENV, seed=seed.seed_attacked)
-    with running:
+    with SmallHub(env=ENV, seed=seed.seed_attacked) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def hub_behind_a_proxy() -> Iterator[SmallHub]:
-    running = SmallHub(env={**ENV, "TOOLHUB_TRUSTED_PROXIES": "127.0.0.1"}, seed=seed.seed_attacked)
-    with running:
+    with SmallHub(env={**ENV, "TOOLHUB_TRUSTED_PROXIES": "127.0.0.1"}, seed=seed.seed_attacked) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def two_workers() -> Iterator[SmallHub]:
-    running = SmallHub(env=ENV, seed=seed.seed_attacked, workers=2, postgres=True, redis=True)
-    with running:
+    with SmallHub(env=ENV, seed=seed.seed_attacked, workers=2, postgres=True, redis=True) as running:
         yield running
 
 
@@ -77,7 +52,7 @@ async def survive(hub: SmallHub, name: str, attacker: Target, honest: Target) ->
         grown = {pid: count - before[pid] for pid, count in hub.memory().items()}
     assert not canary.failures
     assert canary.seconds and canary.probe_seconds
-    assert max(most.values()) < DESCRIPTORS - 64, most
+    assert max(most.values()) < attacks.DESCRIPTORS - 64, most
     assert max(grown.values()) < MAX_GROWTH_BYTES, grown
     await wait_until_async(lambda: is_as_before(hub, descriptors), what="descriptors that are given back")
 

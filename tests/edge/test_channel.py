@@ -236,6 +236,30 @@ def test_pipelined_requests_are_answered_in_order(hub: Hub) -> None:
     assert statuses == [b"200", b"200", b"404"]
 
 
+def test_a_request_that_waits_for_the_answer_before_it_is_refused_before_its_body_too(hub: Hub) -> None:
+    with connected(hub) as connection:
+        connection.sendall(head(hub, "GET /sign-in/ HTTP/1.1") + post(hub, "Content-Length: 4000000") + b" " * 10)
+        received = read_to_end(connection)
+    statuses = [part[:3] for part in received.split(b"HTTP/1.1 ")[1:]]
+    assert statuses == [b"200", b"401"]
+
+
+def test_a_client_that_would_speak_http_2_may_send_a_body(hub: Hub) -> None:
+    body = initialize()
+    with connected(hub) as connection:
+        upgrade = ("Upgrade: h2c", "Connection: Upgrade, HTTP2-Settings", "HTTP2-Settings: AAMAAABk")
+        connection.sendall(post(hub, f"Content-Length: {len(body)}", *upgrade, token=hub.seeded["alice"]))
+        connection.sendall(body)
+        assert read_answer(connection).startswith(b"HTTP/1.1 200 ")
+
+
+def test_the_handshake_of_a_websocket_has_no_body(hub: Hub) -> None:
+    with connected(hub) as connection:
+        upgrade = ("Upgrade: websocket", "Connection: Upgrade", "Content-Length: 10")
+        connection.sendall(head(hub, "GET /ws/mcp HTTP/1.1", *upgrade, token=hub.seeded["alice"]))
+        assert read_to_end(connection).startswith(b"HTTP/1.1 400 ")
+
+
 # --- bodies that are held ---------------------------------------------------------------------------------------------
 
 

@@ -853,8 +853,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "the application decides before the body",
         "toolhub/edge/channel.py",
-        "        if self.phase is Phase.BODY and not self.requests[-1].started:\n",
-        "        if False:\n",
+        "        if not request.started:\n            self._wait",
+        "        if False:\n            self._wait",
         "tests/edge/test_channel.py",
     ),
     Fault(

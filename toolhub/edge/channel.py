@@ -87,10 +87,15 @@ class EdgeChannel(HTTPChannel):
             self.phase = Phase.HEADERS
             self._wait_for_headers()
         LineReceiver.dataReceived(self, data)
-        if self.phase is Phase.BODY and not self.requests[-1].started:
-            # A body in one piece with its headers, the usual case, never comes here.
+        if self.phase is Phase.BODY:
+            self._start_before_body()
+
+    def _start_before_body(self) -> None:
+        """Start the application while the body is arriving; one that came with its headers, as most do, has ended."""
+        request = self.requests[-1]
+        if not request.started:
             self._wait(self.connections.limits.header_seconds)
-            self.requests[-1].start_before_body(self._command, self._path, self._version)
+            request.start_before_body(self._command, self._path, self._version)
 
     def allHeadersReceived(self) -> None:
         if self.phase is Phase.FRESH:
@@ -99,7 +104,7 @@ class EdgeChannel(HTTPChannel):
         self.received_bytes = self._window_bytes = 0
         self._expects_continue = False
         super().allHeadersReceived()
-        if self.over_limit:
+        if self.over_limit and self.phase is Phase.BODY:
             self._answer_over_limit()
 
     def _send100Continue(self) -> None:
@@ -117,6 +122,8 @@ class EdgeChannel(HTTPChannel):
             self.phase = Phase.IDLE
             self._wait(self.connections.limits.keepalive_seconds)
         super().requestDone(request)
+        if self.phase is Phase.BODY:  # of a request that came before the answer to the one before it
+            self._start_before_body()
 
     def on_upgrade(self) -> None:
         """Become a WebSocket, which has deadlines of its own."""
@@ -257,9 +264,10 @@ class EdgeChannel(HTTPChannel):
     def resumeProducing(self) -> None:
         super().resumeProducing()
         self._wake_writers()
-        if self.transport.disconnecting:
-            # A transport that has resumed its producer does not close by itself any more.
+        if self.transport.disconnecting or self.transport._writeDisconnecting:
+            # A transport that has just resumed its producer would not close by itself any more.
             self.transport.unregisterProducer()
+            self.transport.startWriting()
 
     def stopProducing(self) -> None:
         super().stopProducing()

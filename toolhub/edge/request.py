@@ -66,6 +66,7 @@ class EdgeRequest(WebRequest):  # type: ignore[misc]
     started = False
     """Whether the application runs while the body is still arriving."""
     rejected = False
+    _response_started: bool
 
     def __init__(self, *args: Any, **options: Any) -> None:
         # Twisted would parse forms that Django parses again, and spend a fifth of a small request's time on reading the
@@ -133,7 +134,7 @@ class EdgeRequest(WebRequest):  # type: ignore[misc]
         self.method, self.uri, self.clientproto = command, uri, version
         self.path = uri.partition(b"?")[0]
         received, self.content = self.content.getvalue(), BytesIO()
-        if self.requestHeaders.hasHeader(b"Upgrade"):
+        if self._wants_websocket():
             # RFC 6455 knows no handshake with a body.
             self._end(b"400 Bad Request", "A request for an upgrade has no body.")
             return
@@ -148,8 +149,7 @@ class EdgeRequest(WebRequest):  # type: ignore[misc]
         if self.started:
             self._pass_on(b"", more=False)
             return None
-        upgrade = self.requestHeaders.getRawHeaders(b"Upgrade")
-        if upgrade and upgrade[0].lower() == b"websocket":
+        if self._wants_websocket():
             if self._has_problem():
                 return None
             self.channel.on_upgrade()
@@ -157,6 +157,10 @@ class EdgeRequest(WebRequest):  # type: ignore[misc]
         self._start(None)
         self._pass_on(self.content.getvalue(), more=False)
         return None
+
+    def _wants_websocket(self) -> bool:
+        upgrade = self.requestHeaders.getRawHeaders(b"Upgrade")
+        return bool(upgrade) and upgrade[0].lower() == b"websocket"
 
     def _has_problem(self) -> bool:
         """Answer 400 to a request line or headers that no application should have to read."""
@@ -188,30 +192,46 @@ class EdgeRequest(WebRequest):  # type: ignore[misc]
             if b"_" not in name
             for value in values
         ]
-        self.application_queue = self.server.create_application(
-            self,
-            {
-                "type": "http",
-                "http_version": self.clientproto.partition(b"/")[2].decode("ascii"),
-                "method": self.method.decode("ascii"),
-                "path": unquote(self.path.decode("ascii")),
-                "raw_path": self.path,
-                "root_path": "",
-                "scheme": "https" if self.isSecure() else "http",
-                "query_string": self.uri.partition(b"?")[2],
-                "headers": self.clean_headers,
-                "client": self.client_addr,
-                "server": self.server_addr,
-            },
-            queue,
-        )
+        scope = {
+            "type": "http",
+            "http_version": self.clientproto.partition(b"/")[2].decode("ascii"),
+            "method": self.method.decode("ascii"),
+            "path": unquote(self.path.decode("ascii")),
+            "raw_path": self.path,
+            "root_path": "",
+            "scheme": "https" if self.isSecure() else "http",
+            "query_string": self.uri.partition(b"?")[2],
+            "headers": self.clean_headers,
+            "client": self.client_addr,
+            "server": self.server_addr,
+        }
+        try:
+            self.application_queue = self.server.create_application(self, scope, queue)
+        except Exception:
+            # Twisted would close the connection, and its log goes nowhere.
+            log.exception("A request could not be passed on")
+            self.basic_error(500, b"Internal Server Error", "Internal error")
 
     def handle_reply(self, message: Message) -> None:
-        if self.started and message["type"] == "http.response.start" and self.channel.phase is Phase.BODY:
-            # Whatever the client still sends of the body would be read as its next request.
-            self.channel.persistent = False
-            self.responseHeaders.setRawHeaders(b"Connection", [b"close"])
-        super().handle_reply(message)
+        """Write one message of the application. Raises ValueError for one that does not follow from those before it."""
+        if self.finished or self.rejected:
+            return
+        kind = message["type"]
+        if kind == "http.response.start" and not self._response_started:
+            self._response_started = True
+            self.setResponseCode(message["status"])
+            for name, value in message.get("headers", ()):
+                self.responseHeaders.addRawHeader(name, value)
+            if self.started and self.channel.phase is Phase.BODY:
+                # Whatever the client still sends of the body would be read as its next request.
+                self.channel.persistent = False
+                self.responseHeaders.setRawHeaders(b"Connection", [b"close"])
+        elif kind == "http.response.body" and self._response_started:
+            self.write(message.get("body", b""))
+            if not message.get("more_body", False):
+                self.finish()
+        else:
+            raise ValueError(f"{kind} cannot be sent now")
 
     def connectionLost(self, reason: Any) -> None:
         # Daphne's own version fails on a request that is dropped while its headers are still arriving.

@@ -217,6 +217,12 @@ class HubServer(Server):  # type: ignore[misc]
         details = self.connections.get(protocol)
         return details is not None and "disconnected" not in details and not getattr(protocol, "finished", False)
 
+    def protocol_disconnected(self, protocol: Any) -> None:
+        # Daphne's own version fails on a protocol that it has cleaned up: one that was answered before its end.
+        details = self.connections.get(protocol)
+        if details is not None:
+            details.setdefault("disconnected", time.time())
+
     def create_application(self, protocol: Any, scope: dict[str, Any], queue: Any = None) -> Any:
         """Start the application of a request or WebSocket and return the queue of what it receives."""
         queue = asyncio.Queue() if queue is None else queue
