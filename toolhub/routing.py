@@ -23,7 +23,7 @@ MCP_PATHS = frozenset({"/mcp", "/mcp/"})
 WEBSOCKET_PATHS = frozenset({"/ws/mcp", "/ws/mcp/"})
 LIVE_PATH = "/ws/live"
 PROBE_PATHS = frozenset({"/healthz", "/readyz"})
-TOO_MANY = b"There are too many connections from this address. Try again later.\n"
+REFUSED_BODY = b"There are too many connections from this address. Try again later.\n"
 
 
 class Router:
@@ -53,7 +53,7 @@ class Router:
         """Serve a client behind a proxy, whose connections are not its own: what it has in progress counts."""
         if not self.edge.enter(address):
             if scope["type"] == "http":
-                await respond(send, 503, [*TEXT, (b"retry-after", b"5")], TOO_MANY)
+                await respond(send, 503, [*TEXT, (b"retry-after", b"5")], REFUSED_BODY)
             else:
                 await reject_websocket(scope, receive, send)
             return

@@ -97,7 +97,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=list(ATTACKS), choices=list(ATTACKS))
     options = parser.parse_args()
     shared = options.workers > 1
-    env: dict[str, Any] = {"TOOLHUB_TOOL_MODULES": "tests.e2e.functions"}
+    env: dict[str, Any] = {"TOOLHUB_TOOL_MODULES": "tests.e2e.functions,tests.e2e.large_tools"}
     if options.proxy:
         env["TOOLHUB_TRUSTED_PROXIES"] = "127.0.0.1"
     sys.stdout.write(

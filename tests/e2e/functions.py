@@ -87,9 +87,3 @@ async def touch(uri: str) -> str:
     """Announce that a resource has changed."""
     resource_updated(uri)
     return "touched"
-
-
-@tool()
-def large() -> str:
-    """Answers with more than a slow reader's machine takes."""
-    return "x" * 15_000_000

@@ -18,7 +18,7 @@ CONNECTIONS = 300
 """More than one address may have."""
 MAX_GROWTH_BYTES = 150_000_000
 ATTACKER, ALICE = "198.51.100.66", "203.0.113.5"
-ENV = {"TOOLHUB_TOOL_MODULES": "tests.e2e.functions", "TOOLHUB_SLOW_READER_SECONDS": "10"}
+ENV = {"TOOLHUB_TOOL_MODULES": "tests.e2e.functions,tests.e2e.large_tools", "TOOLHUB_SLOW_READER_SECONDS": "10"}
 EVERYWHERE = ["header drip", "silent connections", "unfinished large bodies without a token", "body drip to a page"]
 
 

@@ -34,7 +34,7 @@ def hub() -> Iterator[Hub]:
         "TOOLHUB_SLOW_READER_SECONDS": str(SLOW_READER_SECONDS),
         "TOOLHUB_MAX_CONNECTIONS_PER_ADDRESS": str(PER_ADDRESS),
         "TOOLHUB_MAX_UPLOADS_MB": "2",
-        "TOOLHUB_TOOL_MODULES": "tests.e2e.functions",
+        "TOOLHUB_TOOL_MODULES": "tests.e2e.functions,tests.e2e.large_tools",
     }
     with Hub(env=env, seed=seed.seed_attacked) as running:
         yield running
