@@ -118,20 +118,30 @@ class AuditLog:
         writer.queue.put_end(entry)
         return future
 
-    async def deny(self, intent: Intent, ending: Ending) -> UUID:
-        """Log an attempt denied before anything ran, and return its id. Raise AuditLogUnavailable like `begin`."""
+    async def deny(self, intent: Intent, ending: Ending, *, shared: bool = False) -> UUID:
+        """Log an attempt denied before anything ran, and return its id. Raise AuditLogUnavailable like `begin`.
+
+        With `shared`, identical attempts that wait for the log at the same time are one entry with their number.
+        """
         writer = self.writer or self._open()
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         id = uuid7.new_id()
         entry = Entry(REFUSAL, id, intent, ending, now_ms(), time.monotonic(), loop, future)
         entry.duration = 0
-        writer.queue.put(entry)
+        if shared:
+            entry = writer.queue.put_shared(entry)
+            # Each attempt waits for itself: one whose client leaves must not end the others.
+            waiting = entry.future or future
+            waiting.add_done_callback(_take_exception)
+            future = asyncio.shield(waiting)
+        else:
+            writer.queue.put(entry)
         try:
-            await _in_time(future, entry.queued_at)
+            await _in_time(future, time.monotonic() if shared else entry.queued_at)
         except TimeoutError:
             raise AuditLogUnavailable(NO_ANSWER) from None
-        return id
+        return entry.id
 
     async def ready(self) -> str | None:
         """Return why calls cannot be logged, or None. Query the database if nothing was written in the last second."""
@@ -222,6 +232,12 @@ class AuditLog:
             self.shipper.put(entries)
 
 
+def _take_exception(future: asyncio.Future[None]) -> None:
+    """Note that the error of a future is known, although everybody who waited for it has left."""
+    if not future.cancelled():
+        future.exception()
+
+
 def _in_time(future: asyncio.Future[None], now: float) -> Awaitable[None]:
     """Return `future`, under the deadline of a request that has waited for something else; raises TimeoutError then.
 
@@ -248,9 +264,9 @@ def finish(begun: BegunCall, ending: Ending) -> asyncio.Future[None]:
     return parts.get(AuditLog).finish(begun, ending)
 
 
-def deny(intent: Intent, ending: Ending) -> Coroutine[Any, Any, UUID]:
+def deny(intent: Intent, ending: Ending, *, shared: bool = False) -> Coroutine[Any, Any, UUID]:
     """See `AuditLog.deny`."""
-    return parts.get(AuditLog).deny(intent, ending)
+    return parts.get(AuditLog).deny(intent, ending, shared=shared)
 
 
 def ready() -> Coroutine[Any, Any, str | None]:

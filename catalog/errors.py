@@ -160,9 +160,11 @@ class MissingCapability(CatalogError):
 
 
 class CallNotLogged(CatalogError):
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, busy: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.busy = busy
+        """Whether too many calls wait for the audit log, which is available."""
 
 
 class DatabaseAway(CatalogError):

@@ -42,8 +42,11 @@ class Hub:
         self.server = ServerRole(self.start, self.scheduler.status)
         self.pools = ConnectionPools()
         self.streams = StreamLogs(self.server.state)
-        self.edge = Connections(limits.from_settings(), TrustedProxies(settings.TRUSTED_PROXIES))
+        refusals = self.server.refusals
         self.uploads = Uploads(settings.MAX_UPLOAD_BYTES)
+        proxies = TrustedProxies(settings.TRUSTED_PROXIES)
+        self.edge = Connections(limits.from_settings(), proxies, refusals, self.uploads)
+        self.server.presence.edge = self.edge
         self.page_uploads = Uploads(settings.MAX_UPLOAD_BYTES)
         self.sockets = LiveSockets(self.server)
         self.try_runs = TryRuns(self.server.requests, self.start)

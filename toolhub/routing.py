@@ -10,9 +10,11 @@ import json
 from collections.abc import Awaitable
 from typing import Any
 
+from django.conf import settings
+
 from audit import recorder
 from toolhub.hub import Hub
-from toolhub.transports.asgi import JSON, TEXT, Application, Receive, Scope, Send, respond
+from toolhub.transports.asgi import CONNECTION, JSON, TEXT, Application, Receive, Scope, Send, respond
 from toolhub.transports.http import StreamableHttpConsumer
 from toolhub.transports.live import LiveConsumer
 from toolhub.transports.pages import BoundedPages, Turns
@@ -30,10 +32,11 @@ class Router:
     """Passes each connection to its application, with the parts of the hub that the application needs."""
 
     def __init__(self, django: Application, hub: Hub) -> None:
-        self.django = BoundedPages(django, hub.page_uploads, Turns())
+        turns = Turns(settings.MAX_PAGES, settings.MAX_PAGES_PER_ADDRESS)
+        self.django = BoundedPages(django, hub.page_uploads, turns, hub.server.refusals)
         # Not by `as_asgi`: its coroutine around the consumer would get errors that the consumer answers.
         self.http: Application = lambda *asgi: StreamableHttpConsumer(hub.server, hub.streams, hub.uploads)(*asgi)
-        self.websocket = McpWebsocketConsumer.as_asgi(server=hub.server)
+        self.websocket = McpWebsocketConsumer.as_asgi(server=hub.server, uploads=hub.uploads)
         self.live = LiveConsumer.as_asgi(sockets=hub.sockets)
         self.edge = hub.edge
         self.running: set[asyncio.Task[None]] = set()
@@ -47,6 +50,8 @@ class Router:
         self.edge.proxies.rewrite(scope)
         if scope["client"] is peer or scope["path"] in PROBE_PATHS:
             return self.route(scope, receive, send)
+        if CONNECTION in scope:
+            scope[CONNECTION].client = scope["client"][0]
         return self.run_counted(scope["client"][0], scope, receive, send)
 
     async def run_counted(self, address: str, scope: Scope, receive: Receive, send: Send) -> None:

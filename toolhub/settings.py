@@ -224,6 +224,21 @@ WEBSOCKET_HEADER_SECONDS = env.integer("TOOLHUB_WEBSOCKET_HEADER_SECONDS", 5, mi
 KEEPALIVE_SECONDS = env.integer("TOOLHUB_KEEPALIVE_SECONDS", 75, minimum=1, maximum=86_400)
 MIN_BYTES_PER_SECOND = env.integer("TOOLHUB_MIN_BYTES_PER_SECOND", 1000, minimum=1, maximum=1_000_000)
 SLOW_READER_SECONDS = env.integer("TOOLHUB_SLOW_READER_SECONDS", 60, minimum=1, maximum=3600)
+MAX_QUEUED_BYTES = env.integer("TOOLHUB_MAX_QUEUED_KB", 1024, minimum=16, maximum=1_000_000) * 1024
+"""Maximum bytes of messages that wait for the reader of one stream; eight times that of a WebSocket, which has many."""
+REQUESTS_RATE = env.rate("TOOLHUB_REQUESTS_RATE", "6000/m")
+"""Rate of requests of one user that are not calls: lists, completion, questions about tasks; above it, status 429."""
+MAX_CALLS_PER_USER = env.integer("TOOLHUB_MAX_CALLS_PER_USER", 64, minimum=1, maximum=100_000)
+"""Maximum running calls of one user in a process, so that one person cannot block the others."""
+MAX_REQUESTS_PER_SESSION = env.integer("TOOLHUB_MAX_REQUESTS_PER_SESSION", 100, minimum=1, maximum=100_000)
+MAX_STREAMS_PER_USER = env.integer("TOOLHUB_MAX_STREAMS_PER_USER", 100, minimum=1, maximum=100_000)
+WEBSOCKET_FRAMES_RATE = env.rate("TOOLHUB_WEBSOCKET_FRAMES_RATE", "5000/s")
+"""Rate of WebSocket frames of one user; a faster sender has to wait."""
+WEBSOCKET_PINGS_RATE = env.rate("TOOLHUB_WEBSOCKET_PINGS_RATE", "10/s")
+"""Rate of pings and pongs of one WebSocket; a faster sender is disconnected."""
+MAX_PAGES = env.integer("TOOLHUB_MAX_PAGES", 32, minimum=1, maximum=1000)
+"""Maximum requests of pages that a process works on at one time; each needs a thread."""
+MAX_PAGES_PER_ADDRESS = env.integer("TOOLHUB_MAX_PAGES_PER_ADDRESS", 6, minimum=1, maximum=1000)
 SESSION_IDLE_SECONDS = env.integer("TOOLHUB_SESSION_IDLE_SECONDS", 28_800, minimum=60)
 STOP_SECONDS = env.integer("TOOLHUB_STOP_SECONDS", 25, minimum=1, maximum=300)
 """Maximum seconds that a stopping server lets running calls finish before it cancels them."""

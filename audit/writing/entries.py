@@ -32,6 +32,7 @@ class Entry:
     """One begin, finish or denial on its way to the database."""
 
     __slots__ = (
+        "attempts",
         "duration",
         "ending",
         "future",
@@ -60,6 +61,8 @@ class Entry:
         self.kind, self.id, self.intent, self.ending = kind, id, intent, ending
         self.ms, self.queued_at, self.loop, self.future = ms, queued_at, loop, future
         self.state = WAITING
+        self.attempts = 1
+        """Identical attempts that this denial stands for."""
         self.duration: int | None = None
         self.link = chain.FINISH
         self.why = ""

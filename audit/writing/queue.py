@@ -13,7 +13,8 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from dataclasses import replace
 from threading import Lock
 from typing import Any
 
@@ -51,17 +52,33 @@ def wake(entries: list[Entry], why: str = "") -> None:
                 loop.call_soon_threadsafe(resolve, [future])
 
 
-MAX_WAITING_ENTRIES = 10_000
-"""Maximum entries that wait; further ones are rejected with AuditLogBusy."""
+MAX_WAITING_ENTRIES = 8_000
+"""Maximum entries that wait, without denials; further ones are rejected with AuditLogBusy."""
+MAX_WAITING_DENIALS = 2_000
+"""Maximum denials that wait. Neither kind takes the places of the other: a flood of denied calls rejects no good ones,
+and is itself logged while very many good ones wait.
+"""
+ATTEMPTS = "attempts"
+"""The parameter of a denial's reason that says how many identical attempts it stands for."""
 
 
 def _do_nothing() -> None:
     pass
 
 
+def _count_attempts(ending: Ending, attempts: int) -> Ending:
+    reason = Reason.read(ending.detail_reason)
+    text = "" if reason is None else Reason(reason.code, {**reason.params, ATTEMPTS: attempts}).text
+    return replace(ending, detail=f"{ending.detail} ({attempts} identical attempts)", detail_reason=text)
+
+
 class EntryQueue:
     def __init__(self) -> None:
         self.waiting: deque[Entry] = deque()
+        self._denials = 0
+        """Number of denials among the waiting entries."""
+        self._shared: dict[Hashable, Entry] = {}
+        """Denials that wait, and count identical attempts until they are written."""
         self.open: dict[Any, BegunCall] = {}
         self.database_problem = ""
         """Reason why the database cannot be written; empty while it can."""
@@ -88,11 +105,56 @@ class EntryQueue:
         """Queue an entry. Raise AuditLogUnavailable when nothing can be logged, AuditLogBusy when the queue is full."""
         if self.problem:
             raise AuditLogUnavailable(self.problem)
-        if len(self.waiting) >= MAX_WAITING_ENTRIES:
-            raise AuditLogBusy("too many calls are waiting")
-        self.waiting.append(entry)
+        if entry.kind == REFUSAL:
+            with self.mutex:
+                self._add_denial(entry)
+        else:
+            if len(self.waiting) - self._denials >= MAX_WAITING_ENTRIES:
+                raise AuditLogBusy("too many calls are waiting")
+            self.waiting.append(entry)
         if self._asleep:
             self.wake_writer()
+
+    def put_shared(self, entry: Entry) -> Entry:
+        """Queue a denial, or count it with an identical one that waits; return the entry that stands for it.
+
+        Its intent and ending are equal, except for the id that the client gave its request. Raises like `put`.
+        """
+        if self.problem:
+            raise AuditLogUnavailable(self.problem)
+        intent, ending = entry.intent, entry.ending
+        assert intent is not None and ending is not None  # noqa: S101
+        caller = intent.caller
+        key = (
+            *(entry.loop, caller.credential.id, caller.address, caller.transport, caller.revision, caller.client_name),
+            *(caller.client_version, intent.method, intent.name, intent.arguments, ending.outcome, ending.detail),
+        )
+        with self.mutex:
+            known = self._shared.get(key)
+            if known is not None:
+                known.attempts += 1
+                return known
+            self._add_denial(entry)
+            self._shared[key] = entry
+        if self._asleep:
+            self.wake_writer()
+        return entry
+
+    def _add_denial(self, entry: Entry) -> None:
+        if self._denials >= MAX_WAITING_DENIALS:
+            raise AuditLogBusy("too many calls are waiting")
+        self._denials += 1
+        self.waiting.append(entry)
+
+    def _on_taken(self, taken: list[Entry]) -> None:
+        """Close the entries that count identical attempts, before these are written. Under the mutex."""
+        self._denials -= sum(entry.kind == REFUSAL for entry in taken)
+        if not self._shared:
+            return
+        for entry in self._shared.values():
+            if entry.attempts > 1 and entry.ending is not None:
+                entry.ending = _count_attempts(entry.ending, entry.attempts)
+        self._shared.clear()
 
     def put_end(self, entry: Entry) -> None:
         """Queue the end of a call. It is never rejected: there are no more ends than running calls."""
@@ -158,9 +220,10 @@ class EntryQueue:
                 logger.error("calls are denied: %s", why)
             self.database_problem = why
             self.update_availability()
-            pending = list(self.batch)
-            while self.waiting:
-                pending.append(self.waiting.popleft())
+            taken = list(self.waiting)
+            self.waiting.clear()
+            self._on_taken(taken)
+            pending = [*self.batch, *taken]
             for entry in pending:
                 if entry.state != WAITING:
                     continue
@@ -197,6 +260,15 @@ class EntryQueue:
         if not self.waiting and not self.stopping and seconds > 0:
             self._alarm.acquire(timeout=seconds)
         self._asleep = False
+
+    def fill_batch(self, size: int) -> None:
+        """Take waiting entries into `batch`, up to this size."""
+        with self.mutex:
+            taken: list[Entry] = []
+            while self.waiting and len(self.batch) + len(taken) < size:
+                taken.append(self.waiting.popleft())
+            self._on_taken(taken)
+            self.batch += taken
 
     def pause(self, seconds: float) -> None:
         """Wait `seconds`, or less when a thread puts an entry and finds the writer asleep."""

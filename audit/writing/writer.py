@@ -221,10 +221,7 @@ class Writer:
                 self.queue.sleep(self._next_heartbeat - now)
                 if not queue:
                     return True
-            with self.queue.mutex:
-                batch = self.queue.batch
-                while queue and len(batch) < MAX_BATCH_ENTRIES:
-                    batch.append(queue.popleft())
+            self.queue.fill_batch(MAX_BATCH_ENTRIES)
         with self.queue.mutex:
             batch = self.queue.batch = [entry for entry in self.queue.batch if entry.state == WAITING]
         if batch:

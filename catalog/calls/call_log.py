@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from audit import outcomes, recorder
-from audit.recorder import AuditLogUnavailable, BegunCall, Ending, Intent
+from audit.recorder import AuditLogBusy, AuditLogUnavailable, BegunCall, Ending, Intent
 from audit.redaction import redactor as redaction
 from audit.types import Caller, Reason
 from catalog import threads
@@ -67,7 +67,7 @@ async def begin(what: Intent, call_id: UUID | None) -> BegunCall:
     try:
         return await recorder.begin(what, call_id)
     except AuditLogUnavailable as error:
-        raise CallNotLogged(error.reason) from None
+        raise CallNotLogged(error.reason, isinstance(error, AuditLogBusy)) from None
 
 
 def mask_reason(reason: Reason | None, secrets: Sequence[str]) -> str:
@@ -99,7 +99,7 @@ async def refuse(
     try:
         return await recorder.deny(what, ending)
     except AuditLogUnavailable as error:
-        raise CallNotLogged(error.reason) from None
+        raise CallNotLogged(error.reason, isinstance(error, AuditLogBusy)) from None
 
 
 async def finish(begun: BegunCall, ending: Ending) -> None:

@@ -134,6 +134,17 @@ def rejected_arguments_text(name: str, arguments: Any) -> str:
     return get_prepared(tool).rejected_arguments_text(arguments)
 
 
+def is_known(method: str, name: str) -> bool:
+    """Return whether the catalogue has a tool, prompt or resource of this name, whoever may use it."""
+    try:
+        catalogue = snapshot.current()
+    except snapshot.NotLoaded:
+        return False
+    if method == call_log.TOOL:
+        return name in catalogue.tools
+    return name in (catalogue.prompts if method == call_log.PROMPT else catalogue.resources)
+
+
 def find_task(call_id: UUID) -> asyncio.Task[Any] | None:
     """Return the task that runs this call, so that it can be cancelled; None when it does not run in this process."""
     return parts.get(RunningCalls).find(call_id)

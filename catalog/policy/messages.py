@@ -56,6 +56,12 @@ SENTENCES: dict[str, str | Promise] = {
     "cancelled.unknown": gettext_lazy("The call was cancelled."),
     "cancelled.server_stopping": gettext_lazy("The server is stopping."),
     "cancelled.access_revoked": gettext_lazy("Access was revoked."),
+    "busy.calls": gettext_lazy(
+        "Refused: %(most)s calls of the user were running. Identical attempts at that time: %(attempts)s."
+    ),
+    "busy.session": gettext_lazy(
+        "Refused: %(most)s requests of the session were in progress. Identical attempts at that time: %(attempts)s."
+    ),
     "run.asked": gettext_lazy("It asked for %(keys)s."),
     "run.capabilities": gettext_lazy("The client must declare these capabilities: %(names)s."),
 }

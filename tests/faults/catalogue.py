@@ -738,7 +738,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a close frame says why",
         "toolhub/management/daphne_server.py",
-        "        self.ws_factory.protocol = OrderlyWebSocketProtocol\n",
+        "        self.ws_factory.protocol = EdgeWebSocketProtocol\n",
         "",
         "tests/management/test_websocket_protocol.py",
     ),

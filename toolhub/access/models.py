@@ -154,6 +154,8 @@ class ServingProcess(models.Model):
     """Number of connected clients that `peers` does not list."""
     jobs = models.TextField(_("background jobs"), default="", blank=True)
     """JSON: see `toolhub.server.presence`."""
+    edge = models.TextField(_("edge"), default="", blank=True)
+    """JSON: its connections and what its bounds refused; see `toolhub.server.presence`."""
     orders = models.TextField(_("orders"), default="", blank=True)
     """JSON: the keys of the clients to disconnect, for a process that notifications do not reach."""
 

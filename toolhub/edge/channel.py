@@ -48,6 +48,16 @@ class EdgeChannel(HTTPChannel):
     _path: Any
     requests: list[Any]
     address = ""
+    """The counted address of the peer; "" for a trusted proxy."""
+    client = ""
+    """The address of the client behind a trusted proxy, of the latest request."""
+    user_id: int | None = None
+    """Who sent the latest request that was identified."""
+    credential_id = ""
+    since = 0.0
+    """Unix seconds."""
+    socket: Any = None
+    """The WebSocket, after an upgrade."""
     over_limit = ""
     phase = Phase.FRESH
     due = inf
@@ -73,6 +83,7 @@ class EdgeChannel(HTTPChannel):
     # --- the phases of a request --------------------------------------------------------------------------------------
 
     def connectionMade(self) -> None:
+        self.since = time.time()
         self._wait_for_headers()
         super().connectionMade()
 
@@ -125,6 +136,15 @@ class EdgeChannel(HTTPChannel):
         if self.phase is Phase.BODY:  # of a request that came before the answer to the one before it
             self._start_before_body()
 
+    def identify(self, user_id: int, credential_id: str) -> None:
+        """Note who sent the request that is being answered, or opened the WebSocket."""
+        self.user_id, self.credential_id = user_id, credential_id
+
+    def on_message_begun(self) -> None:
+        """Note that the application works on one more message of the WebSocket."""
+        if self.socket is not None:
+            self.socket.on_message_begun()
+
     def on_upgrade(self) -> None:
         """Become a WebSocket, which has deadlines of its own."""
         self.phase, self.due = Phase.UPGRADED, inf
@@ -145,7 +165,7 @@ class EdgeChannel(HTTPChannel):
     def on_lost(self) -> None:
         """Give the place free. Twisted does not tell the channel itself about the end of a WebSocket."""
         self.connections.remove(self)
-        self.due = inf
+        self.due, self.socket = inf, None
         self._wake_writers()
         if self.transport is not None:
             # The transport is in a cycle with its channel: what it holds would wait for the garbage collector.
@@ -217,6 +237,8 @@ class EdgeChannel(HTTPChannel):
                 self.loseConnection()
         elif self.phase is Phase.IDLE:
             self.loseConnection()
+        elif self.phase is Phase.UPGRADED:
+            self.socket.on_message_due()
         else:
             self.transport.abortConnection()
 
@@ -226,6 +248,10 @@ class EdgeChannel(HTTPChannel):
     def _wait_for_headers(self) -> None:
         """Begin the time for headers; for a WebSocket's it is shorter, as nobody types them."""
         self._wait(self.connections.limits.websocket_header_seconds)
+
+    def wait_for_message(self) -> None:
+        """Begin the time for a piece of a WebSocket message."""
+        self._wait(self.connections.limits.header_seconds)
 
     def _wait(self, seconds: float) -> None:
         self.waiting_since = now = time.monotonic()

@@ -13,12 +13,15 @@ from __future__ import annotations
 from collections import OrderedDict
 from enum import IntEnum
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 from toolhub.client_address import TrustedProxies, counted, parse_address
 from toolhub.edge.limits import Limits
-from toolhub.edge.refusals import Refusals
+from toolhub.rates import Rates
+from toolhub.refusals import Refusals
+from toolhub.transports.uploads import Uploads
 
+MAX_UPLOAD_BYTES = 64_000_000
 MAX_OVER_LIMIT = 32
 """Maximum number of connections beyond the limits. They wait for their headers, because they may be probes."""
 
@@ -37,6 +40,10 @@ class Phase(IntEnum):
     UPGRADED = 6
 
 
+MAX_HOLDERS = 200
+"""Maximum number of holders in a report: those with the most connections."""
+FRAMES_AT_ONCE_SECONDS = 0.1
+"""The frames of so many seconds may come at once."""
 LAST_EVICTABLE = Phase.BODY
 """Up to this phase a connection makes room for another one: the lowest phase first, the oldest of a phase first."""
 
@@ -45,6 +52,9 @@ class Connection(Protocol):
     """What the table knows of a connection."""
 
     address: str
+    client: str
+    user_id: int | None
+    since: float
     over_limit: str
     phase: Phase
     due: float
@@ -58,12 +68,28 @@ class Connection(Protocol):
     def check_reader(self, now: float) -> None: ...
 
 
+Holder = dict[str, Any]
+"""Who holds connections, as JSON: `user_id` (None when nobody has been identified), `address`, `connections`, of these
+`websockets` and `busy` (a request is in progress), and `since` (the oldest, Unix seconds).
+"""
+
+
 class Connections:
     """The connections of a process; belongs to its event loop."""
 
-    def __init__(self, limits: Limits, proxies: TrustedProxies | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        proxies: TrustedProxies | None = None,
+        refusals: Refusals | None = None,
+        uploads: Uploads | None = None,
+    ) -> None:
         self.limits, self.proxies = limits, proxies or TrustedProxies()
-        self.refusals = Refusals()
+        self.refusals = refusals or Refusals()
+        self.uploads = uploads or Uploads(MAX_UPLOAD_BYTES)
+        """The larger messages that are arriving over WebSockets, beside the bodies of requests."""
+        self.frames = Rates(limits.frames_per_second, int(limits.frames_per_second * FRAMES_AT_ONCE_SECONDS))
+        """Of WebSockets, by user."""
         self.open: dict[Connection, None] = {}
         self.by_address: dict[str, dict[Connection, None]] = {}
         self.waiting_for_reader: dict[Connection, None] = {}
@@ -165,7 +191,7 @@ class Connections:
         stalled = [one for one in mine if one in self.waiting_for_reader]
         if len(mine) > 1 and stalled:
             found = min(stalled, key=lambda one: one.stalled_since)
-            self.refusals.add("held", found.address)
+            self.refusals.add("unread", found.address)
             self.remove(found)
             found.evict()
 
@@ -189,6 +215,49 @@ class Connections:
             self._clients[key] = count
         else:
             del self._clients[key]
+
+    # --- for the page about them --------------------------------------------------------------------------------------
+
+    def report(self) -> dict[str, Any]:
+        """Return who holds connections and what was refused, as `toolhub.server.presence` describes."""
+        holders = self.list_holders()
+        return {
+            "holders": holders[:MAX_HOLDERS],
+            "left_out": max(0, len(holders) - MAX_HOLDERS),
+            "connections": len(self.open),
+            "most": self.limits.max_connections,
+            "most_per_address": self.limits.max_connections_per_address,
+            "refusals": {name: [count, self.refusals.last[name]] for name, count in self.refusals.counts.items()},
+        }
+
+    def list_holders(self) -> list[Holder]:
+        """Return who holds the open connections, and from where; those with the most first."""
+        found: dict[tuple[int | None, str], Holder] = {}
+        for one in self.open:
+            key = (one.user_id, one.client or one.address)
+            holder = found.get(key)
+            if holder is None:
+                holder = found[key] = {
+                    "user_id": one.user_id,
+                    "address": key[1],
+                    "connections": 0,
+                    "websockets": 0,
+                    "busy": 0,
+                    "since": one.since,
+                }
+            holder["connections"] += 1
+            holder["websockets"] += one.phase is Phase.UPGRADED
+            holder["busy"] += one.phase in {Phase.BODY, Phase.ANSWERING}
+            holder["since"] = min(holder["since"], one.since)
+        return sorted(found.values(), key=lambda holder: -int(holder["connections"]))
+
+    def cut(self, user_id: int | None, address: str) -> int:
+        """Close all connections of this holder at once; return their number."""
+        found = [one for one in self.open if one.user_id == user_id and (one.client or one.address) == address]
+        for one in found:
+            self.remove(one)
+            one.evict()
+        return len(found)
 
     # --- the timer ----------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from django.conf import settings
 
+from toolhub.rates import per_second
+
 MAX_DESCRIPTORS = 65_536
 """The most descriptors that a worker asks for. Some programs that tools start close every possible one of them."""
 SPARE_DESCRIPTORS = 256
@@ -30,6 +32,10 @@ class Limits:
     slow_reader_seconds: float = 60.0
     max_held_bytes: int = 64_000_000
     """Bytes of large answers that wait for their readers; those of one address may have half of it."""
+    frames_per_second: float = 5000.0
+    """WebSocket frames of one user, on all of their connections together. A frame takes some 12 us (measured)."""
+    pings_per_second: float = 10.0
+    """Pings and pongs of one WebSocket."""
 
 
 def from_settings() -> Limits:
@@ -46,6 +52,8 @@ def from_settings() -> Limits:
         min_bytes_per_second=settings.MIN_BYTES_PER_SECOND,
         slow_reader_seconds=settings.SLOW_READER_SECONDS,
         max_held_bytes=settings.MAX_UNREAD_BYTES,
+        frames_per_second=per_second(settings.WEBSOCKET_FRAMES_RATE),
+        pings_per_second=per_second(settings.WEBSOCKET_PINGS_RATE),
     )
 
 

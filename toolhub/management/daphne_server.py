@@ -25,8 +25,9 @@ from toolhub.edge.channel import EdgeChannel
 from toolhub.edge.connections import Connections
 from toolhub.edge.limits import Limits
 from toolhub.edge.request import EdgeRequest
-from toolhub.edge.websocket_protocol import OrderlyWebSocketProtocol
+from toolhub.edge.websocket_protocol import EdgeWebSocketProtocol
 from toolhub.management.event_loop import survive_exits
+from toolhub.transports.asgi import CONNECTION
 
 log = logging.getLogger("toolhub.serving")
 
@@ -116,7 +117,7 @@ class HubServer(Server):  # type: ignore[misc]
         factory.doStart()
         port.factory = factory
         self.http_factory = factory
-        self.ws_factory.protocol = OrderlyWebSocketProtocol
+        self.ws_factory.protocol = EdgeWebSocketProtocol
 
     def listen_error(self, failure: Any) -> None:
         self.exit_status = 1
@@ -227,6 +228,7 @@ class HubServer(Server):  # type: ignore[misc]
         """Start the application of a request or WebSocket and return the queue of what it receives."""
         queue = asyncio.Queue() if queue is None else queue
         scope.setdefault("asgi", {"version": "3.0"})
+        scope[CONNECTION] = protocol.channel
         work = self.application(scope=scope, receive=queue.get, send=partial(self.handle_reply, protocol))
         self.connections[protocol]["application_instance"] = asyncio.ensure_future(work)
         return queue

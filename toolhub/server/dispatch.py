@@ -11,13 +11,21 @@ from django.conf import settings
 
 from audit.recorder import AuditLogUnavailable
 from catalog.calls import method_limits
-from catalog.errors import CANCELLED_BY_CLIENT, SESSION_ENDED, CatalogError, NeedsInput, ToolError
+from catalog.errors import (
+    CANCELLED_BY_CLIENT,
+    SESSION_ENDED,
+    CallNotLogged,
+    CatalogError,
+    NeedsInput,
+    ToolError,
+)
 from toolhub import deadline
 from toolhub.server import errors as server_errors
 from toolhub.server import requests
 from toolhub.server.methods import completion, lifecycle, prompts, resources, subscriptions, tasks, tools
 from toolhub.server.peer import Outlet, Peer
 from toolhub.server.process import ServerRole
+from toolhub.server.request_rates import TooManyRequests
 from toolhub.wire import jsonrpc, shapes
 from toolhub.wire.errors import INTERNAL_ERROR, METHOD_NOT_FOUND, McpError
 from toolhub.wire.versions import HANDSHAKE, MODERN
@@ -93,6 +101,8 @@ async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
     try:
         if server.needs_start:
             await _start(request, server)
+        if method not in _CALL_METHODS:
+            server.rates.count_request(peer.caller.user_id)
         entry = server.requests.enter(peer, request.id, method in _CALL_METHODS)
         entry.listens = handler is subscriptions.listen
         server.clients.register_message(peer, method in _CALL_METHODS)
@@ -101,11 +111,15 @@ async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
             server.connect_check.report_result(peer, method, result)
         return shapes.shape(method, peer.revision, result, lifecycle.SERVER_INFO_SHORT)
     except McpError as error:
+        if isinstance(error, TooManyRequests):
+            server.refusals.add(error.bound, peer.caller.address)
         if method in _CALL_METHODS:  # denials of the call pipeline are CatalogErrors and logged already
-            await log_rejected(request, peer, error)
+            await log_rejected(request, peer, error, server)
         server.connect_check.report_error(peer, method, error)
         raise
     except CatalogError as error:
+        if isinstance(error, CallNotLogged) and error.busy:
+            server.refusals.add("log_queue", peer.caller.address)
         server.connect_check.report_error(peer, method, error)
         raise server_errors.mcp_error(error, peer) from error
     except ToolError as error:
@@ -157,9 +171,12 @@ async def handle_response(response: jsonrpc.Response, peer: Peer, server: Server
     await server.channels.handle_reply(response, peer)
 
 
-async def log_rejected(request: jsonrpc.Request, peer: Peer, error: McpError) -> None:
+async def log_rejected(request: jsonrpc.Request, peer: Peer, error: McpError, server: ServerRole) -> None:
     """Log a request that was rejected before its handler, if its method is logged; the denial stands in any case."""
+    reason, own_entry = None, True
+    if isinstance(error, TooManyRequests):
+        reason, own_entry = error.reason, server.rates.takes_own_entry(peer.caller.user_id)
     try:
-        await server_errors.log_rejected(request, peer, error.message)
+        await server_errors.log_rejected(request, peer, error.message, reason, own_entry=own_entry)
     except AuditLogUnavailable as cannot:
         log.warning("A denied request could not be logged: %s", cannot.reason)

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from audit import outcomes, recorder
 from audit.redaction import redactor
+from audit.types import Reason
 from catalog.calls import call_log, call_tool
 from catalog.errors import (
     CallNotLogged,
@@ -134,10 +135,14 @@ def _failure(sentence: str, call_id: UUID | None, meta: dict[str, Any] | None = 
 LOGGED_METHODS = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
-async def log_rejected(request: jsonrpc.Request, peer: Peer, reason: str) -> None:
+async def log_rejected(
+    request: jsonrpc.Request, peer: Peer, sentence: str, reason: Reason | None = None, *, own_entry: bool = True
+) -> None:
     """Log an attempt that was rejected for its form, its `requestState`, or too many running requests.
 
-    Its arguments are logged as those of any other denied call are. Raises AuditLogUnavailable.
+    Its arguments are logged as those of any other denied call are. With `reason`, identical attempts at the same time
+    are one entry with their number; without `own_entry`, so are those that differ in their arguments, or in the name of
+    something that does not exist. Raises AuditLogUnavailable.
     """
     member = LOGGED_METHODS.get(request.method)
     if member is None:
@@ -145,10 +150,15 @@ async def log_rejected(request: jsonrpc.Request, peer: Peer, reason: str) -> Non
     given = request.params.get(member)
     name = redactor.redact_text(given[:1000]) if isinstance(given, str) else ""
     arguments = request.params.get("arguments", {})
-    text = (
-        call_tool.rejected_arguments_text(name, arguments)
-        if request.method == "tools/call"
-        else call_log.redact_rejected_arguments(arguments)
-    )
+    if not own_entry:
+        text = redactor.canonical({"$redacted": "one of very many attempts"})
+        name = name if call_tool.is_known(request.method, name) else ""
+    elif request.method == "tools/call":
+        text = call_tool.rejected_arguments_text(name, arguments)
+    else:
+        text = call_log.redact_rejected_arguments(arguments)
     intent = recorder.Intent(peer.caller, request.method, name, arguments=text, request_id=str(request.id))
-    await recorder.deny(intent, recorder.Ending(outcomes.REFUSED, error_class="BadRequest", detail=reason))
+    ending = recorder.Ending(outcomes.REFUSED, error_class="BadRequest", detail=sentence)
+    if reason is not None:
+        ending.detail_reason = reason.text
+    await recorder.deny(intent, ending, shared=reason is not None)

@@ -22,6 +22,9 @@ class Outlet(Protocol):
     def notify(self, message: dict[str, Any]) -> None:
         """Queue a JSON-RPC notification or request on this request's own stream; progress may be dropped when slow."""
 
+    def refuse(self, seconds: int) -> None:
+        """Note that the request is one of a flood, to be tried again after so long: over HTTP it gets status 429."""
+
     def close(self) -> None:
         """End the response stream early and keep working: the client polls for later events (2025-11-25)."""
 

@@ -15,8 +15,9 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from django.db import transaction
 from django.utils import timezone
@@ -36,6 +37,8 @@ log = logging.getLogger(__name__)
 
 REPORT_REQUESTED = "presence.wanted"
 DISCONNECT = "presence.disconnect"
+CONNECTIONS = "connections"
+"""The kind of an order to cut all connections of one holder."""
 DISCONNECTED = Cancellation("cancelled.disconnected")
 HEARTBEAT_SECONDS = 5.0
 RENEW_SECONDS = 15.0
@@ -81,11 +84,83 @@ def request_reports() -> None:
 
 def disconnect(row: Row) -> None:
     """End the session, or close the connection or stream, of a row of `connected`. From a thread, in a transaction."""
-    order = {"key": row["key"], "kind": row["kind"]}
-    for process in ServingProcess.objects.select_for_update().filter(pk__in=row["workers"]):
+    _give_order(row["workers"], {"key": row["key"], "kind": row["kind"]})
+
+
+def _give_order(workers: list[str], order: dict[str, Any]) -> None:
+    for process in ServingProcess.objects.select_for_update().filter(pk__in=workers):
         process.orders = json.dumps([*json.loads(process.orders or "[]"), order][-MAX_ROWS:])
         process.save(update_fields=["orders"])
     transaction.on_commit(lambda: bus.publish_from_thread(DISCONNECT, order))
+
+
+Holder = dict[str, Any]
+"""Who holds connections to any process: `key`, `user_id` (None when nobody has been identified), `address`,
+`connections`, of these `websockets` and `busy` (a request is in progress), `since` (the oldest, Unix
+seconds), `workers`.
+"""
+
+
+@dataclass(slots=True)
+class Bound:
+    """What one bound has refused, cut or slowed down, in all live processes since their start."""
+
+    name: str
+    """See `toolhub.refusals.SENTENCES`."""
+    count: int
+    last: float
+    """Unix seconds."""
+
+
+class Edge(Protocol):
+    """What a process knows of its connections, beneath the MCP protocol."""
+
+    def report(self) -> dict[str, Any]:
+        """Return its state as JSON.
+
+        `holders` without `key` and `workers`, `left_out` (holders beyond them), `connections`, `most` and
+        `most_per_address` (their limits), and `refusals`: {name: [count, Unix seconds of the last]}.
+        """
+
+    def cut(self, user_id: int | None, address: str) -> int:
+        """Close all connections of this holder at once; return their number."""
+
+
+def edge_report(process: ServingProcess) -> dict[str, Any]:
+    """Return what `Edge.report` returned in this process a few seconds ago; empty for one without an edge (stdio)."""
+    found: dict[str, Any] = json.loads(process.edge or "{}")
+    return found
+
+
+def holders(found: Iterable[ServingProcess]) -> list[Holder]:
+    """Return who holds connections to these processes, those with the most first."""
+    merged: dict[str, Holder] = {}
+    for process in found:
+        for row in edge_report(process).get("holders", ()):
+            user = "" if row["user_id"] is None else row["user_id"]
+            row |= {"key": f"{user}@{row['address']}", "workers": [process.pk]}
+            known = merged.setdefault(row["key"], row)
+            if known is not row:
+                for name in ("connections", "websockets", "busy", "workers"):
+                    known[name] += row[name]
+                known["since"] = min(known["since"], row["since"])
+    return sorted(merged.values(), key=lambda row: -int(row["connections"]))
+
+
+def bounds(found: Iterable[ServingProcess]) -> list[Bound]:
+    """Return the bounds that have refused, cut or slowed down something, the latest first."""
+    merged: dict[str, Bound] = {}
+    for process in found:
+        for name, (count, last) in edge_report(process).get("refusals", {}).items():
+            bound = merged.setdefault(name, Bound(name, 0, 0.0))
+            bound.count += count
+            bound.last = max(bound.last, last)
+    return sorted(merged.values(), key=lambda bound: -bound.last)
+
+
+def cut(row: Holder) -> None:
+    """Close all connections of a row of `holders`. From a thread, in a transaction."""
+    _give_order(row["workers"], {"kind": CONNECTIONS, "user_id": row["user_id"], "address": row["address"]})
 
 
 JobRow = dict[str, Any]
@@ -130,9 +205,11 @@ class Presence:
     ) -> None:
         self._worker, self._clients, self._requests, self._sessions = bus.worker, clients, requests, sessions
         self._job_status = job_status
+        self.edge: Edge | None = None
+        """Set where this process accepts connections itself."""
         self._wake, self._ending = asyncio.Event(), asyncio.Event()
         self._beating: asyncio.Task[None] | None = None
-        self._written: tuple[tuple[str, str], float] = (("", ""), 0.0)
+        self._written: tuple[tuple[str, str, str], float] = (("", "", ""), 0.0)
         """The content of the row, without the times that change by themselves, and the time of its last write."""
         self._warning = ThrottledWarning(log)
         self._background: set[asyncio.Task[None]] = set()
@@ -183,7 +260,8 @@ class Presence:
 
     async def _publish(self) -> None:
         rows, left_out = self._clients.rows(MAX_ROWS)
-        content = json.dumps(rows), as_json(self._job_status())
+        edge = "" if self.edge is None else json.dumps(self.edge.report())
+        content = json.dumps(rows), as_json(self._job_status()), edge
         now = time.monotonic()
         changed = content != self._written[0] or now - self._written[1] >= RENEW_SECONDS
         work = self._write if changed else self._read
@@ -197,17 +275,17 @@ class Presence:
     async def _withdraw(self) -> None:
         await threads.presence().run(self._remove)
 
-    def _write(self, peers: str, jobs: str, left_out: int) -> list[dict[str, Any]]:
+    def _write(self, peers: str, jobs: str, edge: str, left_out: int) -> list[dict[str, Any]]:
         now = timezone.now()
-        content = {"beat": now, "peers": peers, "jobs": jobs, "left_out": left_out}
+        content = {"beat": now, "peers": peers, "jobs": jobs, "edge": edge, "left_out": left_out}
         mine = ServingProcess.objects.filter(pk=self._worker)
         if not mine.update(**content):
             host = socket.gethostname()[:200]
             ServingProcess.objects.create(pk=self._worker, host=host, pid=os.getpid(), started=now, **content)
             ServingProcess.objects.filter(beat__lt=now - timedelta(seconds=FORGET_SECONDS)).delete()
-        return self._read(peers, jobs, left_out)
+        return self._read(peers, jobs, edge, left_out)
 
-    def _read(self, peers: str, jobs: str, left_out: int) -> list[dict[str, Any]]:
+    def _read(self, peers: str, jobs: str, edge: str, left_out: int) -> list[dict[str, Any]]:
         mine = ServingProcess.objects.filter(pk=self._worker)
         orders = mine.values_list("orders", flat=True).first()
         if not orders or not mine.filter(orders=orders).update(orders=""):
@@ -220,6 +298,11 @@ class Presence:
 
     def _execute_order(self, order: dict[str, Any]) -> None:
         key, kind = str(order.get("key")), order.get("kind")
+        if kind == CONNECTIONS:
+            if self.edge is not None:
+                self.edge.cut(order.get("user_id"), str(order.get("address")))
+            self._wake.set()
+            return
         self._requests.cancel_scope(key, DISCONNECTED)
         self._clients.close(key, DISCONNECTED)
         if kind == SESSION:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from catalog.policy import snapshot
 from toolhub.access.bearer import Authenticator
 from toolhub.jobs import JobStatus
+from toolhub.refusals import Refusals
 from toolhub.server.bus import Bus
 from toolhub.server.channels import Channels
 from toolhub.server.clients import Clients
@@ -16,12 +17,14 @@ from toolhub.server.live.calls import CallWindows
 from toolhub.server.live.connect_check import ConnectCheck
 from toolhub.server.live.subscriptions import PageSubscriptions
 from toolhub.server.presence import Presence
+from toolhub.server.request_rates import RequestRates
 from toolhub.server.requests import RequestsInFlight
 from toolhub.server.revocation import RevocationWatch
 from toolhub.server.sessions import Sessions
 from toolhub.server.state import SharedState
 from toolhub.server.subscribers import Subscribers
 from toolhub.server.task_runner import TaskRunner
+from toolhub.server.turns import MessageTurns
 from toolhub.server.update_collector import UpdateCollector
 
 log = logging.getLogger(__name__)
@@ -39,6 +42,10 @@ class ServerRole:
         """
         self.start_process = start_process
         self.needs_start = True
+        self.refusals = Refusals()
+        """What the bounds of this process refused, cut or slowed down."""
+        self.rates = RequestRates()
+        self.turns = MessageTurns()
         self.authenticator = Authenticator()
         self.bus = Bus()
         self.state = SharedState()

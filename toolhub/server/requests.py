@@ -12,6 +12,9 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
+
+from audit.types import Reason
 from catalog.calls import call_tool
 from catalog.errors import (
     ACCESS_REVOKED,
@@ -25,15 +28,12 @@ from toolhub.access.bearer import Restriction
 from toolhub.server import bus
 from toolhub.server.bus import Bus
 from toolhub.server.peer import Peer
+from toolhub.server.request_rates import TooManyRequests
 from toolhub.server.sessions import CLOSED
 from toolhub.wire.errors import INTERNAL_ERROR, INVALID_REQUEST, McpError
 
 log = logging.getLogger(__name__)
 
-MAX_REQUESTS_PER_SCOPE = 100
-"""Maximum running requests of one session or connection."""
-MAX_CALLS_PER_USER = 64
-"""Maximum running calls of one user in this process, so that one person cannot block the others."""
 CANCEL = "request.cancel"
 CANCEL_CALL = "call.cancel"
 BUSY = INTERNAL_ERROR
@@ -92,8 +92,11 @@ class RequestsInFlight:
         key: tuple[str, str | int] | None = None
         if scope:
             in_scope = self._scopes.get(scope, 0)
-            if in_scope >= MAX_REQUESTS_PER_SCOPE:
-                raise McpError(BUSY, f"Busy: {MAX_REQUESTS_PER_SCOPE} requests are in flight on this connection")
+            most = settings.MAX_REQUESTS_PER_SESSION
+            if in_scope >= most:
+                sentence = f"Busy: {most} requests are in flight on this connection"
+                why = Reason("busy.session", {"most": most, "attempts": 1})
+                raise TooManyRequests("in_progress", sentence, reason=why)
             key = (scope, request_id)
             if key in self._by_key and peer.connection:
                 raise McpError(INVALID_REQUEST, "Invalid request: this id belongs to a request that is in flight")
@@ -145,8 +148,10 @@ class RequestsInFlight:
 
     def _count(self, user_id: int) -> None:
         calls = self._users.get(user_id, 0)
-        if calls >= MAX_CALLS_PER_USER:
-            raise McpError(BUSY, f"Busy: {MAX_CALLS_PER_USER} of your calls are running")
+        most = settings.MAX_CALLS_PER_USER
+        if calls >= most:
+            sentence = f"Busy: {most} of your calls are running"
+            raise TooManyRequests("calls", sentence, reason=Reason("busy.calls", {"most": most, "attempts": 1}))
         self._users[user_id] = calls + 1
 
     async def cancel(self, peer: Peer, request_id: str | int, reason: Cancellation = CANCELLED_BY_CLIENT) -> None:

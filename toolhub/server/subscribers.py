@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
+from django.conf import settings
+
 from audit.types import Credential
 from catalog.errors import SERVER_STOPPING, SESSION_ENDED, Cancellation
 from catalog.policy import snapshot, visibility
@@ -32,7 +34,6 @@ from toolhub.wire import uritemplate
 log = logging.getLogger(__name__)
 
 KINDS = frozenset({"tools", "resources", "prompts"})
-MAX_LISTENERS_PER_USER = 100
 MAX_LISTENERS = 10_000
 UPDATED = "resource.updated"
 SLICE_SECONDS = 0.01
@@ -175,7 +176,7 @@ class Subscribers:
         TooManyListeners.
         """
         user_id = peer.caller.credential.user_id
-        if len(self._all) >= MAX_LISTENERS or self._by_user.get(user_id, 0) >= MAX_LISTENERS_PER_USER:
+        if len(self._all) >= MAX_LISTENERS or self._by_user.get(user_id, 0) >= settings.MAX_STREAMS_PER_USER:
             raise TooManyListeners
         listener = Listener(self.forget, next(self._numbers), peer, send, close, kinds, uris, task_ids, tag)
         self._all.add(listener)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -25,6 +25,23 @@ EVENTS: Headers = [
     (b"x-accel-buffering", b"no"),
     (b"x-content-type-options", b"nosniff"),
 ]
+
+
+CONNECTION = "toolhub.connection"
+"""The key of a scope's `ClientConnection`; absent when something else than `toolhub.edge` serves."""
+
+
+class ClientConnection(Protocol):
+    """The connection that a request or WebSocket came through."""
+
+    client: str
+    """The address of the client behind a trusted proxy."""
+
+    def identify(self, user_id: int, credential_id: str) -> None:
+        """Note who sent the request that is being answered, or opened the WebSocket."""
+
+    def on_message_begun(self) -> None:
+        """Note that the application works on one more message of the WebSocket: the next ones may come."""
 
 
 async def respond(send: Send, status: int, headers: Headers, body: bytes) -> None:

@@ -15,6 +15,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
+from django.conf import settings
+
 from audit.types import Credential
 from catalog.errors import ACCESS_REVOKED, CLIENT_GONE, SERVER_STOPPING, Cancellation
 from toolhub import deadline
@@ -42,7 +44,8 @@ MAX_CONCURRENT_MESSAGES = 256
 MAX_INCOMING_BYTES = 33_554_432
 PROGRESS_DROP_MESSAGES = 64
 MAX_OUTGOING_MESSAGES = 1024
-MAX_OUTGOING_BYTES = 8_388_608
+OUTGOING_STREAMS = 8
+"""A connection has the messages of many requests: so many times the waiting bytes of a stream are allowed."""
 
 # Close codes of RFC 6455.
 NORMAL, GOING_AWAY, UNSUPPORTED, POLICY, TOO_BIG, INTERNAL, TRY_LATER = 1000, 1001, 1003, 1008, 1009, 1011, 1013
@@ -62,7 +65,7 @@ class Connection:
         close: Callable[[int], Awaitable[None]],
     ) -> None:
         self.server = server
-        self.credential, self._token, self._transport, self._address = credential, token, transport, address
+        self.credential, self._token, self._transport, self.address = credential, token, transport, address
         self._write, self._close = write, close
         self.id = secrets.token_hex(8)
         self._peer = self._unidentified_peer()
@@ -70,7 +73,9 @@ class Connection:
         self._initializing: asyncio.Future[None] | None = None
         self._working: set[asyncio.Task[None]] = set()
         self._bytes_in = 0
-        self._out: OutgoingQueue[bytes] = OutgoingQueue(MAX_OUTGOING_MESSAGES, MAX_OUTGOING_BYTES)
+        self._out: OutgoingQueue[bytes] = OutgoingQueue(
+            MAX_OUTGOING_MESSAGES, OUTGOING_STREAMS * settings.MAX_QUEUED_BYTES
+        )
         self._closing: int | None = None
         self._stopping = False
         self._listener = server.subscribers.attach(self._peer, self.notify, self._on_close_requested, kinds=frozenset())
@@ -83,6 +88,7 @@ class Connection:
         if self._closing is not None:
             return None
         if len(self._working) >= MAX_CONCURRENT_MESSAGES or self._bytes_in + len(data) > MAX_INCOMING_BYTES:
+            self.server.refusals.add("messages", self.address)
             self.end(TRY_LATER, FLOODED)
             return None
         self._bytes_in += len(data)
@@ -120,7 +126,7 @@ class Connection:
     async def _serve(self, data: bytes) -> dict[str, Any] | list[Any] | None:
         messages = jsonrpc.parse(data, batches=self._peer.revision in versions.BATCHING_REVISIONS)
         credential = self.server.authenticator.cached(self._token) or await self.server.authenticator.authenticate(
-            self._token, self._address
+            self._token, self.address
         )
         if credential is not self.credential:
             if credential.toolset_ids != self.credential.toolset_ids:
@@ -139,7 +145,7 @@ class Connection:
         if isinstance(message, jsonrpc.Request):
             if self._stopping:
                 stopping = McpError(errors.INTERNAL_ERROR, "The server is stopping")
-                await dispatch.log_rejected(message, self._peer, stopping)
+                await dispatch.log_rejected(message, self._peer, stopping, self.server)
                 return jsonrpc.error(message.id, stopping)
             if is_modern(message):
                 return await self._modern(message)
@@ -165,7 +171,7 @@ class Connection:
         except McpError as error:
             self.server.connect_check.report_invalid(self.credential, error)
             return jsonrpc.error(request.id, error)
-        peer = peers.modern(found, self.credential, self._transport, self._address, self.id)
+        peer = peers.modern(found, self.credential, self._transport, self.address, self.id)
         return await answer(request, peer, Outlet(self), self.server)
 
     async def _initialize(self, request: jsonrpc.Request) -> dict[str, Any]:
@@ -174,7 +180,7 @@ class Connection:
         initializing = self._initializing = asyncio.get_running_loop().create_future()
         try:
             session, result = await lifecycle.initialize(request, self.credential, self.server)
-            self._peer = peers.handshake(session, self.credential, self._transport, self._address, self.id)
+            self._peer = peers.handshake(session, self.credential, self._transport, self.address, self.id)
             self._listen(subscribers.KINDS)
         except McpError as error:
             return jsonrpc.error(request.id, error)
@@ -190,12 +196,12 @@ class Connection:
         self._peer = (
             self._unidentified_peer()
             if session is None
-            else peers.handshake(session, credential, self._transport, self._address, self.id)
+            else peers.handshake(session, credential, self._transport, self.address, self.id)
         )
 
     def _unidentified_peer(self) -> peers.Peer:
         nothing = envelope.Envelope(versions.LATEST_MODERN, "", "", {}, None, None)
-        return peers.modern(nothing, self.credential, self._transport, self._address, self.id)
+        return peers.modern(nothing, self.credential, self._transport, self.address, self.id)
 
     def _listen(self, kinds: frozenset[str]) -> None:
         self._listener.detach()
@@ -212,6 +218,7 @@ class Connection:
 
     def _put(self, data: bytes) -> None:
         if self._closing is None and not self._out.put(data, len(data)):
+            self.server.refusals.add("queue", self.address)
             self.end(POLICY, SLOW_READER)
             self._out.clear()
 
@@ -293,6 +300,9 @@ class Outlet:
 
     def close(self) -> None:
         """Do nothing: a request on a connection has no stream of its own."""
+
+    def refuse(self, seconds: int) -> None:
+        """Do nothing: a message has no status."""
 
 
 def is_modern(request: jsonrpc.Request) -> bool:

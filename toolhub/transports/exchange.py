@@ -12,7 +12,8 @@ from catalog.errors import CLIENT_GONE, Cancellation
 from toolhub.server import dispatch
 from toolhub.server.peer import Outlet, Peer
 from toolhub.server.process import ServerRole
-from toolhub.transports.asgi import JSON, SAFE, Headers, Receive, Send, respond
+from toolhub.server.request_rates import TooManyRequests
+from toolhub.transports.asgi import JSON, SAFE, ClientConnection, Headers, Receive, Send, respond
 from toolhub.transports.resume import StreamLog, StreamLogs
 from toolhub.transports.stream import EventStream
 from toolhub.transports.uploads import Upload, Uploads
@@ -31,6 +32,7 @@ class Exchange:
     __slots__ = (
         "address",
         "body",
+        "connection",
         "cors",
         "credential",
         "events",
@@ -51,6 +53,7 @@ class Exchange:
     ) -> None:
         self.server, self.streams, self.uploads = server, streams, uploads
         self.receive, self.send, self.address = receive, send, address
+        self.connection: ClientConnection | None = None
         self.headers: dict[str, str] = {}
         self.cors: Headers = []
         self.credential: Credential
@@ -143,6 +146,9 @@ async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
     """
     try:
         return jsonrpc.result(request.id, await dispatch.answer(request, peer, outlet, server))
+    except TooManyRequests as error:
+        outlet.refuse(error.retry_after)
+        return jsonrpc.error(request.id, error)
     except McpError as error:
         return jsonrpc.error(request.id, error)
     except dispatch.RequestCancelled:

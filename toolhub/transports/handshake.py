@@ -16,6 +16,7 @@ from toolhub.server import peer as peers
 from toolhub.server.methods import lifecycle
 from toolhub.server.peer import Session
 from toolhub.server.process import ServerRole
+from toolhub.server.request_rates import TooManyRequests
 from toolhub.transports import guard, resume
 from toolhub.transports.asgi import SAFE, respond
 from toolhub.transports.exchange import Exchange, Watch, answer
@@ -88,6 +89,11 @@ async def initialize(exchange: Exchange, request: jsonrpc.Request) -> None:
         session, result = await lifecycle.initialize(request, exchange.credential, exchange.server)
     except McpError as error:
         exchange.server.connect_check.report_invalid(exchange.credential, error)
+        if isinstance(error, TooManyRequests):
+            exchange.server.refusals.add(error.bound, exchange.address)
+            headers = [(b"retry-after", b"%d" % error.retry_after)]
+            await exchange.reply(jsonrpc.error(request.id, error), 429, headers)
+            return
         await exchange.reply(jsonrpc.error(request.id, error))
         return
     await exchange.reply(jsonrpc.result(request.id, result), headers=[(b"mcp-session-id", session.id.encode("ascii"))])
@@ -194,6 +200,7 @@ def attach(server: ServerRole, peer: peers.Peer, stream: EventStream, kinds: fro
     try:
         return server.subscribers.attach(peer, stream.notify, lambda reason: stream.end(), kinds=kinds)
     except listeners.TooManyListeners:
+        server.refusals.add("streams", peer.caller.address)
         raise Rejection(503, "Too many open streams.", [(b"retry-after", b"30")]) from None
 
 

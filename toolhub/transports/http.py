@@ -15,7 +15,7 @@ from toolhub.access import bearer
 from toolhub.access.bearer import BadToken
 from toolhub.server.process import ServerRole
 from toolhub.transports import guard, handshake, modern
-from toolhub.transports.asgi import HTML, SAFE, Headers, Receive, Scope, Send, respond
+from toolhub.transports.asgi import CONNECTION, HTML, SAFE, Headers, Receive, Scope, Send, respond
 from toolhub.transports.exchange import Exchange
 from toolhub.transports.guard import Rejection
 from toolhub.transports.resume import StreamLogs
@@ -40,12 +40,14 @@ class StreamableHttpConsumer(AsyncConsumer):  # type: ignore[misc]
         asyncio.current_task().arrived = time.monotonic()  # type: ignore[union-attr]
         exchange = Exchange(self.server, self.streams, self.uploads, receive, send, client[0] if client else "")
         try:
+            exchange.connection = scope.get(CONNECTION)
             await answer(scope, exchange)
         except Rejection as rejected:
             guard.report_rejected(self.server, exchange.address, rejected)
             error = McpError(errors.INVALID_REQUEST, rejected.message)
             await exchange.reject(error, rejected.status, rejected.headers)
         except TooManyUploads as full:
+            self.server.refusals.add("uploads", exchange.address)
             await exchange.reject(McpError(errors.INVALID_REQUEST, full.sentence), full.status, full.headers())
         except asyncio.CancelledError:
             raise
@@ -132,8 +134,13 @@ async def identify(exchange: Exchange, headers: dict[str, str]) -> None:
     try:
         token = bearer.from_header(headers.get("authorization"))
         authenticator = exchange.server.authenticator
-        exchange.credential = authenticator.cached(token) or await authenticator.authenticate(token, exchange.address)
+        credential = authenticator.cached(token) or await authenticator.authenticate(token, exchange.address)
+        exchange.credential = credential
+        if exchange.connection is not None:
+            exchange.connection.identify(credential.user_id, credential.id)
     except BadToken as bad:
+        if bad.status == 429:
+            exchange.server.refusals.add("invalid_tokens", exchange.address)
         extra = [(name.lower().encode(), value.encode()) for name, value in bad.headers().items()]
         sentence = SENTENCES.get(bad.status, "Not now.")
         raise Rejection(bad.status, sentence, extra, code=bad.code, owner=bad.owner) from None

@@ -22,7 +22,7 @@ from catalog import threads
 from toolhub.server.live.calls import UNAVAILABLE_ERRORS, Watcher
 from toolhub.server.process import ServerRole
 from toolhub.transports import live_viewers
-from toolhub.transports.asgi import Receive, Scope, Send
+from toolhub.transports.asgi import CONNECTION, ClientConnection, Receive, Scope, Send
 from toolhub.transports.connection import GOING_AWAY, INTERNAL, POLICY, TOO_BIG, TRY_LATER, UNSUPPORTED
 from toolhub.transports.guard import Rejection
 from toolhub.transports.live_viewers import Viewer
@@ -62,7 +62,7 @@ class LiveConsumer(AsyncConsumer):  # type: ignore[misc]
             if key not in found:
                 raise Rejection(401, "not signed in")
             client = scope.get("client")
-            socket = Socket(self.sockets, found[key], key, client[0] if client else "", send)
+            socket = Socket(self.sockets, found[key], key, client[0] if client else "", send, scope.get(CONNECTION))
         except Rejection as rejected:
             log.info("A page's WebSocket was rejected: %s", rejected.message)
             await send({"type": "websocket.close"})
@@ -81,8 +81,19 @@ class LiveConsumer(AsyncConsumer):  # type: ignore[misc]
 class Socket:
     """One window: the calls it watches, and its outgoing messages."""
 
-    def __init__(self, sockets: LiveSockets, viewer: Viewer, key: str, address: str, send: Send) -> None:
+    def __init__(
+        self,
+        sockets: LiveSockets,
+        viewer: Viewer,
+        key: str,
+        address: str,
+        send: Send,
+        client: ClientConnection | None = None,
+    ) -> None:
         self.viewer, self.key, self.address, self._send = viewer, key, address, send
+        self._client = client
+        if client is not None:
+            client.identify(viewer.user_id, f"session:{viewer.user_id}")
         self.watcher = Watcher(viewer.user_id, self.put, self.go_away, everything=viewer.auditor)
         self.calls: set[UUID] = set()
         # Limited by number only: no message of a page is larger than a few hundred bytes.
@@ -99,6 +110,8 @@ class Socket:
             event = await receive()
             if event["type"] == "websocket.disconnect":
                 return
+            if self._client is not None:
+                self._client.on_message_begun()
             text = event.get("text")
             self._received += 1
             if text is None:

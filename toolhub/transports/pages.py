@@ -11,19 +11,16 @@ from collections import OrderedDict, deque
 from typing import Any
 
 from toolhub.client_address import counted
+from toolhub.refusals import Refusals
 from toolhub.transports.asgi import TEXT, Application, Receive, Scope, Send, respond
 from toolhub.transports.uploads import FREE_BYTES, TooManyUploads, Upload, Uploads
-
-MAX_RUNNING = 32
-"""Maximum number of requests that Django works on at one time."""
-MAX_RUNNING_PER_ADDRESS = 6
-"""As many as a browser opens connections to one host."""
 
 
 class Turns:
     """Who runs now, and who waits; belongs to one event loop."""
 
-    def __init__(self, most: int = MAX_RUNNING, most_per_address: int = MAX_RUNNING_PER_ADDRESS) -> None:
+    def __init__(self, most: int = 32, most_per_address: int = 6) -> None:
+        """Let `most` run at one time, of one address `most_per_address`: a browser opens six connections to a host."""
         self.most, self.most_per_address = most, most_per_address
         self.running = 0
         self._by_address: dict[str, int] = {}
@@ -76,8 +73,9 @@ class Turns:
 class BoundedPages:
     """The ASGI application around Django."""
 
-    def __init__(self, django: Application, uploads: Uploads, turns: Turns) -> None:
+    def __init__(self, django: Application, uploads: Uploads, turns: Turns, refusals: Refusals | None = None) -> None:
         self.django, self.uploads, self.turns = django, uploads, turns
+        self.refusals = refusals or Refusals()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = scope.get("client")
@@ -116,6 +114,7 @@ class BoundedPages:
         try:
             await self.django(scope, receive_counted, send)
         except TooManyUploads as full:
+            self.refusals.add("uploads", address)
             await respond(send, full.status, [*TEXT, *full.headers()], full.sentence.encode() + b"\n")
         finally:
             upload.release()

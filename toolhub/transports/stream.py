@@ -14,6 +14,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from django.conf import settings
+
 from toolhub.transports.asgi import EVENTS, JSON, Headers, Send, respond
 from toolhub.transports.outgoing import OutgoingQueue
 from toolhub.transports.resume import StreamLog
@@ -25,8 +27,7 @@ HEARTBEAT_SECONDS = 15.0
 PROGRESS_DROP_MESSAGES = 64
 """Number of waiting messages from which progress is dropped."""
 MAX_QUEUED_MESSAGES = 1024
-MAX_QUEUED_BYTES = 1_048_576
-"""Maximum waiting bytes; a reader with more is disconnected as too slow."""
+"""Maximum waiting messages; a reader with more, or with more than MAX_QUEUED_BYTES, is disconnected as too slow."""
 RETRY_MS = 500
 """Milliseconds that a client waits before it reconnects to a stream that the server ended early."""
 
@@ -41,6 +42,7 @@ class EventStream:
         "_log",
         "_open",
         "_out",
+        "_retry_after",
         "_send",
         "_stopping_early",
         "_task",
@@ -57,8 +59,11 @@ class EventStream:
         """Whether the client still reads; later messages go to the log alone, if there is one."""
         self.on_slow: Callable[[], None] | None = None
         self._send, self._headers, self._json, self._log = send, headers, json, log
-        self._out: OutgoingQueue[tuple[bytes, str | None]] = OutgoingQueue(MAX_QUEUED_MESSAGES, MAX_QUEUED_BYTES)
+        self._out: OutgoingQueue[tuple[bytes, str | None]] = OutgoingQueue(
+            MAX_QUEUED_MESSAGES, settings.MAX_QUEUED_BYTES
+        )
         self._ending = self._open = self._stopping_early = False
+        self._retry_after: int | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -81,6 +86,9 @@ class EventStream:
             self.commit()
             self._stopping_early = True
             self._out.wake()
+
+    def refuse(self, seconds: int) -> None:
+        self._retry_after = seconds
 
     # --- for the transport ---------------------------------------------------------------------------------------
 
@@ -123,8 +131,12 @@ class EventStream:
             if message is None:
                 await respond(self._send, status, [*EVENTS, *self._headers], sse.comment())
                 return
+            headers = [*JSON, *self._headers]
+            if self._retry_after is not None and isinstance(message, dict):
+                status = 429
+                headers.append((b"retry-after", b"%d" % self._retry_after))
             if self._json or status != 200:
-                await respond(self._send, status, [*JSON, *self._headers], jsonrpc.encode(message))
+                await respond(self._send, status, headers, jsonrpc.encode(message))
                 return
         if message is not None:
             for one in message if isinstance(message, list) else [message]:

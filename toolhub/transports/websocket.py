@@ -13,6 +13,7 @@ import logging
 import time
 from base64 import b64decode
 from binascii import Error as NotBase64
+from functools import partial
 
 from channels.consumer import AsyncConsumer
 from django.conf import settings
@@ -22,9 +23,18 @@ from toolhub.access.bearer import BadToken
 from toolhub.server.listeners import TooManyListeners
 from toolhub.server.process import ServerRole
 from toolhub.transports import guard
-from toolhub.transports.asgi import Receive, Scope, Send
-from toolhub.transports.connection import BINARY_FRAME, TOO_BIG, TOO_LARGE, UNSUPPORTED, Connection
+from toolhub.transports.asgi import CONNECTION, ClientConnection, Receive, Scope, Send
+from toolhub.transports.connection import (
+    BINARY_FRAME,
+    FLOODED,
+    TOO_BIG,
+    TOO_LARGE,
+    TRY_LATER,
+    UNSUPPORTED,
+    Connection,
+)
 from toolhub.transports.guard import Rejection
+from toolhub.transports.uploads import FREE_BYTES, TooManyUploads, Upload, Uploads
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +45,8 @@ BEARER_PREFIX = "bearer."
 class McpWebsocketConsumer(AsyncConsumer):  # type: ignore[misc]
     """One socket. Channels' own loop is bypassed: it would await its handlers one message at a time."""
 
-    def __init__(self, server: ServerRole) -> None:
-        self.server = server
+    def __init__(self, server: ServerRole, uploads: Uploads) -> None:
+        self.server, self.uploads = server, uploads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
@@ -60,9 +70,30 @@ class McpWebsocketConsumer(AsyncConsumer):  # type: ignore[misc]
                 elif len(data := text.encode()) > settings.MAX_BODY_BYTES:
                     connection.end(TOO_BIG, TOO_LARGE)
                 else:
-                    connection.receive(data)
+                    self.server.turns.put(
+                        connection.credential.user_id, partial(self.begin, connection, scope.get(CONNECTION), data)
+                    )
         finally:
             await connection.on_disconnect()
+
+    def begin(self, connection: Connection, client: ClientConnection | None, data: bytes) -> asyncio.Task[None] | None:
+        """Begin the work on one message; return its task, or None when nothing is to be done."""
+        if client is not None:
+            client.on_message_begun()
+        upload = Upload(self.uploads, connection.credential.id)
+        try:
+            if len(data) > FREE_BYTES:
+                upload.grow(len(data))
+        except TooManyUploads:
+            self.server.refusals.add("uploads", connection.address)
+            connection.end(TRY_LATER, FLOODED)
+            return None
+        task = connection.receive(data)
+        if task is None:
+            upload.release()
+        elif upload.bytes:
+            task.add_done_callback(lambda _: upload.release())
+        return task
 
 
 async def admit(server: ServerRole, scope: Scope, send: Send) -> Connection:
@@ -79,6 +110,8 @@ async def admit(server: ServerRole, scope: Scope, send: Send) -> Connection:
     client = scope.get("client")
     address = client[0] if client else ""
     credential = server.authenticator.cached(token) or await server.authenticator.authenticate(token, address)
+    if CONNECTION in scope:
+        scope[CONNECTION].identify(credential.user_id, credential.id)
 
     async def write(data: bytes) -> None:
         await send({"type": "websocket.send", "text": data.decode()})
@@ -86,7 +119,11 @@ async def admit(server: ServerRole, scope: Scope, send: Send) -> Connection:
     async def close(code: int) -> None:
         await send({"type": "websocket.close", "code": code})
 
-    connection = Connection(server, credential, token, "websocket", address, write, close)
+    try:
+        connection = Connection(server, credential, token, "websocket", address, write, close)
+    except TooManyListeners:
+        server.refusals.add("streams", address)
+        raise
     await send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL if offered else None})
     return connection
 

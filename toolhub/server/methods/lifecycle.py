@@ -37,6 +37,7 @@ async def initialize(
 
     Build the peer with `peer.handshake(session, credential, transport, address, connection)`.
     """
+    server.rates.count_request(credential.user_id)
     values = request.params
     requested = params.text(values, "protocolVersion")
     capabilities = envelope.check_capabilities(values.get("capabilities", {}))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from django.conf import settings
+
 from catalog.errors import SERVER_STOPPING, TASKS_EXTENSION, MissingCapability
 from catalog.policy import visibility
 from toolhub.server import subscribers
@@ -43,9 +45,9 @@ async def listen(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
             peer, outlet.notify, close, kinds=kinds, uris=frozenset(uris), task_ids=frozenset(task_ids), tag=request.id
         )
     except TooManyListeners:
-        raise McpError(
-            INTERNAL_ERROR, f"At most {subscribers.MAX_LISTENERS_PER_USER} streams per user may be open"
-        ) from None
+        server.refusals.add("streams", peer.caller.address)
+        sentence = f"At most {settings.MAX_STREAMS_PER_USER} streams per user may be open"
+        raise McpError(INTERNAL_ERROR, sentence) from None
     try:
         agreed: dict[str, Any] = {flag: True for flag, kind in _FLAGS.items() if kind in kinds}
         if uris:

@@ -1,0 +1,79 @@
+"""The order in which messages of WebSockets are begun: users take turns, a few messages per pass of the event loop.
+
+A client can send thousands of messages at once. Begun as they come, each is one more callback that every other request
+of the process has to wait for. Over HTTP the number of connections bounds that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Any
+
+MAX_BEGUN_PER_PASS = 8
+"""Messages that are begun before the event loop looks for other events: some milliseconds of work."""
+MAX_IN_PROGRESS_PER_USER = 512
+"""Messages of one user in progress; far more than may run at once, so that each can get its own refusal. The others
+wait, a cancellation, too; it has its turn as soon as the refused ones are answered."""
+
+log = logging.getLogger(__name__)
+
+Begin = Callable[[], asyncio.Task[Any] | None]
+
+
+class MessageTurns:
+    """Who waits to be served; belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[int, deque[Begin]] = OrderedDict()
+        """By user; the one at the front is next."""
+        self._in_progress: dict[int, int] = {}
+        self._scheduled = False
+
+    def put(self, user_id: int, begin: Begin) -> None:
+        """Let `begin` have its turn. The task that it returns counts as in progress until it is done."""
+        waiting = self._waiting.get(user_id)
+        if waiting is None:
+            waiting = self._waiting[user_id] = deque()
+        waiting.append(begin)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._run)
+
+    def _run(self) -> None:
+        self._scheduled = False
+        begun = skipped = 0
+        while begun < MAX_BEGUN_PER_PASS and skipped < len(self._waiting):
+            user_id, waiting = next(iter(self._waiting.items()))
+            self._waiting.move_to_end(user_id)
+            if self._in_progress.get(user_id, 0) >= MAX_IN_PROGRESS_PER_USER:
+                skipped += 1
+                continue
+            begun, skipped = begun + 1, 0
+            begin = waiting.popleft()
+            if not waiting:
+                del self._waiting[user_id]
+            try:
+                task = begin()
+            except Exception:
+                log.exception("A message could not be begun")
+                continue
+            if task is not None:
+                self._in_progress[user_id] = self._in_progress.get(user_id, 0) + 1
+                task.add_done_callback(lambda _, user_id=user_id: self._end(user_id))  # type: ignore[misc]
+        if begun and self._waiting:
+            self._schedule()
+
+    def _end(self, user_id: int) -> None:
+        remaining = self._in_progress[user_id] - 1
+        if remaining:
+            self._in_progress[user_id] = remaining
+        else:
+            del self._in_progress[user_id]
+        if user_id in self._waiting:
+            self._schedule()
