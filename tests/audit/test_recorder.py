@@ -4,13 +4,16 @@ import asyncio
 import gc
 import json
 import time
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
 from audit import recorder
 from audit.models import Call
+from audit.types import Reason
 from audit.writing import queue
+from audit.writing.queue import ATTEMPTS
 from tests.audit.attempts import call, ending, intent, wait_until_ready
 from tests.audit.stores import AuditStore
 from tests.polling import wait_until_async
@@ -23,9 +26,57 @@ async def test_no_call_is_accepted_when_the_queue_is_full(
     monkeypatch.setattr(queue, "MAX_WAITING_ENTRIES", 0)
     with pytest.raises(recorder.AuditLogBusy, match="too many calls are waiting"):
         await recorder.begin(intent())
+    await recorder.deny(intent(), ending("refused"))
+    monkeypatch.setattr(queue, "MAX_WAITING_DENIALS", 0)
     with pytest.raises(recorder.AuditLogBusy):
         await recorder.deny(intent(), ending("refused"))
     assert recorder.running() == 0
+
+
+async def test_denials_take_no_places_of_calls(sqlite_store: AuditStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    await call()
+    monkeypatch.setattr(queue, "MAX_WAITING_DENIALS", 0)
+    with pytest.raises(recorder.AuditLogBusy):
+        await recorder.deny(intent(), ending("refused"))
+    await call()
+
+
+async def test_identical_attempts_that_wait_together_are_one_entry_with_their_number(audit_store: AuditStore) -> None:
+    denied = replace(
+        ending("refused"), detail="Busy", detail_reason=Reason("busy.calls", {"most": 2, ATTEMPTS: 1}).text
+    )
+    ids = await asyncio.gather(
+        *(recorder.deny(intent("a"), denied, shared=True) for _ in range(50)),
+        recorder.deny(intent("b"), denied, shared=True),
+        recorder.deny(intent("a", '{"a":2}'), denied, shared=True),
+        recorder.deny(intent("a"), denied),
+    )
+    assert len(set(ids)) == len(ids) - 49
+    rows = audit_store.sql("SELECT name, detail, detail_reason FROM audit_call ORDER BY id")
+    assert [(name, detail) for name, detail, _ in rows] == [
+        ("a", "Busy (50 identical attempts)"),
+        ("b", "Busy"),
+        ("a", "Busy"),
+        ("a", "Busy"),
+    ]
+    reasons = [Reason.read(text) for _, _, text in rows]
+    assert [reason and reason.params for reason in reasons] == [
+        {"most": 2, ATTEMPTS: 50},
+        *[{"most": 2, ATTEMPTS: 1}] * 3,
+    ]
+    later = await recorder.deny(intent("a"), denied, shared=True)
+    assert later not in ids, "what is written counts nothing more"
+
+
+async def test_an_attempt_whose_client_leaves_does_not_end_the_identical_ones(audit_store: AuditStore) -> None:
+    denied = ending("refused")
+    first = asyncio.create_task(recorder.deny(intent(), denied, shared=True))
+    others = [asyncio.create_task(recorder.deny(intent(), denied, shared=True)) for _ in range(3)]
+    await asyncio.sleep(0)
+    first.cancel()
+    found = await asyncio.gather(*others)
+    assert first.cancelled() and len(set(found)) == 1
+    assert list(audit_store.outcomes()) == [found[0].hex]
 
 
 async def test_a_call_is_refused_when_the_disk_is_full(sqlite_store: AuditStore, settings) -> None:

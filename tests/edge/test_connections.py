@@ -9,8 +9,8 @@ from math import inf
 
 import pytest
 
+from toolhub import refusals
 from toolhub.client_address import TrustedProxies
-from toolhub.edge import refusals
 from toolhub.edge.connections import MAX_OVER_LIMIT, Connections, Phase
 from toolhub.edge.limits import Limits
 
@@ -25,6 +25,9 @@ class Fake:
     waiting_since: float = 0.0
     stalled_since: float = 0.0
     address: str = ""
+    client: str = ""
+    user_id: int | None = None
+    since: float = 0.0
     over_limit: str = ""
     due: float = inf
     evicted: bool = False
@@ -179,7 +182,7 @@ def test_the_log_has_one_line_per_address_and_minute(table: Connections, caplog:
         table.sweep(now)
     assert len(caplog.messages) == 2, "the minute is not over"
     table.sweep(161.0)
-    assert len(caplog.messages) == 3 and caplog.messages[2].startswith(f"Cut 4999 more connections from {ALICE}: ")
+    assert len(caplog.messages) == 3 and caplog.messages[2].startswith(f"Limits reached 4999 more times by {ALICE}: ")
     assert table.refusals.counts == {"headers": 5000, "slow_body": 1}
 
 
@@ -193,4 +196,37 @@ def test_the_lines_about_many_addresses_are_bounded(
     assert len(caplog.messages) == 10
     table.sweep(100.0)
     table.sweep(160.0)
-    assert caplog.messages[10:] == [f"Cut 190 more connections from other addresses: {refusals.SENTENCES['headers']}"]
+    why = f"{refusals.SENTENCES['headers']} (190 times)"
+    assert caplog.messages[10:] == [f"Limits reached 190 more times by other addresses: {why}"]
+
+
+def test_who_holds_connections_is_listed_by_person_and_address(table: Connections) -> None:
+    for user_id, phase in ((7, Phase.ANSWERING), (7, Phase.UPGRADED), (None, Phase.IDLE)):
+        one = add(table, ALICE, phase)
+        one.user_id, one.since = user_id, 5.0 - phase
+    behind = add(table, PROXY, Phase.ANSWERING)
+    behind.user_id, behind.client, behind.since = 7, BOB, 3.0
+    assert table.list_holders() == [
+        {"user_id": 7, "address": "203.0.113.5", "connections": 2, "websockets": 1, "busy": 1, "since": -1.0},
+        {"user_id": None, "address": "203.0.113.5", "connections": 1, "websockets": 0, "busy": 0, "since": 3.0},
+        {"user_id": 7, "address": BOB, "connections": 1, "websockets": 0, "busy": 1, "since": 3.0},
+    ]
+
+
+def test_what_one_person_holds_from_one_address_is_cut_and_nothing_else(table: Connections) -> None:
+    mine, other = add(table, ALICE, Phase.ANSWERING), add(table, ALICE, Phase.ANSWERING)
+    elsewhere = add(table, BOB, Phase.ANSWERING)
+    mine.user_id = elsewhere.user_id = 7
+    assert table.cut(7, "203.0.113.5") == 1
+    assert (mine.evicted, other.evicted, elsewhere.evicted) == (True, False, False)
+    assert list(table.open) == [other, elsewhere]
+
+
+def test_the_report_says_what_the_bounds_did(table: Connections) -> None:
+    add(table, ALICE)
+    table.refusals.add("headers", ALICE)
+    table.refusals.add("headers", ALICE)
+    report = table.report()
+    assert (report["connections"], report["most"], report["most_per_address"]) == (1, 6, 3)
+    count, last = report["refusals"]["headers"]
+    assert count == 2 and last > 1e9

@@ -44,12 +44,16 @@ class Outlet:
         self.revision, self.capabilities = revision, capabilities
         self.messages: list[dict[str, Any]] = []
         self.closed = False
+        self.retry_after: int | None = None
 
     def notify(self, message: dict[str, Any]) -> None:
         jsonrpc.encode(message)
         if message.get("method") != "notifications/tasks":  # the official types know no extensions
             validate_server_message(self.revision, message, capabilities=self.capabilities)
         self.messages.append(message)
+
+    def refuse(self, seconds: int) -> None:
+        self.retry_after = seconds
 
     def close(self) -> None:
         self.closed = True

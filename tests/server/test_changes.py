@@ -246,8 +246,8 @@ async def test_closing_a_session_closes_its_streams_and_cancels_its_calls(alice:
         await server().sessions.require(client.session.id, client.peer.credential)
 
 
-async def test_one_user_cannot_hold_every_stream(alice: User, bob: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscribers, "MAX_LISTENERS_PER_USER", 2)
+async def test_one_user_cannot_hold_every_stream(alice: User, bob: User, settings: Any) -> None:
+    settings.MAX_STREAMS_PER_USER = 2
     client = modern(await token(alice))
     streams = [Stream(client, frozenset()), Stream(client, frozenset())]
     with pytest.raises(listeners.TooManyListeners):

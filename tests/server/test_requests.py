@@ -17,7 +17,7 @@ from tests.server import functions
 from tests.server.conftest import Client, handshake, modern, refresh_catalogue, run_in_database, server, text, token
 from toolhub.hub import Hub
 from toolhub.parts import parts
-from toolhub.server import dispatch, requests
+from toolhub.server import dispatch
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("hub")]
 
@@ -79,9 +79,9 @@ async def test_an_id_in_flight_is_not_taken_twice_on_a_connection(tools: User) -
 
 
 async def test_too_many_calls_of_one_user_are_rejected_and_logged_and_others_go_on(
-    tools: User, bob: User, monkeypatch: pytest.MonkeyPatch
+    tools: User, bob: User, settings: Any
 ) -> None:
-    monkeypatch.setattr(requests, "MAX_CALLS_PER_USER", 1)
+    settings.MAX_CALLS_PER_USER = 1
     client = modern(await token(tools))
     running = await start_waiting(client, "one")
     message = await client.call("server_add", {"a": 1, "b": 1})
@@ -94,8 +94,8 @@ async def test_too_many_calls_of_one_user_are_rejected_and_logged_and_others_go_
     assert text(await client.call("server_add", {"a": 1, "b": 1})) in ("2", "2.0")
 
 
-async def test_too_many_requests_on_one_connection_are_refused(tools: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "MAX_REQUESTS_PER_SCOPE", 1)
+async def test_too_many_requests_on_one_connection_are_refused(tools: User, settings: Any) -> None:
+    settings.MAX_REQUESTS_PER_SESSION = 1
     client = await handshake(await token(tools))
     running = await start_waiting(client, "scope", id=1)
     assert "Busy" in (await client.error("tools/list", id=2))["message"]
@@ -120,7 +120,7 @@ async def test_a_stop_lets_calls_finish_cancels_the_rest_and_takes_nothing_new(t
 
 @pytest.mark.parametrize("why", ["busy", "stopping"])
 async def test_a_call_refused_while_busy_or_stopping_is_logged_with_its_redacted_arguments(
-    tools: User, monkeypatch: pytest.MonkeyPatch, why: str
+    tools: User, monkeypatch: pytest.MonkeyPatch, settings: Any, why: str
 ) -> None:
     schema = {
         "type": "object",
@@ -129,7 +129,7 @@ async def test_a_call_refused_while_busy_or_stopping_is_logged_with_its_redacted
     await run_in_database(lambda: Tool.objects.filter(name="server_wait").update(input_schema=schema))
     await refresh_catalogue()
     if why == "busy":
-        monkeypatch.setattr(requests, "MAX_CALLS_PER_USER", 0)
+        settings.MAX_CALLS_PER_USER = 0
     else:
         monkeypatch.setattr(server().requests, "_accepting", False)
     client = modern(await token(tools))

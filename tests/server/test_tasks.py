@@ -30,7 +30,7 @@ from tests.server.conftest import (
     text,
     token,
 )
-from toolhub.server import requests, task_runner
+from toolhub.server import task_runner
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("hub")]
 
@@ -299,8 +299,8 @@ async def test_a_task_of_a_worker_that_died_ends_as_failed(
     assert done["status"] == "failed" and "unknown" in done["error"]["message"]
 
 
-async def test_one_user_cannot_start_tasks_without_end(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "MAX_CALLS_PER_USER", 2)
+async def test_one_user_cannot_start_tasks_without_end(client: Client, settings: Any) -> None:
+    settings.MAX_CALLS_PER_USER = 2
     first = await create_task(client, "server_confirm", {"filename": "1"})
     error = (await client.call("server_confirm", {"filename": "2"}))["error"]
     assert "Busy" in error["message"]

@@ -20,6 +20,7 @@ from tests.transports.sockets import WAIT_SECONDS, AsgiSocket
 from tests.wire.official import validate_server_message
 from toolhub.access.models import AccessToken
 from toolhub.transports import connection
+from toolhub.wire.meta import RETRY_AFTER
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("hub")]
 
@@ -276,16 +277,33 @@ async def test_an_unreadable_message_closes_the_socket(sockets: Any, event: dict
     assert await socket.closed() == code
 
 
-async def test_too_many_messages_at_once_close_the_socket(sockets: Any, label: str) -> None:
+async def test_more_calls_than_may_run_are_refused_one_by_one_and_the_socket_stays(
+    sockets: Any, label: str, settings: Any
+) -> None:
+    settings.MAX_CALLS_PER_USER = 3
     socket = await sockets().opened()
     await socket.initialize()
-    for number in range(connection.MAX_CONCURRENT_MESSAGES * 2):
+    for number in range(600):
+        socket.send(socket.person.message("tools/call", {"name": "t_silent", "arguments": {"label": label}}, id=number))
+    answers = [await socket.message() for _ in range(597)]
+    assert {answer["id"] for answer in answers} == set(range(3, 600))
+    assert {answer["error"]["code"] for answer in answers} == {-32603}
+    assert {answer["error"]["data"][RETRY_AFTER] for answer in answers} == {1}
+
+
+async def test_too_many_messages_in_progress_close_the_socket(
+    sockets: Any, label: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "MAX_CONCURRENT_MESSAGES", 5)
+    socket = await sockets().opened()
+    await socket.initialize()
+    for number in range(6):
         socket.send(socket.person.message("tools/call", {"name": "t_silent", "arguments": {"label": label}}, id=number))
     assert await socket.closed() == connection.TRY_LATER
 
 
-async def test_a_reader_that_takes_nothing_is_disconnected(sockets: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "MAX_OUTGOING_BYTES", 50_000)
+async def test_a_reader_that_takes_nothing_is_disconnected(sockets: Any, settings: Any) -> None:
+    settings.MAX_QUEUED_BYTES = 50_000 // connection.OUTGOING_STREAMS
     socket = await sockets().opened()
     await socket.initialize()
     socket.taking.clear()
