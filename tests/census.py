@@ -230,6 +230,7 @@ RULES: tuple[Rule, ...] = (
     Rule("admin/sessions/", CONNECTIONS),
     Rule("admin/examples/grant/", needs("catalog.view_tool", "catalog.add_grant"), "POST"),
     Rule("admin/sessions/disconnect/", needs(*CONNECTIONS.permissions, "access.disconnect_client"), "POST"),
+    Rule("admin/sessions/close/", needs(*CONNECTIONS.permissions, "access.disconnect_client"), "POST"),
     Rule("admin/sessions/revoke/", needs(*CONNECTIONS.permissions, "access.change_accesstoken"), "POST"),
     Rule("admin/audit/call/export/", READS),
     Rule("admin/audit/call/compare/", READS),

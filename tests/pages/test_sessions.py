@@ -23,7 +23,9 @@ from tests.e2e import proofs
 from tests.e2e.pages import Pages
 from tests.polling import wait_until_async
 from tests.real_servers import ROOT, Hub
+from toolhub import refusals
 from toolhub.access.models import AccessToken, ServingProcess
+from toolhub.pages import sessions
 from toolhub.server import clients
 
 MODERN = "2026-07-28"
@@ -59,7 +61,9 @@ def make_row(of: AccessToken, key: str = "k1", **values: Any) -> clients.Row:
     }
 
 
-def make_process(*rows: clients.Row, name: str = "aa11", age: float = 1.0, left_out: int = 0) -> ServingProcess:
+def make_process(
+    *rows: clients.Row, name: str = "aa11", age: float = 1.0, left_out: int = 0, edge: str = ""
+) -> ServingProcess:
     now = timezone.now()
     return ServingProcess.objects.create(
         pk=name,
@@ -69,6 +73,7 @@ def make_process(*rows: clients.Row, name: str = "aa11", age: float = 1.0, left_
         beat=now - timedelta(seconds=age),
         peers=json.dumps(rows),
         left_out=left_out,
+        edge=edge,
     )
 
 
@@ -96,9 +101,10 @@ def _no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("/admin/sessions/", ("disconnect_client", "change_accesstoken")),
         ("/admin/sessions/disconnect/", ("view_connections", "change_accesstoken")),
+        ("/admin/sessions/close/", ("view_connections", "change_accesstoken")),
         ("/admin/sessions/revoke/", ("view_connections", "disconnect_client")),
     ],
-    ids=["look", "disconnect", "revoke"],
+    ids=["look", "disconnect", "close", "revoke"],
 )
 def test_staff_without_the_permission_are_refused(client, alices_token, path, permissions):
     make_process(make_row(alices_token))
@@ -110,7 +116,7 @@ def test_staff_without_the_permission_are_refused(client, alices_token, path, pe
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("what", ["disconnect", "revoke"])
+@pytest.mark.parametrize("what", ["disconnect", "close", "revoke"])
 def test_nothing_is_ended_by_an_address_alone(client, alices_token, what):
     make_process(make_row(alices_token))
     sign_in_staff(client, *PERMISSIONS)
@@ -123,12 +129,12 @@ def test_nothing_is_ended_by_an_address_alone(client, alices_token, what):
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("key", ["", "of nobody", "k1\x00"])
-@pytest.mark.parametrize("what", ["disconnect", "revoke"])
+@pytest.mark.parametrize("what", ["disconnect", "close", "revoke"])
 def test_a_connection_that_is_not_there_has_ended_already(client, alices_token, what, key):
     make_process(make_row(alices_token))
     sign_in_staff(client, *PERMISSIONS)
     answer = client.post(f"/admin/sessions/{what}/", {"key": key}, follow=True)
-    assert "has already ended" in answer.content.decode()
+    assert "already ended" in answer.content.decode()
     assert read_orders() == [] and not Action.objects.filter(kind="connection").exists()
 
 
@@ -202,6 +208,88 @@ def test_the_page_makes_a_bounded_number_of_queries(client, alices_token, django
         client.get("/admin/sessions/")
 
 
+# --- connections and limits --------------------------------------------------------------------------------------
+
+
+def make_edge(*holders: dict[str, Any], left_out: int = 0, **refusals: list[float]) -> str:
+    report = {"connections": 12, "most": 800, "most_per_address": 100, "refusals": refusals}
+    return json.dumps({"holders": holders, "left_out": left_out, **report})
+
+
+def make_holder(user_id: int | None, address: str = "192.0.2.1", **values: Any) -> dict[str, Any]:
+    found = {"user_id": user_id, "address": address, "connections": 3, "websockets": 1, "busy": 2, "since": time.time()}
+    return {**found, **values}
+
+
+@pytest.mark.django_db
+def test_connections_of_one_person_and_address_are_one_row_on_all_processes(client, alices_token):
+    mine = make_holder(alices_token.user_id)
+    make_process(edge=make_edge(mine, make_holder(None)))
+    make_process(edge=make_edge(mine, make_holder(alices_token.user_id, "2001:db8::/64")), name="bb22")
+    make_process(edge=make_edge(make_holder(None, "198.51.100.9")), name="cc33", age=300)
+    sign_in_staff(client, *PERMISSIONS)
+    html = client.get("/admin/sessions/").content.decode()
+    assert html.count('form="close"') == 3 and "198.51.100.9" not in html
+    assert html.count("Close the connections of alice from 192.0.2.1") == 1
+    assert "WebSockets: 2, busy: 4" in html and "no token (pages, health checks)" in html
+    assert html.count("12 connections of at most 800") == 2
+
+
+@pytest.mark.django_db
+def test_closing_the_connections_of_one_address_is_logged_and_every_process_is_told(client, alices_token):
+    make_process(edge=make_edge(make_holder(alices_token.user_id), make_holder(None)))
+    make_process(edge=make_edge(make_holder(alices_token.user_id)), name="bb22")
+    make_process(edge=make_edge(make_holder(None)), name="cc33")
+    sign_in_staff(client, *PERMISSIONS)
+    answer = client.post("/admin/sessions/close/", {"key": f"{alices_token.user_id}@192.0.2.1"}, follow=True)
+    assert "The connections from 192.0.2.1 are being closed." in answer.content.decode()
+    for name, count in (("aa11", 1), ("bb22", 1), ("cc33", 0)):
+        orders = read_orders(name)
+        assert len(orders) == count
+        assert all((one["user_id"], one["address"]) == (alices_token.user_id, "192.0.2.1") for one in orders)
+    action = Action.objects.get(kind="connection")
+    assert (action.actor, action.verb, action.target) == ("sam", "disconnected", "alice: 192.0.2.1")
+
+
+@pytest.mark.django_db
+def test_who_may_only_look_has_no_button_that_closes(client, alices_token):
+    make_process(edge=make_edge(make_holder(alices_token.user_id)))
+    sign_in_staff(client, "view_connections")
+    html = client.get("/admin/sessions/").content.decode()
+    assert "192.0.2.1" in html and 'form="close"' not in html and 'action="/admin/sessions/close/"' not in html
+
+
+@pytest.mark.django_db
+def test_the_list_of_connections_is_bounded(client, alices_token, django_assert_max_num_queries):
+    rows = [make_holder(alices_token.user_id, f"192.0.2.{number}", connections=number) for number in range(60)]
+    make_process(edge=make_edge(*rows, left_out=5))
+    sign_in_staff(client, *PERMISSIONS)
+    with django_assert_max_num_queries(13):
+        html = client.get("/admin/sessions/").content.decode()
+    assert html.count('form="close"') == 20 and "from 192.0.2.59" in html and 'from 192.0.2.3"' not in html
+    assert "45 more are not" in html
+
+
+@pytest.mark.django_db
+def test_limits_that_were_reached_are_counted_with_the_name_of_their_setting(client, alices_token):
+    now = time.time()
+    make_process(edge=make_edge(headers=[40, now - 90], requests=[1, now - 3]))
+    make_process(edge=make_edge(headers=[2, now - 7]), name="bb22")
+    sign_in_staff(client, "view_connections")
+    html = client.get("/admin/sessions/").content.decode()
+    rows = [re.sub(r"<[^>]+>|\s+", " ", row) for row in re.findall(r"<tr.*?</tr>", html, re.S)]
+    first, second = (row for row in rows if "TOOLHUB_" in row)
+    assert "Too many requests of one user" in first and " 1 " in first and "TOOLHUB_REQUESTS_RATE" in first
+    assert "Headers of a request" in second and " 42 " in second and "TOOLHUB_HEADER_SECONDS" in second
+
+
+def test_every_limit_has_a_sentence_in_the_log_and_one_on_the_page():
+    assert set(sessions.BOUNDS) == set(refusals.SENTENCES)
+    known = (ROOT / "toolhub" / "settings.py").read_text()
+    for _words, names in sessions.BOUNDS.values():
+        assert all(f'"{name}"' in known for name in names.split(", ") if name)
+
+
 # --- the real thing ----------------------------------------------------------------------------------------------
 
 
@@ -236,8 +324,8 @@ async def test_connections_of_another_worker_are_listed_ended_and_logged(tmp_pat
             stdio.kill()
             stdio.communicate()
         acts = await asyncio.to_thread(hub.call, list_actions, kind="connection")
-        assert [act[:2] for act in acts] == [["root", "disconnected"]] * 4
-        assert {act[2] for act in acts} == {f"alice: {name}" for name in NAMES}
+        assert [act[:2] for act in acts] == [["root", "disconnected"]] * 5
+        assert {act[2] for act in acts} == {*(f"alice: {name}" for name in NAMES), "bob: 127.0.0.1"}
         assert ["root", "changed"] in [act[:2] for act in hub.call(list_actions, kind="access token")]
 
 
@@ -328,6 +416,20 @@ async def at_both_workers(hub: Hub, stack: AsyncExitStack, stdio: subprocess.Pop
 
     await wait_until_async(gone, WAIT_SECONDS, "only those who are left")
 
+    async def counted() -> bool:
+        return "Close the connections of bob from 127.0.0.1" in await admin.get("/admin/sessions/")
+
+    await wait_until_async(counted, WAIT_SECONDS, "the connections of bob on the page")
+    with hub.pin_to_worker(1):
+        other = await stack.enter_async_context(WebSocketClient(hub.ws_url, hub.seeded["bob"], "2025-06-18"))
+        kept = await stack.enter_async_context(WebSocketClient(hub.ws_url, hub.seeded["alice"], "2025-06-18"))
+    await admin.get("/admin/sessions/")
+    close = re.search(r'value="([^"]*)" aria-label="Close the connections of bob', await admin.get("/admin/sessions/"))
+    assert close is not None
+    await post("close", close[1])
+    assert await asyncio.wait_for(other.closed(), WAIT_SECONDS) == 1006
+    assert await kept.tools()
+
     html = await listed("stateless-client")
     key = re.search(r'form="revoke" name="key" value="([^"]*stateless-client[^"]*)"', html)
     assert key is not None
@@ -342,5 +444,5 @@ async def at_both_workers(hub: Hub, stack: AsyncExitStack, stdio: subprocess.Pop
 
     await wait_until_async(refused, WAIT_SECONDS, "401 for the token")
     assert await bobs.tools()
-    for one in (session, listening, stream, socket, stateless):
+    for one in (session, other, listening, stream, socket, stateless):
         one._failures.clear()

@@ -32,5 +32,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("jobs/", jobs.jobs, name="jobs"),
     path("sessions/", sessions.sessions, name="sessions"),
     path("sessions/disconnect/", sessions.disconnect, name="sessions-disconnect"),
+    path("sessions/close/", sessions.close, name="sessions-close"),
     path("sessions/revoke/", sessions.revoke, name="sessions-revoke"),
 ]

@@ -1,4 +1,8 @@
-"""Connected clients on all processes: disconnect one, or revoke its token; both changes are logged."""
+"""Connected clients on all processes: disconnect one, or revoke its token.
+
+Also who holds connections, and what the limits refused: close the connections of one person from one address. All of
+these changes are logged.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import messages
+from django.contrib.auth import get_user_model
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
@@ -20,6 +25,7 @@ from toolhub.access.bearer import filter_valid_now
 from toolhub.access.models import AccessToken, ServingProcess
 from toolhub.pages.staff import page, staff_page
 from toolhub.server import clients, presence
+from toolhub.server.presence import Bound, Holder
 
 MAX_LISTED_ROWS = 100
 WAIT_SECONDS = 0.2
@@ -33,6 +39,36 @@ KIND_LABELS = {
     clients.STDIO: gettext_lazy("stdio"),
     clients.STATELESS: gettext_lazy("HTTP, stateless"),
 }
+MAX_LISTED_HOLDERS = 20
+BOUNDS = {
+    "headers": (gettext_lazy("Headers of a request arrived too late"), "TOOLHUB_HEADER_SECONDS"),
+    "websocket_headers": (
+        gettext_lazy("The handshake of a WebSocket arrived too late"),
+        "TOOLHUB_WEBSOCKET_HEADER_SECONDS",
+    ),
+    "slow_body": (gettext_lazy("A request arrived too slowly"), "TOOLHUB_MIN_BYTES_PER_SECOND"),
+    "slow_reader": (gettext_lazy("An answer was read too slowly"), "TOOLHUB_MIN_BYTES_PER_SECOND"),
+    "unread": (gettext_lazy("Unread answers took too much memory"), "TOOLHUB_MAX_UNREAD_MB"),
+    "queue": (gettext_lazy("Too much waited for the reader of a stream"), "TOOLHUB_MAX_QUEUED_KB"),
+    "large": (gettext_lazy("A request was too large"), "TOOLHUB_MAX_BODY_BYTES"),
+    "uploads": (gettext_lazy("Too many large requests arrived at once"), "TOOLHUB_MAX_UPLOADS_MB"),
+    "evicted": (
+        gettext_lazy("An idle connection was closed to make room for a new one"),
+        "TOOLHUB_MAX_CONNECTIONS_PER_ADDRESS, TOOLHUB_MAX_CONNECTIONS",
+    ),
+    "per_address": (gettext_lazy("Too many connections from one address"), "TOOLHUB_MAX_CONNECTIONS_PER_ADDRESS"),
+    "total": (gettext_lazy("Too many connections to one process"), "TOOLHUB_MAX_CONNECTIONS"),
+    "streams": (gettext_lazy("Too many open streams of one user"), "TOOLHUB_MAX_STREAMS_PER_USER"),
+    "requests": (gettext_lazy("Too many requests of one user"), "TOOLHUB_REQUESTS_RATE"),
+    "calls": (gettext_lazy("Too many calls of one user were running"), "TOOLHUB_MAX_CALLS_PER_USER"),
+    "in_progress": (gettext_lazy("Too many requests of one session at once"), "TOOLHUB_MAX_REQUESTS_PER_SESSION"),
+    "frames": (gettext_lazy("WebSocket frames came too fast and had to wait"), "TOOLHUB_WEBSOCKET_FRAMES_RATE"),
+    "pings": (gettext_lazy("WebSocket pings came too fast"), "TOOLHUB_WEBSOCKET_PINGS_RATE"),
+    "messages": (gettext_lazy("A WebSocket had too many messages in progress"), ""),
+    "invalid_tokens": (gettext_lazy("Too many invalid tokens from one address"), "TOOLHUB_BAD_TOKENS_RATE"),
+    "log_queue": (gettext_lazy("Too many calls waited for the audit log"), ""),
+}
+"""By name in `toolhub.refusals`: what happened, and the setting of the limit."""
 
 
 @staff_page("access.view_connections")
@@ -45,6 +81,8 @@ def sessions(request: HttpRequest) -> HttpResponse:
     rows, total = _filter_rows(presence.connected(processes), request)
     names = {process.pk: _name(process) for process in processes}
     kind = request.GET.get("kind", "")
+    holders = presence.holders(processes)
+    reports = [(_name(process), presence.edge_report(process)) for process in processes]
     return page(
         request,
         "admin/pages/sessions.html",
@@ -57,6 +95,12 @@ def sessions(request: HttpRequest) -> HttpResponse:
         q=request.GET.get("q", "")[:100],
         filtered=bool(kind or request.GET.get("q")),
         idle_minutes=int(clients.STATELESS_SECONDS // 60),
+        holders=_present_holders(holders[:MAX_LISTED_HOLDERS]),
+        more_holders=max(0, len(holders) - MAX_LISTED_HOLDERS)
+        + sum(report.get("left_out", 0) for _process, report in reports),
+        edges=[(name, report["connections"], report["most"]) for name, report in reports if report],
+        most_per_address=max((report["most_per_address"] for _process, report in reports if report), default=0),
+        bounds=[_present_bound(bound) for bound in presence.bounds(processes)],
         can_disconnect=request.user.has_perm(DISCONNECT_PERMISSION),
         can_revoke=request.user.has_perm(REVOKE_PERMISSION),
     )
@@ -95,6 +139,25 @@ def revoke(request: HttpRequest) -> HttpResponse:
     return _back(request)
 
 
+@staff_page("access.view_connections", DISCONNECT_PERMISSION)
+@require_POST
+def close(request: HttpRequest) -> HttpResponse:
+    """Close the connections of the person and address whose key is in the body; report those that have ended."""
+    key = request.POST.get("key", "")
+    row = next((row for row in presence.holders(presence.processes()) if row["key"] == key), None)
+    if row is None:
+        messages.warning(request, _("These connections have already ended."))
+        return _back(request)
+    user = _find_names([row]).get(row["user_id"])
+    facts = {"user": user, "address": row["address"], "connections": row["connections"]}
+    with transaction.atomic():
+        log.record("disconnected", "connection", f"{user or NOBODY}: {row['address']}", facts, None)
+        presence.cut(row)
+    messages.success(request, _("The connections from %(address)s are being closed.") % {"address": row["address"]})
+    return _back(request)
+
+
+NOBODY = "-"
 _TOKEN_KINDS = frozenset({"token", "stdio"})
 
 
@@ -140,6 +203,34 @@ def _present_row(row: clients.Row, names: dict[str, str]) -> dict[str, Any]:
         "seen": _time_ago(row["seen"]),
         "called": _time_ago(row["called"]),
     }
+
+
+def _find_names(rows: list[Holder]) -> dict[int, str]:
+    ids = {row["user_id"] for row in rows} - {None}
+    users = get_user_model()
+    return dict(users.objects.filter(pk__in=ids).values_list("pk", users.USERNAME_FIELD))
+
+
+def _present_holders(rows: list[Holder]) -> list[dict[str, Any]]:
+    names = _find_names(rows)
+    return [
+        {
+            "key": row["key"],
+            "user": invisible.show(names[row["user_id"]]) if row["user_id"] in names else "",
+            "user_link": reverse("admin:auth_user_change", args=(row["user_id"],)) if row["user_id"] in names else "",
+            "address": row["address"],
+            "connections": row["connections"],
+            "websockets": row["websockets"],
+            "busy": row["busy"],
+            "since": _to_datetime(row["since"]),
+        }
+        for row in rows
+    ]
+
+
+def _present_bound(bound: Bound) -> dict[str, Any]:
+    words, setting = BOUNDS.get(bound.name, (bound.name, ""))
+    return {"words": words, "setting": setting, "count": bound.count, "last": _time_ago(bound.last)}
 
 
 def _name(process: ServingProcess) -> str:
