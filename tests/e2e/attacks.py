@@ -20,6 +20,7 @@ from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from random import random
 
 from tests.real_servers import ROOT, Hub
 
@@ -78,6 +79,12 @@ class Target:
         length, more = f"Content-Length: {len(body)}", ("Mcp-Method: tools/call", f"Mcp-Name: {name}")
         return self.post(length, *more, token=self.token) + b"\r\n" + body
 
+    def post_message(self, method: str, params: dict[str, object] | None = None) -> bytes:
+        """A whole request that is not a call, with the attacker's token."""
+        body = json.dumps(message(method, params)).encode()
+        head = self.post(f"Content-Length: {len(body)}", f"Mcp-Method: {method}", token=self.token)
+        return head + b"\r\n" + body
+
     def upgrade(self) -> bytes:
         upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\n" + KEY.rstrip()
         return self.head("GET /ws/mcp HTTP/1.1", upgrade, token=self.token) + b"\r\n"
@@ -131,8 +138,9 @@ class Line:
         while not self.reader.at_eof() and not self.writer.transport.is_closing():
             await asyncio.sleep(DRIP_SECONDS)
 
-    async def read_to_end(self) -> bytes:
-        return await self.reader.read(-1)
+    async def read_and_drop(self) -> None:
+        while await self.reader.read(65_536):
+            pass
 
     def close(self) -> None:
         self.writer.transport.abort()
@@ -337,6 +345,123 @@ async def open_socket(target: Target, line: Line) -> None:
 async def idle_sockets(target: Target, line: Line) -> None:
     await open_socket(target, line)
     await line.wait()
+
+
+async def send_for_ever(line: Line, data: bytes) -> None:
+    """Send as fast as the server takes it, and read what it answers."""
+    reading = asyncio.create_task(line.read_and_drop())
+    try:
+        while not reading.done():
+            await line.send(data)
+    finally:
+        reading.cancel()
+
+
+def frame(opcode: int, payload: bytes, *, last: bool = True, masked: bool = True) -> bytes:
+    """One WebSocket frame (RFC 6455, 5.2), masked with zeros."""
+    size, mask = len(payload), 128 if masked else 0
+    if size < 126:
+        length = bytes([mask | size])
+    elif size < 65_536:
+        length = bytes([mask | 126]) + size.to_bytes(2, "big")
+    else:
+        length = bytes([mask | 127]) + size.to_bytes(8, "big")
+    return bytes([128 * last | opcode]) + length + bytes(4 * masked) + payload
+
+
+def encode(*messages: dict[str, object]) -> bytes:
+    """These JSON-RPC messages, one text frame each."""
+    return b"".join(frame(1, json.dumps(one).encode()) for one in messages)
+
+
+@attack("WebSocket pings as fast as possible")
+async def socket_pings(target: Target, line: Line) -> None:
+    await open_socket(target, line)
+    await send_for_ever(line, frame(9, b"") * 500)
+
+
+@attack("WebSocket fragments of one byte")
+async def socket_fragments(target: Target, line: Line) -> None:
+    await open_socket(target, line)
+    await line.send(frame(1, b"[", last=False))
+    await send_for_ever(line, frame(0, b" ", last=False) * 500)
+
+
+@attack("WebSocket messages as fast as possible")
+async def socket_messages(target: Target, line: Line) -> None:
+    await open_socket(target, line)
+    await send_for_ever(line, encode({"jsonrpc": "2.0", "id": 1, "method": "nothing"}) * 100)
+
+
+@attack("lists over WebSockets as fast as possible")
+async def socket_lists(target: Target, line: Line) -> None:
+    await open_socket(target, line)
+    await send_for_ever(line, encode(*({**message("tools/list"), "id": number} for number in range(100))))
+
+
+@attack("calls over WebSockets as fast as possible")
+async def socket_calls(target: Target, line: Line) -> None:
+    await open_socket(target, line)
+    call = message("tools/call", {"name": "echo", "arguments": {"text": "x"}})
+    await send_for_ever(line, encode(*({**call, "id": number} for number in range(100))))
+
+
+@attack("unfinished large WebSocket messages")
+async def large_socket_messages(target: Target, line: Line) -> None:
+    await open_socket(target, line)
+    await line.send(frame(1, b" " * HUGE)[:-1])
+    await line.wait()
+
+
+@attack("invalid WebSocket frames")
+async def invalid_frames(target: Target, line: Line) -> None:
+    await open_socket(target, line)
+    await line.send(frame(1, b"{}", masked=False))
+    await line.reader.read(-1)
+
+
+# --- floods of requests -----------------------------------------------------------------------------------------------
+
+
+@attack("lists as fast as possible")
+async def lists(target: Target, line: Line) -> None:
+    await send_for_ever(line, target.post_message("tools/list") * 10)
+
+
+@attack("calls as fast as possible")
+async def calls(target: Target, line: Line) -> None:
+    await send_for_ever(line, target.call("echo", {"text": "x"}) * 10)
+
+
+@attack("calls of tools that do not exist")
+async def unknown_tools(target: Target, line: Line) -> None:
+    await send_for_ever(line, target.call("nothing", {}) * 10)
+
+
+@attack("calls that all run at once")
+async def parallel_calls(target: Target, line: Line) -> None:
+    await send_for_ever(line, target.call("dawdle", {"seconds": 0.5 + random() / 1000}))
+
+
+@attack("invalid JSON")
+async def invalid_json(target: Target, line: Line) -> None:
+    body = b"[" * 50_000
+    await send_for_ever(line, target.post(f"Content-Length: {len(body)}", token=target.token) + b"\r\n" + body)
+
+
+@attack("sessions without end")
+async def sessions(target: Target, line: Line) -> None:
+    asked = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "attacker", "version": "1"}}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": asked}).encode()
+    accept = "Accept: application/json, text/event-stream"
+    head = target.head("POST /mcp HTTP/1.1", "Content-Type: application/json", accept, token=target.token)
+    await send_for_ever(line, (head + b"Content-Length: %d\r\n\r\n" % len(body) + body) * 10)
+
+
+@attack("streams that are left at once")
+async def left_streams(target: Target, line: Line) -> None:
+    await line.send(target.post_message("subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
+    await line.reader.readuntil(b"\r\n\r\n")
 
 
 # --- the honest client ------------------------------------------------------------------------------------------------

@@ -91,6 +91,7 @@ def seed_attacked() -> dict[str, str]:
     """The cast; bob, who attacks, may use tools with large answers, and alice the one that she calls meanwhile."""
     tokens = create_cast()
     grant_tool("echo", ["alice", "bob"])
+    grant_tool("dawdle", ["bob"], "wait")
     grant_tool("chatter", ["bob"])
     grant_tool("large", ["bob"], max_result_bytes=2 * 16_000_000)
     return tokens
