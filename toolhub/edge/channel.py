@@ -32,6 +32,8 @@ LINGER_SECONDS = 2.0
 """How long a client may keep sending after an early answer: a socket closed with unread bytes is reset, and the reset
 can overtake the answer."""
 RETRY_AFTER_SECONDS = 5
+MAX_PIPELINED_BYTES = 16_384
+"""Bytes of later requests that wait for the answer to the one before them."""
 UPLOAD_BUFFER_BYTES = 65_536
 """Bytes of a body that wait for the application; then the client has to wait, too."""
 
@@ -127,6 +129,23 @@ class EdgeChannel(HTTPChannel):
             return
         self.phase, self.due = Phase.ANSWERING, inf
         super().allContentReceived()
+
+    def _finishRequestBody(self, data: bytes) -> None:
+        super()._finishRequestBody(data)
+        self._bound_pipeline()
+
+    def rawDataReceived(self, data: bytes) -> None:
+        super().rawDataReceived(data)
+        self._bound_pipeline()
+
+    def _bound_pipeline(self) -> None:
+        """Read nothing more while so much of later requests waits.
+
+        Twisted looks at that neither when it comes with the end of a body nor while an answer waits for its reader:
+        each answered request then let 64 kB more in (measured, Twisted 26.10: 300 MB a second).
+        """
+        if self._handlingRequest and sum(map(len, self._dataBuffer)) > MAX_PIPELINED_BYTES:
+            self._networkProducer.pauseProducing()
 
     def requestDone(self, request: Any) -> None:
         if self.phase is Phase.ANSWERING:

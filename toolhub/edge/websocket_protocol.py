@@ -1,8 +1,8 @@
 """Daphne's WebSocket protocol with bounds for frames and messages, and an orderly end for clients that break the rules.
 
 A client that sends frames faster than its user may, or messages faster than the application begins them, has to wait:
-nothing more is read from it. Pings have no honest reason to come in floods, so those end the connection, as does a
-message that stalls.
+nothing more is read from it, and its connection ends when that goes on. Pings have no honest reason to come in floods:
+they end the connection at once, and so does a message that stalls.
 
 Autobahn drops the connection at the first invalid byte, so that the client learns only that it is gone (1006). Here a
 close frame says why (RFC 6455, 7.1.7), and what the client still sends is discarded until it answers, or its time is
@@ -38,7 +38,11 @@ FRAME_BYTES = 64
 """What a fragment of an unfinished message costs beside its content."""
 PAUSE_SECONDS = 0.1
 """The shortest wait of a client that sends frames too fast: waking it for each single frame would cost more."""
-PING_BURST_SECONDS = 10
+WAITS_PER_SECOND, MAX_WAITS_AT_ONCE = 1.0, 50
+"""How often a client may have to wait; one that goes on is closed after six seconds. It is not read while it waits, so
+that its end would not be seen before all that it has sent.
+"""
+PING_BURST_SECONDS = 2
 """The pings of so many seconds may come at once."""
 POLICY_VIOLATION, TRY_AGAIN_LATER = 1008, 1013
 
@@ -70,6 +74,7 @@ class EdgeWebSocketProtocol(WebSocketProtocol):  # type: ignore[misc]
         self._waiting: list[int] = []
         """The sizes of the messages that the application has not begun."""
         limit = self.channel.connections.limits.pings_per_second
+        self._waits = Rates(WAITS_PER_SECOND, MAX_WAITS_AT_ONCE)
         self._pings = Rates(limit, int(limit * PING_BURST_SECONDS))
         super().makeConnection(transport)
 
@@ -106,6 +111,9 @@ class EdgeWebSocketProtocol(WebSocketProtocol):  # type: ignore[misc]
         key = channel.client or channel.address if channel.user_id is None else channel.user_id
         if wait := channel.connections.frames.take(key, now):
             channel.connections.refusals.add("frames", channel.client or channel.address)
+            if self._waits.take(None, now):
+                self._fail_connection(POLICY_VIOLATION, "Too many frames")
+                return
             loop = asyncio.get_running_loop()
             self._too_fast = loop.call_later(max(wait, PAUSE_SECONDS), self._on_waited)
             self.transport.pauseProducing()

@@ -24,7 +24,7 @@ from toolhub.server.sessions import Sessions
 from toolhub.server.state import SharedState
 from toolhub.server.subscribers import Subscribers
 from toolhub.server.task_runner import TaskRunner
-from toolhub.server.turns import MessageTurns
+from toolhub.server.turns import Turns
 from toolhub.server.update_collector import UpdateCollector
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class ServerRole:
         self.refusals = Refusals()
         """What the bounds of this process refused, cut or slowed down."""
         self.rates = RequestRates()
-        self.turns = MessageTurns()
+        self.turns = Turns()
         self.authenticator = Authenticator()
         self.bus = Bus()
         self.state = SharedState()

@@ -1,7 +1,7 @@
-"""The order in which messages of WebSockets are begun: users take turns, a few messages per pass of the event loop.
+"""The order in which requests are begun: users take turns, a few requests per pass of the event loop.
 
-A client can send thousands of messages at once. Begun as they come, each is one more callback that every other request
-of the process has to wait for. Over HTTP the number of connections bounds that.
+A client can send hundreds of requests at once, over many connections or one WebSocket. Begun as they come, each is one
+more piece of work that every other request of the process has to wait for, several times.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 MAX_BEGUN_PER_PASS = 8
-"""Messages that are begun before the event loop looks for other events: some milliseconds of work."""
+"""Requests that are begun before the event loop looks for other events: some milliseconds of work."""
 MAX_IN_PROGRESS_PER_USER = 512
 """Messages of one user in progress; far more than may run at once, so that each can get its own refusal. The others
 wait, a cancellation, too; it has its turn as soon as the refused ones are answered."""
@@ -23,14 +23,35 @@ log = logging.getLogger(__name__)
 Begin = Callable[[], asyncio.Task[Any] | None]
 
 
-class MessageTurns:
+class Turns:
     """Who waits to be served; belongs to one event loop."""
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[int, deque[Begin]] = OrderedDict()
         """By user; the one at the front is next."""
         self._in_progress: dict[int, int] = {}
+        self._begun = 0
+        """In this pass of the event loop."""
         self._scheduled = False
+
+    def take(self) -> bool:
+        """Have a turn at once; return False when others wait, or enough has been begun in this pass."""
+        if self._waiting or self._begun >= MAX_BEGUN_PER_PASS:
+            return False
+        self._begun += 1
+        self._schedule()
+        return True
+
+    async def wait(self, user_id: int) -> None:
+        """Wait for a turn of this user."""
+        turn = asyncio.get_running_loop().create_future()
+
+        def begin() -> None:
+            if not turn.cancelled():
+                turn.set_result(None)
+
+        self.put(user_id, begin)
+        await turn
 
     def put(self, user_id: int, begin: Begin) -> None:
         """Let `begin` have its turn. The task that it returns counts as in progress until it is done."""
@@ -47,14 +68,15 @@ class MessageTurns:
 
     def _run(self) -> None:
         self._scheduled = False
-        begun = skipped = 0
-        while begun < MAX_BEGUN_PER_PASS and skipped < len(self._waiting):
+        self._begun = skipped = 0
+        while self._begun < MAX_BEGUN_PER_PASS and skipped < len(self._waiting):
             user_id, waiting = next(iter(self._waiting.items()))
             self._waiting.move_to_end(user_id)
             if self._in_progress.get(user_id, 0) >= MAX_IN_PROGRESS_PER_USER:
                 skipped += 1
                 continue
-            begun, skipped = begun + 1, 0
+            skipped = 0
+            self._begun += 1
             begin = waiting.popleft()
             if not waiting:
                 del self._waiting[user_id]
@@ -66,7 +88,7 @@ class MessageTurns:
             if task is not None:
                 self._in_progress[user_id] = self._in_progress.get(user_id, 0) + 1
                 task.add_done_callback(lambda _, user_id=user_id: self._end(user_id))  # type: ignore[misc]
-        if begun and self._waiting:
+        if self._begun:
             self._schedule()
 
     def _end(self, user_id: int) -> None:
