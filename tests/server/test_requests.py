@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from typing import Any
 
@@ -18,6 +19,8 @@ from tests.server.conftest import Client, handshake, modern, refresh_catalogue, 
 from toolhub.hub import Hub
 from toolhub.parts import parts
 from toolhub.server import dispatch
+from toolhub.server.request_rates import RequestRates
+from toolhub.wire import jsonrpc
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("hub")]
 
@@ -154,3 +157,26 @@ async def test_a_stop_waits_for_a_call_that_finishes(tools: User) -> None:
     await asyncio.sleep(0)
     assert await server().requests.drain(30) == 0
     assert ["result" in await one for one in running] == [True] * 5
+
+
+@pytest.mark.parametrize("why", ["unknown", "busy", "flood"])
+async def test_a_refused_request_is_freed_with_its_answer(tools: User, settings: Any, why: str) -> None:
+    client = modern(await token(tools))
+    if why == "busy":
+        settings.MAX_CALLS_PER_USER = 0
+    elif why == "flood":
+        settings.REQUESTS_RATE = "1/h"
+        server().rates = RequestRates()
+    method, params = ("tools/list", {}) if why == "flood" else ("tools/call", {"name": "nothing", "arguments": {}})
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        for _ in range(20):
+            await client.send(method, params)
+        gc.collect()
+        assert not [found for found in gc.garbage if isinstance(found, jsonrpc.Request)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()

@@ -26,7 +26,14 @@ class Django:
         entry = (scope["client"][0], done)
         self.running.append(entry)
         self.seen.append(entry[0])
+        if scope["path"] == "/page":
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"Content-Length", b"2")]})
+            await send({"type": "http.response.body", "body": b"o", "more_body": True})
+            await send({"type": "http.response.body", "body": b"k"})
+            self.running.remove(entry)
+            return
         if scope["path"] == "/download":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": b"x", "more_body": True})
         while scope["method"] == "POST" and (await receive()).get("more_body"):
             pass
@@ -44,7 +51,8 @@ class Django:
 
 class Site:
     def __init__(self, turns: Turns, max_bytes: int = 1_000_000) -> None:
-        self.django, self.sent = Django(), []
+        self.django, self.sent, self.reads = Django(), [], asyncio.Event()
+        self.reads.set()
         self.pages = BoundedPages(self.django, Uploads(max_bytes), turns)
 
     sent: list[dict[str, Any]]
@@ -57,6 +65,7 @@ class Site:
 
         async def send(message: Any) -> None:
             self.sent.append(message)
+            await self.reads.wait()
 
         scope = {"type": "http", "method": "POST" if bodies else "GET", "path": path, "client": [address, 1]}
         return asyncio.ensure_future(self.pages(scope, receive, send))
@@ -131,6 +140,18 @@ async def test_a_download_takes_a_turn_only_until_it_begins(site: Site) -> None:
     assert site.django.count(GREEDY) == 4 and site.pages.turns.running == 0
     for task in asked:
         task.cancel()
+
+
+async def test_a_page_that_nobody_reads_keeps_neither_a_turn_nor_django(site: Site) -> None:
+    site.reads.clear()
+    asked = [site.ask(GREEDY, "/page") for _ in range(9)]
+    await settle()
+    assert site.django.seen.count(GREEDY) == 9 and not site.django.running
+    assert site.pages.turns.running == 0 and not any(task.done() for task in asked)
+    site.reads.set()
+    await asyncio.gather(*asked)
+    bodies = [message for message in site.sent if message["type"] == "http.response.body"]
+    assert bodies == [{"type": "http.response.body", "body": b"ok"}] * 9
 
 
 async def test_large_bodies_of_one_address_are_bounded_together() -> None:

@@ -57,15 +57,15 @@ def tool_result(result: ToolResult) -> dict[str, Any]:
     return answer
 
 
-def tool_error_result(error: CatalogError, peer: Peer) -> dict[str, Any]:
-    """Convert a rejected tools/call: return a result where the model should read it, else raise the error."""
+def tool_error_result(error: CatalogError, peer: Peer) -> dict[str, Any] | None:
+    """Return the result of a rejected tools/call that the model should read; None for one that is an error."""
     if isinstance(error, LimitReached):
         return _failure(str(error), error.call_id, {RETRY_AFTER: error.seconds})
     if isinstance(error, InvalidArguments) and peer.revision in _CORRECTABLE:
         return _failure(error.message, error.call_id, {PROBLEMS: error.problems} if error.problems else None)
     if isinstance(error, MissingCapability) and peer.era == "handshake":
         return _failure(str(error), error.call_id)
-    raise error
+    return None
 
 
 def mcp_error(error: CatalogError, peer: Peer) -> McpError:

@@ -217,11 +217,11 @@ class _Run:
         except CatalogError as refused:
             if self.id is None:
                 raise
-            try:
-                result = errors.tool_error_result(refused, peer)
-            except CatalogError as raised:
-                error = jsonrpc.error(None, errors.mcp_error(raised, peer))["error"]
+            explained = errors.tool_error_result(refused, peer)
+            if explained is None:
+                error = jsonrpc.error(None, errors.mcp_error(refused, peer))["error"]
                 return lambda: store.fail(self._task_id(), error)
+            result = explained
         except asyncio.CancelledError:
             if self.id is None or self.entry.reason is None:
                 raise

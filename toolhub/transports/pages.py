@@ -15,6 +15,9 @@ from toolhub.refusals import Refusals
 from toolhub.transports.asgi import TEXT, Application, Receive, Scope, Send, respond
 from toolhub.transports.uploads import FREE_BYTES, TooManyUploads, Upload, Uploads
 
+MAX_KEPT_BYTES = 4_000_000
+"""The largest answer that is kept until Django is done; larger ones, and exports, are downloads."""
+
 
 class Turns:
     """Who runs now, and who waits; belongs to one event loop."""
@@ -81,10 +84,12 @@ class BoundedPages:
         client = scope.get("client")
         address = counted(client[0]) if client else ""
         await self.turns.begin(address)
-        has_turn = True
+        has_turn, answer = True, Answer()
 
-        async def send_and_end_turn(message: Any) -> None:
+        async def take(message: Any) -> None:
             nonlocal has_turn
+            if answer.take(message):
+                return
             if has_turn and message["type"] == "http.response.body" and message.get("more_body"):
                 # A download, whose reader may take its time.
                 has_turn = False
@@ -93,14 +98,15 @@ class BoundedPages:
 
         try:
             if scope["method"] in {"GET", "HEAD"}:
-                await self.django(scope, receive, send_and_end_turn)
+                await self.django(scope, receive, take)
             else:
-                await self.run_with_body(scope, receive, send_and_end_turn, address)
+                await self.run_with_body(scope, receive, take, answer, address)
         finally:
             if has_turn:
                 self.turns.end(address)
+        await answer.send(send)
 
-    async def run_with_body(self, scope: Scope, receive: Receive, send: Send, address: str) -> None:
+    async def run_with_body(self, scope: Scope, receive: Receive, take: Send, answer: Answer, address: str) -> None:
         upload, received = Upload(self.uploads, address), 0
 
         async def receive_counted() -> Any:
@@ -112,9 +118,46 @@ class BoundedPages:
             return message
 
         try:
-            await self.django(scope, receive_counted, send)
+            await self.django(scope, receive_counted, take)
         except TooManyUploads as full:
             self.refusals.add("uploads", address)
-            await respond(send, full.status, [*TEXT, *full.headers()], full.sentence.encode() + b"\n")
+            answer.clear()
+            await respond(take, full.status, [*TEXT, *full.headers()], full.sentence.encode() + b"\n")
         finally:
             upload.release()
+
+
+class Answer:
+    """An answer of known size, kept until Django is done with the request.
+
+    Django has a thread for each request until the last byte of its answer is passed on: readers that take their time
+    would keep hundreds of threads (measured).
+    """
+
+    def __init__(self) -> None:
+        self._start: Any = None
+        self._body: list[bytes] = []
+
+    def take(self, message: Any) -> bool:
+        """Keep a message of Django's; return False for one of an answer whose size is unknown, or large."""
+        if message["type"] == "http.response.start":
+            length = next((int(value) for name, value in message["headers"] if name.lower() == b"content-length"), None)
+            if length is not None and length <= MAX_KEPT_BYTES:
+                self._start = message
+                return True
+        elif self._start is not None and message["type"] == "http.response.body":
+            self._body.append(message.get("body", b""))
+            return True
+        return False
+
+    def clear(self) -> None:
+        """Forget the answer; another one is given."""
+        self._start, self._body = None, []
+
+    async def send(self, send: Send) -> None:
+        """Send what was kept."""
+        if self._start is not None:
+            start, body = self._start, b"".join(self._body)
+            self.clear()
+            await send(start)
+            await send({"type": "http.response.body", "body": body})

@@ -46,7 +46,12 @@ async def call(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: Ser
                 return await tasks.create(definition, arguments, request, peer, outlet, server)
         return errors.tool_result(await call_tool.call_tool(peer.caller, name, arguments, channel))
     except CatalogError as error:
-        return errors.tool_error_result(error, peer)
+        result = errors.tool_error_result(error, peer)
+        if result is None:
+            # Raised from here, where `error` ends with the block: a function that raises its argument makes a cycle of
+            # the error and its own frame, which held the request until a rare collection (measured).
+            raise
+        return result
 
 
 def ttl_ms(seen: Visible) -> int:
