@@ -89,6 +89,6 @@ async def test_an_attack_on_two_workers_stops_nobody_else(two_workers: SmallHub,
 
 async def test_the_log_says_once_what_was_done_about_an_attacker(hub: SmallHub) -> None:
     async with attacks.running("silent connections", Target(hub.port, "", sender="127.0.0.77"), CONNECTIONS):
-        await wait_until_async(lambda: "from 127.0.0.77" in hub.log())
+        await wait_until_async(lambda: "by 127.0.0.77" in hub.log())
         await asyncio.sleep(0.5)
-    assert hub.log().count("Cut a connection from 127.0.0.77: ") == 1
+    assert hub.log().count("Limit reached by 127.0.0.77: ") == 1

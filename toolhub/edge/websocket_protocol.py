@@ -175,6 +175,7 @@ class EdgeWebSocketProtocol(WebSocketProtocol):  # type: ignore[misc]
             self._upload.grow(self._unfinished_bytes)
         except TooManyUploads as full:
             self.channel.connections.refusals.add("uploads", self.channel.client or self.channel.address)
+            self._end_message()
             self._fail_connection(TRY_AGAIN_LATER, full.sentence)
 
     def _end_message(self) -> None:

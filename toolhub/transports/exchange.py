@@ -84,7 +84,15 @@ class Exchange:
     def stream(self, log: StreamLog | None = None) -> EventStream:
         """Open an answer that may become a stream; from here on, only the stream answers."""
         self.started = True
-        self.opened = EventStream(self.send, self.cors, events=self.events, json=self.json, log=log)
+        self.opened = EventStream(
+            self.send,
+            self.cors,
+            events=self.events,
+            json=self.json,
+            log=log,
+            refusals=self.server.refusals,
+            address=self.address,
+        )
         return self.opened
 
     async def fail(self) -> None:

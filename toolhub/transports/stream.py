@@ -16,6 +16,7 @@ from typing import Any
 
 from django.conf import settings
 
+from toolhub.refusals import Refusals
 from toolhub.transports.asgi import EVENTS, JSON, Headers, Send, respond
 from toolhub.transports.outgoing import OutgoingQueue
 from toolhub.transports.resume import StreamLog
@@ -36,12 +37,14 @@ class EventStream:
     """One response: `streaming`, `notify` and `close` form the outlet; the other members are for the transport."""
 
     __slots__ = (
+        "_address",
         "_ending",
         "_headers",
         "_json",
         "_log",
         "_open",
         "_out",
+        "_refusals",
         "_retry_after",
         "_send",
         "_stopping_early",
@@ -52,7 +55,15 @@ class EventStream:
     )
 
     def __init__(
-        self, send: Send, headers: Headers, *, events: bool = True, json: bool = True, log: StreamLog | None = None
+        self,
+        send: Send,
+        headers: Headers,
+        *,
+        events: bool = True,
+        json: bool = True,
+        log: StreamLog | None = None,
+        refusals: Refusals | None = None,
+        address: str = "",
     ) -> None:
         self.streaming = events
         self.connected = True
@@ -64,6 +75,7 @@ class EventStream:
         )
         self._ending = self._open = self._stopping_early = False
         self._retry_after: int | None = None
+        self._refusals, self._address = refusals, address
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -148,7 +160,8 @@ class EventStream:
         in_bounds = self._out.put((data, event_id), len(data))
         self.commit()
         if self.connected and not in_bounds:
-            log.info("An event stream was ended: its reader is too slow")
+            if self._refusals is not None:
+                self._refusals.add("queue", self._address)
             self.leave()
             if self.on_slow is not None:
                 self.on_slow()

@@ -39,12 +39,15 @@ class Uploads:
         self.bytes = 0
         self.by_sender: dict[str, int] = {}
 
-    def claim(self, sender: str, size: int) -> None:
-        """Count `size` more bytes. Raises TooManyUploads, and then counts none. The first body always has room."""
+    def claim(self, sender: str, size: int, held: int = 0) -> None:
+        """Count `size` more bytes of a body that holds `held`. Raises TooManyUploads, and then counts none.
+
+        A body that is alone always has room.
+        """
         mine = self.by_sender.get(sender, 0)
-        if mine and mine + size > self.max_sender_bytes:
+        if mine > held and mine + size > self.max_sender_bytes:
             raise TooManyUploads(429)
-        if self.bytes and self.bytes + size > self.max_bytes:
+        if self.bytes > held and self.bytes + size > self.max_bytes:
             raise TooManyUploads(503)
         self.by_sender[sender] = mine + size
         self.bytes += size
@@ -70,7 +73,7 @@ class Upload:
     def grow(self, size: int) -> None:
         """Count this body as one of `size` bytes. Raises TooManyUploads."""
         if size > self.bytes:
-            self._uploads.claim(self.holder, size - self.bytes)
+            self._uploads.claim(self.holder, size - self.bytes, self.bytes)
             self.bytes = size
 
     def release(self) -> None:

@@ -1,0 +1,99 @@
+"""Users take turns: a flood of one waits for itself."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from toolhub.server import turns
+from toolhub.server.turns import MAX_BEGUN_PER_PASS, Turns
+
+ALICE, BOB = 1, 2
+
+
+async def passes(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_a_request_that_comes_alone_has_its_turn_at_once() -> None:
+    found = Turns()
+    for _ in range(5):
+        assert found.take()
+        await passes(2)
+
+
+async def test_so_many_are_begun_before_the_loop_looks_for_others() -> None:
+    found, begun = Turns(), list[int]()
+    for _ in range(100):
+        found.put(BOB, lambda: begun.append(BOB))
+    await passes(1)
+    assert len(begun) == MAX_BEGUN_PER_PASS
+    await passes(2)
+    assert len(begun) == 3 * MAX_BEGUN_PER_PASS
+    assert not found.take(), "who comes now waits for a turn"
+
+
+async def test_the_next_user_waits_for_a_few_requests_and_not_for_all() -> None:
+    found, begun = Turns(), list[int]()
+    for _ in range(1000):
+        found.put(BOB, lambda: begun.append(BOB))
+    found.put(ALICE, lambda: begun.append(ALICE))
+    await passes(1)
+    assert ALICE in begun
+    waiting = asyncio.create_task(found.wait(ALICE))
+    await passes(4)
+    assert waiting.done() and len(begun) < 100
+
+
+async def test_many_requests_at_once_over_http_wait_for_later_passes() -> None:
+    found = Turns()
+    taken = [found.take() for _ in range(20)]
+    assert taken.count(True) == MAX_BEGUN_PER_PASS
+    waiting = [asyncio.create_task(found.wait(BOB)) for _ in range(12)]
+    await passes(10)
+    assert all(task.done() for task in waiting)
+    assert found.take()
+
+
+async def test_who_leaves_while_waiting_takes_no_turn() -> None:
+    found = Turns()
+    waiting = [asyncio.create_task(found.wait(BOB)) for _ in range(3)]
+    await passes(0)
+    waiting[1].cancel()
+    await passes(5)
+    assert waiting[0].done() and waiting[1].cancelled() and waiting[2].done()
+
+
+async def test_messages_in_progress_are_bounded_and_go_on_when_some_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "MAX_IN_PROGRESS_PER_USER", 3)
+    found, release, running = Turns(), asyncio.Event(), list[asyncio.Task[bool]]()
+
+    def begin() -> asyncio.Task[bool]:
+        task = asyncio.create_task(release.wait())
+        running.append(task)
+        return task
+
+    for _ in range(9):
+        found.put(BOB, begin)
+    await passes(20)
+    assert len(running) == 3
+    other = asyncio.create_task(found.wait(ALICE))
+    await passes(4)
+    assert other.done(), "others go on meanwhile"
+    release.set()
+    await passes(30)
+    assert len(running) == 9 and not found._in_progress and not found._waiting
+
+
+async def test_a_message_that_cannot_be_begun_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    found, begun = Turns(), list[int]()
+
+    def fail() -> None:
+        raise ValueError("broken")
+
+    found.put(BOB, fail)
+    found.put(BOB, lambda: begun.append(BOB))
+    await passes(3)
+    assert begun == [BOB] and "could not be begun" in caplog.text
