@@ -14,9 +14,10 @@ from typing import Any
 
 MAX_BEGUN_PER_PASS = 8
 """Requests that are begun before the event loop looks for other events: some milliseconds of work."""
-MAX_IN_PROGRESS_PER_USER = 512
-"""Messages of one user in progress; far more than may run at once, so that each can get its own refusal. The others
-wait, a cancellation, too; it has its turn as soon as the refused ones are answered."""
+MAX_IN_PROGRESS_PER_USER = 240
+"""Messages of one user in progress: more than the calls and streams that one may have, so that each of the others gets
+its own refusal, and fewer than would end a WebSocket. The rest waits, a cancellation, too; it has its turn as soon as
+the refused ones are answered."""
 
 log = logging.getLogger(__name__)
 
