@@ -20,6 +20,7 @@ MAX_VALUES = 400_000
 """Maximum number of values, counted in the expanded document."""
 MAX_ANCHORS = 10_000
 """Maximum number of YAML anchors, which no value limit counts before the whole document is read."""
+NESTING_PROBLEM = "maximum nesting depth"
 _PREFIX = "tag:yaml.org,2002:"
 _KINDS = ("str", "null", "bool", "int", "float", "timestamp")
 _CONSTANTS: dict[str, Any] = {"": None, "~": None}
@@ -83,6 +84,9 @@ def _yaml(text: str) -> Any:
         for event in yaml.parse(text, Loader=_Loader):
             builder.take(event)
     except yaml.YAMLError as error:
+        if NESTING_PROBLEM in str(error):
+            # The parser of PyYAML 6.0.4 has a limit of its own, and reaches it before its first event.
+            raise DocumentError(_("The document is more than %(most)d levels deep.") % {"most": MAX_DEPTH}) from None
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or _("it cannot be read")
         if mark is None:

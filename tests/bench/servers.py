@@ -108,6 +108,7 @@ def hub(
         "TOOLHUB_VERIFY_SECONDS": "0",
         "TOOLHUB_ALLOW_PRIVATE_NETWORKS": "127.0.0.0/8",
         "TOOLHUB_MAX_CONNECTIONS_PER_ADDRESS": "5000",
+        "TOOLHUB_REQUESTS_RATE": "1000000/s",
         "TOOLHUB_DATABASE_URL": database,
         "TOOLHUB_REDIS_URL": redis,
     }

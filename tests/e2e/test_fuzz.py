@@ -56,6 +56,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
         "TOOLHUB_TOOL_MODULES": proofs.MODULES,
         "PROOF_LEDGER": str(tmp_path_factory.mktemp("fuzz") / "ledger"),
         "TOOLHUB_BAD_TOKENS_RATE": "1000000/m",
+        "TOOLHUB_REQUESTS_RATE": "1000000/m",
     }
     with Hub(env=env, seed=proofs.seed_everything) as running:
         yield running

@@ -881,7 +881,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a user has half of the room for bodies",
         "toolhub/transports/uploads.py",
-        "        if mine and mine + size > self.max_sender_bytes:\n",
+        "        if mine > held and mine + size > self.max_sender_bytes:\n",
         "        if False:\n",
         "tests/edge/test_channel.py",
     ),

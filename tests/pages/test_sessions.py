@@ -230,7 +230,7 @@ def test_connections_of_one_person_and_address_are_one_row_on_all_processes(clie
     sign_in_staff(client, *PERMISSIONS)
     html = client.get("/admin/sessions/").content.decode()
     assert html.count('form="close"') == 3 and "198.51.100.9" not in html
-    assert html.count("Close the connections of alice from 192.0.2.1") == 1
+    assert html.count("Close all connections of alice from 192.0.2.1") == 1
     assert "WebSockets: 2, busy: 4" in html and "no token (pages, health checks)" in html
     assert html.count("12 connections of at most 800") == 2
 
@@ -417,14 +417,14 @@ async def at_both_workers(hub: Hub, stack: AsyncExitStack, stdio: subprocess.Pop
     await wait_until_async(gone, WAIT_SECONDS, "only those who are left")
 
     async def counted() -> bool:
-        return "Close the connections of bob from 127.0.0.1" in await admin.get("/admin/sessions/")
+        return "Close all connections of bob from 127.0.0.1" in await admin.get("/admin/sessions/")
 
     await wait_until_async(counted, WAIT_SECONDS, "the connections of bob on the page")
     with hub.pin_to_worker(1):
         other = await stack.enter_async_context(WebSocketClient(hub.ws_url, hub.seeded["bob"], "2025-06-18"))
         kept = await stack.enter_async_context(WebSocketClient(hub.ws_url, hub.seeded["alice"], "2025-06-18"))
     await admin.get("/admin/sessions/")
-    close = re.search(r'value="([^"]*)" aria-label="Close the connections of bob', await admin.get("/admin/sessions/"))
+    close = re.search(r'value="([^"]*)" aria-label="Close all connections of bob', await admin.get("/admin/sessions/"))
     assert close is not None
     await post("close", close[1])
     assert await asyncio.wait_for(other.closed(), WAIT_SECONDS) == 1006

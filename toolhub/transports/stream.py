@@ -136,7 +136,10 @@ class EventStream:
             await self._task
 
     async def finish(self, message: dict[str, Any] | list[Any] | None, status: int = 200) -> None:
-        """Send the answer, as one JSON body or as the last event; None ends the stream without one."""
+        """Send the answer, as one JSON body or as the last event; None ends the stream without one.
+
+        The message is emptied as soon as it is encoded.
+        """
         if self._task is None:
             if not self.connected:
                 return
@@ -148,7 +151,10 @@ class EventStream:
                 status = 429
                 headers.append((b"retry-after", b"%d" % self._retry_after))
             if self._json or status != 200:
-                await respond(self._send, status, headers, jsonrpc.encode(message))
+                data = jsonrpc.encode(message)
+                # What it was made of is as large again, and would wait for a slow reader, too.
+                message.clear()
+                await respond(self._send, status, headers, data)
                 return
         if message is not None:
             for one in message if isinstance(message, list) else [message]:
