@@ -15,13 +15,13 @@ ALICE, BOB = "203.0.113.5", "198.51.100.7"
 
 
 def reasons_in_use(folder: Path) -> set[str]:
-    """The reasons that the code gives to `refusals.add` and to `TooManyRequests`, as far as they are written there."""
+    """The reasons that the code gives where a bound acts, as far as they are written there."""
     found = set[str]()
     for file in folder.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if not isinstance(node, ast.Call) or not node.args:
                 continue
-            if ast.unparse(node.func).endswith(("refusals.add", "TooManyRequests")):
+            if ast.unparse(node.func).endswith(("refusals.add", "channel.refuse", "TooManyRequests")):
                 constants = (one.value for one in ast.walk(node.args[0]) if isinstance(one, ast.Constant))
                 found |= {value for value in constants if isinstance(value, str)}
     return found

@@ -86,7 +86,7 @@ def _yaml(text: str) -> Any:
     except yaml.YAMLError as error:
         if NESTING_PROBLEM in str(error):
             # The parser of PyYAML 6.0.4 has a limit of its own, and reaches it before its first event.
-            raise DocumentError(_("The document is more than %(most)d levels deep.") % {"most": MAX_DEPTH}) from None
+            raise _too_deep() from None
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or _("it cannot be read")
         if mark is None:
@@ -96,6 +96,10 @@ def _yaml(text: str) -> Any:
     except (RecursionError, ValueError):
         raise DocumentError(_("The document contains characters that YAML does not allow.")) from None
     return builder.root
+
+
+def _too_deep() -> DocumentError:
+    return DocumentError(_("The document is more than %(most)d levels deep.") % {"most": MAX_DEPTH})
 
 
 class _Builder:
@@ -141,7 +145,7 @@ class _Builder:
         if tag is not None and tag not in (f"{_PREFIX}seq", f"{_PREFIX}map"):
             raise _error_at(event, _("The tag %(name)s is not supported") % {"name": str(event.tag)[:100]})
         if len(self._open) >= MAX_DEPTH:
-            raise DocumentError(_("The document is more than %(most)d levels deep.") % {"most": MAX_DEPTH})
+            raise _too_deep()
         made: Any = {} if isinstance(event, yaml.MappingStartEvent) else []
         self._put(made, event, alias=True)
         self._open.append((made, None))
@@ -207,7 +211,7 @@ def _check_size(value: Any, max_values: int) -> None:
 
     def weigh(part: Any, depth: int) -> int:
         if depth > MAX_DEPTH:
-            raise DocumentError(_("The document is more than %(most)d levels deep.") % {"most": MAX_DEPTH})
+            raise _too_deep()
         if not isinstance(part, dict | list):
             return 1
         known = weights.get(id(part))

@@ -52,7 +52,6 @@ ANSWER_SECONDS = 30.0
 """The longest that an honest client waits for an answer."""
 
 MODERN, HANDSHAKE = "2026-07-28", "2025-06-18"
-META = "io.modelcontextprotocol/"
 CALLS_PER_CONNECTION, CALLS_PER_SOCKET, CALLS_PER_SESSION = 200, 10, 5
 STREAM_SECONDS = 3.0
 """How long a stream of notifications stays open."""
@@ -109,12 +108,8 @@ class SoakHub(SmallHub):
 
 def modern(method: str, params: Mapping[str, Any], request_id: int = 1) -> dict[str, Any]:
     """A stateless request."""
-    meta = {
-        f"{META}protocolVersion": MODERN,
-        f"{META}clientInfo": {"name": "soak", "version": "1"},
-        f"{META}clientCapabilities": {},
-    }
-    return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": {**params, "_meta": meta}}
+    message = attacks.message(method, dict(params), clientInfo={"name": "soak", "version": "1"})
+    return {**message, "id": request_id}
 
 
 def modern_call(name: str, arguments: Mapping[str, Any], request_id: int = 1) -> dict[str, Any]:

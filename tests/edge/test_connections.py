@@ -33,6 +33,10 @@ class Fake:
     evicted: bool = False
     seen: list[float] = field(default_factory=list)
 
+    @property
+    def source(self) -> str:
+        return self.client or self.address
+
     def evict(self) -> None:
         self.evicted = True
 

@@ -12,7 +12,7 @@ from contextlib import closing
 import pytest
 
 from tests.e2e import seed
-from tests.e2e.attacks import encode, frame
+from tests.e2e.attacks import Target, encode, frame
 from tests.polling import wait_until
 from tests.real_servers import Hub
 
@@ -41,17 +41,7 @@ class Socket:
     def __init__(self, hub: Hub, name: str) -> None:
         self.address = f"127.0.0.{next(self.numbers)}"
         self.tcp = socket.create_connection(("127.0.0.1", hub.port), SECONDS, (self.address, 0))
-        lines = [
-            "GET /ws/mcp HTTP/1.1",
-            "Host: 127.0.0.1",
-            "Upgrade: websocket",
-            "Connection: Upgrade",
-            "Sec-WebSocket-Version: 13",
-            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
-            "Sec-WebSocket-Protocol: mcp",
-            f"Authorization: Bearer {hub.seeded[name]}",
-        ]
-        self.send("\r\n".join([*lines, "", ""]).encode())
+        self.send(Target(hub.port, hub.seeded[name]).upgrade())
         self._received = b""
         while b"\r\n\r\n" not in self._received:
             self._received += self.tcp.recv(65_536)

@@ -59,10 +59,13 @@ async def test_many_requests_at_once_over_http_wait_for_later_passes() -> None:
 
 async def test_who_leaves_while_waiting_takes_no_turn() -> None:
     found = Turns()
+    for _ in range(5 * MAX_BEGUN_PER_PASS):
+        found.put(BOB, lambda: None)
     waiting = [asyncio.create_task(found.wait(BOB)) for _ in range(3)]
-    await passes(0)
+    await passes(1)
+    assert not any(task.done() for task in waiting)
     waiting[1].cancel()
-    await passes(5)
+    await passes(10)
     assert waiting[0].done() and waiting[1].cancelled() and waiting[2].done()
 
 

@@ -82,6 +82,15 @@ class EdgeChannel(HTTPChannel):
         found: Connections = self.factory.connections
         return found
 
+    @property
+    def source(self) -> str:
+        """The address that this connection comes from: of the client behind a trusted proxy, else of the peer."""
+        return self.client or self.address
+
+    def refuse(self, reason: str) -> None:
+        """Count what a bound did to the WebSocket of this connection."""
+        self.connections.refusals.add(reason, self.source)
+
     # --- the phases of a request --------------------------------------------------------------------------------------
 
     def connectionMade(self) -> None:

@@ -52,7 +52,6 @@ class Connection(Protocol):
     """What the table knows of a connection."""
 
     address: str
-    client: str
     user_id: int | None
     since: float
     over_limit: str
@@ -60,6 +59,9 @@ class Connection(Protocol):
     due: float
     waiting_since: float
     stalled_since: float
+
+    @property
+    def source(self) -> str: ...
 
     def evict(self) -> None: ...
 
@@ -234,7 +236,7 @@ class Connections:
         """Return who holds the open connections, and from where; those with the most first."""
         found: dict[tuple[int | None, str], Holder] = {}
         for one in self.open:
-            key = (one.user_id, one.client or one.address)
+            key = (one.user_id, one.source)
             holder = found.get(key)
             if holder is None:
                 holder = found[key] = {
@@ -253,7 +255,7 @@ class Connections:
 
     def cut(self, user_id: int | None, address: str) -> int:
         """Close all connections of this holder at once; return their number."""
-        found = [one for one in self.open if one.user_id == user_id and (one.client or one.address) == address]
+        found = [one for one in self.open if one.user_id == user_id and one.source == address]
         for one in found:
             self.remove(one)
             one.evict()

@@ -89,11 +89,8 @@ class EdgeWebSocketProtocol(WebSocketProtocol):  # type: ignore[misc]
 
     @property
     def is_paused(self) -> bool:
-        return self._too_fast is not None or len(self._waiting) >= MAX_WAITING_MESSAGES or self._is_full
-
-    @property
-    def _is_full(self) -> bool:
-        return self._waiting_bytes >= MAX_WAITING_BYTES
+        is_full = len(self._waiting) >= MAX_WAITING_MESSAGES or self._waiting_bytes >= MAX_WAITING_BYTES
+        return is_full or self._too_fast is not None
 
     def processData(self) -> bool:
         # The loop of Autobahn ends with False; what was received stays in `data`.
@@ -105,12 +102,12 @@ class EdgeWebSocketProtocol(WebSocketProtocol):  # type: ignore[misc]
     def onFrameBegin(self) -> None:
         channel, now = self.channel, time.monotonic()
         if self.current_frame.opcode > 7 and self._pings.take(None, now):
-            channel.connections.refusals.add("pings", channel.client or channel.address)
+            channel.refuse("pings")
             self._fail_connection(POLICY_VIOLATION, "Too many pings")
             return
-        key = channel.client or channel.address if channel.user_id is None else channel.user_id
+        key = channel.source if channel.user_id is None else channel.user_id
         if wait := channel.connections.frames.take(key, now):
-            channel.connections.refusals.add("frames", channel.client or channel.address)
+            channel.refuse("frames")
             if self._waits.take(None, now):
                 self._fail_connection(POLICY_VIOLATION, "Too many frames")
                 return
@@ -174,7 +171,7 @@ class EdgeWebSocketProtocol(WebSocketProtocol):  # type: ignore[misc]
         try:
             self._upload.grow(self._unfinished_bytes)
         except TooManyUploads as full:
-            self.channel.connections.refusals.add("uploads", self.channel.client or self.channel.address)
+            self.channel.refuse("uploads")
             self._end_message()
             self._fail_connection(TRY_AGAIN_LATER, full.sentence)
 
@@ -205,7 +202,7 @@ class EdgeWebSocketProtocol(WebSocketProtocol):  # type: ignore[misc]
         slow = received - self._checked_bytes < limits.min_bytes_per_second * limits.header_seconds
         if slow and not self.is_paused and self.state == self.STATE_OPEN:
             self.channel.due = inf
-            self.channel.connections.refusals.add("slow_body", self.channel.client or self.channel.address)
+            self.channel.refuse("slow_body")
             self._fail_connection(POLICY_VIOLATION, "The message did not arrive in time")
             return
         self._checked_bytes = received

@@ -81,8 +81,8 @@ def sessions(request: HttpRequest) -> HttpResponse:
     rows, total = _filter_rows(presence.connected(processes), request)
     names = {process.pk: _name(process) for process in processes}
     kind = request.GET.get("kind", "")
-    holders = presence.holders(processes)
-    reports = [(_name(process), presence.edge_report(process)) for process in processes]
+    reports = presence.edge_reports(processes)
+    holders = presence.holders(reports)
     return page(
         request,
         "admin/pages/sessions.html",
@@ -97,10 +97,10 @@ def sessions(request: HttpRequest) -> HttpResponse:
         idle_minutes=int(clients.STATELESS_SECONDS // 60),
         holders=_present_holders(holders[:MAX_LISTED_HOLDERS]),
         more_holders=max(0, len(holders) - MAX_LISTED_HOLDERS)
-        + sum(report.get("left_out", 0) for _process, report in reports),
-        edges=[(name, report["connections"], report["most"]) for name, report in reports if report],
-        most_per_address=max((report["most_per_address"] for _process, report in reports if report), default=0),
-        bounds=[_present_bound(bound) for bound in presence.bounds(processes)],
+        + sum(report["left_out"] for _process, report in reports),
+        edges=[(names[process.pk], report["connections"], report["most"]) for process, report in reports],
+        most_per_address=max((report["most_per_address"] for _process, report in reports), default=0),
+        bounds=[_present_bound(bound) for bound in presence.bounds(reports)],
         can_disconnect=request.user.has_perm(DISCONNECT_PERMISSION),
         can_revoke=request.user.has_perm(REVOKE_PERMISSION),
     )
@@ -144,7 +144,8 @@ def revoke(request: HttpRequest) -> HttpResponse:
 def close(request: HttpRequest) -> HttpResponse:
     """Close the connections of the person and address whose key is in the body; report those that have ended."""
     key = request.POST.get("key", "")
-    row = next((row for row in presence.holders(presence.processes()) if row["key"] == key), None)
+    holders = presence.holders(presence.edge_reports(presence.processes()))
+    row = next((row for row in holders if row["key"] == key), None)
     if row is None:
         messages.warning(request, _("These connections have already ended."))
         return _back(request)
@@ -215,13 +216,9 @@ def _present_holders(rows: list[Holder]) -> list[dict[str, Any]]:
     names = _find_names(rows)
     return [
         {
-            "key": row["key"],
-            "user": invisible.show(names[row["user_id"]]) if row["user_id"] in names else "",
+            **row,
+            "user": invisible.show(names.get(row["user_id"], "")),
             "user_link": reverse("admin:auth_user_change", args=(row["user_id"],)) if row["user_id"] in names else "",
-            "address": row["address"],
-            "connections": row["connections"],
-            "websockets": row["websockets"],
-            "busy": row["busy"],
             "since": _to_datetime(row["since"]),
         }
         for row in rows

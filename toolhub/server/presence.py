@@ -126,17 +126,20 @@ class Edge(Protocol):
         """Close all connections of this holder at once; return their number."""
 
 
-def edge_report(process: ServingProcess) -> dict[str, Any]:
-    """Return what `Edge.report` returned in this process a few seconds ago; empty for one without an edge (stdio)."""
-    found: dict[str, Any] = json.loads(process.edge or "{}")
-    return found
+EdgeReports = list[tuple[ServingProcess, dict[str, Any]]]
+"""What `Edge.report` returned in each process a few seconds ago."""
 
 
-def holders(found: Iterable[ServingProcess]) -> list[Holder]:
+def edge_reports(found: Iterable[ServingProcess]) -> EdgeReports:
+    """Return the reports of these processes, without those that have no edge (stdio)."""
+    return [(process, json.loads(process.edge)) for process in found if process.edge]
+
+
+def holders(reports: EdgeReports) -> list[Holder]:
     """Return who holds connections to these processes, those with the most first."""
     merged: dict[str, Holder] = {}
-    for process in found:
-        for row in edge_report(process).get("holders", ()):
+    for process, report in reports:
+        for row in report["holders"]:
             user = "" if row["user_id"] is None else row["user_id"]
             row |= {"key": f"{user}@{row['address']}", "workers": [process.pk]}
             known = merged.setdefault(row["key"], row)
@@ -147,11 +150,11 @@ def holders(found: Iterable[ServingProcess]) -> list[Holder]:
     return sorted(merged.values(), key=lambda row: -int(row["connections"]))
 
 
-def bounds(found: Iterable[ServingProcess]) -> list[Bound]:
+def bounds(reports: EdgeReports) -> list[Bound]:
     """Return the bounds that have refused, cut or slowed down something, the latest first."""
     merged: dict[str, Bound] = {}
-    for process in found:
-        for name, (count, last) in edge_report(process).get("refusals", {}).items():
+    for _process, report in reports:
+        for name, (count, last) in report["refusals"].items():
             bound = merged.setdefault(name, Bound(name, 0, 0.0))
             bound.count += count
             bound.last = max(bound.last, last)

@@ -72,7 +72,7 @@ async def answer(scope: Scope, exchange: Exchange) -> None:
         if is_modern(headers):
             raise Rejection(405, "This protocol version has no sessions.", ALLOW_MODERN)
         await identify(exchange, headers)
-        await wait_for_turn(exchange)
+        await exchange.server.turns.wait(exchange.credential.user_id)
         await handshake.delete(exchange)
     elif method == "OPTIONS":
         await respond(exchange.send, 204, [*SAFE, *ALLOW, *guard.preflight(headers)], b"")
@@ -93,7 +93,7 @@ async def post(exchange: Exchange, headers: dict[str, str]) -> None:
     if body is None:
         return
     exchange.body = body
-    await wait_for_turn(exchange)
+    await exchange.server.turns.wait(exchange.credential.user_id)
     if is_modern(headers) or lacks_version_header(exchange):
         await modern.post(exchange)
     else:
@@ -112,14 +112,8 @@ async def get(exchange: Exchange, headers: dict[str, str]) -> None:
     if not events:
         raise Rejection(406, "The client must accept text/event-stream.")
     await identify(exchange, headers)
-    await wait_for_turn(exchange)
+    await exchange.server.turns.wait(exchange.credential.user_id)
     await handshake.get(exchange)
-
-
-async def wait_for_turn(exchange: Exchange) -> None:
-    turns = exchange.server.turns
-    if not turns.take():
-        await turns.wait(exchange.credential.user_id)
 
 
 def is_modern(headers: dict[str, str]) -> bool:

@@ -112,8 +112,7 @@ async def admit(server: ServerRole, scope: Scope, send: Send) -> Connection:
     credential = server.authenticator.cached(token) or await server.authenticator.authenticate(token, address)
     if CONNECTION in scope:
         scope[CONNECTION].identify(credential.user_id, credential.id)
-    if not server.turns.take():
-        await server.turns.wait(credential.user_id)
+    await server.turns.wait(credential.user_id)
 
     async def write(data: bytes) -> None:
         await send({"type": "websocket.send", "text": data.decode()})
