@@ -19,6 +19,9 @@ from tests.transports.conftest import META, MODERN, Person, run_in_database
 from tests.transports.sockets import WAIT_SECONDS, AsgiSocket
 from tests.wire.official import validate_server_message
 from toolhub.access.models import AccessToken
+from toolhub.hub import Hub
+from toolhub.parts import parts
+from toolhub.server.request_rates import RequestRates
 from toolhub.transports import connection
 from toolhub.wire.meta import RETRY_AFTER
 
@@ -289,6 +292,18 @@ async def test_more_calls_than_may_run_are_refused_one_by_one_and_the_socket_sta
     assert {answer["id"] for answer in answers} == set(range(3, 600))
     assert {answer["error"]["code"] for answer in answers} == {-32603}
     assert {answer["error"]["data"][RETRY_AFTER] for answer in answers} == {1}
+
+
+async def test_sessions_that_come_too_fast_are_refused_and_counted(sockets: Any, settings: Any) -> None:
+    settings.REQUESTS_RATE = "1/h"
+    role = parts.get(Hub).server
+    role.rates = RequestRates()
+    asked = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    first, second = await sockets().opened(), await sockets().opened()
+    assert "result" in await first.request("initialize", asked)
+    error = (await second.request("initialize", asked))["error"]
+    assert error["data"][RETRY_AFTER] > 0
+    assert role.refusals.counts["requests"] == 1
 
 
 async def test_too_many_messages_in_progress_close_the_socket(

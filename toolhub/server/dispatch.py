@@ -111,8 +111,7 @@ async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
             server.connect_check.report_result(peer, method, result)
         return shapes.shape(method, peer.revision, result, lifecycle.SERVER_INFO_SHORT)
     except McpError as error:
-        if isinstance(error, TooManyRequests):
-            server.refusals.add(error.bound, peer.caller.address)
+        server.count_refusal(error, peer.caller.address)
         if method in _CALL_METHODS:  # denials of the call pipeline are CatalogErrors and logged already
             await log_rejected(request, peer, error, server)
         server.connect_check.report_error(peer, method, error)

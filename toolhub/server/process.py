@@ -17,7 +17,7 @@ from toolhub.server.live.calls import CallWindows
 from toolhub.server.live.connect_check import ConnectCheck
 from toolhub.server.live.subscriptions import PageSubscriptions
 from toolhub.server.presence import Presence
-from toolhub.server.request_rates import RequestRates
+from toolhub.server.request_rates import RequestRates, TooManyRequests
 from toolhub.server.requests import RequestsInFlight
 from toolhub.server.revocation import RevocationWatch
 from toolhub.server.sessions import Sessions
@@ -64,6 +64,11 @@ class ServerRole:
         self.calls = CallWindows(self.bus, self.pages)
         self.connect_check = ConnectCheck(self.bus, self.pages)
         self._stop_listening: Callable[[], None] | None = None
+
+    def count_refusal(self, error: Exception, address: str) -> None:
+        """Count an error that answers a request from this address, if a bound of its user is the cause."""
+        if isinstance(error, TooManyRequests):
+            self.refusals.add(error.bound, address)
 
     async def start(self) -> None:
         """Load the catalogue and subscribe to bus messages, on the running loop."""

@@ -183,6 +183,7 @@ class Connection:
             self._peer = peers.handshake(session, self.credential, self._transport, self.address, self.id)
             self._listen(subscribers.KINDS)
         except McpError as error:
+            self.server.count_refusal(error, self.address)
             return jsonrpc.error(request.id, error)
         finally:
             self._initializing = None

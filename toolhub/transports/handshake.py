@@ -89,12 +89,11 @@ async def initialize(exchange: Exchange, request: jsonrpc.Request) -> None:
         session, result = await lifecycle.initialize(request, exchange.credential, exchange.server)
     except McpError as error:
         exchange.server.connect_check.report_invalid(exchange.credential, error)
+        exchange.server.count_refusal(error, exchange.address)
+        status, headers = 200, []
         if isinstance(error, TooManyRequests):
-            exchange.server.refusals.add(error.bound, exchange.address)
-            headers = [(b"retry-after", b"%d" % error.retry_after)]
-            await exchange.reply(jsonrpc.error(request.id, error), 429, headers)
-            return
-        await exchange.reply(jsonrpc.error(request.id, error))
+            status, headers = 429, [(b"retry-after", b"%d" % error.retry_after)]
+        await exchange.reply(jsonrpc.error(request.id, error), status, headers)
         return
     await exchange.reply(jsonrpc.result(request.id, result), headers=[(b"mcp-session-id", session.id.encode("ascii"))])
 
