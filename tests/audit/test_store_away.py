@@ -420,6 +420,8 @@ def test_a_stop_that_finds_the_database_back_logs_the_spooled_entries(
     sqlite_store: AuditStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The writer waited for the lock with its heartbeat, and has nothing queued when it goes on."""
+    # Longer than the watchdog waits: a writer that gives up when it is told to stop leaves the spool to the next one.
+    monkeypatch.setattr(sqlite, "lock_timeout", lambda: 60.0)
 
     async def scenario() -> None:
         running = await recorder.begin(intent())
