@@ -151,14 +151,15 @@ class Connections:
 
     def _make_room(self, among: dict[Connection, None]) -> bool:
         """Evict the one that is needed least; return False when all of them are busy."""
-        if among is self.open and self._fresh:
-            self._evict(next(iter(self._fresh)))
-            return True
-        found = min(
-            (one for one in among if one.phase <= LAST_EVICTABLE),
-            key=lambda one: (one.phase, one.waiting_since),
-            default=None,
-        )
+        # The oldest are first, so a flood of new connections looks at one of them, and not at all of them each time.
+        fresh = self._fresh if among is self.open else (one for one in among if one.phase is Phase.FRESH)
+        found = next(iter(fresh), None)
+        if found is None:
+            found = min(
+                (one for one in among if one.phase <= LAST_EVICTABLE),
+                key=lambda one: (one.phase, one.waiting_since),
+                default=None,
+            )
         if found is None:
             return False
         self._evict(found)
