@@ -95,7 +95,9 @@ class Connections:
         self.open: dict[Connection, None] = {}
         self.by_address: dict[str, dict[Connection, None]] = {}
         self.waiting_for_reader: dict[Connection, None] = {}
-        self._fresh: OrderedDict[Connection, None] = OrderedDict()
+        self._fresh: dict[Connection, None] = {}
+        self._fresh_by_address: dict[str, dict[Connection, None]] = {}
+        """Those without headers, the oldest first: a flood of new connections must not look at all the others."""
         self._over_limit: OrderedDict[Connection, None] = OrderedDict()
         self.held_bytes = 0
         self._held: dict[Connection, int] = {}
@@ -117,9 +119,11 @@ class Connections:
         """
         connection.address = address = self._key(peer)
         mine = self.by_address.get(address) if address else None
-        if mine is not None and len(mine) >= self.limits.max_connections_per_address and not self._make_room(mine):
-            connection.over_limit = "per_address"
-        elif len(self.open) >= self.limits.max_connections and not self._make_room(self.open):
+        fresh = self._fresh_by_address.get(address, {})
+        if mine is not None and len(mine) >= self.limits.max_connections_per_address:
+            if not self._make_room(mine, fresh):
+                connection.over_limit = "per_address"
+        elif len(self.open) >= self.limits.max_connections and not self._make_room(self.open, self._fresh):
             connection.over_limit = "total"
         if connection.over_limit:
             if len(self._over_limit) >= MAX_OVER_LIMIT:
@@ -129,17 +133,25 @@ class Connections:
         self._fresh[connection] = None
         if address:
             self.by_address.setdefault(address, {})[connection] = None
+            self._fresh_by_address.setdefault(address, {})[connection] = None
 
     def on_headers(self, connection: Connection) -> None:
         """Note that the connection has brought the headers of its first request."""
-        self._fresh.pop(connection, None)
+        if connection not in self._fresh:
+            return
+        del self._fresh[connection]
+        mine = self._fresh_by_address.get(connection.address)
+        if mine is not None:
+            del mine[connection]
+            if not mine:
+                del self._fresh_by_address[connection.address]
 
     def remove(self, connection: Connection) -> None:
         """Remove a connection that has ended; a repeated call has no effect."""
         if connection not in self.open:
             return
         del self.open[connection]
-        self._fresh.pop(connection, None)
+        self.on_headers(connection)
         self._over_limit.pop(connection, None)
         self.waiting_for_reader.pop(connection, None)
         self.held_bytes -= self._held.pop(connection, 0)
@@ -149,10 +161,8 @@ class Connections:
             if not mine:
                 del self.by_address[connection.address]
 
-    def _make_room(self, among: dict[Connection, None]) -> bool:
-        """Evict the one that is needed least; return False when all of them are busy."""
-        # The oldest are first, so a flood of new connections looks at one of them, and not at all of them each time.
-        fresh = self._fresh if among is self.open else (one for one in among if one.phase is Phase.FRESH)
+    def _make_room(self, among: dict[Connection, None], fresh: dict[Connection, None]) -> bool:
+        """Evict the one that is needed least, one of the `fresh` if there is any; return False when all are busy."""
         found = next(iter(fresh), None)
         if found is None:
             found = min(
