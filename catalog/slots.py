@@ -1,4 +1,4 @@
-"""A bounded number of slots, for which callers wait in their event loops."""
+"""A bounded number of slots, for which callers wait in their event loops, and how many of them one user may take."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
+
+
+def share_of_one_user(size: int) -> int:
+    """Return how many of `size` threads or processes one user may take: three quarters leave some to the others."""
+    return max(1, size * 3 // 4)
 
 
 class Slots:

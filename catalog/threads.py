@@ -2,7 +2,8 @@
 
 A thread cannot be killed: a function that ignores `ctx.cancelled` goes on after its call has ended and keeps its slot
 until it returns. When every slot is taken, a new call waits briefly and then gets the error that the hub is busy. The
-threads are daemons, so that one that never returns does not keep the process from stopping.
+threads are daemons, so that one that never returns does not keep the process from stopping. One user gets three
+quarters of a pool: slow functions that one person calls leave threads to the others.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from django.conf import settings
 from django.db import connections
 
 from catalog.errors import ToolError
-from catalog.slots import Slots
+from catalog.slots import Slots, share_of_one_user
 from toolhub.parts import parts
 
 WAIT_SECONDS = 5.0
+MAX_SHARES = 1_000
+"""Number of users whose slots are remembered when they use none."""
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
@@ -31,24 +34,41 @@ class Busy(ToolError):
         super().__init__("All threads for tools are busy. Try again in a minute.")
 
 
+class ShareBusy(ToolError):
+    def __init__(self) -> None:
+        super().__init__("Your calls are using all the threads for tools that one user may use. Wait for one to end.")
+
+
 class Pool:
     """A pool of threads of one name, started when they are first needed."""
 
     def __init__(self, name: str, size: int) -> None:
         self.name, self.size = name, size
         self._slots = Slots(size, Busy)
+        self._shares: dict[int, Slots] = {}
+        """By user, of the event loop."""
         self._starting = threading.Lock()
         self._started = 0
         self._jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
 
-    async def run(self, call: Callable[[], T], wait: float | None = None) -> T:
-        """Return the result of `call()`, run in a thread.
+    async def run(self, call: Callable[[], T], wait: float | None = None, user_id: int | None = None) -> T:
+        """Return the result of `call()`, run in a thread; for `user_id`, as one of the threads of that user.
 
-        A cancelled awaiter returns at once; the slot is free when the thread is done.
+        A cancelled awaiter returns at once; the slot is free when the thread is done. Raises Busy or ShareBusy when
+        there is no slot within `wait` seconds.
         """
         loop = asyncio.get_running_loop()
-        if not self._slots.take():
-            await self._slots.wait(WAIT_SECONDS if wait is None else wait)
+        ends = loop.time() + (WAIT_SECONDS if wait is None else wait)
+        share = None if user_id is None else self._share(user_id)
+        if share is not None and not share.take():
+            await share.wait(ends - loop.time())
+        try:
+            if not self._slots.take():
+                await self._slots.wait(ends - loop.time())
+        except BaseException:
+            if share is not None:
+                share.give()
+            raise
         answer: asyncio.Future[T] = loop.create_future()
 
         def job() -> None:
@@ -63,6 +83,8 @@ class Pool:
             finally:
                 connections.close_all()
                 self._slots.give()
+                if share is not None:
+                    share.give()
             try:
                 loop.call_soon_threadsafe(_settle, answer, result, error)
             except RuntimeError:
@@ -75,6 +97,14 @@ class Pool:
     @property
     def taken(self) -> int:
         return self._slots.taken
+
+    def _share(self, user_id: int) -> Slots:
+        if len(self._shares) > MAX_SHARES:
+            self._shares = {user: share for user, share in self._shares.items() if share.taken}
+        share = self._shares.get(user_id)
+        if share is None:
+            share = self._shares[user_id] = Slots(share_of_one_user(self.size), ShareBusy)
+        return share
 
     def _start_thread(self) -> None:
         """Start another thread unless there are as many as slots in use."""

@@ -40,7 +40,7 @@ async def complete(
     earlier = context.get("arguments")
     earlier = earlier if isinstance(earlier, dict) else {}
     source = _find_source(caller, ref, name)
-    values = await _match_values(source, typed[:1000], earlier)
+    values = await _match_values(source, typed[:1000], earlier, caller.user_id)
     return values[:MAX_VALUES], len(values), len(values) > MAX_VALUES
 
 
@@ -75,7 +75,7 @@ def _find_maker(item: PromptDefinition | ResourceDefinition, caller: Caller, nam
         return ()
 
 
-async def _match_values(source: Source, typed: str, earlier: dict[str, Any]) -> list[str]:
+async def _match_values(source: Source, typed: str, earlier: dict[str, Any], user_id: int) -> list[str]:
     """Return all values that match the typed text: first those that begin with it, then those that contain it."""
     if not callable(source):
         wanted = typed.casefold()
@@ -86,7 +86,7 @@ async def _match_values(source: Source, typed: str, earlier: dict[str, Any]) -> 
     try:
         takes_earlier = len(inspect.signature(source).parameters) > 1
         call = functools.partial(source, typed, earlier) if takes_earlier else functools.partial(source, typed)
-        made = await (call() if inspect.iscoroutinefunction(source) else threads.tools().run(call))
+        made = await (call() if inspect.iscoroutinefunction(source) else threads.tools().run(call, user_id=user_id))
         values = [clean_name(exact_text(value)) for value in made or ()]
     except BaseException as error:
         if await was_cancelled(error, clock):

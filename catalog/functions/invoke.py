@@ -22,7 +22,7 @@ async def invoke(function: Function, arguments: dict[str, Any], context: Context
     if function.context is not None:
         given[function.context] = around
     try:
-        return await threads.tools().run(functools.partial(function.call, **given))
+        return await threads.tools().run(functools.partial(function.call, **given), user_id=context.caller.user_id)
     except asyncio.CancelledError:
         around.release()
         raise

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import logging
 import os
@@ -15,6 +16,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -24,6 +26,7 @@ from typing import Any
 from django.conf import settings
 
 from catalog.errors import ToolError
+from catalog.slots import share_of_one_user
 from toolhub.parts import parts
 
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
@@ -94,30 +97,41 @@ class Busy(ToolError):
         super().__init__("Too many programs are already running for tools. Try again in a minute.")
 
 
+class ShareBusy(ToolError):
+    def __init__(self) -> None:
+        super().__init__("Your calls are running as many programs as those of one user may. Wait for one to end.")
+
+
 class ChildProcesses:
-    """The programs that run for calls of this process, limited by TOOL_PROCESSES."""
+    """The programs that run for calls of this process: at most TOOL_PROCESSES, and of one user three quarters."""
 
     def __init__(self) -> None:
         self.taken = 0
+        self._by_user: Counter[int] = Counter()
         self._ending: set[asyncio.Future[Report]] = set()
 
-    def take(self) -> bool:
-        """Count one more program; return False when the limit is reached."""
+    def take(self, user_id: int) -> None:
+        """Count one more program of a user. Raises Busy or ShareBusy when the limit is reached."""
         if self.taken >= settings.TOOL_PROCESSES:
-            return False
+            raise Busy
+        if self._by_user[user_id] >= share_of_one_user(settings.TOOL_PROCESSES):
+            raise ShareBusy
         self.taken += 1
-        return True
+        self._by_user[user_id] += 1
 
-    def give(self) -> None:
+    def give(self, user_id: int) -> None:
         self.taken -= 1
+        self._by_user[user_id] -= 1
+        if not self._by_user[user_id]:
+            del self._by_user[user_id]
 
-    def release_when_ended(self, ended: asyncio.Future[Report]) -> None:
+    def release_when_ended(self, ended: asyncio.Future[Report], user_id: int) -> None:
         """Release the slot when the program has ended, even if no caller waits for it then."""
         self._ending.add(ended)
-        ended.add_done_callback(self._finished)
+        ended.add_done_callback(functools.partial(self._finished, user_id))
 
-    def _finished(self, ended: asyncio.Future[Report]) -> None:
-        self.give()
+    def _finished(self, user_id: int, ended: asyncio.Future[Report]) -> None:
+        self.give(user_id)
         self._ending.discard(ended)
         if not ended.cancelled():
             ended.exception()
@@ -168,28 +182,28 @@ def count_running() -> int:
 
 @asynccontextmanager
 async def run_program(
-    order: Order, *, stdin: int | None, max_line_bytes: int = CHUNK_BYTES, counted: bool = True
+    order: Order, *, stdin: int | None, user_id: int | None, max_line_bytes: int = CHUNK_BYTES
 ) -> AsyncIterator[Child]:
     """Run the program inside the block.
 
-    Leaving the block by an exception stops it; its remaining processes end in the background. A program that is not
-    `counted` among the programs of calls has limits of its own.
+    Leaving the block by an exception stops it; its remaining processes end in the background. It counts
+    among the programs of `user_id`; one that runs for nobody's call has limits of its own. Raises Busy or ShareBusy.
     """
     children = parts.get(ChildProcesses)
-    if counted and not children.take():
-        raise Busy
+    if user_id is not None:
+        children.take(user_id)
     folder = ""
     try:
         if order.folder_fd is None:
             folder = tempfile.mkdtemp(prefix=order.folder_prefix)
         child = await _start(order, folder, stdin, max_line_bytes)
     except BaseException:
-        if counted:
-            children.give()
+        if user_id is not None:
+            children.give(user_id)
         _discard(folder)
         raise
-    if counted:
-        children.release_when_ended(child.ended)
+    if user_id is not None:
+        children.release_when_ended(child.ended, user_id)
     try:
         yield child
     except BaseException:

@@ -94,6 +94,13 @@ def blocked(label: str) -> str:
     return "late"
 
 
+@tool("call_held", timeout=60)
+def held(label: str) -> str:
+    """Keep its thread until the test lets it go."""
+    OPEN[label].wait(60)
+    return "held"
+
+
 @tool("call_double")
 def double(n: int) -> str:
     """Double a number, in a thread."""

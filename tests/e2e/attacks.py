@@ -443,6 +443,11 @@ async def parallel_calls(target: Target, line: Line) -> None:
     await send_for_ever(line, target.call("dawdle", {"seconds": 0.5 + random() / 1000}))
 
 
+@attack("slow functions in every thread")
+async def slow_functions(target: Target, line: Line) -> None:
+    await send_for_ever(line, target.call("block", {"seconds": 10 + random()}))
+
+
 @attack("invalid JSON")
 async def invalid_json(target: Target, line: Line) -> None:
     body = b"[" * 50_000

@@ -1,6 +1,8 @@
-"""A tool with a large answer, for readers that are slow."""
+"""Tools with a large answer and with a slow one, for attackers."""
 
 from __future__ import annotations
+
+import time
 
 from catalog.functions import tool
 
@@ -11,3 +13,10 @@ CHARACTERS = 15_000_000
 def large() -> str:
     """Answers with more than a slow reader's machine takes: 30 MB, as text and as structured content."""
     return "x" * CHARACTERS
+
+
+@tool()
+def block(seconds: float) -> str:
+    """Keeps its thread for so long."""
+    time.sleep(seconds)
+    return "done"

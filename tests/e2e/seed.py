@@ -93,5 +93,6 @@ def seed_attacked() -> dict[str, str]:
     grant_tool("echo", ["alice", "bob"])
     grant_tool("dawdle", ["bob"], "wait")
     grant_tool("chatter", ["bob"])
+    grant_tool("block", ["bob"])
     grant_tool("large", ["bob"], max_result_bytes=2 * 16_000_000)
     return tokens

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -20,10 +22,13 @@ from audit import outcomes
 from catalog.checks import check_commands, check_tool_runners
 from catalog.errors import ToolError
 from catalog.functions.results import failure
+from catalog.processes import launch
 from catalog.runners import factory, registry
 from tests import factories
 from tests.catalog.pipeline import call, only_logged_call, run_in_database, text
 from tests.conftest import missing
+from tests.polling import wait_until_async
+from tests.runners import harness
 from tests.runners.bombs import make_bomb
 from tests.runners.harness import (
     MARK,
@@ -255,6 +260,30 @@ async def test_a_call_that_fails_before_its_program_starts_leaves_no_folder(
         await run("command", {"program": say}, {})
     assert list(temporary.iterdir()) == []
     assert len(os.listdir("/proc/self/fd")) == len(descriptors)
+
+
+async def test_programs_of_one_user_leave_some_to_the_others(
+    python: str, tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.TOOL_PROCESSES = 4
+    gate = tmp_path / "gate"
+    waits = f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.02)\nprint('done')"
+    program = {"program": python, "arguments": ["-c", waits]}
+    running = [asyncio.ensure_future(run("command", program, {})) for _ in range(3)]
+    await wait_until_async(lambda: launch.count_running() == 3, 60)
+    with pytest.raises(ToolError, match="Your calls are running as many programs as those of one user may"):
+        await run("command", program, {})
+    with monkeypatch.context() as changed:
+        bob = replace(harness.CALLER, credential=replace(harness.CALLER.credential, user_id=8, username="bob"))
+        changed.setattr(harness, "CALLER", bob)
+        running.append(asyncio.ensure_future(run("command", program, {})))
+        await wait_until_async(lambda: launch.count_running() == 4, 60)
+        with pytest.raises(ToolError, match="Too many programs"):
+            await run("command", program, {})
+    gate.touch()
+    assert ["done" in str(await one) for one in running] == [True] * 4
+    assert launch.count_running() == 0
+    assert "done" in str(await run("command", program, {}))
 
 
 async def test_a_program_whose_supervisor_is_killed_leaves_no_folder(

@@ -62,7 +62,7 @@ def prepare(settings: Settings) -> Callable[[dict[str, Any], Context], Awaitable
             stdin: int | None = asyncio.subprocess.PIPE if text is not None else None
             if command.stdin_file and arguments.get(command.stdin_file) is not None:
                 stdin = stack.enter_context(workspace.open_file(str(arguments[command.stdin_file])))
-            async with run_program(order, stdin=stdin) as child:
+            async with run_program(order, stdin=stdin, user_id=context.caller.user_id) as child:
                 stack.close()  # the child has its own copies
                 return await _finish(child, settings, text)
 

@@ -48,7 +48,8 @@ async def call(
         folder_prefix="toolhub-isolated-",
         limits=limits,
     )
-    async with run_program(order, stdin=asyncio.subprocess.PIPE, max_line_bytes=max_bytes) as child:
+    user_id = context.caller.user_id
+    async with run_program(order, stdin=asyncio.subprocess.PIPE, user_id=user_id, max_line_bytes=max_bytes) as child:
         errors = asyncio.ensure_future(_drain(child))
         feeding = asyncio.ensure_future(write_stdin(child, request))
         try:

@@ -37,7 +37,7 @@ def prepare(settings: Settings) -> Callable[[dict[str, Any], Context], Awaitable
         values = {name: arguments.get(argument) for name, argument in names.items()}
         reading = Query(address, settings.statement, values, bounds, await _locate(hosts))
         try:
-            return _answer(await pool().run(reading.run))
+            return _answer(await pool().run(reading.run, user_id=context.caller.user_id))
         except asyncio.CancelledError:
             # Cancelling on PostgreSQL sends a request over a connection of its own, which would block the event loop.
             asyncio.get_running_loop().run_in_executor(None, reading.stop)

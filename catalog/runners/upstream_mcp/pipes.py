@@ -64,7 +64,7 @@ async def open_pipes(
         poll_seconds=POLL_SECONDS,
     )
     # The pool of connections counts it, not the limit on programs of calls.
-    async with run_program(order, stdin=asyncio.subprocess.PIPE, counted=False) as child:
+    async with run_program(order, stdin=asyncio.subprocess.PIPE, user_id=None) as child:
         try:
             async with _streams(child, connection.label, max_bytes) as streams:
                 yield streams
