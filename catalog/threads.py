@@ -36,7 +36,9 @@ class Busy(ToolError):
 
 class ShareBusy(ToolError):
     def __init__(self) -> None:
-        super().__init__("Your calls are using all the threads for tools that one user may use. Wait for one to end.")
+        super().__init__(
+            "All threads that tools may use for one user are busy with your calls. Try again when one has ended."
+        )
 
 
 class Pool:

@@ -99,7 +99,7 @@ class Busy(ToolError):
 
 class ShareBusy(ToolError):
     def __init__(self) -> None:
-        super().__init__("Your calls are running as many programs as those of one user may. Wait for one to end.")
+        super().__init__("Too many programs are already running for your calls. Try again when one has ended.")
 
 
 class ChildProcesses:

@@ -60,7 +60,10 @@ async def test_a_call_beyond_the_threads_of_one_user_is_told_to_wait_for_one_to_
         changed.setattr(threads, "WAIT_SECONDS", 0.1)
         busy = await call(alice, "call_double", {"n": 4})
     assert busy.is_error
-    assert text(busy) == "Your calls are using all the threads for tools that one user may use. Wait for one to end."
+    assert (
+        text(busy)
+        == "All threads that tools may use for one user are busy with your calls. Try again when one has ended."
+    )
     gate.set()
     await asyncio.gather(*running)
     assert text(await call(alice, "call_double", {"n": 4})) == "8 in tool"

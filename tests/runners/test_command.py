@@ -271,14 +271,14 @@ async def test_programs_of_one_user_leave_some_to_the_others(
     program = {"program": python, "arguments": ["-c", waits]}
     running = [asyncio.ensure_future(run("command", program, {})) for _ in range(3)]
     await wait_until_async(lambda: launch.count_running() == 3, 60)
-    with pytest.raises(ToolError, match="Your calls are running as many programs as those of one user may"):
+    with pytest.raises(ToolError, match="Too many programs are already running for your calls"):
         await run("command", program, {})
     with monkeypatch.context() as changed:
         bob = replace(harness.CALLER, credential=replace(harness.CALLER.credential, user_id=8, username="bob"))
         changed.setattr(harness, "CALLER", bob)
         running.append(asyncio.ensure_future(run("command", program, {})))
         await wait_until_async(lambda: launch.count_running() == 4, 60)
-        with pytest.raises(ToolError, match="Too many programs"):
+        with pytest.raises(ToolError, match="Too many programs are already running for tools"):
             await run("command", program, {})
     gate.touch()
     assert ["done" in str(await one) for one in running] == [True] * 4
