@@ -17,7 +17,7 @@ from toolhub.hub import Hub
 from toolhub.transports.asgi import CONNECTION, JSON, TEXT, Application, Receive, Scope, Send, respond
 from toolhub.transports.http import StreamableHttpConsumer
 from toolhub.transports.live import LiveConsumer
-from toolhub.transports.pages import BoundedPages, Turns
+from toolhub.transports.pages import BoundedPages, PageTurns
 from toolhub.transports.websocket import McpWebsocketConsumer
 
 MCP_PATHS = frozenset({"/mcp", "/mcp/"})
@@ -32,7 +32,7 @@ class Router:
     """Passes each connection to its application, with the parts of the hub that the application needs."""
 
     def __init__(self, django: Application, hub: Hub) -> None:
-        turns = Turns(settings.MAX_PAGES, settings.MAX_PAGES_PER_ADDRESS)
+        turns = PageTurns(settings.MAX_PAGES, settings.MAX_PAGES_PER_ADDRESS)
         self.django = BoundedPages(django, hub.page_uploads, turns, hub.server.refusals)
         # Not by `as_asgi`: its coroutine around the consumer would get errors that the consumer answers.
         self.http: Application = lambda *asgi: StreamableHttpConsumer(hub.server, hub.streams, hub.uploads)(*asgi)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toolhub.transports.pages import BoundedPages, Turns
+from toolhub.transports.pages import BoundedPages, PageTurns
 from toolhub.transports.uploads import Uploads
 
 GREEDY, MODEST = "198.51.100.66", "203.0.113.5"
@@ -50,7 +50,7 @@ class Django:
 
 
 class Site:
-    def __init__(self, turns: Turns, max_bytes: int = 1_000_000) -> None:
+    def __init__(self, turns: PageTurns, max_bytes: int = 1_000_000) -> None:
         self.django, self.sent, self.reads = Django(), [], asyncio.Event()
         self.reads.set()
         self.pages = BoundedPages(self.django, Uploads(max_bytes), turns)
@@ -78,7 +78,7 @@ async def settle() -> None:
 
 @pytest.fixture
 def site() -> Site:
-    return Site(Turns(most=5, most_per_address=2))
+    return Site(PageTurns(most=5, most_per_address=2))
 
 
 async def test_one_address_has_so_many_at_a_time(site: Site) -> None:
@@ -155,7 +155,7 @@ async def test_a_page_that_nobody_reads_keeps_neither_a_turn_nor_django(site: Si
 
 
 async def test_large_bodies_of_one_address_are_bounded_together() -> None:
-    site = Site(Turns(), max_bytes=400_000)
+    site = Site(PageTurns(), max_bytes=400_000)
     piece = b"x" * 100_000
     first = site.ask(GREEDY, "/", piece, piece)
     await settle()

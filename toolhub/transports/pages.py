@@ -19,7 +19,7 @@ MAX_KEPT_BYTES = 4_000_000
 """The largest answer that is kept until Django is done; larger ones, and exports, are downloads."""
 
 
-class Turns:
+class PageTurns:
     """Who runs now, and who waits; belongs to one event loop."""
 
     def __init__(self, most: int = 32, most_per_address: int = 6) -> None:
@@ -76,7 +76,9 @@ class Turns:
 class BoundedPages:
     """The ASGI application around Django."""
 
-    def __init__(self, django: Application, uploads: Uploads, turns: Turns, refusals: Refusals | None = None) -> None:
+    def __init__(
+        self, django: Application, uploads: Uploads, turns: PageTurns, refusals: Refusals | None = None
+    ) -> None:
         self.django, self.uploads, self.turns = django, uploads, turns
         self.refusals = refusals or Refusals()
 
