@@ -17,6 +17,7 @@ from toolhub.edge import limits
 from toolhub.edge.connections import Connections
 from toolhub.egress import ConnectionPools
 from toolhub.jobs import Job, Scheduler
+from toolhub.memory import FreePages
 from toolhub.pages.tool_tests.runs import ToolTestRuns
 from toolhub.pages.try_it.remote import TryOwners
 from toolhub.pages.try_it.run import TryRuns
@@ -32,6 +33,8 @@ CLEANUP_INTERVAL_SECONDS = 300.0
 """Seconds between two removals of expired tasks and stored results."""
 JOB_STOP_SECONDS = 3.0
 """Maximum seconds that a stop waits for the running background job."""
+MEMORY_INTERVAL_SECONDS = 60.0
+"""Seconds between two looks at the memory that is free and still held."""
 
 
 class Hub:
@@ -118,6 +121,7 @@ def background_jobs() -> list[Job]:
         *schedule.jobs(),
         Job("Remove expired tasks", CLEANUP_INTERVAL_SECONDS, _remove_expired_tasks),
         Job("Remove expired results", CLEANUP_INTERVAL_SECONDS, _clean_up_results),
+        Job("Return free memory", MEMORY_INTERVAL_SECONDS, FreePages().give_back),
     ]
 
 

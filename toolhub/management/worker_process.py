@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import logging
 import os
@@ -11,6 +10,7 @@ import threading
 from django.conf import settings
 
 from audit import recorder
+from toolhub import memory
 from toolhub.asgi import application, hub
 from toolhub.management.daphne_server import HubServer
 
@@ -21,10 +21,6 @@ GARBAGE_THRESHOLD_OBJECTS = 20_000
 a quarter of the time of a server under load, mostly in traversing objects that were loaded at the start and never
 change (measured).
 """
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
-"""Parameters of glibc's allocator; see mallopt(3)."""
-LARGE_BYTES = 1 << 20
-MALLOC_ARENAS = 2
 EXIT_SECONDS = 3.0
 
 
@@ -43,31 +39,12 @@ def freeze_loaded_objects() -> None:
     gc.set_threshold(GARBAGE_THRESHOLD_OBJECTS, 10, 10)
 
 
-def return_freed_memory() -> None:
-    """Make the C library give large buffers back to the system as soon as they are freed.
-
-    By itself glibc keeps up to 64 MB in each arena once a buffer of 30 MB was freed, and has eight arenas per core: a
-    few large answers from different threads held 180 MB for ever, and an hour of attacks 490 MB (measured; 35 MB with
-    these parameters). Must run before there are threads. Another C library, which has no such function, stays as it is.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None:
-        return
-    for parameter, value in (
-        (M_MMAP_THRESHOLD, LARGE_BYTES),
-        (M_TRIM_THRESHOLD, LARGE_BYTES),
-        (M_ARENA_MAX, MALLOC_ARENAS),
-    ):
-        if not mallopt(parameter, value):
-            log.warning("The C library refused mallopt(%d, %d): more freed memory is kept.", parameter, value)
-
-
 def serve(endpoints: list[str], supervisor: int | None = None) -> int:
     """Serve `endpoints` (Twisted's descriptions) until SIGTERM or SIGINT; return the exit status.
 
     A worker also stops when its `supervisor` (a process id) is gone: no process would replace it or forward signals.
     """
-    return_freed_memory()
+    memory.return_large_buffers()
     server = HubServer(
         application,
         endpoints=endpoints,

@@ -23,6 +23,7 @@ TRANSLATED_NAMES = frozenset(
         gettext_noop("Compare upstream servers"),
         gettext_noop("Remove expired tasks"),
         gettext_noop("Remove expired results"),
+        gettext_noop("Return free memory"),
     }
 )
 """The jobs with translated names; any other name is shown as it is."""
