@@ -268,22 +268,30 @@ async def test_programs_of_one_user_leave_some_to_the_others(
     settings.TOOL_PROCESSES = 4
     gate = tmp_path / "gate"
     waits = f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.02)\nprint('done')"
-    program = {"program": python, "arguments": ["-c", waits]}
-    running = [asyncio.ensure_future(run("command", program, {})) for _ in range(3)]
-    await wait_until_async(lambda: launch.count_running() == 3, 60)
-    with pytest.raises(ToolError, match="Too many programs are already running for your calls"):
-        await run("command", program, {})
-    with monkeypatch.context() as changed:
-        bob = replace(harness.CALLER, credential=replace(harness.CALLER.credential, user_id=8, username="bob"))
-        changed.setattr(harness, "CALLER", bob)
-        running.append(asyncio.ensure_future(run("command", program, {})))
-        await wait_until_async(lambda: launch.count_running() == 4, 60)
-        with pytest.raises(ToolError, match="Too many programs are already running for tools"):
-            await run("command", program, {})
-    gate.touch()
-    assert ["done" in str(await one) for one in running] == [True] * 4
+
+    async def start(running: int) -> asyncio.Task[Any]:
+        """One more program; it is refused at once, or there are so many."""
+        task = asyncio.ensure_future(run("command", {"program": python, "arguments": ["-c", waits]}, {}))
+        await wait_until_async(lambda: task.done() or launch.count_running() == running, 60)
+        return task
+
+    def refusal(task: asyncio.Task[Any]) -> str:
+        assert task.done(), "it runs"
+        return str(task.exception())
+
+    try:
+        started = [await start(number) for number in (1, 2, 3)]
+        assert "Too many programs are already running for your calls" in refusal(await start(4))
+        with monkeypatch.context() as changed:
+            bob = replace(harness.CALLER, credential=replace(harness.CALLER.credential, user_id=8, username="bob"))
+            changed.setattr(harness, "CALLER", bob)
+            started.append(await start(4))
+            assert "Too many programs are already running for tools" in refusal(await start(5))
+    finally:
+        gate.touch()
+    assert ["done" in str(await one) for one in started] == [True] * 4
     assert launch.count_running() == 0
-    assert "done" in str(await run("command", program, {}))
+    assert "done" in str(await run("command", {"program": python, "arguments": ["-c", waits]}, {}))
 
 
 async def test_a_program_whose_supervisor_is_killed_leaves_no_folder(
