@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from toolhub import memory
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -59,11 +61,15 @@ def test_free_pages_between_smaller_objects_are_given_back() -> None:
     assert after < kept - 40_000_000
 
 
-def test_nothing_is_looked_for_while_the_process_has_not_grown() -> None:
+@pytest.mark.parametrize(
+    ("past", "amount"), [("_bytes", memory.MAX_GROWTH_BYTES), ("_at", memory.MAX_AGE_SECONDS)], ids=["growth", "time"]
+)
+def test_free_pages_are_looked_for_after_growth_or_a_while(past: str, amount: float) -> None:
     pages, asked = memory.FreePages(), list[int]()
     pages._trim = asked.append
     pages.give_back()
-    pages._before -= memory.MAX_GROWTH_BYTES
+    assert asked == []
+    setattr(pages, past, getattr(pages, past) - amount)
     pages.give_back()
     pages.give_back()
     assert asked == [0]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
+import time
 from pathlib import Path
 
 log = logging.getLogger(__name__)
@@ -16,8 +17,9 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
 """Parameters of mallopt(3)."""
 LARGE_BYTES = 1 << 20
 MAX_ARENAS = 2
-MAX_GROWTH_BYTES = 32_000_000
-"""Growth of the process after which free pages inside its heaps are looked for, which stops it for about 50 ms."""
+MAX_GROWTH_BYTES, MAX_AGE_SECONDS = 32_000_000, 300.0
+"""Growth and age after which free pages inside the heaps are looked for again. Meanwhile, for up to 50 ms, no other
+thread can allocate."""
 
 
 def return_large_buffers() -> None:
@@ -43,15 +45,19 @@ class FreePages:
 
     def __init__(self) -> None:
         self._trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        self._before = resident_bytes()
-        """When they were last given back."""
+        self._note()
 
     def give_back(self) -> None:
-        """Give them back if the process has grown by MAX_GROWTH_BYTES since the last time."""
-        if self._trim is None or resident_bytes() < self._before + MAX_GROWTH_BYTES:
+        """Give them back if the last time is long ago, or the process has grown since."""
+        if self._trim is None:
             return
-        self._trim(0)
-        self._before = resident_bytes()
+        # Growth alone does not tell: what was in use the last time may be free now, and the process no smaller for it.
+        if time.monotonic() >= self._at + MAX_AGE_SECONDS or resident_bytes() >= self._bytes + MAX_GROWTH_BYTES:
+            self._trim(0)
+            self._note()
+
+    def _note(self) -> None:
+        self._bytes, self._at = resident_bytes(), time.monotonic()
 
 
 def resident_bytes() -> int:

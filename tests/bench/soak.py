@@ -625,9 +625,10 @@ async def soak(hub: SmallHub, minutes: float, every: float) -> int:
     flat = compare(rows)
     for kind, count in honest.totals.items():
         sys.stdout.write(f"{kind}: {count} failed.\n")
-    tracebacks = hub.log().count("Traceback (most recent call last)")
+    before, *tracebacks = hub.log().split("Traceback (most recent call last)")
     if tracebacks:
-        sys.stdout.write(f"The server logged {tracebacks} tracebacks.\n")
+        first = f"{before[-1_000:]}Traceback{tracebacks[0][:5_000]}"
+        sys.stdout.write(f"The server logged {len(tracebacks)} tracebacks. The first:\n{first}\n")
     if stopped.is_set():
         return 130
     return 0 if flat and not honest.totals else 1
