@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from io import StringIO
@@ -868,4 +869,5 @@ def test_old_entries_without_a_checkpoint_are_named_with_the_public_key_alone(fo
     public = TrustedKeys(TrustedKeys.from_settings().keys, False)
     settings.RECORD_KEY = settings.SECRET_KEY = "of another machine " * 3
     found = verification.run(store=False, trusted=public).first
-    assert "added outside the log: it is older than checkpoint 2, which does not cover it" in found
+    # On a slow machine there is one more, made with the first heartbeat.
+    assert re.search(r"added outside the log: it is older than checkpoint [23], which does not cover it", found)

@@ -43,7 +43,7 @@ COLUMNS = {
 
 @pytest.fixture
 def filled_store(audit_store: AuditStore, settings: Any) -> AuditStore:
-    """Some calls, a refusal, an action and two checkpoints."""
+    """Some calls, a refusal, an action and two checkpoints; on a slow machine one more, with the first heartbeat."""
     settings.CHECKPOINT_FILE = str(audit_store.folder / "heads.jsonl")
     settings.CHECKPOINT_SECONDS = 10**6
 
@@ -313,7 +313,7 @@ def test_an_intact_log_matches_its_external_checkpoint_and_the_result_is_stored(
         "links": 0,
         "covered": result["links"],
         "uncovered": 0,
-        "checkpoint": 2,
+        "checkpoint": Checkpoint.objects.latest("number").number,
         "calls": 12,
         "chains": 3,
         "checkpoints": Checkpoint.objects.count(),
