@@ -86,7 +86,10 @@ async def test_a_wait_for_a_thread_that_is_cancelled_costs_the_user_no_thread(
     gate.set()
     await asyncio.gather(*running)
     assert pool.taken == 0
+    gate.clear()
     more = [block(bob) for _ in range(SHARE)]
+    await wait_until_async(lambda: pool.taken == SHARE, what="as many threads as before")
+    gate.set()
     assert {text(await one) for one in more} == {"held"}
 
 
