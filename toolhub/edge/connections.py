@@ -120,9 +120,9 @@ class Connections:
         connection.address = address = self._key(peer)
         mine = self.by_address.get(address) if address else None
         fresh = self._fresh_by_address.get(address, {})
-        if mine is not None and len(mine) >= self.limits.max_connections_per_address:
-            if not self._make_room(mine, fresh):
-                connection.over_limit = "per_address"
+        most = self.limits.max_connections_per_address
+        if mine is not None and len(mine) >= most and not self._make_room(mine, fresh):
+            connection.over_limit = "per_address"
         elif len(self.open) >= self.limits.max_connections and not self._make_room(self.open, self._fresh):
             connection.over_limit = "total"
         if connection.over_limit:
