@@ -186,8 +186,8 @@ async def run_program(
 ) -> AsyncIterator[Child]:
     """Run the program inside the block.
 
-    Leaving the block by an exception stops it; its remaining processes end in the background. It counts
-    among the programs of `user_id`; one that runs for nobody's call has limits of its own. Raises Busy or ShareBusy.
+    Leaving the block by an exception stops it; its remaining processes end in the background. It counts among the
+    programs of `user_id`; one that runs for nobody's call has limits of its own. Raises Busy or ShareBusy.
     """
     children = parts.get(ChildProcesses)
     if user_id is not None:
