@@ -43,6 +43,7 @@ CANCELLATIONS = {
     "cancelled.server_stopping": "the server is stopping",
     "cancelled.slow_reader": "the reader is too slow",
     "cancelled.too_many": "too many messages at once",
+    "cancelled.uploads": "too many large messages at once",
     "cancelled.too_large": "a message that is too large",
     "cancelled.binary_frame": "a binary frame",
     "cancelled.unchecked": "the token cannot be checked",

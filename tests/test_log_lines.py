@@ -15,6 +15,7 @@ from django.core.exceptions import PermissionDenied
 from django.test import Client
 
 from audit.integrity import checkpoints
+from toolhub import log_lines
 from toolhub import settings as toolhub_settings
 
 FORGED = {"checkpoint": 9, "at": 1, "heads": {}, "previous": "0", "hash": "0", "key": "0", "signature": "0"}
@@ -109,6 +110,25 @@ def test_a_foreign_host_a_missing_permission_and_a_missing_csrf_token_log_one_li
     assert len(lines) >= 3 and "Traceback" not in console.getvalue()
     assert not any(line.startswith("  | ") for line in lines)
     assert any("evil.example" in line for line in lines)
+
+
+def test_a_flood_of_pages_that_are_not_there_is_some_lines_a_minute(
+    console: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr("toolhub.log_lines.time.monotonic", lambda: clock[0])
+    missing = {"status_code": 404}
+    for number in range(5000):
+        logging.getLogger("django.request").warning("Not Found: /%d", number, extra=missing)
+    logging.getLogger("django.request").error("Internal Server Error: /", extra={"status_code": 500})
+    lines = console.getvalue().splitlines()
+    assert len(lines) == log_lines.MAX_EXPECTED_LINES + 1 and "Internal Server Error" in lines[-1]
+    clock[0] += log_lines.INTERVAL_SECONDS
+    for _ in range(2):
+        logging.getLogger("django.request").warning("Not Found: /%s", "next", extra=missing)
+    first, second = console.getvalue().splitlines()[-2:]
+    assert first.endswith("Not Found: /next (before it, 4,940 lines were left out)")
+    assert second.endswith("Not Found: /next")
 
 
 def test_a_bug_keeps_its_traceback(console: io.StringIO) -> None:

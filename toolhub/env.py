@@ -66,12 +66,13 @@ def integer(name: str, default: int, *, minimum: int = 0, maximum: int = 10**12)
 
 
 def rate(name: str, default: str) -> str:
-    """Return a rate: a number per period, such as 60/m or 100/10s."""
+    """Return a rate above zero: a number per period, such as 60/m or 100/10s."""
     value = text(name, default)
     number, _, period = value.partition("/")
     length = period[:-1] or "1"
-    if not (number.isdecimal() and length.isdecimal() and int(length) and period[-1:] in {"s", "m", "h", "d"}):
-        raise ImproperlyConfigured(f"{name} must be a rate such as 60/m (s, m, h or d); it is {value!r}.")
+    numbers = number.isdecimal() and length.isdecimal() and int(number) and int(length)
+    if not (numbers and period[-1:] in {"s", "m", "h", "d"}):
+        raise ImproperlyConfigured(f"{name} must be a rate such as 60/m or 100/10s (s, m, h or d); it is {value!r}.")
     return value
 
 

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 
 CONTINUATION = "  | "
 """Begins each further line of a record: the lines of a traceback or stack."""
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
 """Controls (tab and newline too), all line separators of Unicode, and characters that turn the direction of a line."""
 EXPECTED_STATUSES = range(400, 500)
+MAX_EXPECTED_LINES, INTERVAL_SECONDS = 60, 60.0
+"""Lines about such answers in each interval: with one for each request, a flood of them would fill the disk."""
 
 
 def escape(text: str) -> str:
@@ -36,12 +39,31 @@ class LineFormatter(logging.Formatter):
 
 
 class ExpectedErrors(logging.Filter):
-    """A filter that removes tracebacks of answers below status 500: a wrong host or a missing permission is no bug."""
+    """A filter for answers below status 500: without tracebacks, and so many lines a minute.
+
+    A wrong host or a missing permission is no bug, and anybody can ask for pages that are not there.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._passed = self._left_out = 0
+        self._ends_at = float("-inf")
 
     def filter(self, record: logging.LogRecord) -> bool:
         expected = getattr(record, "status_code", None) in EXPECTED_STATUSES
-        if expected or record.name.startswith("django.security"):
-            record.exc_info, record.exc_text, record.stack_info = None, None, None
+        if not expected and not record.name.startswith("django.security"):
+            return True
+        record.exc_info, record.exc_text, record.stack_info = None, None, None
+        now = time.monotonic()
+        if now >= self._ends_at:
+            left_out, self._passed, self._left_out = self._left_out, 0, 0
+            self._ends_at = now + INTERVAL_SECONDS
+            if left_out:
+                record.msg, record.args = f"{record.getMessage()} (before it, {left_out:,} lines were left out)", ()
+        self._passed += 1
+        if self._passed > MAX_EXPECTED_LINES:
+            self._left_out += 1
+            return False
         return True
 
 

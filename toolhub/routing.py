@@ -13,19 +13,21 @@ from typing import Any
 from django.conf import settings
 
 from audit import recorder
+from toolhub.client_address import counted
 from toolhub.hub import Hub
 from toolhub.transports.asgi import CONNECTION, JSON, TEXT, Application, Receive, Scope, Send, respond
 from toolhub.transports.http import StreamableHttpConsumer
 from toolhub.transports.live import LiveConsumer
 from toolhub.transports.pages import BoundedPages, PageTurns
 from toolhub.transports.websocket import McpWebsocketConsumer
+from toolhub.wire import errors, jsonrpc
+from toolhub.wire.errors import McpError
 
 MCP_PATHS = frozenset({"/mcp", "/mcp/"})
 """Both paths are served: a redirect would turn a POST into a GET."""
 WEBSOCKET_PATHS = frozenset({"/ws/mcp", "/ws/mcp/"})
 LIVE_PATH = "/ws/live"
 PROBE_PATHS = frozenset({"/healthz", "/readyz"})
-REFUSED_BODY = b"There are too many connections from this address. Try again later.\n"
 
 
 class Router:
@@ -50,15 +52,16 @@ class Router:
         self.edge.proxies.rewrite(scope)
         if scope["client"] is peer or scope["path"] in PROBE_PATHS:
             return self.route(scope, receive, send)
+        address = counted(scope["client"][0])
         if CONNECTION in scope:
-            scope[CONNECTION].client = scope["client"][0]
-        return self.run_counted(scope["client"][0], scope, receive, send)
+            scope[CONNECTION].client = address
+        return self.run_counted(address, scope, receive, send)
 
     async def run_counted(self, address: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a client behind a proxy, whose connections are not its own: what it has in progress counts."""
         if not self.edge.enter(address):
             if scope["type"] == "http":
-                await respond(send, 503, [*TEXT, (b"retry-after", b"5")], REFUSED_BODY)
+                await refuse(scope, send)
             else:
                 await reject_websocket(scope, receive, send)
             return
@@ -95,6 +98,20 @@ class Router:
         self.running.add(task)
         task.add_done_callback(self.running.discard)
         return asyncio.shield(task)
+
+
+async def refuse(scope: Scope, send: Send) -> None:
+    """Answer 503 to a client that has as many requests in progress as one address may have."""
+    most = settings.MAX_CONNECTIONS_PER_ADDRESS
+    sentence = (
+        f"Your address has {most:,} requests in progress at this server. Wait for one to end, and try again in 5 s."
+    )
+    retry = (b"retry-after", b"5")
+    if scope["path"] in MCP_PATHS:
+        error = jsonrpc.error(None, McpError(errors.INVALID_REQUEST, sentence))
+        await respond(send, 503, [*JSON, retry], jsonrpc.encode(error))
+    else:
+        await respond(send, 503, [*TEXT, retry], sentence.encode() + b"\n")
 
 
 async def reject_websocket(scope: Scope, receive: Receive, send: Send) -> None:

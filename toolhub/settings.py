@@ -209,7 +209,10 @@ EMAIL_TIMEOUT = 20
 DEFAULT_FROM_EMAIL = env.text("TOOLHUB_EMAIL_FROM", f"toolhub@{urlsplit(PUBLIC_URL).hostname or 'localhost'}")
 ALLOW_PRIVATE_NETWORKS = env.words("TOOLHUB_ALLOW_PRIVATE_NETWORKS")
 """Private networks (CIDR, or CIDR:port) that tools may reach."""
+
+# --- limits of clients ---------------------------------------------------------------------------------------------
 MAX_BODY_BYTES = env.integer("TOOLHUB_MAX_BODY_BYTES", 4_194_304, minimum=1024, maximum=268_435_456)
+"""Maximum bytes of a request or of a WebSocket message."""
 BAD_TOKENS_RATE = env.rate("TOOLHUB_BAD_TOKENS_RATE", "60/m")
 """Rate of requests with an invalid token per address; above it, the answer to an invalid one is 429."""
 MAX_UPLOAD_BYTES = env.integer("TOOLHUB_MAX_UPLOADS_MB", 64, minimum=1, maximum=100_000) * 1_000_000
@@ -219,11 +222,17 @@ MAX_UNREAD_BYTES = env.integer("TOOLHUB_MAX_UNREAD_MB", 64, minimum=1, maximum=1
 MAX_CONNECTIONS = env.integer("TOOLHUB_MAX_CONNECTIONS", 0, maximum=1_000_000)
 """Maximum connections of a process; 0: as many as its descriptors allow, at most 10,000."""
 MAX_CONNECTIONS_PER_ADDRESS = env.integer("TOOLHUB_MAX_CONNECTIONS_PER_ADDRESS", 256, minimum=1, maximum=1_000_000)
+"""Maximum connections of one address to a process; behind a trusted proxy, requests and WebSockets in progress."""
 HEADER_SECONDS = env.integer("TOOLHUB_HEADER_SECONDS", 15, minimum=1, maximum=3600)
+"""Maximum seconds for the headers of a request, and the period over which the rate of its body is measured."""
 WEBSOCKET_HEADER_SECONDS = env.integer("TOOLHUB_WEBSOCKET_HEADER_SECONDS", 5, minimum=1, maximum=3600)
+"""Maximum seconds for the handshake of a WebSocket, unless HEADER_SECONDS is shorter."""
 KEEPALIVE_SECONDS = env.integer("TOOLHUB_KEEPALIVE_SECONDS", 75, minimum=1, maximum=86_400)
+"""Seconds that an idle connection is kept for a next request."""
 MIN_BYTES_PER_SECOND = env.integer("TOOLHUB_MIN_BYTES_PER_SECOND", 1000, minimum=1, maximum=1_000_000)
+"""Minimum rate of a body, over HEADER_SECONDS each, and of reading an answer, over SLOW_READER_SECONDS each."""
 SLOW_READER_SECONDS = env.integer("TOOLHUB_SLOW_READER_SECONDS", 60, minimum=1, maximum=3600)
+"""The period over which the rate of a reader is measured."""
 MAX_QUEUED_BYTES = env.integer("TOOLHUB_MAX_QUEUED_KB", 1024, minimum=16, maximum=1_000_000) * 1024
 """Maximum bytes of messages that wait for the reader of one stream; eight times that of a WebSocket, which has many."""
 REQUESTS_RATE = env.rate("TOOLHUB_REQUESTS_RATE", "6000/m")
@@ -231,7 +240,9 @@ REQUESTS_RATE = env.rate("TOOLHUB_REQUESTS_RATE", "6000/m")
 MAX_CALLS_PER_USER = env.integer("TOOLHUB_MAX_CALLS_PER_USER", 64, minimum=1, maximum=100_000)
 """Maximum running calls of one user in a process, so that one person cannot block the others."""
 MAX_REQUESTS_PER_SESSION = env.integer("TOOLHUB_MAX_REQUESTS_PER_SESSION", 100, minimum=1, maximum=100_000)
+"""Maximum requests in progress of one session or WebSocket in a process."""
 MAX_STREAMS_PER_USER = env.integer("TOOLHUB_MAX_STREAMS_PER_USER", 100, minimum=1, maximum=100_000)
+"""Maximum open streams and WebSockets of one user in a process."""
 WEBSOCKET_FRAMES_RATE = env.rate("TOOLHUB_WEBSOCKET_FRAMES_RATE", "5000/s")
 """Rate of WebSocket frames of one user; a faster sender has to wait."""
 WEBSOCKET_PINGS_RATE = env.rate("TOOLHUB_WEBSOCKET_PINGS_RATE", "10/s")
@@ -239,7 +250,9 @@ WEBSOCKET_PINGS_RATE = env.rate("TOOLHUB_WEBSOCKET_PINGS_RATE", "10/s")
 MAX_PAGES = env.integer("TOOLHUB_MAX_PAGES", 32, minimum=1, maximum=1000)
 """Maximum requests of pages that a process works on at one time; each needs a thread."""
 MAX_PAGES_PER_ADDRESS = env.integer("TOOLHUB_MAX_PAGES_PER_ADDRESS", 6, minimum=1, maximum=1000)
+"""The same for one address."""
 SESSION_IDLE_SECONDS = env.integer("TOOLHUB_SESSION_IDLE_SECONDS", 28_800, minimum=60)
+"""Seconds without a request after which a stateful session ends."""
 STOP_SECONDS = env.integer("TOOLHUB_STOP_SECONDS", 25, minimum=1, maximum=300)
 """Maximum seconds that a stopping server lets running calls finish before it cancels them."""
 

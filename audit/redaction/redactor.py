@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from audit.redaction.names import SecretNames
-from audit.redaction.rules import MIN_VALUE_CHARACTERS, Rules, SecretValues, canonical, redaction
+from audit.redaction.rules import MIN_VALUE_CHARACTERS, Rules, SecretValues, are_too_many, canonical, redaction
 from audit.redaction.schema_fields import Schemas, SecretFields, has_marks
 
 __all__ = [
@@ -87,7 +87,7 @@ class Redactor:
         """Return canonical JSON text without secrets, ready to be stored.
 
         `found` receives the hidden values, `extra` are further values to hide: pass `found` of the arguments as `extra`
-        of the result and of `redact_text`.
+        of the result and of `redact_text`. Where these are too many to search for, all of the value is hidden.
         """
         current = redaction().rules
         try:
@@ -122,12 +122,14 @@ class Redactor:
             }
         else:
             new = walk.any(value, start)
+        if found is not None:
+            found.extend(dict.fromkeys(hidden))
+        if are_too_many((*hidden, *extra)):
+            return canonical({"$redacted": current.digest(text, 64), "length": len(text)})
         if hidden or extra:
             second = _Walk(current, None, False, [])
             second.values = SecretValues([*hidden, *extra])
             new = second.any(new, ())
-        if found is not None:
-            found.extend(dict.fromkeys(hidden))
         result = canonical(new)
         if current.values.in_json(result):
             return canonical({"$redacted": current.digest(text, 64), "length": len(text)})
@@ -275,6 +277,8 @@ _IN_TEXT = re.compile(
 def redact_text(text: str, extra: Sequence[str] = ()) -> str:
     """Return a sentence or a log line without the configured values, tokens, and the values in `extra`."""
     current = redaction().rules
+    if are_too_many(extra):
+        return current.inline(text)
     if extra:
         text = SecretValues(extra).mask(text, current.inline)
         for secret in extra:

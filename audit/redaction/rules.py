@@ -27,6 +27,13 @@ MIN_VALUE_CHARACTERS = 4
 HUB_CREDENTIAL_PATTERN = r"thp_[A-Za-z0-9_-]{20,}"
 """Pattern of this hub's access tokens, wherever they occur."""
 _MIN_CORE_CHARACTERS = 8
+_MAX_PATTERN_CHARACTERS = 200
+"""Maximum characters of a value whose spellings are part of the pattern. Longer ones are searched one by one: a pattern
+of all spellings of 20,000 characters takes 90 ms to compile (measured)."""
+MAX_HIDDEN_VALUES, MAX_SHORT_CHARACTERS, MAX_LONG_CHARACTERS = 50, 2_000, 20_000
+"""Maximum number of values that are searched for in one call, and characters of the short and of the long ones. With
+4,000 characters of short ones the engine runs out of memory, prints a line for each search, and takes 46 ms for 60 kB
+(measured). See `are_too_many`."""
 MAX_LOGGED_VALUES = 300
 _SETTINGS = frozenset(
     {"REDACT_NAMES", "REDACT_VALUES", "RECORD_KEY", "RECORD_OLD_KEYS", "SECRET_KEY", "ENCRYPTION_KEYS"}
@@ -60,6 +67,23 @@ def spellings(secret: str) -> list[str]:
     return found
 
 
+def are_too_many(values: Iterable[str]) -> bool:
+    """Return whether these values of one call cannot be searched for in reasonable time: hide all of the text then."""
+    seen: set[str] = set()
+    short = long = 0
+    for value in values:
+        if len(value) < MIN_VALUE_CHARACTERS or value in seen:
+            continue
+        seen.add(value)
+        if len(value) <= _MAX_PATTERN_CHARACTERS:
+            short += len(value)
+        else:
+            long += len(value)
+        if len(seen) > MAX_HIDDEN_VALUES or short > MAX_SHORT_CHARACTERS or long > MAX_LONG_CHARACTERS:
+            return True
+    return False
+
+
 class SecretValues:
     """A search for any of the values in a text, in one pass whose speed does not depend on their number."""
 
@@ -70,23 +94,31 @@ class SecretValues:
             for spelling in spellings(value):
                 owners.setdefault(spelling, value)
         self.owners = owners
+        longest_first = sorted(owners, key=len, reverse=True)
+        self._long = [one for one in longest_first if len(owners[one]) > _MAX_PATTERN_CHARACTERS]
+        short = [one for one in longest_first if len(owners[one]) <= _MAX_PATTERN_CHARACTERS]
         # A search in the canonical JSON text decides whether a value has to be searched in detail.
-        in_json = dict.fromkeys(json.dumps(spelling)[1:-1] for spelling in owners)
+        in_json = dict.fromkeys(json.dumps(spelling)[1:-1] for spelling in short)
         self._in_json = re2.compile("|".join([HUB_CREDENTIAL_PATTERN, *map(re2.escape, in_json)]))
         self._min_characters = min(map(len, in_json), default=1 << 62)
-        longest_first = sorted(owners, key=len, reverse=True)
-        self._in_text = re2.compile(
-            "|".join([HUB_CREDENTIAL_PATTERN, *map(re2.escape, filter(_is_encodable, longest_first))])
-        )
+        self._long_in_json = [json.dumps(spelling)[1:-1] for spelling in self._long]
+        self._min_long_characters = min(map(len, self._long), default=1 << 62)
+        self._in_text = re2.compile("|".join([HUB_CREDENTIAL_PATTERN, *map(re2.escape, filter(_is_encodable, short))]))
 
     def in_json(self, text: str) -> bool:
         """Return whether canonical (ASCII) JSON text contains any of the values."""
+        if len(text) >= self._min_long_characters and any(spelling in text for spelling in self._long_in_json):
+            return True
         if len(text) < self._min_characters and "thp_" not in text:
             return False
         return self._in_json.search(text) is not None
 
     def mask(self, text: str, mark: Callable[[str], str]) -> str:
         """Return the text with every match replaced by `mark(value)`."""
+        if len(text) >= self._min_long_characters:
+            for spelling in self._long:
+                if spelling in text:
+                    text = text.replace(spelling, mark(self.owners[spelling]))
         if not _is_encodable(text):
             # The engine works on UTF-8, in which a lone surrogate has no form: so no match can contain one.
             return "".join(
@@ -99,7 +131,7 @@ class SecretValues:
 
     def equals(self, number: str) -> bool:
         """Return whether a number's text contains one of the values; such a number must be hidden."""
-        return any(value in number for value in self.raw)
+        return len(number) >= MIN_VALUE_CHARACTERS and bool(self.raw) and self._in_text.search(number) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ SENTENCES: dict[str, str | Promise] = {
     "cancelled.disconnected": gettext_lazy("An administrator ended the connection."),
     "cancelled.slow_reader": gettext_lazy("The client read its messages too slowly."),
     "cancelled.too_many": gettext_lazy("The client sent too many messages at once."),
+    "cancelled.uploads": gettext_lazy("The client sent too many large messages at once."),
     "cancelled.too_large": gettext_lazy("The client sent a message that is too large."),
     "cancelled.binary_frame": gettext_lazy("The client sent a binary frame."),
     "cancelled.unchecked": gettext_lazy("The access token could not be checked."),
@@ -57,10 +58,10 @@ SENTENCES: dict[str, str | Promise] = {
     "cancelled.server_stopping": gettext_lazy("The server is stopping."),
     "cancelled.access_revoked": gettext_lazy("Access was revoked."),
     "busy.calls": gettext_lazy(
-        "Refused: %(most)s calls of the user were running. Identical attempts at that time: %(attempts)s."
+        "Denied: %(most)s calls of the user were running. Identical attempts at that time: %(attempts)s."
     ),
     "busy.session": gettext_lazy(
-        "Refused: %(most)s requests of the session were in progress. Identical attempts at that time: %(attempts)s."
+        "Denied: %(most)s requests of the session were in progress. Identical attempts at that time: %(attempts)s."
     ),
     "run.asked": gettext_lazy("It asked for %(keys)s."),
     "run.capabilities": gettext_lazy("The client must declare these capabilities: %(names)s."),

@@ -154,24 +154,24 @@ def test_json_inside_a_string_is_searched():
     assert "hide-me" not in redact([nested])
 
 
-def spellings():
-    raw = SECRET.encode()
+def spellings(secret: str = SECRET):
+    raw = secret.encode()
     return {
-        "whole": SECRET,
-        "inside": f"before {SECRET} after",
-        "json": json.dumps({"a": SECRET}),
-        "json, not ascii": json.dumps({"a": SECRET}, ensure_ascii=False),
-        "json in json": json.dumps(json.dumps({"a": SECRET})),
-        "url": "https://x/?k=" + quote(SECRET, safe=""),
-        "url, small hexadecimals": "https://x/?k=" + re.sub("%..", lambda m: m[0].lower(), quote(SECRET, safe="")),
+        "whole": secret,
+        "inside": f"before {secret} after",
+        "json": json.dumps({"a": secret}),
+        "json, not ascii": json.dumps({"a": secret}, ensure_ascii=False),
+        "json in json": json.dumps(json.dumps({"a": secret})),
+        "url": "https://x/?k=" + quote(secret, safe=""),
+        "url, small hexadecimals": "https://x/?k=" + re.sub("%..", lambda m: m[0].lower(), quote(secret, safe="")),
         "base64": base64.b64encode(raw).decode(),
         "base64 after 1": base64.b64encode(b"u:" + raw + b"!").decode(),
         "base64 after 2": base64.b64encode(b"ux:" + raw).decode(),
         "base64 for urls": base64.urlsafe_b64encode(b"user:" + raw).decode(),
         "hexadecimal": raw.hex(),
         "upper hexadecimal": raw.hex().upper(),
-        "repr": repr({"a": SECRET}),
-        "html": "canary-&quot;Sécrët&quot;-4711/x+y",
+        "repr": repr({"a": secret}),
+        "html": secret.replace('"', "&quot;"),
     }
 
 
@@ -191,6 +191,42 @@ def test_a_configured_value_is_hidden_in_every_spelling(configured, spelling, mo
     for place in ({"note": value}, {"list": [[value]]}, {value: 1}, value):
         assert not reveals_secret(redact(place, mode=mode)), place
     assert not reveals_secret(redactor.redact_text(f"failed: {value}"))
+
+
+@pytest.mark.parametrize("spelling", list(spellings()))
+def test_a_long_value_is_hidden_in_every_spelling_too(settings, spelling):
+    settings.REDACT_VALUES = [SECRET * 50]
+    value = spellings(SECRET * 50)[spelling]
+    for place in ({"note": value}, {"list": [[value]]}, {value: 1}, value):
+        assert not reveals_secret(redact(place)), place
+    assert not reveals_secret(redactor.redact_text(f"failed: {value}"))
+
+
+def many_values(count: int = 60) -> list[str]:
+    return [f"value-{number:04d}" for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [many_values(), ["x" * 190 + str(number) for number in range(12)], ["y" * 12_000 + "1", "y" * 12_000 + "2"]],
+    ids=["many", "many characters", "many characters of long ones"],
+)
+def test_where_the_hidden_values_are_too_many_to_search_for_everything_is_hidden(values):
+    found: list[str] = []
+    text = redact({"password": values, "note": f"also {values[-1]}", "n": [1] * 100}, found=found)
+    assert set(json.loads(text)) == {"$redacted", "length"} and set(found) == set(values)
+    result = redact({"content": [{"type": "text", "text": f"it was {values[3 % len(values)]}"}]}, extra=found)
+    assert set(json.loads(result)) == {"$redacted", "length"}
+    error = redactor.redact_text(f"it failed with {values[0]}", found)
+    assert values[0][:12] not in error and "failed" not in error
+
+
+def test_as_many_hidden_values_as_a_person_sends_leave_the_rest_readable():
+    key = "-----BEGIN PRIVATE KEY-----\n" + "k3y/" * 800
+    found: list[str] = []
+    text = redact({"host": "db1", "private_key": key, "passwords": many_values(40), "n": key}, found=found)
+    assert json.loads(text)["host"] == "db1" and "k3y/" not in text and "value-00" not in text
+    assert "k3y/" not in redact({"text": f"stored {key}"}, extra=found)
 
 
 def test_a_number_that_is_a_configured_value_is_hidden(settings):

@@ -22,7 +22,7 @@ HEADER_SECONDS = 2
 SLOW_READER_SECONDS = 3
 BODY_BYTES = 200_000
 JSON_TYPE = "Content-Type: application/json"
-OTHER_ADDRESS = "127.0.0.9"
+OTHER_ADDRESS, PROXY = "127.0.0.9", "127.0.0.77"
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +34,7 @@ def hub() -> Iterator[Hub]:
         "TOOLHUB_SLOW_READER_SECONDS": str(SLOW_READER_SECONDS),
         "TOOLHUB_MAX_CONNECTIONS_PER_ADDRESS": str(PER_ADDRESS),
         "TOOLHUB_MAX_UPLOADS_MB": "2",
+        "TOOLHUB_TRUSTED_PROXIES": PROXY,
         "TOOLHUB_TOOL_MODULES": "tests.e2e.functions,tests.e2e.large_tools",
     }
     with Hub(env=env, seed=seed.seed_attacked) as running:
@@ -110,7 +111,7 @@ def test_headers_that_drip_end_with_408(hub: Hub, sent: bytes) -> None:
         connection.sendall(sent)
         connection.settimeout(0.2)
         answer = b""
-        while not answer.endswith(b"in time.") and b"in time" not in answer:
+        while b"The headers took longer than 2 s. Send the request again." not in answer:
             with contextlib.suppress(TimeoutError):
                 answer += connection.recv(65_536)
             with contextlib.suppress(OSError):
@@ -123,6 +124,7 @@ def test_headers_that_drip_end_with_408(hub: Hub, sent: bytes) -> None:
 def test_a_connection_that_says_nothing_is_closed_without_an_answer(hub: Hub) -> None:
     with connected(hub) as connection:
         assert read_to_end(connection) == b""
+    wait_until(lambda: "a new connection sent nothing for TOOLHUB_HEADER_SECONDS" in hub.log())
 
 
 def test_half_a_websocket_handshake_has_less_time(hub: Hub) -> None:
@@ -138,6 +140,17 @@ def test_a_body_that_stalls_ends_with_408(hub: Hub, framing: str) -> None:
         connection.sendall(post(hub, framing, token=hub.seeded["alice"]) + b"5\r\n     \r\n")
         answer = read_to_end(connection)
     assert answer.startswith(b"HTTP/1.1 408 ") and b"Connection: close" in answer
+
+
+def test_the_log_names_the_client_behind_a_proxy_once_its_headers_are_there(hub: Hub) -> None:
+    behind = ("Transfer-Encoding: chunked", "X-Forwarded-For: 192.0.2.77")
+    with connected(hub, PROXY) as slow, connected(hub, PROXY) as unknown:
+        slow.sendall(post(hub, *behind, token=hub.seeded["alice"]) + b"5\r\n     \r\n")
+        unknown.sendall(b"POST /mcp HTTP/1.1\r\nX-Forwarded-For: 192.0.2.78\r\n")
+        assert read_to_end(slow).startswith(b"HTTP/1.1 408 ")
+        assert read_to_end(unknown).startswith(b"HTTP/1.1 408 ")
+    wait_until(lambda: "Limit reached by 192.0.2.77: a body came slower than" in hub.log())
+    wait_until(lambda: f"Limit reached by the proxy {PROXY}: the headers of a request took" in hub.log())
 
 
 def test_a_burst_buys_no_time_for_the_rest_of_a_body(hub: Hub) -> None:
@@ -314,6 +327,7 @@ def test_a_busy_address_gets_503_and_its_probes_an_answer(hub: Hub) -> None:
             late.sendall(head(hub, "GET /sign-in/ HTTP/1.1"))
             answer = read_to_end(late)
             assert answer.startswith(b"HTTP/1.1 503 ") and b"Retry-After: " in answer
+            assert b"Your address has 20 connections to this server. Close some, and try again in 5 s." in answer
         for path in ("/healthz", "/readyz"):
             with connected(hub, OTHER_ADDRESS) as probe:
                 probe.sendall(head(hub, f"GET {path} HTTP/1.1"))

@@ -31,11 +31,15 @@ class Fake:
     over_limit: str = ""
     due: float = inf
     evicted: bool = False
+    refusals: refusals.Refusals = field(default_factory=refusals.Refusals)
     seen: list[float] = field(default_factory=list)
 
     @property
     def source(self) -> str:
         return self.client or self.address
+
+    def refuse(self, reason: str) -> None:
+        self.refusals.add(reason, self.source)
 
     def evict(self) -> None:
         self.evicted = True
@@ -56,7 +60,7 @@ def table() -> Connections:
 
 
 def add(table: Connections, peer: str, phase: Phase = Phase.FRESH, since: float = 0.0) -> Fake:
-    connection = Fake(waiting_since=since)
+    connection = Fake(waiting_since=since, refusals=table.refusals)
     table.add(connection, peer)
     if phase is not Phase.FRESH:
         table.on_headers(connection)
@@ -95,6 +99,14 @@ def test_what_costs_least_goes_first(table: Connections) -> None:
     assert (fresh.evicted, closed.evicted, kept.evicted) == (True, False, False)
     add(table, ALICE, Phase.ANSWERING)
     assert (closed.evicted, kept.evicted) == (True, False)
+
+
+def test_an_idle_connection_and_a_request_that_was_arriving_are_counted_apart(table: Connections) -> None:
+    for phase in (Phase.IDLE, Phase.BODY, Phase.ANSWERING):
+        add(table, ALICE, phase)
+    add(table, ALICE, Phase.ANSWERING)
+    add(table, ALICE, Phase.ANSWERING)
+    assert table.refusals.counts == {"evicted": 1, "evicted_busy": 1}
 
 
 def test_the_total_holds_for_all_addresses_together(table: Connections) -> None:
@@ -186,14 +198,14 @@ def test_the_log_has_one_line_per_address_and_minute(table: Connections, caplog:
         table.sweep(now)
     assert len(caplog.messages) == 2, "the minute is not over"
     table.sweep(161.0)
-    assert len(caplog.messages) == 3 and caplog.messages[2].startswith(f"Limits reached 4999 more times by {ALICE}: ")
+    assert len(caplog.messages) == 3 and caplog.messages[2].startswith(f"Limits reached 4,999 times more by {ALICE}: ")
     assert table.refusals.counts == {"headers": 5000, "slow_body": 1}
 
 
 def test_the_lines_about_many_addresses_are_bounded(
     table: Connections, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refusals, "MAX_ADDRESSES", 10)
+    monkeypatch.setattr(refusals, "MAX_NAMES", 10)
     caplog.set_level(logging.WARNING, logger="toolhub.edge")
     for number in range(200):
         table.refusals.add("headers", f"192.0.2.{number}")
@@ -201,7 +213,7 @@ def test_the_lines_about_many_addresses_are_bounded(
     table.sweep(100.0)
     table.sweep(160.0)
     why = f"{refusals.SENTENCES['headers']} (190 times)"
-    assert caplog.messages[10:] == [f"Limits reached 190 more times by other addresses: {why}"]
+    assert caplog.messages[10:] == [f"Limits reached 190 times more by others: {why}"]
 
 
 def test_who_holds_connections_is_listed_by_person_and_address(table: Connections) -> None:

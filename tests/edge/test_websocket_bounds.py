@@ -109,7 +109,7 @@ def test_a_ping_now_and_then_is_answered(alice: Socket) -> None:
 @pytest.mark.parametrize("opcode", [PING, PONG], ids=["pings", "pongs"])
 def test_a_flood_of_pings_ends_the_connection(hub: Hub, alice: Socket, opcode: int) -> None:
     alice.send(frame(opcode, b"") * 100)
-    assert alice.read_close() == (1008, "Too many pings")
+    assert alice.read_close() == (1008, "Too many pings: at most 5 a second")
     wait_until(lambda: alice.is_in_log(hub, "TOOLHUB_WEBSOCKET_"))
 
 
@@ -125,7 +125,7 @@ def test_frames_that_come_too_fast_wait_and_nothing_is_lost(hub: Hub, alice: Soc
 
 def test_a_flood_of_frames_that_goes_on_ends_the_connection(alice: Socket) -> None:
     alice.send(frame(TEXT, b"[", last=False) + frame(CONTINUED, b" ", last=False) * 9000)
-    assert alice.read_close() == (1008, "Too many frames")
+    assert alice.read_close() == (1008, "Too many frames: at most 200 a second")
 
 
 def test_many_messages_at_once_are_all_answered(bob: Socket) -> None:
@@ -141,7 +141,7 @@ def test_many_messages_at_once_are_all_answered(bob: Socket) -> None:
 def test_a_message_that_stalls_ends_the_connection(hub: Hub, alice: Socket, sent: bytes) -> None:
     alice.send(encode(HELLO) + sent)
     assert alice.read_answer() == 1
-    assert alice.read_close() == (1008, "The message did not arrive in time")
+    assert alice.read_close() == (1008, "The message came slower than 1,000 bytes a second")
     wait_until(lambda: alice.is_in_log(hub, "TOOLHUB_MIN_BYTES_PER_SECOND"))
 
 

@@ -279,7 +279,7 @@ def test_limits_that_were_reached_are_counted_with_the_name_of_their_setting(cli
     html = client.get("/admin/sessions/").content.decode()
     rows = [re.sub(r"<[^>]+>|\s+", " ", row) for row in re.findall(r"<tr.*?</tr>", html, re.S)]
     first, second = (row for row in rows if "TOOLHUB_" in row)
-    assert "Too many requests of one user" in first and " 1 " in first and "TOOLHUB_REQUESTS_RATE" in first
+    assert "Requests of one user came too fast" in first and " 1 " in first and "TOOLHUB_REQUESTS_RATE" in first
     assert "Headers of a request" in second and " 42 " in second and "TOOLHUB_HEADER_SECONDS" in second
 
 

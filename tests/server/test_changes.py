@@ -18,7 +18,8 @@ from tests.polling import wait_until_async
 from tests.server import functions
 from tests.server.conftest import Client, Outlet, handshake, modern, refresh_catalogue, run_in_database, server, token
 from toolhub.access.models import AccessToken
-from toolhub.server import dispatch, listeners, sessions, subscribers
+from toolhub.server import dispatch, sessions, subscribers
+from toolhub.server.request_rates import TooManyRequests
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("hub")]
 
@@ -250,9 +251,12 @@ async def test_one_user_cannot_hold_every_stream(alice: User, bob: User, setting
     settings.MAX_STREAMS_PER_USER = 2
     client = modern(await token(alice))
     streams = [Stream(client, frozenset()), Stream(client, frozenset())]
-    with pytest.raises(listeners.TooManyListeners):
+    with pytest.raises(TooManyRequests) as refused:
         Stream(client)
-    assert (await client.error("subscriptions/listen", {"notifications": {}}))["code"] == -32603
+    assert (refused.value.bound, refused.value.retry_after) == ("streams", 30)
+    error = await client.error("subscriptions/listen", {"notifications": {}})
+    assert error["code"] == -32603 and "2 open streams and WebSockets, the maximum" in error["message"]
+    assert server().refusals.counts["streams"] == 1
     Stream(modern(await token(bob)))
     streams[0].listener.detach()
     streams[0].listener.detach()

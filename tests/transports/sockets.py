@@ -46,10 +46,14 @@ class AsgiSocket:
         self.incoming.put_nowait({"type": "websocket.receive", "text": text})
 
     async def closed(self) -> int:
+        code: int = (await self.close_event())["code"]
+        return code
+
+    async def close_event(self) -> dict[str, Any]:
+        """The event that closes the socket, whatever comes before it."""
         while (event := await self.next())["type"] != "websocket.close":
             pass
-        code: int = event["code"]
-        return code
+        return event
 
     async def leave(self) -> None:
         self.incoming.put_nowait({"type": "websocket.disconnect", "code": 1005})

@@ -85,6 +85,7 @@ async def test_one_address_has_so_many_at_a_time(site: Site) -> None:
     asked = [site.ask(GREEDY) for _ in range(20)]
     await settle()
     assert site.django.count(GREEDY) == 2
+    assert site.pages.refusals.counts == {"pages": 18}
     other = site.ask(MODEST)
     await settle()
     assert site.django.count(MODEST) == 1, "another address does not wait for them"

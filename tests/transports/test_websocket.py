@@ -18,6 +18,7 @@ from tests.transports import functions
 from tests.transports.conftest import META, MODERN, Person, run_in_database
 from tests.transports.sockets import WAIT_SECONDS, AsgiSocket
 from tests.wire.official import validate_server_message
+from toolhub.access import bearer
 from toolhub.access.models import AccessToken
 from toolhub.hub import Hub
 from toolhub.parts import parts
@@ -268,16 +269,44 @@ async def test_leaving_cancels_what_was_running(sockets: Any, label: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "event,code",
+    "event,code,reason",
     [
-        ({"bytes": b"{}"}, connection.UNSUPPORTED),
-        ({"text": " " * 5_000_000}, connection.TOO_BIG),
+        ({"bytes": b"{}"}, connection.UNSUPPORTED, "a binary frame"),
+        ({"text": " " * 5_000_000}, connection.TOO_BIG, "a message that is too large"),
     ],
 )
-async def test_an_unreadable_message_closes_the_socket(sockets: Any, event: dict[str, Any], code: int) -> None:
+async def test_an_unreadable_message_closes_the_socket_and_says_why(
+    sockets: Any, event: dict[str, Any], code: int, reason: str
+) -> None:
     socket = await sockets().opened()
     socket.incoming.put_nowait({"type": "websocket.receive", **event})
-    assert await socket.closed() == code
+    assert await socket.close_event() == {"type": "websocket.close", "code": code, "reason": reason}
+    assert parts.get(Hub).server.refusals.counts["large"] == (code == connection.TOO_BIG)
+
+
+async def test_a_socket_too_many_is_told_to_come_back(sockets: Any, settings: Any) -> None:
+    settings.MAX_STREAMS_PER_USER = 1
+    first = await sockets().opened()
+    late = await sockets().opened()
+    event = await late.close_event()
+    assert event["code"] == connection.TRY_LATER
+    assert "1 open streams and WebSockets, the maximum. Close one. Try again in 30 s." in event["reason"]
+    assert parts.get(Hub).server.refusals.counts["streams"] == 1
+    await first.leave()
+    await (await sockets().opened()).initialize()
+
+
+async def test_while_tokens_cannot_be_checked_a_socket_is_told_to_come_back(
+    sockets: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bearer, "MAX_WAITING_TOKENS", 0)
+    unknown = await sockets(authorization="Bearer thp_" + "x" * 43).opened()
+    event = await unknown.close_event()
+    assert (event["code"], event["reason"]) == (
+        connection.TRY_LATER,
+        "Too many access tokens at this server are waiting to be checked. Try again in 5 s.",
+    )
+    assert parts.get(Hub).server.refusals.counts["lookups"] == 1
 
 
 async def test_more_calls_than_may_run_are_refused_one_by_one_and_the_socket_stays(

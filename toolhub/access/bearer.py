@@ -4,7 +4,8 @@ Known tokens are answered from memory for 5 s; everything else is looked up in t
 
     BadToken                 401  unknown, malformed, expired, revoked, of an inactive user: one answer for all of them
     ├── TooManyBadTokens     429  this address sent too many of them
-    └── CheckUnavailable          503  the database does not answer and the token was not checked recently
+    └── CheckUnavailable     503  the database does not answer and the token was not checked recently
+        └── TooManyLookups   429  too many tokens of this address are waiting to be looked up; 503: of all addresses
 
 An address with too many invalid tokens gets 429 for the next one, and no query. A valid token from there passes.
 
@@ -69,6 +70,8 @@ class BadToken(Exception):
     """A rejected token; `reason` is for the log and the audit log, the caller gets only the status and the headers."""
 
     status = 401
+    sentence = "A valid access token is required: Authorization: Bearer thp_..."
+    """For the client."""
 
     def __init__(
         self, reason: str, *, sent: bool = True, code: str = "unknown", owner: tuple[int, str] | None = None
@@ -91,6 +94,10 @@ class TooManyBadTokens(BadToken):
     def __init__(self, seconds: int) -> None:
         super().__init__(f"too many invalid tokens from this address; try again in {seconds} s", code="throttled")
         self.seconds = seconds
+        self.sentence = (
+            "Too many invalid tokens came from this address. Remove old tokens from your clients, "
+            f"and try again in {seconds} s."
+        )
 
     def headers(self) -> dict[str, str]:
         return {"Retry-After": str(self.seconds)}
@@ -98,12 +105,21 @@ class TooManyBadTokens(BadToken):
 
 class CheckUnavailable(BadToken):
     status = 503
+    sentence = "The access token cannot be checked now. Try again in 5 s."
 
     def __init__(self) -> None:
-        super().__init__("the token cannot be checked now", code="unavailable")
+        super().__init__(self.sentence, code="unavailable")
 
     def headers(self) -> dict[str, str]:
         return {"Retry-After": "5"}
+
+
+class TooManyLookups(CheckUnavailable):
+    def __init__(self, *, from_address: bool) -> None:
+        whose = "from this address" if from_address else "at this server"
+        self.status = 429 if from_address else 503
+        self.sentence = f"Too many access tokens {whose} are waiting to be checked. Try again in 5 s."
+        super().__init__()
 
 
 @dataclass(slots=True)
@@ -260,9 +276,10 @@ class Authenticator:
             # After the lock is free: a look-up that has ended already calls this here.
             lookup.add_done_callback(lambda _: self._end_lookup(key, source))
         if lookup is None:
-            if crowded and digest not in self._known:
-                raise TooManyBadTokens(1)
-            return self._reuse_stale(self._known.get(digest), "too many tokens are waiting to be looked up")
+            known = self._known.get(digest)
+            if known is None:
+                raise TooManyLookups(from_address=crowded)
+            return self._reuse_stale(known, "too many tokens are waiting to be looked up")
         try:
             async with asyncio.timeout(deadline.remaining(ANSWER_SECONDS)):
                 # Shielded: one cancelled caller must not cancel the look-up for the others.

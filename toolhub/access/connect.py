@@ -360,6 +360,11 @@ TROUBLES: tuple[Trouble, ...] = (
         _("Try again in a minute. If the problem continues, tell your administrator."),
     ),
     Trouble(
+        "streams",
+        _("Your clients have too many open connections."),
+        _("Close clients that you do not use, and try again in half a minute."),
+    ),
+    Trouble(
         "host",
         _("A client on your network used a host name that this server does not accept."),
         _(

@@ -88,8 +88,13 @@ class EdgeChannel(HTTPChannel):
         return self.client or self.address
 
     def refuse(self, reason: str) -> None:
-        """Count what a bound did to the WebSocket of this connection."""
-        self.connections.refusals.add(reason, self.source)
+        """Count what a bound did to this connection."""
+        self.connections.refusals.add(reason, self.source or self._proxy())
+
+    def _proxy(self) -> str:
+        """Return words for the trusted proxy whose connection has not brought the address of a client yet."""
+        host = getattr(self.transport.getPeer(), "host", "") if self.transport is not None else ""
+        return f"the proxy {host}" if host else ""
 
     # --- the phases of a request --------------------------------------------------------------------------------------
 
@@ -107,6 +112,7 @@ class EdgeChannel(HTTPChannel):
             return
         if phase is Phase.IDLE:
             self.phase = Phase.HEADERS
+            self.client = ""  # a proxy may send the request of another one
             self._wait_for_headers()
         LineReceiver.dataReceived(self, data)
         if self.phase is Phase.BODY:
@@ -220,10 +226,15 @@ class EdgeChannel(HTTPChannel):
         self.persistent = False
         if self._path.partition(b"?")[0] in PROBES:
             return
-        self.connections.refusals.add(self.over_limit, self.address)
+        self.refuse(self.over_limit)
         self.requests[-1].rejected = True
         retry = b"Retry-After: %d\r\n" % RETRY_AFTER_SECONDS
-        self.reject(b"503 Service Unavailable", "There are too many connections. Try again later.", retry)
+        if self.over_limit == "per_address":
+            most = self.connections.limits.max_connections_per_address
+            sentence = f"Your address has {most:,} connections to this server. Close some"
+        else:
+            sentence = "This server has no free connection. Wait"
+        self.reject(b"503 Service Unavailable", f"{sentence}, and try again in {RETRY_AFTER_SECONDS} s.", retry)
 
     def linger(self) -> None:
         """Close after what is written, and discard what the client still sends, for a short time."""
@@ -239,7 +250,7 @@ class EdgeChannel(HTTPChannel):
 
     def on_due(self, now: float) -> None:
         """Answer 408 to a request that has begun and is overdue, and close."""
-        refusals, limits = self.connections.refusals, self.connections.limits
+        limits = self.connections.limits
         if self.phase is Phase.BODY:
             if self._uploading_paused_at:
                 self._wait(limits.header_seconds)  # the application is slow, not the client
@@ -247,22 +258,29 @@ class EdgeChannel(HTTPChannel):
                 self._window_bytes = self.received_bytes
                 self._wait(limits.header_seconds)
             else:
-                refusals.add("slow_body", self.address)
-                self.requests[-1].time_out("The body did not arrive in time.")
+                self.refuse("slow_body")
+                self.requests[-1].time_out(
+                    f"The body came slower than {limits.min_bytes_per_second:,} bytes a second. "
+                    "Send it again on a faster connection."
+                )
         elif self.phase in {Phase.FRESH, Phase.HEADERS}:
             due = self.waiting_since + limits.header_seconds
             if now < due and not self._may_be_websocket():
                 self.due = due
                 return
-            refusals.add("websocket_headers" if self._may_be_websocket() else "headers", self.address)
-            sentence = "The headers did not arrive in time."
+            if not (self.requests or self._buffer):
+                # Nothing was asked: browsers open connections in advance, and would show an answer to the next request.
+                self.refuse("silent")
+                self.loseConnection()
+                return
+            is_websocket = self._may_be_websocket()
+            self.refuse("websocket_headers" if is_websocket else "headers")
+            seconds = limits.websocket_header_seconds if is_websocket else limits.header_seconds
+            sentence = f"The headers took longer than {seconds:g} s. Send the request again."
             if self.requests:
                 self.requests[-1].time_out(sentence)
-            elif self._buffer:
-                self.reject(b"408 Request Timeout", sentence)
             else:
-                # Nothing was asked: browsers open connections in advance, and would show an answer to the next request.
-                self.loseConnection()
+                self.reject(b"408 Request Timeout", sentence)
         elif self.phase is Phase.IDLE:
             self.loseConnection()
         elif self.phase is Phase.UPGRADED:
@@ -343,7 +361,7 @@ class EdgeChannel(HTTPChannel):
         if self._unsent_bytes - unsent >= limits.min_bytes_per_second * (now - self.stalled_since):
             self.stalled_since, self._unsent_bytes = now, unsent
             return
-        self.connections.refusals.add("slow_reader", self.address)
+        self.refuse("slow_reader")
         self.transport.abortConnection()
 
     def count_unsent_bytes(self) -> int:

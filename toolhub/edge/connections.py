@@ -63,6 +63,8 @@ class Connection(Protocol):
     @property
     def source(self) -> str: ...
 
+    def refuse(self, reason: str) -> None: ...
+
     def evict(self) -> None: ...
 
     def on_due(self, now: float) -> None: ...
@@ -176,7 +178,8 @@ class Connections:
         return True
 
     def _evict(self, connection: Connection) -> None:
-        self.refusals.add("evicted", connection.address)
+        arriving = connection.phase in {Phase.HEADERS, Phase.BODY}
+        connection.refuse("evicted_busy" if arriving else "evicted")
         self.remove(connection)
         connection.evict()
 
@@ -193,10 +196,10 @@ class Connections:
         else:
             self._held.pop(connection, None)
         if self.held_bytes > self.limits.max_held_bytes // 2:
-            self._cut_stalled(connection.address)
+            self._cut_stalled(connection.source)
 
     def _cut_stalled(self, address: str) -> None:
-        mine = [one for one in self._held if one.address == address] if address else []
+        mine = [one for one in self._held if one.source == address] if address else []
         if sum(self._held[one] for one in mine) <= self.limits.max_held_bytes // 2:
             if self.held_bytes <= self.limits.max_held_bytes:
                 return
@@ -204,30 +207,31 @@ class Connections:
         stalled = [one for one in mine if one in self.waiting_for_reader]
         if len(mine) > 1 and stalled:
             found = min(stalled, key=lambda one: one.stalled_since)
-            self.refusals.add("unread", found.address)
+            found.refuse("unread")
             self.remove(found)
             found.evict()
 
     # --- the clients behind a proxy -----------------------------------------------------------------------------------
 
     def enter(self, address: str) -> bool:
-        """Count one request or WebSocket of a client behind a trusted proxy; return False when it has too many."""
-        key = counted(address)
-        count = self._clients.get(key, 0)
+        """Count one request or WebSocket of a client behind a trusted proxy; return False when it has too many.
+
+        `address` is as `client_address.counted` returns it.
+        """
+        count = self._clients.get(address, 0)
         if count >= self.limits.max_connections_per_address:
-            self.refusals.add("per_address", key)
+            self.refusals.add("per_address", address)
             return False
-        self._clients[key] = count + 1
+        self._clients[address] = count + 1
         return True
 
     def leave(self, address: str) -> None:
         """End what `enter` has counted."""
-        key = counted(address)
-        count = self._clients[key] - 1
+        count = self._clients[address] - 1
         if count:
-            self._clients[key] = count
+            self._clients[address] = count
         else:
-            del self._clients[key]
+            del self._clients[address]
 
     # --- for the page about them --------------------------------------------------------------------------------------
 

@@ -102,8 +102,8 @@ class EdgeRequest(WebRequest):  # type: ignore[misc]
 
     def reject(self) -> None:
         """Answer 413, unless the answer of the application has begun."""
-        self.channel.connections.refusals.add("large", self.channel.address)
-        self._end(b"413 Content Too Large", "Request body too large")
+        self.channel.refuse("large")
+        self._end(b"413 Content Too Large", f"The body is larger than {self.max_bytes:,} bytes.")
 
     def time_out(self, sentence: str) -> None:
         """Answer 408, unless the answer of the application has begun."""

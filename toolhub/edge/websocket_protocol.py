@@ -44,7 +44,7 @@ that its end would not be seen before all that it has sent.
 """
 PING_BURST_SECONDS = 2
 """The pings of so many seconds may come at once."""
-POLICY_VIOLATION, TRY_AGAIN_LATER = 1008, 1013
+POLICY_VIOLATION, MESSAGE_TOO_BIG, TRY_AGAIN_LATER = 1008, 1009, 1013
 
 
 class EdgeWebSocketProtocol(WebSocketProtocol):  # type: ignore[misc]
@@ -103,14 +103,17 @@ class EdgeWebSocketProtocol(WebSocketProtocol):  # type: ignore[misc]
         channel, now = self.channel, time.monotonic()
         if self.current_frame.opcode > 7 and self._pings.take(None, now):
             channel.refuse("pings")
-            self._fail_connection(POLICY_VIOLATION, "Too many pings")
+            most = channel.connections.limits.pings_per_second
+            self._fail_connection(POLICY_VIOLATION, f"Too many pings: at most {most:g} a second")
             return
         key = channel.source if channel.user_id is None else channel.user_id
         if wait := channel.connections.frames.take(key, now):
-            channel.refuse("frames")
             if self._waits.take(None, now):
-                self._fail_connection(POLICY_VIOLATION, "Too many frames")
+                channel.refuse("frames_cut")
+                most = channel.connections.limits.frames_per_second
+                self._fail_connection(POLICY_VIOLATION, f"Too many frames: at most {most:,g} a second")
                 return
+            channel.refuse("frames")
             loop = asyncio.get_running_loop()
             self._too_fast = loop.call_later(max(wait, PAUSE_SECONDS), self._on_waited)
             self.transport.pauseProducing()
@@ -167,7 +170,7 @@ class EdgeWebSocketProtocol(WebSocketProtocol):  # type: ignore[misc]
         if self._unfinished_bytes <= FREE_BYTES or self.failed:
             return
         if self._upload is None:
-            self._upload = Upload(self.channel.connections.uploads, self.channel.credential_id or self.channel.address)
+            self._upload = Upload(self.channel.connections.uploads, self.channel.credential_id or self.channel.source)
         try:
             self._upload.grow(self._unfinished_bytes)
         except TooManyUploads as full:
@@ -203,7 +206,8 @@ class EdgeWebSocketProtocol(WebSocketProtocol):  # type: ignore[misc]
         if slow and not self.is_paused and self.state == self.STATE_OPEN:
             self.channel.due = inf
             self.channel.refuse("slow_body")
-            self._fail_connection(POLICY_VIOLATION, "The message did not arrive in time")
+            rate = limits.min_bytes_per_second
+            self._fail_connection(POLICY_VIOLATION, f"The message came slower than {rate:,} bytes a second")
             return
         self._checked_bytes = received
         self.channel.wait_for_message()
@@ -216,6 +220,8 @@ class EdgeWebSocketProtocol(WebSocketProtocol):  # type: ignore[misc]
         if self.state != self.STATE_OPEN:
             super()._fail_connection(code, reason)
             return
+        if code == MESSAGE_TOO_BIG:
+            self.channel.refuse("large")
         self.failed = self.failedByMe = True
         self.wasClean, self.wasNotCleanReason = False, reason
         self.sendCloseFrame(code=code, reasonUtf8=encode_truncate(reason, MAX_REASON_BYTES), isReply=False)

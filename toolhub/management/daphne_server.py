@@ -16,6 +16,7 @@ import time
 from functools import partial
 from typing import Any
 
+from autobahn.util import encode_truncate
 from daphne.http_protocol import HTTPFactory
 from daphne.server import Server
 from daphne.ws_protocol import WebSocketProtocol
@@ -25,7 +26,7 @@ from toolhub.edge.channel import EdgeChannel
 from toolhub.edge.connections import Connections
 from toolhub.edge.limits import Limits
 from toolhub.edge.request import EdgeRequest
-from toolhub.edge.websocket_protocol import EdgeWebSocketProtocol
+from toolhub.edge.websocket_protocol import MAX_REASON_BYTES, EdgeWebSocketProtocol
 from toolhub.management.event_loop import survive_exits
 from toolhub.transports.asgi import CONNECTION
 
@@ -179,7 +180,8 @@ class HubServer(Server):  # type: ignore[misc]
             raise
         if message["type"] == "websocket.close" and protocol.state == WebSocketProtocol.STATE_OPEN:
             # Daphne's own way rejects all codes but 1000 and 3000 to 4999: none of 1001, 1008, 1009 and 1013.
-            protocol.sendCloseFrame(code=message.get("code") or 1000)
+            reason = encode_truncate(message["reason"], MAX_REASON_BYTES) if message.get("reason") else None
+            protocol.sendCloseFrame(code=message.get("code") or 1000, reasonUtf8=reason)
             return
         if message["type"] == "websocket.send" and protocol.state in CLOSING_STATES:
             # The client is disconnecting and the event for that is under way: no reader is there for this message.

@@ -41,6 +41,7 @@ KIND_LABELS = {
 }
 MAX_LISTED_HOLDERS = 20
 BOUNDS = {
+    "silent": (gettext_lazy("A new connection sent nothing"), "TOOLHUB_HEADER_SECONDS"),
     "headers": (gettext_lazy("Headers of a request arrived too late"), "TOOLHUB_HEADER_SECONDS"),
     "websocket_headers": (
         gettext_lazy("The handshake of a WebSocket arrived too late"),
@@ -56,19 +57,33 @@ BOUNDS = {
         gettext_lazy("An idle connection was closed to make room for a new one"),
         "TOOLHUB_MAX_CONNECTIONS_PER_ADDRESS, TOOLHUB_MAX_CONNECTIONS",
     ),
+    "evicted_busy": (
+        gettext_lazy("A request that was still arriving was cut to make room for a new connection"),
+        "TOOLHUB_MAX_CONNECTIONS_PER_ADDRESS, TOOLHUB_MAX_CONNECTIONS",
+    ),
     "per_address": (gettext_lazy("Too many connections from one address"), "TOOLHUB_MAX_CONNECTIONS_PER_ADDRESS"),
     "total": (gettext_lazy("Too many connections to one process"), "TOOLHUB_MAX_CONNECTIONS"),
-    "streams": (gettext_lazy("Too many open streams of one user"), "TOOLHUB_MAX_STREAMS_PER_USER"),
-    "requests": (gettext_lazy("Too many requests of one user"), "TOOLHUB_REQUESTS_RATE"),
+    "streams": (gettext_lazy("Too many open streams and WebSockets of one user"), "TOOLHUB_MAX_STREAMS_PER_USER"),
+    "all_streams": (gettext_lazy("Too many open streams and WebSockets in one process"), ""),
+    "requests": (gettext_lazy("Requests of one user came too fast"), "TOOLHUB_REQUESTS_RATE"),
     "calls": (gettext_lazy("Too many calls of one user were running"), "TOOLHUB_MAX_CALLS_PER_USER"),
     "in_progress": (gettext_lazy("Too many requests of one session at once"), "TOOLHUB_MAX_REQUESTS_PER_SESSION"),
     "frames": (gettext_lazy("WebSocket frames came too fast and had to wait"), "TOOLHUB_WEBSOCKET_FRAMES_RATE"),
+    "frames_cut": (
+        gettext_lazy("WebSocket frames kept coming too fast, and the connection was closed"),
+        "TOOLHUB_WEBSOCKET_FRAMES_RATE",
+    ),
     "pings": (gettext_lazy("WebSocket pings came too fast"), "TOOLHUB_WEBSOCKET_PINGS_RATE"),
     "messages": (gettext_lazy("A WebSocket had too many messages in progress"), ""),
     "invalid_tokens": (gettext_lazy("Too many invalid tokens from one address"), "TOOLHUB_BAD_TOKENS_RATE"),
+    "lookups": (gettext_lazy("Too many tokens waited for the database"), ""),
+    "pages": (
+        gettext_lazy("Requests of pages had to wait"),
+        "TOOLHUB_MAX_PAGES_PER_ADDRESS, TOOLHUB_MAX_PAGES",
+    ),
     "log_queue": (gettext_lazy("Too many calls waited for the audit log"), ""),
 }
-"""By name in `toolhub.refusals`: what happened, and the setting of the limit."""
+"""By name in `toolhub.refusals`: what happened, and the setting of the limit; "" for a fixed one."""
 
 
 @staff_page("access.view_connections")
@@ -227,7 +242,7 @@ def _present_holders(rows: list[Holder]) -> list[dict[str, Any]]:
 
 def _present_bound(bound: Bound) -> dict[str, Any]:
     words, setting = BOUNDS.get(bound.name, (bound.name, ""))
-    return {"words": words, "setting": setting, "count": bound.count, "last": _time_ago(bound.last)}
+    return {"words": words, "setting": setting, "count": f"{bound.count:,}", "last": _time_ago(bound.last)}
 
 
 def _name(process: ServingProcess) -> str:

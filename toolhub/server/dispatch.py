@@ -111,14 +111,14 @@ async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
             server.connect_check.report_result(peer, method, result)
         return shapes.shape(method, peer.revision, result, lifecycle.SERVER_INFO_SHORT)
     except McpError as error:
-        server.count_refusal(error, peer.caller.address)
+        server.count_refusal(error, peer.caller.address, peer.caller.username)
         if method in _CALL_METHODS:  # denials of the call pipeline are CatalogErrors and logged already
             await log_rejected(request, peer, error, server)
         server.connect_check.report_error(peer, method, error)
         raise
     except CatalogError as error:
         if isinstance(error, CallNotLogged) and error.busy:
-            server.refusals.add("log_queue", peer.caller.address)
+            server.refuse("log_queue", peer.caller.address, peer.caller.username)
         server.connect_check.report_error(peer, method, error)
         raise server_errors.mcp_error(error, peer) from error
     except ToolError as error:

@@ -16,10 +16,6 @@ from toolhub.wire.envelope import SUBSCRIPTION_ID
 log = logging.getLogger(__name__)
 
 
-class TooManyListeners(Exception):
-    """The user or the process has the maximum number of open streams; HTTP 503 or WebSocket 1013."""
-
-
 class Listener:
     """One open stream or socket, or one subscription on it."""
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from catalog.policy import snapshot
+from toolhub import client_address
 from toolhub.access.bearer import Authenticator
 from toolhub.jobs import JobStatus
 from toolhub.refusals import Refusals
@@ -65,10 +66,14 @@ class ServerRole:
         self.connect_check = ConnectCheck(self.bus, self.pages)
         self._stop_listening: Callable[[], None] | None = None
 
-    def count_refusal(self, error: Exception, address: str) -> None:
-        """Count an error that answers a request from this address, if a bound of its user is the cause."""
+    def refuse(self, reason: str, address: str, username: str = "") -> None:
+        """Count what a bound did to a client at this address, for the user whose bound it is."""
+        self.refusals.add(reason, client_address.counted(address), username)
+
+    def count_refusal(self, error: Exception, address: str, username: str) -> None:
+        """Count an error that answers a request of this user, if one of their bounds is the cause."""
         if isinstance(error, TooManyRequests):
-            self.refusals.add(error.bound, address)
+            self.refuse(error.bound, address, username)
 
     async def start(self) -> None:
         """Load the catalogue and subscribe to bus messages, on the running loop."""

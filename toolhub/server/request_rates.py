@@ -34,7 +34,8 @@ class RequestRates:
         """Count a request that is not a call. Raises TooManyRequests."""
         wait = self._requests.take(user_id, time.monotonic())
         if wait:
-            raise TooManyRequests("requests", f"Too many requests: at most {settings.REQUESTS_RATE} per user", wait)
+            sentence = f"Too many requests: one user may send {settings.REQUESTS_RATE} that are not calls"
+            raise TooManyRequests("requests", sentence, wait)
 
     def takes_own_entry(self, user_id: int) -> bool:
         """Return whether one more refused call of this user gets an entry of its own in the audit log."""

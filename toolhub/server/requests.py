@@ -94,7 +94,7 @@ class RequestsInFlight:
             in_scope = self._scopes.get(scope, 0)
             most = settings.MAX_REQUESTS_PER_SESSION
             if in_scope >= most:
-                sentence = f"Busy: {most} requests are in flight on this connection"
+                sentence = f"Busy: {most} requests of this session are in progress, the maximum"
                 why = Reason("busy.session", {"most": most, "attempts": 1})
                 raise TooManyRequests("in_progress", sentence, reason=why)
             key = (scope, request_id)
@@ -150,7 +150,7 @@ class RequestsInFlight:
         calls = self._users.get(user_id, 0)
         most = settings.MAX_CALLS_PER_USER
         if calls >= most:
-            sentence = f"Busy: {most} of your calls are running"
+            sentence = f"Busy: {most} of your calls are running, the maximum"
             raise TooManyRequests("calls", sentence, reason=Reason("busy.calls", {"most": most, "attempts": 1}))
         self._users[user_id] = calls + 1
 

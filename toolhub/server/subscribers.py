@@ -25,8 +25,9 @@ from catalog.policy import snapshot, visibility
 from catalog.policy.rules import Visible
 from toolhub.access.bearer import Restriction
 from toolhub.server.bus import Bus
-from toolhub.server.listeners import Listener, TooManyListeners, close_quietly
+from toolhub.server.listeners import Listener, close_quietly
 from toolhub.server.peer import Peer
+from toolhub.server.request_rates import TooManyRequests
 from toolhub.server.sessions import CLOSED, Sessions
 from toolhub.server.state import SharedState
 from toolhub.wire import uritemplate
@@ -35,6 +36,9 @@ log = logging.getLogger(__name__)
 
 KINDS = frozenset({"tools", "resources", "prompts"})
 MAX_LISTENERS = 10_000
+"""Of all users in this process; `toolhub.refusals` and the README name this number."""
+RETRY_SECONDS = 30.0
+"""When a client may try again to open a stream."""
 UPDATED = "resource.updated"
 SLICE_SECONDS = 0.01
 MAX_TIMER_SECONDS = 3600.0
@@ -173,11 +177,15 @@ class Subscribers:
         the session ends elsewhere, or the server stops: the transport then closes the stream or socket. For the
         connections of stateless clients pass `kinds=frozenset()`: they are watched for revocation only
         (`subscriptions/listen` is a request like any other and goes through `dispatch.answer`). Raises
-        TooManyListeners.
+        TooManyRequests when the user or the process has the maximum of them.
         """
         user_id = peer.caller.credential.user_id
-        if len(self._all) >= MAX_LISTENERS or self._by_user.get(user_id, 0) >= settings.MAX_STREAMS_PER_USER:
-            raise TooManyListeners
+        most = settings.MAX_STREAMS_PER_USER
+        if self._by_user.get(user_id, 0) >= most:
+            sentence = f"You have {most} open streams and WebSockets, the maximum. Close one"
+            raise TooManyRequests("streams", sentence, RETRY_SECONDS)
+        if len(self._all) >= MAX_LISTENERS:
+            raise TooManyRequests("all_streams", "This server has too many open streams and WebSockets", RETRY_SECONDS)
         listener = Listener(self.forget, next(self._numbers), peer, send, close, kinds, uris, task_ids, tag)
         self._all.add(listener)
         self._by_user[user_id] = self._by_user.get(user_id, 0) + 1

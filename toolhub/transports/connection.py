@@ -21,10 +21,11 @@ from audit.types import Credential
 from catalog.errors import ACCESS_REVOKED, CLIENT_GONE, SERVER_STOPPING, Cancellation
 from toolhub import deadline
 from toolhub.access.bearer import BadToken, CheckUnavailable
-from toolhub.server import dispatch, listeners, sessions, subscribers
+from toolhub.server import dispatch, sessions, subscribers
 from toolhub.server import peer as peers
 from toolhub.server.methods import lifecycle
 from toolhub.server.process import ServerRole
+from toolhub.server.request_rates import TooManyRequests
 from toolhub.transports.exchange import answer
 from toolhub.transports.outgoing import OutgoingQueue
 from toolhub.wire import envelope, errors, jsonrpc, versions
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 
 FLOODED = Cancellation("cancelled.too_many")
 TOO_LARGE = Cancellation("cancelled.too_large")
+UPLOADS = Cancellation("cancelled.uploads")
 BINARY_FRAME = Cancellation("cancelled.binary_frame")
 UNCHECKED = Cancellation("cancelled.unchecked")
 SLOW_READER = Cancellation("cancelled.slow_reader")
@@ -52,7 +54,10 @@ NORMAL, GOING_AWAY, UNSUPPORTED, POLICY, TOO_BIG, INTERNAL, TRY_LATER = 1000, 10
 
 
 class Connection:
-    """One connection: `write` sends one encoded message and may wait; `close` is called at most once."""
+    """One connection: `write` sends one encoded message and may wait.
+
+    `close` is called at most once, with a code of RFC 6455 and the reason.
+    """
 
     def __init__(
         self,
@@ -62,7 +67,7 @@ class Connection:
         transport: str,
         address: str,
         write: Callable[[bytes], Awaitable[None]],
-        close: Callable[[int], Awaitable[None]],
+        close: Callable[[int, str], Awaitable[None]],
     ) -> None:
         self.server = server
         self.credential, self._token, self._transport, self.address = credential, token, transport, address
@@ -77,6 +82,7 @@ class Connection:
             MAX_OUTGOING_MESSAGES, OUTGOING_STREAMS * settings.MAX_QUEUED_BYTES
         )
         self._closing: int | None = None
+        self._closing_reason = ""
         self._stopping = False
         self._listener = server.subscribers.attach(self._peer, self.notify, self._on_close_requested, kinds=frozenset())
         self._writer = asyncio.get_running_loop().create_task(self._send_queued())
@@ -88,7 +94,7 @@ class Connection:
         if self._closing is not None:
             return None
         if len(self._working) >= MAX_CONCURRENT_MESSAGES or self._bytes_in + len(data) > MAX_INCOMING_BYTES:
-            self.server.refusals.add("messages", self.address)
+            self.refuse("messages")
             self.end(TRY_LATER, FLOODED)
             return None
         self._bytes_in += len(data)
@@ -183,7 +189,7 @@ class Connection:
             self._peer = peers.handshake(session, self.credential, self._transport, self.address, self.id)
             self._listen(subscribers.KINDS)
         except McpError as error:
-            self.server.count_refusal(error, self.address)
+            self.server.count_refusal(error, self.address, self.credential.username)
             return jsonrpc.error(request.id, error)
         finally:
             self._initializing = None
@@ -206,10 +212,14 @@ class Connection:
 
     def _listen(self, kinds: frozenset[str]) -> None:
         self._listener.detach()
-        with suppress(listeners.TooManyListeners):
+        with suppress(TooManyRequests):
             self._listener = self.server.subscribers.attach(
                 self._peer, self.notify, self._on_close_requested, kinds=kinds
             )
+
+    def refuse(self, bound: str) -> None:
+        """Count what a bound did to this connection."""
+        self.server.refuse(bound, self.address, self.credential.username)
 
     # --- outgoing messages ---------------------------------------------------------------------------------------
 
@@ -219,7 +229,7 @@ class Connection:
 
     def _put(self, data: bytes) -> None:
         if self._closing is None and not self._out.put(data, len(data)):
-            self.server.refusals.add("queue", self.address)
+            self.refuse("queue")
             self.end(POLICY, SLOW_READER)
             self._out.clear()
 
@@ -236,7 +246,7 @@ class Connection:
             self.end(GOING_AWAY, SERVER_STOPPING)
         if self._closing is None:
             return False
-        await self._close(self._closing)
+        await self._close(self._closing, self._closing_reason)
         return True
 
     # --- the end -------------------------------------------------------------------------------------------------
@@ -253,9 +263,10 @@ class Connection:
         """Close after the queued messages are sent, and cancel running work."""
         if self._closing is not None:
             return
-        self._closing = code
+        self._closing, self._closing_reason = code, str(reason)
         if code not in {NORMAL, GOING_AWAY}:
-            log.info("A connection over %s was closed with %d: %s", self._transport, code, reason)
+            # Not above this level: a line for each would let a client that reconnects fill the disk.
+            log.debug("A connection of %s over %s was closed: %d %s", self.credential.id, self._transport, code, reason)
         self._listener.detach()
         current = asyncio.current_task()
         for task in list(self._working):

@@ -81,6 +81,10 @@ class Exchange:
     async def reject(self, error: McpError, status: int, headers: Headers | None = None) -> None:
         await self.reply(jsonrpc.error(error.request_id, error), status, headers)
 
+    def refuse(self, bound: str) -> None:
+        """Count what a bound did to this request of an identified client."""
+        self.server.refuse(bound, self.address, self.credential.username)
+
     def stream(self, log: StreamLog | None = None) -> EventStream:
         """Open an answer that may become a stream; from here on, only the stream answers."""
         self.started = True
@@ -90,8 +94,7 @@ class Exchange:
             events=self.events,
             json=self.json,
             log=log,
-            refusals=self.server.refusals,
-            address=self.address,
+            refuse=self.refuse,
         )
         return self.opened
 

@@ -22,10 +22,11 @@ from django.http.request import split_domain_port, validate_host
 
 from audit.recorder import AuditLogUnavailable
 from audit.types import Caller
-from toolhub.access.bearer import BadToken
+from toolhub.access.bearer import BadToken, TooManyBadTokens, TooManyLookups
 from toolhub.server import errors
 from toolhub.server.peer import Peer
 from toolhub.server.process import ServerRole
+from toolhub.server.request_rates import TooManyRequests
 from toolhub.transports.asgi import Headers, Scope
 from toolhub.transports.exchange import Exchange
 from toolhub.transports.uploads import FREE_BYTES
@@ -68,6 +69,10 @@ class Rejection(Exception):
         self.status, self.message, self.headers = status, message, headers or []
         self.code, self.owner = code or CODES_BY_STATUS.get(status, "request"), owner
         """For the connection check: a code for the problem, and the token's owner if known."""
+
+
+def retry_after(error: TooManyRequests) -> Headers:
+    return [(b"retry-after", b"%d" % error.retry_after)]
 
 
 def read_headers(scope: Scope) -> dict[str, str]:
@@ -202,7 +207,7 @@ def check_announced_size(headers: dict[str, str]) -> None:
 
 
 def too_large() -> Rejection:
-    return Rejection(413, f"The body is larger than {settings.MAX_BODY_BYTES} bytes.")
+    return Rejection(413, f"The body is larger than {settings.MAX_BODY_BYTES:,} bytes.")
 
 
 async def read_body(receive: Any, announced: str | None, grow: Callable[[int], None]) -> bytes | None:
@@ -246,6 +251,14 @@ async def log_rejected(request: jsonrpc.Request, exchange: Exchange, revision: s
     except AuditLogUnavailable as cannot:
         # No call runs, so the denial stands; the server log keeps the error that the audit log cannot.
         log.warning("A denied request could not be logged: %s", cannot.reason)
+
+
+def count_bad_token(server: ServerRole, bad: BadToken, address: str) -> None:
+    """Count a token that was not looked up, because of a bound of its address."""
+    if isinstance(bad, TooManyLookups):
+        server.refuse("lookups", address)
+    elif isinstance(bad, TooManyBadTokens):
+        server.refuse("invalid_tokens", address)
 
 
 def report_rejected(server: ServerRole, address: str, rejected: Exception) -> None:

@@ -89,10 +89,10 @@ async def initialize(exchange: Exchange, request: jsonrpc.Request) -> None:
         session, result = await lifecycle.initialize(request, exchange.credential, exchange.server)
     except McpError as error:
         exchange.server.connect_check.report_invalid(exchange.credential, error)
-        exchange.server.count_refusal(error, exchange.address)
+        exchange.server.count_refusal(error, exchange.address, exchange.credential.username)
         status, headers = 200, []
         if isinstance(error, TooManyRequests):
-            status, headers = 429, [(b"retry-after", b"%d" % error.retry_after)]
+            status, headers = 429, guard.retry_after(error)
         await exchange.reply(jsonrpc.error(request.id, error), status, headers)
         return
     await exchange.reply(jsonrpc.result(request.id, result), headers=[(b"mcp-session-id", session.id.encode("ascii"))])
@@ -198,9 +198,9 @@ async def replay(exchange: Exchange, peer: peers.Peer, session: Session, last_ev
 def attach(server: ServerRole, peer: peers.Peer, stream: EventStream, kinds: frozenset[str]) -> listeners.Listener:
     try:
         return server.subscribers.attach(peer, stream.notify, lambda reason: stream.end(), kinds=kinds)
-    except listeners.TooManyListeners:
-        server.refusals.add("streams", peer.caller.address)
-        raise Rejection(503, "Too many open streams.", [(b"retry-after", b"30")]) from None
+    except TooManyRequests as error:
+        server.count_refusal(error, peer.caller.address, peer.caller.username)
+        raise Rejection(429, error.message, guard.retry_after(error), code="streams") from None
 
 
 async def delete(exchange: Exchange) -> None:

@@ -47,7 +47,7 @@ class StreamableHttpConsumer(AsyncConsumer):  # type: ignore[misc]
             error = McpError(errors.INVALID_REQUEST, rejected.message)
             await exchange.reject(error, rejected.status, rejected.headers)
         except TooManyUploads as full:
-            self.server.refusals.add("uploads", exchange.address)
+            exchange.refuse("uploads")
             await exchange.reject(McpError(errors.INVALID_REQUEST, full.sentence), full.status, full.headers())
         except asyncio.CancelledError:
             raise
@@ -142,15 +142,6 @@ async def identify(exchange: Exchange, headers: dict[str, str]) -> None:
         if exchange.connection is not None:
             exchange.connection.identify(credential.user_id, credential.id)
     except BadToken as bad:
-        if bad.status == 429:
-            exchange.server.refusals.add("invalid_tokens", exchange.address)
+        guard.count_bad_token(exchange.server, bad, exchange.address)
         extra = [(name.lower().encode(), value.encode()) for name, value in bad.headers().items()]
-        sentence = SENTENCES.get(bad.status, "Not now.")
-        raise Rejection(bad.status, sentence, extra, code=bad.code, owner=bad.owner) from None
-
-
-SENTENCES = {
-    401: "A valid access token is required: Authorization: Bearer thp_...",
-    429: "Too many invalid tokens came from this address. Wait before you try again.",
-    503: "The access token cannot be checked now.",
-}
+        raise Rejection(bad.status, bad.sentence, extra, code=bad.code, owner=bad.owner) from None

@@ -19,6 +19,7 @@ from uuid import UUID
 from channels.consumer import AsyncConsumer
 
 from catalog import threads
+from toolhub.log_throttle import ThrottledWarning
 from toolhub.server.live.calls import UNAVAILABLE_ERRORS, Watcher
 from toolhub.server.process import ServerRole
 from toolhub.transports import live_viewers
@@ -64,11 +65,12 @@ class LiveConsumer(AsyncConsumer):  # type: ignore[misc]
             client = scope.get("client")
             socket = Socket(self.sockets, found[key], key, client[0] if client else "", send, scope.get(CONNECTION))
         except Rejection as rejected:
-            log.info("A page's WebSocket was rejected: %s", rejected.message)
+            # Not above this level: a line for each would let anybody fill the disk.
+            log.debug("A page's WebSocket was rejected: %s", rejected.message)
             await send({"type": "websocket.close"})
             return
         except UNAVAILABLE_ERRORS as error:
-            log.warning("A page's WebSocket was rejected: %s", type(error).__name__)
+            self.sockets.warning.warn("A page's WebSocket was rejected: %s", type(error).__name__)
             await send({"type": "websocket.close"})
             return
         await send({"type": "websocket.accept"})
@@ -202,7 +204,7 @@ class LiveSockets:
     """The sockets of open pages that this process serves."""
 
     def __init__(self, server: ServerRole) -> None:
-        self.server = server
+        self.server, self.warning = server, ThrottledWarning(log)
         self._open: set[Socket] = set()
         self._by_user: dict[int, int] = {}
         self._checking: asyncio.Task[None] | None = None

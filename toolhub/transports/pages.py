@@ -30,11 +30,15 @@ class PageTurns:
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         """By address; the one at the front is next, as far as it may run more."""
 
-    async def begin(self, address: str) -> None:
-        """Wait for a turn; `end` gives it back."""
+    def take(self, address: str) -> bool:
+        """Take a turn if there is one now; `end` gives it back."""
         if self.running < self.most and self._by_address.get(address, 0) < self.most_per_address:
             self._start(address)
-            return
+            return True
+        return False
+
+    async def wait(self, address: str) -> None:
+        """Wait for a turn; `end` gives it back."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(address, deque()).append(turn)
         try:
@@ -85,7 +89,9 @@ class BoundedPages:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = scope.get("client")
         address = counted(client[0]) if client else ""
-        await self.turns.begin(address)
+        if not self.turns.take(address):
+            self.refusals.add("pages", address)
+            await self.turns.wait(address)
         has_turn, answer = True, Answer()
 
         async def take(message: Any) -> None:

@@ -43,7 +43,7 @@ async def serve(server: ServerRole, credential: Credential, token: str, source: 
     async def write(data: bytes) -> None:
         await loop.run_in_executor(None, write_all, sink, data + b"\n")
 
-    async def close(code: int) -> None:
+    async def close(code: int, reason: str) -> None:
         ended.set()
 
     connection = Connection(server, credential, token, "stdio", "", write, close)

@@ -16,7 +16,6 @@ from typing import Any
 
 from django.conf import settings
 
-from toolhub.refusals import Refusals
 from toolhub.transports.asgi import EVENTS, JSON, Headers, Send, respond
 from toolhub.transports.outgoing import OutgoingQueue
 from toolhub.transports.resume import StreamLog
@@ -37,14 +36,13 @@ class EventStream:
     """One response: `streaming`, `notify` and `close` form the outlet; the other members are for the transport."""
 
     __slots__ = (
-        "_address",
         "_ending",
         "_headers",
         "_json",
         "_log",
         "_open",
         "_out",
-        "_refusals",
+        "_refuse",
         "_retry_after",
         "_send",
         "_stopping_early",
@@ -62,9 +60,9 @@ class EventStream:
         events: bool = True,
         json: bool = True,
         log: StreamLog | None = None,
-        refusals: Refusals | None = None,
-        address: str = "",
+        refuse: Callable[[str], None] | None = None,
     ) -> None:
+        """Open an answer to `send`; `refuse` counts the bound that it reached."""
         self.streaming = events
         self.connected = True
         """Whether the client still reads; later messages go to the log alone, if there is one."""
@@ -75,7 +73,7 @@ class EventStream:
         )
         self._ending = self._open = self._stopping_early = False
         self._retry_after: int | None = None
-        self._refusals, self._address = refusals, address
+        self._refuse = refuse
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -166,8 +164,8 @@ class EventStream:
         in_bounds = self._out.put((data, event_id), len(data))
         self.commit()
         if self.connected and not in_bounds:
-            if self._refusals is not None:
-                self._refusals.add("queue", self._address)
+            if self._refuse is not None:
+                self._refuse("queue")
             self.leave()
             if self.on_slow is not None:
                 self.on_slow()

@@ -24,8 +24,8 @@ class TooManyUploads(Exception):
 
     @property
     def sentence(self) -> str:
-        who = "You are" if self.status == 429 else "Others are"
-        return f"{who} sending too many large requests at the same time. Try again in {RETRY_AFTER_SECONDS} s."
+        who = "You send" if self.status == 429 else "Others send"
+        return f"{who} too many large requests at the same time. Try again in {RETRY_AFTER_SECONDS} s."
 
     def headers(self) -> Headers:
         return [(b"retry-after", b"%d" % RETRY_AFTER_SECONDS)]

@@ -19,18 +19,18 @@ from channels.consumer import AsyncConsumer
 from django.conf import settings
 
 from toolhub.access import bearer
-from toolhub.access.bearer import BadToken
-from toolhub.server.listeners import TooManyListeners
+from toolhub.access.bearer import BadToken, CheckUnavailable
 from toolhub.server.process import ServerRole
+from toolhub.server.request_rates import TooManyRequests
 from toolhub.transports import guard
 from toolhub.transports.asgi import CONNECTION, ClientConnection, Receive, Scope, Send
 from toolhub.transports.connection import (
     BINARY_FRAME,
-    FLOODED,
     TOO_BIG,
     TOO_LARGE,
     TRY_LATER,
     UNSUPPORTED,
+    UPLOADS,
     Connection,
 )
 from toolhub.transports.guard import Rejection
@@ -53,11 +53,16 @@ class McpWebsocketConsumer(AsyncConsumer):  # type: ignore[misc]
         asyncio.current_task().arrived = time.monotonic()  # type: ignore[union-attr]
         try:
             connection = await admit(self.server, scope, send)
-        except (Rejection, BadToken, TooManyListeners) as rejected:
-            log.info("A WebSocket was rejected: %s", str(rejected) or type(rejected).__name__)
-            client = scope.get("client")
-            guard.report_rejected(self.server, client[0] if client else "", rejected)
-            await send({"type": "websocket.close"})
+        except (Rejection, BadToken) as rejected:
+            # Not above this level: a line for each would let anybody fill the disk.
+            log.debug("A WebSocket was rejected: %s", rejected)
+            guard.report_rejected(self.server, client_of(scope), rejected)
+            if isinstance(rejected, TryLater | CheckUnavailable):
+                # A refused handshake has no code that tells a client to come back.
+                await send({"type": "websocket.accept", "subprotocol": chosen(scope)})
+                await send({"type": "websocket.close", "code": TRY_LATER, "reason": str(rejected)})
+            else:
+                await send({"type": "websocket.close"})
             return
         try:
             while True:
@@ -68,6 +73,7 @@ class McpWebsocketConsumer(AsyncConsumer):  # type: ignore[misc]
                 if text is None:
                     connection.end(UNSUPPORTED, BINARY_FRAME)
                 elif len(data := text.encode()) > settings.MAX_BODY_BYTES:
+                    connection.refuse("large")
                     connection.end(TOO_BIG, TOO_LARGE)
                 else:
                     self.server.turns.put(
@@ -85,8 +91,8 @@ class McpWebsocketConsumer(AsyncConsumer):  # type: ignore[misc]
             if len(data) > FREE_BYTES:
                 upload.grow(len(data))
         except TooManyUploads:
-            self.server.refusals.add("uploads", connection.address)
-            connection.end(TRY_LATER, FLOODED)
+            connection.refuse("uploads")
+            connection.end(TRY_LATER, UPLOADS)
             return None
         task = connection.receive(data)
         if task is None:
@@ -94,6 +100,20 @@ class McpWebsocketConsumer(AsyncConsumer):  # type: ignore[misc]
         elif upload.bytes:
             task.add_done_callback(lambda _: upload.release())
         return task
+
+
+class TryLater(Rejection):
+    """A rejection of a client that is welcome later."""
+
+
+def client_of(scope: Scope) -> str:
+    client = scope.get("client")
+    return client[0] if client else ""
+
+
+def chosen(scope: Scope) -> str | None:
+    """Return the subprotocol for the answer to the handshake: none when the client offers none."""
+    return SUBPROTOCOL if scope.get("subprotocols") else None
 
 
 async def admit(server: ServerRole, scope: Scope, send: Send) -> Connection:
@@ -107,9 +127,12 @@ async def admit(server: ServerRole, scope: Scope, send: Send) -> Connection:
     if len(tokens) > 1 or (tokens and "authorization" in headers):
         raise Rejection(400, "two tokens")
     token = tokens[0] if tokens else from_header(headers.get("authorization"))
-    client = scope.get("client")
-    address = client[0] if client else ""
-    credential = server.authenticator.cached(token) or await server.authenticator.authenticate(token, address)
+    address = client_of(scope)
+    try:
+        credential = server.authenticator.cached(token) or await server.authenticator.authenticate(token, address)
+    except BadToken as bad:
+        guard.count_bad_token(server, bad, address)
+        raise
     if CONNECTION in scope:
         scope[CONNECTION].identify(credential.user_id, credential.id)
     await server.turns.wait(credential.user_id)
@@ -117,15 +140,15 @@ async def admit(server: ServerRole, scope: Scope, send: Send) -> Connection:
     async def write(data: bytes) -> None:
         await send({"type": "websocket.send", "text": data.decode()})
 
-    async def close(code: int) -> None:
-        await send({"type": "websocket.close", "code": code})
+    async def close(code: int, reason: str) -> None:
+        await send({"type": "websocket.close", "code": code, "reason": reason})
 
     try:
         connection = Connection(server, credential, token, "websocket", address, write, close)
-    except TooManyListeners:
-        server.refusals.add("streams", address)
-        raise
-    await send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL if offered else None})
+    except TooManyRequests as error:
+        server.count_refusal(error, address, credential.username)
+        raise TryLater(429, error.message, code="streams") from None
+    await send({"type": "websocket.accept", "subprotocol": chosen(scope)})
     return connection
 
 

@@ -54,7 +54,10 @@ async def subscribe(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server
         try:
             await server.sessions.subscribe(peer.session, uri)
         except sessions.TooManySubscriptions:
-            raise McpError(INTERNAL_ERROR, f"At most {sessions.MAX_SUBSCRIPTIONS} subscriptions per session") from None
+            sentence = (
+                f"This session has {sessions.MAX_SUBSCRIPTIONS} subscriptions, the maximum. Unsubscribe from one."
+            )
+            raise McpError(INTERNAL_ERROR, sentence) from None
     return {}
 
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from django.conf import settings
-
 from catalog.errors import SERVER_STOPPING, TASKS_EXTENSION, MissingCapability
 from catalog.policy import visibility
 from toolhub.server import subscribers
-from toolhub.server.listeners import TooManyListeners
 from toolhub.server.methods import params, tasks
 from toolhub.server.peer import Outlet, Peer
 from toolhub.server.process import ServerRole
 from toolhub.wire import jsonrpc
 from toolhub.wire.envelope import SUBSCRIPTION_ID
-from toolhub.wire.errors import INTERNAL_ERROR, INVALID_REQUEST, McpError
+from toolhub.wire.errors import INVALID_REQUEST, McpError
 
 MAX_URIS = 200
 MAX_TASKS = 100
@@ -40,14 +37,9 @@ async def listen(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
         if not ended.done():
             ended.set_result(reason)
 
-    try:
-        listener = server.subscribers.attach(
-            peer, outlet.notify, close, kinds=kinds, uris=frozenset(uris), task_ids=frozenset(task_ids), tag=request.id
-        )
-    except TooManyListeners:
-        server.refusals.add("streams", peer.caller.address)
-        sentence = f"At most {settings.MAX_STREAMS_PER_USER} streams per user may be open"
-        raise McpError(INTERNAL_ERROR, sentence) from None
+    listener = server.subscribers.attach(
+        peer, outlet.notify, close, kinds=kinds, uris=frozenset(uris), task_ids=frozenset(task_ids), tag=request.id
+    )
     try:
         agreed: dict[str, Any] = {flag: True for flag, kind in _FLAGS.items() if kind in kinds}
         if uris:
