@@ -127,8 +127,13 @@ def test_a_flood_of_pages_that_are_not_there_is_some_lines_a_minute(
     for _ in range(2):
         logging.getLogger("django.request").warning("Not Found: /%s", "next", extra=missing)
     first, second = console.getvalue().splitlines()[-2:]
-    assert first.endswith("Not Found: /next (before it, 4,940 lines were left out)")
-    assert second.endswith("Not Found: /next")
+    assert first.endswith("(4940 lines were left out) Not Found: /next")
+    assert second.endswith("django.request: Not Found: /next")
+
+
+def test_the_address_that_a_client_asks_for_does_not_make_a_line_longer_than_a_line(console: io.StringIO) -> None:
+    logging.getLogger("django.request").warning("Not Found: /%s", "A" * 16_000, extra={"status_code": 404})
+    assert len(console.getvalue()) < 700 and console.getvalue().endswith("A…\n")
 
 
 def test_a_bug_keeps_its_traceback(console: io.StringIO) -> None:

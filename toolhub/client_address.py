@@ -15,6 +15,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -28,6 +29,8 @@ SCHEMES = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 """Schemes that proxies name, some of them by the protocol of a WebSocket."""
 COUNTED_IPV6_PREFIX = 64
 """Bits of an IPv6 address that count as one client: one subscriber has at least so many addresses."""
+SUBSCRIBER_IPV6_PREFIX = 48
+"""Bits that one subscriber may have to itself (RFC 6177: a site gets a /48 to a /64)."""
 HEADERS = frozenset(
     {
         b"forwarded",
@@ -143,6 +146,15 @@ def counted(address: str) -> str:
     if isinstance(found, ipaddress.IPv6Address):
         return str(ipaddress.IPv6Network((found, COUNTED_IPV6_PREFIX), strict=False))
     return address if found is None else str(found)
+
+
+@lru_cache(maxsize=4096)
+def subscriber_network(counted_address: str) -> str:
+    """Return the /48 network of an IPv6 address as `counted` returns it; "" for any other address."""
+    if not counted_address.endswith(f"/{COUNTED_IPV6_PREFIX}"):
+        return ""
+    network = ipaddress.IPv6Network(counted_address)
+    return str(network.supernet(new_prefix=SUBSCRIBER_IPV6_PREFIX))
 
 
 def _join(headers: Headers) -> dict[bytes, str]:

@@ -16,6 +16,8 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069
 EXPECTED_STATUSES = range(400, 500)
 MAX_EXPECTED_LINES, INTERVAL_SECONDS = 60, 60.0
 """Lines about such answers in each interval: with one for each request, a flood of them would fill the disk."""
+MAX_EXPECTED_CHARACTERS = 500
+"""Of such a line, which may have the address that the client sent."""
 
 
 def escape(text: str) -> str:
@@ -59,11 +61,14 @@ class ExpectedErrors(logging.Filter):
             left_out, self._passed, self._left_out = self._left_out, 0, 0
             self._ends_at = now + INTERVAL_SECONDS
             if left_out:
-                record.msg, record.args = f"{record.getMessage()} (before it, {left_out:,} lines were left out)", ()
+                record.msg, record.args = "(%d lines were left out) %s", (left_out, record.getMessage())
         self._passed += 1
         if self._passed > MAX_EXPECTED_LINES:
             self._left_out += 1
             return False
+        message = record.getMessage()
+        if len(message) > MAX_EXPECTED_CHARACTERS:
+            record.msg, record.args = "%s…", (message[:MAX_EXPECTED_CHARACTERS],)
         return True
 
 

@@ -27,6 +27,7 @@ SENTENCES = {
     "slow_reader": "an answer was read slower than TOOLHUB_MIN_BYTES_PER_SECOND",
     "unread": "answers that nobody reads held more than TOOLHUB_MAX_UNREAD_MB",
     "queue": "more than TOOLHUB_MAX_QUEUED_KB or 1,024 messages waited for the reader of a stream or WebSocket",
+    "chunks": "a body came in too many small chunks",
     "large": "a request was larger than TOOLHUB_MAX_BODY_BYTES",
     "uploads": "large requests in transit held more than TOOLHUB_MAX_UPLOADS_MB",
     "evicted": "an idle connection made room for a new one",

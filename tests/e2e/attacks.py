@@ -261,6 +261,18 @@ async def half_handshake(target: Target, line: Line) -> None:
     await line.wait()
 
 
+@attack("body to a page at the minimum rate")
+async def slow_page_body(target: Target, line: Line) -> None:
+    await line.send(target.post("Content-Length: 4000000", path="/sign-in/") + b"\r\n")
+    await line.drip(b" " * 600)
+
+
+@attack("chunks of one byte")
+async def small_chunks(target: Target, line: Line) -> None:
+    await line.send(target.post("Transfer-Encoding: chunked", path="/sign-in/") + b"\r\n" + b"1\r\nx\r\n" * 60_000)
+    await line.wait()
+
+
 @attack("unfinished large bodies without a token")
 async def large_bodies(target: Target, line: Line) -> None:
     await line.send(target.post(f"Content-Length: {HUGE}") + b"\r\n" + b" " * (HUGE - 1))
@@ -305,6 +317,17 @@ async def many_headers(target: Target, line: Line) -> None:
         await line.send(b"X-%d: %s\r\n" % (number, b"x" * 50))
 
 
+@attack("folded header lines")
+async def folded_headers(target: Target, line: Line) -> None:
+    await line.send(target.head("GET /healthz HTTP/1.1", "X-Folded: x") + b" \r\n" * 16_000 + b"\r\n")
+    await line.reader.readuntil(b"\r\n\r\n")
+
+
+@attack("pages that do not exist")
+async def missing_pages(target: Target, line: Line) -> None:
+    await send_for_ever(line, target.head(f"GET /{'x' * 8000} HTTP/1.1") + b"\r\n")
+
+
 @attack("invented tokens")
 async def invented_tokens(target: Target, line: Line) -> None:
     await line.send(target.post("Content-Length: 2", token="thp_" + os.urandom(22).hex()[:43]) + b"\r\n{}")
@@ -331,6 +354,19 @@ async def pipeline(target: Target, line: Line) -> None:
     page = target.head("GET /sign-in/ HTTP/1.1") + b"\r\n"
     for _ in range(10_000):
         await line.send(page * 10)
+
+
+@attack("pipelined files that nobody reads")
+async def file_pipeline(target: Target, line: Line) -> None:
+    file = target.head("GET /static/unfold/fonts/inter/Inter-Bold.woff2 HTTP/1.1") + b"\r\n"
+    for _ in range(10_000):
+        await line.send(file * 10)
+
+
+@attack("pipelined errors that nobody reads")
+async def error_pipeline(target: Target, line: Line) -> None:
+    for _ in range(10_000):
+        await line.send((target.head("GET / HTTP/1.1", "X Y: 1") + b"\r\n") * 100)
 
 
 # --- WebSockets -------------------------------------------------------------------------------------------------------
@@ -406,6 +442,15 @@ async def socket_calls(target: Target, line: Line) -> None:
     await send_for_ever(line, encode(*({**call, "id": number} for number in range(100))))
 
 
+@attack("cancellations over WebSockets as fast as possible")
+async def socket_cancellations(target: Target, line: Line) -> None:
+    await open_socket(target, line)
+    asked = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "attacker", "version": "1"}}
+    await line.send(encode({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": asked}))
+    cancelled: dict[str, object] = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
+    await send_for_ever(line, encode(*[{**cancelled, "params": {"requestId": n}} for n in range(20)]))
+
+
 @attack("unfinished large WebSocket messages")
 async def large_socket_messages(target: Target, line: Line) -> None:
     await open_socket(target, line)
@@ -452,6 +497,24 @@ async def slow_functions(target: Target, line: Line) -> None:
 async def invalid_json(target: Target, line: Line) -> None:
     body = b"[" * 50_000
     await send_for_ever(line, target.post(f"Content-Length: {len(body)}", token=target.token) + b"\r\n" + body)
+
+
+@attack("large JSON")
+async def large_json(target: Target, line: Line) -> None:
+    body = b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":[' + b"{}," * 1_300_000 + b"{}]}}"
+    await send_for_ever(line, target.post(f"Content-Length: {len(body)}", token=target.token) + b"\r\n" + body)
+
+
+@attack("as much JSON as is taken")
+async def much_json(target: Target, line: Line) -> None:
+    body = b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":[' + b"1.5," * 190_000 + b"{}]}}"
+    await send_for_ever(line, target.post(f"Content-Length: {len(body)}", token=target.token) + b"\r\n" + body)
+
+
+@attack("thousands of secrets")
+async def many_secrets(target: Target, line: Line) -> None:
+    arguments = {"password": [f"a{number:03x}" for number in range(4000)], "n": [1000 + n for n in range(4000)]}
+    await send_for_ever(line, target.call("nothing", arguments))
 
 
 @attack("sessions without end")

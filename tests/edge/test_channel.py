@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import socket
 import time
 from collections.abc import Iterator
@@ -54,10 +55,10 @@ def connected(hub: Hub, sender: str = "127.0.0.1", window: int = 0) -> Iterator[
 
 def read_to_end(connection: socket.socket) -> bytes:
     """Everything until the server closes the connection; a reset fails the test."""
-    received = b""
+    received = bytearray()
     while more := connection.recv(65_536):
         received += more
-    return received
+    return bytes(received)
 
 
 def read_answer(connection: socket.socket) -> bytes:
@@ -122,7 +123,7 @@ def test_headers_that_drip_end_with_408(hub: Hub, sent: bytes) -> None:
 
 
 def test_a_connection_that_says_nothing_is_closed_without_an_answer(hub: Hub) -> None:
-    with connected(hub) as connection:
+    with connected(hub, "127.0.0.11") as connection:
         assert read_to_end(connection) == b""
     wait_until(lambda: "a new connection sent nothing for TOOLHUB_HEADER_SECONDS" in hub.log())
 
@@ -177,6 +178,75 @@ def test_a_kept_connection_is_closed_when_it_is_idle(hub: Hub) -> None:
         connection.sendall(head(hub, "GET /healthz HTTP/1.1"))
         assert read_answer(connection).endswith(b"ok\n")
         assert read_to_end(connection) == b"", "it is closed, and nothing is said about it"
+
+
+def test_bodies_of_pages_that_take_their_time_keep_no_page_from_the_others_at_that_address(hub: Hub) -> None:
+    opened: list[socket.socket] = []
+    with contextlib.ExitStack() as stack:
+        for _ in range(10):
+            opened.append(stack.enter_context(connected(hub)))
+            opened[-1].sendall(post(hub, "Content-Length: 60000", path="/sign-in/") + b" " * 10)
+        assert hub.get("/sign-in/")[0] == 200
+        readable, _writable, _failed = select.select(opened, [], [], 0)
+        assert not readable, "none of them has ended"
+        for slow in (stack.enter_context(connected(hub)) for _ in range(3)):
+            slow.sendall(post(hub, "Content-Length: 20", path="/sign-in/") + b" " * 20)
+            assert slow.recv(65_536).startswith(b"HTTP/1.1 403 "), (
+                "a whole body is passed on: the CSRF token is missing"
+            )
+
+
+# --- what would take long to read -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/sign-in/"])
+def test_a_body_in_thousands_of_tiny_chunks_is_refused(hub: Hub, path: str) -> None:
+    with connected(hub, "127.0.0.12") as connection:
+        connection.sendall(
+            post(hub, "Transfer-Encoding: chunked", token=hub.seeded["alice"], path=path) + b"1\r\nx\r\n" * 10_000
+        )
+        answer = read_to_end(connection)
+    assert answer.startswith(b"HTTP/1.1 400 ") and b"too many small chunks. Send 32 bytes in each." in answer
+    wait_until(lambda: "a body came in too many small chunks" in hub.log())
+
+
+def test_a_body_in_thousands_of_small_chunks_is_served(hub: Hub) -> None:
+    body = initialize(padding=100_000)
+    pieces = [body[start : start + 40] for start in range(0, len(body), 40)]
+    with connected(hub) as connection:
+        connection.sendall(post(hub, "Transfer-Encoding: chunked", token=hub.seeded["alice"]))
+        connection.sendall(b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n")
+        assert read_answer(connection).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("folded", ["X-Folded: a\r\n b", "X-Folded: a\r\n\tb", " X-First: a"])
+def test_a_folded_header_is_refused(hub: Hub, folded: str) -> None:
+    with connected(hub) as connection:
+        connection.sendall(head(hub, "GET /healthz HTTP/1.1", folded))
+        assert read_to_end(connection).startswith(b"HTTP/1.1 400 ")
+
+
+def test_trailers_of_many_lines_are_refused(hub: Hub) -> None:
+    with connected(hub) as connection:
+        connection.sendall(post(hub, "Transfer-Encoding: chunked", token=hub.seeded["alice"]))
+        connection.sendall(b"2\r\n{}\r\n0\r\n" + b"a:b\r\n" * 2_000)
+        assert read_to_end(connection).startswith(b"HTTP/1.1 400 ")
+
+
+def test_an_invalid_request_ends_its_connection(hub: Hub) -> None:
+    invalid = head(hub, "GET / HTTP/1.1", "X Y: 1")
+    with connected(hub) as connection:
+        connection.sendall(invalid * 50)
+        assert read_to_end(connection).count(b"HTTP/1.1 400 ") == 1
+
+
+def test_an_invalid_subprotocol_is_refused_without_a_traceback(hub: Hub) -> None:
+    upgrade = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13")
+    key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+    with connected(hub) as connection:
+        connection.sendall(head(hub, "GET /ws/mcp HTTP/1.1", *upgrade, key, "Sec-WebSocket-Protocol: é"))
+        assert read_to_end(connection).startswith(b"HTTP/1.1 400 ")
+    assert "Traceback" not in hub.log()
 
 
 # --- before the body --------------------------------------------------------------------------------------------------
@@ -247,6 +317,21 @@ def test_pipelined_requests_are_answered_in_order(hub: Hub) -> None:
             received += connection.recv(65_536)
     statuses = [part[:3] for part in received.split(b"HTTP/1.1 ")[1:]]
     assert statuses == [b"200", b"200", b"404"]
+
+
+FILE = "GET /static/unfold/fonts/inter/Inter-Bold.woff2 HTTP/1.1"
+
+
+def test_pipelined_answers_wait_for_their_reader(hub: Hub) -> None:
+    """Answers of 34 MB are asked for; few of them are made before the first is read, and all come in order."""
+    before = read_memory_bytes(hub)
+    with connected(hub, OTHER_ADDRESS, window=65_536) as connection:
+        connection.sendall(head(hub, FILE) * 299 + head(hub, "GET /healthz HTTP/1.1", "Connection: close"))
+        for _ in range(100):
+            assert hub.get("/sign-in/")[0] == 200
+        assert read_memory_bytes(hub) - before < 20_000_000
+        received = read_to_end(connection)
+    assert received.count(b"HTTP/1.1 200 OK") == 300 and received.endswith(b"ok\n")
 
 
 def test_a_request_that_waits_for_the_answer_before_it_is_refused_before_its_body_too(hub: Hub) -> None:
@@ -383,7 +468,7 @@ def test_a_reader_that_takes_nothing_is_cut_and_its_answer_freed(hub: Hub) -> No
         assert len(read_answer(warm)) > 15_000_000
     before = read_memory_bytes(hub)
     for _ in range(6):
-        with connected(hub, window=4096) as connection:
+        with connected(hub, "127.0.0.10", window=4096) as connection:
             connection.sendall(call_large(hub))
             assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
             wait_until(partial(has_ended, connection))

@@ -25,6 +25,7 @@ class Fake:
     waiting_since: float = 0.0
     stalled_since: float = 0.0
     address: str = ""
+    groups: tuple[str, ...] = ()
     client: str = ""
     user_id: int | None = None
     since: float = 0.0
@@ -150,6 +151,25 @@ def test_the_addresses_of_one_ipv6_network_count_as_one(table: Connections) -> N
     found = [add(table, f"2001:db8:1:2::{n:x}", Phase.ANSWERING).over_limit for n in range(4)]
     assert found == ["", "", "", "per_address"]
     assert add(table, "2001:db8:1:3::1").over_limit == ""
+
+
+def test_all_addresses_of_one_ipv6_subscriber_have_four_times_the_connections_of_one() -> None:
+    table = Connections(Limits(max_connections=100, max_connections_per_address=3), TrustedProxies([]))
+    found = [add(table, f"2001:db8:1:{n:x}::1", Phase.ANSWERING).over_limit for n in range(13)]
+    assert found == [""] * 12 + ["per_address"]
+    assert add(table, "2001:db8:2::1").over_limit == "", "another subscriber"
+    for one in list(table.open):
+        table.remove(one)
+    assert not table.by_address and not table._fresh_by_address
+
+
+def test_behind_a_proxy_an_ipv6_subscriber_has_four_times_what_one_address_may_do() -> None:
+    table = Connections(Limits(max_connections=100, max_connections_per_address=3), TrustedProxies([]))
+    addresses = [f"2001:db8:1:{n:x}::/64" for n in range(13)]
+    assert [table.enter(address) for address in addresses] == [True] * 12 + [False]
+    for address in addresses[:12]:
+        table.leave(address)
+    assert table._clients == {}
 
 
 def test_a_connection_that_ends_twice_is_counted_down_once(table: Connections) -> None:

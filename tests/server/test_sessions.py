@@ -133,5 +133,39 @@ async def test_subscriptions_are_kept_and_bounded(worker: Worker) -> None:
         await worker.subscribe(session, "test://one-more")
     await worker.subscribe(session, "test://0")
     await worker.unsubscribe(session, "test://1")
-    found = await worker.subscriptions(session)
-    assert "test://0" in found and "test://1" not in found and len(found) == sessions.MAX_SUBSCRIPTIONS - 1
+    assert await worker.is_subscribed(session, "test://0")
+    assert not await worker.is_subscribed(session, "test://1")
+    await worker.subscribe(session, "test://one-more")
+
+
+async def test_a_long_address_is_subscribed_and_stored_short(worker: Worker) -> None:
+    session, long = worker.make(), "test://" + "x" * 8_000
+    await worker.subscribe(session, long)
+    assert await worker.is_subscribed(session, long) and not await worker.is_subscribed(session, long + "y")
+    assert sum(map(len, await worker._state.read(session.key))) < 200
+    await worker.unsubscribe(session, long)
+    assert not await worker.is_subscribed(session, long)
+
+
+async def test_of_a_session_that_ended_only_its_end_is_kept(worker: Worker) -> None:
+    session = worker.make()
+    await worker.subscribe(session, "test://a")
+    await worker.set_level(session, "debug")
+    await worker.end(session)
+    assert await worker._state.read(session.key) == {"closed": "1"}
+    assert not worker._subscribed and not worker._subscribers
+
+
+async def test_one_user_with_ever_more_sessions_keeps_the_subscriptions_of_the_newest(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "MAX_USER_SUBSCRIPTIONS", 5)
+    made = [worker.make() for _ in range(4)]
+    other = worker.make(BOB)
+    for session in (other, *made):
+        for number in range(2):
+            await worker.subscribe(session, f"test://{number}")
+    kept = [await worker.is_subscribed(session, "test://0") for session in (other, *made)]
+    assert kept == [True, False, False, True, True]
+    await worker.subscribe(made[0], "test://again")
+    assert await worker.is_subscribed(made[0], "test://again"), "an older session may subscribe again"

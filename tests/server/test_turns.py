@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from toolhub.server import turns
-from toolhub.server.turns import MAX_BEGUN_PER_PASS, Turns
+from toolhub.server.turns import BYTES_PER_TURN, MAX_BEGUN_PER_PASS, Turns
 
 ALICE, BOB = 1, 2
 
@@ -55,6 +55,18 @@ async def test_many_requests_at_once_over_http_wait_for_later_passes() -> None:
     await passes(10)
     assert all(task.done() for task in waiting)
     assert found.take()
+
+
+async def test_a_large_request_takes_the_turns_of_many_small_ones() -> None:
+    found, begun = Turns(), list[int]()
+    for size in (BYTES_PER_TURN * MAX_BEGUN_PER_PASS, 0, BYTES_PER_TURN * 3, 0, 0, BYTES_PER_TURN * 3, 0):
+        found.put(BOB, lambda size=size: begun.append(size), size)  # type: ignore[misc]
+    sizes = []
+    for _ in range(3):
+        await passes(1)
+        sizes.append(len(begun))
+    assert sizes == [1, 6, 7]
+    assert found.take(BYTES_PER_TURN * MAX_BEGUN_PER_PASS) and not found.take()
 
 
 async def test_who_leaves_while_waiting_takes_no_turn() -> None:

@@ -53,7 +53,20 @@ UNREADABLE = {
     "65 levels": b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":' + b"[" * 63 + b"]" * 63 + b"}}",
     "100000 levels": b"[" * 100_000,
     "100000 objects": b'{"a":' * 100_000,
+    "a million objects": b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":[' + b"{}," * 1_000_000 + b"{}]}}",
+    "200001 numbers": b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":[' + b"1," * 200_000 + b"1]}}",
+    "a million texts": b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":[' + b'"",' * 1_000_000 + b'""]}}',
 }
+
+
+@pytest.mark.parametrize(
+    "value",
+    [[1] * 190_000, ",[{" * 300_000, '\\",[' * 300_000],
+    ids=["many numbers", "commas in a text", "escapes in a text"],
+)
+def test_a_large_message_is_read(value: Any) -> None:
+    message = parse(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "x", "params": {"a": value}}).encode())
+    assert isinstance(message, Request) and message.params["a"] == value
 
 
 @pytest.mark.parametrize("body", UNREADABLE.values(), ids=UNREADABLE.keys())

@@ -8,6 +8,7 @@ reading from a client that does not read, also let whoever writes an answer wait
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import struct
 import termios
@@ -34,8 +35,13 @@ can overtake the answer."""
 RETRY_AFTER_SECONDS = 5
 MAX_PIPELINED_BYTES = 16_384
 """Bytes of later requests that wait for the answer to the one before them."""
+MAX_TRAILER_BYTES = 4096
 UPLOAD_BUFFER_BYTES = 65_536
 """Bytes of a body that wait for the application; then the client has to wait, too."""
+
+
+class TooManyChunks(Exception):
+    """The body was refused; nothing more of it is decoded."""
 
 
 class EdgeChannel(HTTPChannel):
@@ -49,13 +55,13 @@ class EdgeChannel(HTTPChannel):
     _networkProducer: Any
     _path: Any
     requests: list[Any]
+    groups: tuple[str, ...] = ()
     address = ""
     """The counted address of the peer; "" for a trusted proxy."""
     client = ""
     """The address of the client behind a trusted proxy, of the latest request."""
     user_id: int | None = None
     """Who sent the latest request that was identified."""
-    credential_id = ""
     since = 0.0
     """Unix seconds."""
     socket: Any = None
@@ -74,6 +80,8 @@ class EdgeChannel(HTTPChannel):
     _discarded_bytes = 0
     stalled_since = 0.0
     _unsent_bytes = 0
+    _rest_bytes = 0
+    """What the transport has not got yet of an answer."""
     _expects_continue = False
     _uploading_paused_at = 0.0
 
@@ -132,6 +140,8 @@ class EdgeChannel(HTTPChannel):
         self.received_bytes = self._window_bytes = 0
         self._expects_continue = False
         super().allHeadersReceived()
+        if self._transferDecoder is not None and hasattr(self._transferDecoder, "_maxTrailerHeadersSize"):
+            self._transferDecoder._maxTrailerHeadersSize = MAX_TRAILER_BYTES
         if self.over_limit and self.phase is Phase.BODY:
             self._answer_over_limit()
 
@@ -149,8 +159,18 @@ class EdgeChannel(HTTPChannel):
         super()._finishRequestBody(data)
         self._bound_pipeline()
 
+    def lineReceived(self, line: bytes) -> None:
+        if line[:1] in (b" ", b"\t"):
+            # A folded header (RFC 9112, 5.2): nobody sends one, and thousands of these lines would be one header.
+            self._respondToBadRequestAndDisconnect()
+            return
+        super().lineReceived(line)
+
     def rawDataReceived(self, data: bytes) -> None:
-        super().rawDataReceived(data)
+        if self.requests:
+            self.requests[-1].chunks -= 1  # a client may send bytes one by one, if it does not send them at once
+        with contextlib.suppress(TooManyChunks):
+            super().rawDataReceived(data)
         self._bound_pipeline()
 
     def _bound_pipeline(self) -> None:
@@ -169,10 +189,13 @@ class EdgeChannel(HTTPChannel):
         super().requestDone(request)
         if self.phase is Phase.BODY:  # of a request that came before the answer to the one before it
             self._start_before_body()
+        if self.drained is not None and self.phase is not Phase.CLOSING:
+            # Twisted does not pause for a reader that stalled while an answer was under way.
+            self._networkProducer.pauseProducing()
 
-    def identify(self, user_id: int, credential_id: str) -> None:
+    def identify(self, user_id: int) -> None:
         """Note who sent the request that is being answered, or opened the WebSocket."""
-        self.user_id, self.credential_id = user_id, credential_id
+        self.user_id = user_id
 
     def on_message_begun(self) -> None:
         """Note that the application works on one more message of the WebSocket."""
@@ -332,6 +355,7 @@ class EdgeChannel(HTTPChannel):
             self.drained = asyncio.get_running_loop().create_future()
             self.stalled_since, self._unsent_bytes = time.monotonic(), self.count_unsent_bytes()
             self.connections.waiting_for_reader[self] = None
+            self._count_held()
 
     def resumeProducing(self) -> None:
         super().resumeProducing()
@@ -349,8 +373,22 @@ class EdgeChannel(HTTPChannel):
         drained, self.drained = self.drained, None
         if drained is not None:
             self.connections.waiting_for_reader.pop(self, None)
+            self.connections.hold(self, 0)
             if not drained.done():
                 drained.set_result(None)
+
+    def hold(self, rest_bytes: int) -> None:
+        """Count what a large answer still has to write, beside what the transport buffers, while its reader stalls."""
+        self._rest_bytes = rest_bytes
+        self._count_held()
+
+    def _count_held(self) -> None:
+        held = self._rest_bytes + self._count_buffered_bytes() if self.drained is not None else 0
+        self.connections.hold(self, held)
+
+    def _count_buffered_bytes(self) -> int:
+        transport = self.transport
+        return int(len(transport.dataBuffer) - transport.offset + transport._tempDataLen)
 
     def check_reader(self, now: float) -> None:
         """Drop a reader that has taken less than the minimum since the last check; called while it has to read."""
@@ -369,10 +407,9 @@ class EdgeChannel(HTTPChannel):
 
         The buffer of the system can be larger than all that a slow reader takes in a minute.
         """
-        transport = self.transport
-        waiting = len(transport.dataBuffer) - transport.offset + transport._tempDataLen
+        waiting = self._count_buffered_bytes()
         try:
-            queued = fcntl.ioctl(transport.fileno(), termios.TIOCOUTQ, b"\0\0\0\0")
+            queued = fcntl.ioctl(self.transport.fileno(), termios.TIOCOUTQ, b"\0\0\0\0")
         except OSError:
-            return int(waiting)
+            return waiting
         return int(waiting + struct.unpack("i", queued)[0])

@@ -15,13 +15,15 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Any, Protocol
 
-from toolhub.client_address import TrustedProxies, counted, parse_address
+from toolhub.client_address import TrustedProxies, counted, parse_address, subscriber_network
 from toolhub.edge.limits import Limits
 from toolhub.rates import Rates
 from toolhub.refusals import Refusals
 from toolhub.transports.uploads import Uploads
 
 MAX_UPLOAD_BYTES = 64_000_000
+SUBSCRIBER_SHARE = 4
+"""All addresses of one IPv6 subscriber together have so many times the connections of one address."""
 MAX_OVER_LIMIT = 32
 """Maximum number of connections beyond the limits. They wait for their headers, because they may be probes."""
 
@@ -52,6 +54,7 @@ class Connection(Protocol):
     """What the table knows of a connection."""
 
     address: str
+    groups: tuple[str, ...]
     user_id: int | None
     since: float
     over_limit: str
@@ -70,6 +73,12 @@ class Connection(Protocol):
     def on_due(self, now: float) -> None: ...
 
     def check_reader(self, now: float) -> None: ...
+
+
+def groups_of(address: str) -> tuple[str, ...]:
+    """Return what a counted address counts for: itself, and for IPv6 the network of its subscriber."""
+    network = subscriber_network(address)
+    return (address, network) if network else (address,)
 
 
 Holder = dict[str, Any]
@@ -96,6 +105,7 @@ class Connections:
         """Of WebSockets, by user."""
         self.open: dict[Connection, None] = {}
         self.by_address: dict[str, dict[Connection, None]] = {}
+        """By address, and for IPv6 also by the network of the subscriber."""
         self.waiting_for_reader: dict[Connection, None] = {}
         self._fresh: dict[Connection, None] = {}
         self._fresh_by_address: dict[str, dict[Connection, None]] = {}
@@ -106,11 +116,14 @@ class Connections:
         """Bytes of answers that are not written yet, by connection."""
         self._clients: dict[str, int] = {}
         """Requests and WebSockets in progress by address, of clients behind a trusted proxy."""
-        self._key = lru_cache(maxsize=4096)(self._find_key)
+        self._groups = lru_cache(maxsize=4096)(self._find_groups)
 
-    def _find_key(self, peer: str) -> str:
+    def _find_groups(self, peer: str) -> tuple[str, ...]:
+        """Return the address that counts and the network of its subscriber, if there is one; of a proxy nothing."""
         address = parse_address(peer)
-        return "" if address is None or self.proxies.trusts(address) else counted(peer)
+        if address is None or self.proxies.trusts(address):
+            return ()
+        return groups_of(counted(peer))
 
     # --- a connection -------------------------------------------------------------------------------------------------
 
@@ -119,11 +132,9 @@ class Connections:
 
         Above a limit, `connection.over_limit` says which one: only a probe is answered then.
         """
-        connection.address = address = self._key(peer)
-        mine = self.by_address.get(address) if address else None
-        fresh = self._fresh_by_address.get(address, {})
-        most = self.limits.max_connections_per_address
-        if mine is not None and len(mine) >= most and not self._make_room(mine, fresh):
+        connection.groups = groups = self._groups(peer)
+        connection.address = groups[0] if groups else ""
+        if any(not self._has_room(group, number) for number, group in enumerate(groups)):
             connection.over_limit = "per_address"
         elif len(self.open) >= self.limits.max_connections and not self._make_room(self.open, self._fresh):
             connection.over_limit = "total"
@@ -133,20 +144,26 @@ class Connections:
             self._over_limit[connection] = None
         self.open[connection] = None
         self._fresh[connection] = None
-        if address:
-            self.by_address.setdefault(address, {})[connection] = None
-            self._fresh_by_address.setdefault(address, {})[connection] = None
+        for group in groups:
+            self.by_address.setdefault(group, {})[connection] = None
+            self._fresh_by_address.setdefault(group, {})[connection] = None
+
+    def _has_room(self, group: str, number: int) -> bool:
+        """Return whether there is a place in this group (number 0: an address, 1: its network), or one can be made."""
+        mine = self.by_address.get(group, {})
+        most = self.limits.max_connections_per_address * (SUBSCRIBER_SHARE if number else 1)
+        return len(mine) < most or self._make_room(mine, self._fresh_by_address.get(group, {}))
 
     def on_headers(self, connection: Connection) -> None:
         """Note that the connection has brought the headers of its first request."""
         if connection not in self._fresh:
             return
         del self._fresh[connection]
-        mine = self._fresh_by_address.get(connection.address)
-        if mine is not None:
+        for group in connection.groups:
+            mine = self._fresh_by_address[group]
             del mine[connection]
             if not mine:
-                del self._fresh_by_address[connection.address]
+                del self._fresh_by_address[group]
 
     def remove(self, connection: Connection) -> None:
         """Remove a connection that has ended; a repeated call has no effect."""
@@ -157,11 +174,11 @@ class Connections:
         self._over_limit.pop(connection, None)
         self.waiting_for_reader.pop(connection, None)
         self.held_bytes -= self._held.pop(connection, 0)
-        mine = self.by_address.get(connection.address)
-        if mine is not None:
-            mine.pop(connection, None)
+        for group in connection.groups:
+            mine = self.by_address[group]
+            del mine[connection]
             if not mine:
-                del self.by_address[connection.address]
+                del self.by_address[group]
 
     def _make_room(self, among: dict[Connection, None], fresh: dict[Connection, None]) -> bool:
         """Evict the one that is needed least, one of the `fresh` if there is any; return False when all are busy."""
@@ -190,6 +207,8 @@ class Connections:
 
         Above the limit, of one address or in all, the one that has taken nothing for longest is cut.
         """
+        if connection not in self.open:
+            return
         self.held_bytes += size - self._held.get(connection, 0)
         if size:
             self._held[connection] = size
@@ -218,20 +237,24 @@ class Connections:
 
         `address` is as `client_address.counted` returns it.
         """
-        count = self._clients.get(address, 0)
-        if count >= self.limits.max_connections_per_address:
-            self.refusals.add("per_address", address)
-            return False
-        self._clients[address] = count + 1
+        groups = groups_of(address)
+        for number, group in enumerate(groups):
+            most = self.limits.max_connections_per_address * (SUBSCRIBER_SHARE if number else 1)
+            if self._clients.get(group, 0) >= most:
+                self.refusals.add("per_address", address)
+                return False
+        for group in groups:
+            self._clients[group] = self._clients.get(group, 0) + 1
         return True
 
     def leave(self, address: str) -> None:
         """End what `enter` has counted."""
-        count = self._clients[address] - 1
-        if count:
-            self._clients[address] = count
-        else:
-            del self._clients[address]
+        for group in groups_of(address):
+            count = self._clients[group] - 1
+            if count:
+                self._clients[group] = count
+            else:
+                del self._clients[group]
 
     # --- for the page about them --------------------------------------------------------------------------------------
 

@@ -170,7 +170,9 @@ class EdgeWebSocketProtocol(WebSocketProtocol):  # type: ignore[misc]
         if self._unfinished_bytes <= FREE_BYTES or self.failed:
             return
         if self._upload is None:
-            self._upload = Upload(self.channel.connections.uploads, self.channel.credential_id or self.channel.source)
+            channel = self.channel
+            holder = channel.source if channel.user_id is None else f"user:{channel.user_id}"
+            self._upload = Upload(channel.connections.uploads, holder)
         try:
             self._upload.grow(self._unfinished_bytes)
         except TooManyUploads as full:

@@ -186,6 +186,11 @@ class HubServer(Server):  # type: ignore[misc]
         if message["type"] == "websocket.send" and protocol.state in CLOSING_STATES:
             # The client is disconnecting and the event for that is under way: no reader is there for this message.
             return
+        if message["type"] == "http.response.start":
+            # Of a request that came before the answer to the one before it: its answer waits for that one's reader.
+            await self.wait_for_reader(protocol)
+            if not self.is_open(protocol):
+                return
         if message["type"] == "http.response.body" and len(message.get("body", b"")) > PIECE_BYTES:
             await self.write_in_pieces(protocol, message)
             return
@@ -204,11 +209,10 @@ class HubServer(Server):  # type: ignore[misc]
                 piece = bytes(body[start : start + PIECE_BYTES])
                 protocol.handle_reply({"type": message["type"], "body": piece, "more_body": more or rest > 0})
                 if more or rest > 0:
-                    if channel.drained is not None:
-                        self.edge.hold(channel, max(rest, 0))
+                    channel.hold(max(rest, 0))
                     await self.wait_for_reader(protocol)
         finally:
-            self.edge.hold(channel, 0)
+            channel.hold(0)
 
     async def wait_for_reader(self, protocol: Any) -> None:
         """Wait until the client has read what the transport buffers; `Connections` drops one that takes too long."""

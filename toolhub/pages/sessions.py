@@ -52,6 +52,7 @@ BOUNDS = {
     "unread": (gettext_lazy("Unread answers took too much memory"), "TOOLHUB_MAX_UNREAD_MB"),
     "queue": (gettext_lazy("Too much waited for the reader of a stream"), "TOOLHUB_MAX_QUEUED_KB"),
     "large": (gettext_lazy("A request was too large"), "TOOLHUB_MAX_BODY_BYTES"),
+    "chunks": (gettext_lazy("A request came in too many small chunks"), ""),
     "uploads": (gettext_lazy("Too many large requests arrived at once"), "TOOLHUB_MAX_UPLOADS_MB"),
     "evicted": (
         gettext_lazy("An idle connection was closed to make room for a new one"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 from django.conf import settings
@@ -94,6 +95,8 @@ async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
     (`task.cancel(catalog.errors.CLIENT_GONE)`), CancelledError comes through.
     """
     method = request.method
+    if method not in _CALL_METHODS:
+        _count_message(peer, server)
     handler = METHODS[peer.revision].get(method)
     if handler is None:
         raise McpError(METHOD_NOT_FOUND, f"Method not found: {method[:100]}", request_id=request.id)
@@ -101,8 +104,6 @@ async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
     try:
         if server.needs_start:
             await _start(request, server)
-        if method not in _CALL_METHODS:
-            server.rates.count_request(peer.caller.user_id)
         entry = server.requests.enter(peer, request.id, method in _CALL_METHODS)
         entry.listens = handler is subscriptions.listen
         server.clients.register_message(peer, method in _CALL_METHODS)
@@ -143,6 +144,15 @@ async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
             server.requests.leave(entry)
 
 
+def _count_message(peer: Peer, server: ServerRole) -> None:
+    """Count a message that is no call. Raises TooManyRequests."""
+    try:
+        server.rates.count_request(peer.caller.user_id)
+    except TooManyRequests as error:
+        server.count_refusal(error, peer.caller.address, peer.caller.username)
+        raise
+
+
 async def _start(request: jsonrpc.Request, server: ServerRole) -> None:
     """Wait for the start of the process, which goes on when this request gives up. Raises McpError."""
     starting = asyncio.ensure_future(server.start_process())
@@ -155,7 +165,16 @@ async def _start(request: jsonrpc.Request, server: ServerRole) -> None:
 
 
 async def handle_notification(notification: jsonrpc.Notification, peer: Peer, server: ServerRole) -> None:
-    """Handle a notification of the client; ignore unknown and malformed ones, as JSON-RPC asks."""
+    """Handle a notification of the client; ignore unknown and malformed ones, as JSON-RPC asks.
+
+    Of a flood, those above the rate of its user are ignored, too: each may be a message to all workers.
+    """
+    with suppress(TooManyRequests):
+        _count_message(peer, server)
+        await _handle_notification(notification, peer, server)
+
+
+async def _handle_notification(notification: jsonrpc.Notification, peer: Peer, server: ServerRole) -> None:
     server.clients.register_message(peer, False)
     if notification.method == "notifications/cancelled":
         request_id = notification.params.get("requestId")
@@ -164,7 +183,11 @@ async def handle_notification(notification: jsonrpc.Notification, peer: Peer, se
 
 
 async def handle_response(response: jsonrpc.Response, peer: Peer, server: ServerRole) -> None:
-    """Handle the client's answer to a server request of any worker; ignore a foreign or late one."""
+    """Handle the client's answer to a server request of any worker; ignore a foreign or late one, and floods."""
+    try:
+        _count_message(peer, server)
+    except TooManyRequests:
+        return
     if server.needs_start:
         await server.start_process()
     await server.channels.handle_reply(response, peer)

@@ -26,6 +26,10 @@ SALT = "toolhub.server.session"
 MAX_CACHED_SESSIONS = 20_000
 MAX_ID_CHARACTERS = 4096
 MAX_SUBSCRIPTIONS = 200
+MAX_USER_SUBSCRIPTIONS = 2_000
+"""Of all sessions of a user in this process; beyond it, the session that has waited longest loses its own."""
+MAX_PLAIN_URI_CHARACTERS = 100
+"""Of a longer address the digest is stored: two hundred of 8,000 characters would be read with each request."""
 SEEN_SECONDS = 60.0
 SIGNED_VALUES = 9
 CLOSED = "session.closed"
@@ -52,6 +56,10 @@ class Sessions:
     def __init__(self, bus: Bus, state: SharedState) -> None:
         self._bus, self._state = bus, state
         self._known: OrderedDict[str, Session] = OrderedDict()
+        self._subscribed: dict[int, OrderedDict[str, int]] = {}
+        """By user and session key, the one of the newest subscription last: number of subscriptions made here."""
+        self._subscribers: dict[str, int] = {}
+        """The user of each of these sessions."""
 
     def create(
         self, credential: Credential, revision: str, capabilities: dict[str, Any], client_name: str, client_version: str
@@ -118,7 +126,8 @@ class Sessions:
 
     async def end_key(self, key: str, reason: Cancellation = SESSION_ENDED) -> None:
         """End a session of which only the key is known."""
-        await self._state.write(key, {"closed": "1"}, _state_ttl_seconds())
+        self._forget_subscriptions(key)
+        await self._state.replace(key, {"closed": "1"}, _state_ttl_seconds())
         await self._bus.publish(CLOSED, {"key": key, "reason": reason.reason.encode()})
 
     async def set_level(self, session: Session, level: str) -> None:
@@ -130,19 +139,46 @@ class Sessions:
 
     async def subscribe(self, session: Session, uri: str) -> None:
         state = await self._state.read(session.key)
-        field = _SUBSCRIPTION + uri
+        field = _subscription_field(uri)
         if field in state:
             return
         if sum(name.startswith(_SUBSCRIPTION) for name in state) >= MAX_SUBSCRIPTIONS:
             raise TooManySubscriptions
         await self._write(session, {field: "1"})
+        mine = self._subscribed.setdefault(session.user_id, OrderedDict())
+        mine[session.key] = mine.get(session.key, 0) + 1
+        mine.move_to_end(session.key)
+        self._subscribers[session.key] = session.user_id
+        while sum(mine.values()) > MAX_USER_SUBSCRIPTIONS and len(mine) > 1:
+            await self._drop_subscriptions(next(iter(mine)))
 
     async def unsubscribe(self, session: Session, uri: str) -> None:
-        await self._write(session, {_SUBSCRIPTION + uri: None})
+        field = _subscription_field(uri)
+        if field in await self._state.read(session.key):
+            await self._write(session, {field: None})
+            mine = self._subscribed.get(session.user_id)
+            if mine is not None and mine.get(session.key, 0) > 1:
+                mine[session.key] -= 1
+            else:
+                self._forget_subscriptions(session.key)
 
-    async def subscriptions(self, session: Session) -> set[str]:
-        state = await self._state.read(session.key)
-        return {name.removeprefix(_SUBSCRIPTION) for name in state if name.startswith(_SUBSCRIPTION)}
+    async def is_subscribed(self, session: Session, uri: str) -> bool:
+        return _subscription_field(uri) in await self._state.read(session.key)
+
+    async def _drop_subscriptions(self, key: str) -> None:
+        self._forget_subscriptions(key)
+        state = await self._state.read(key)
+        dropped: dict[str, str | None] = {name: None for name in state if name.startswith(_SUBSCRIPTION)}
+        if dropped:
+            await self._state.write(key, dropped, _state_ttl_seconds())
+
+    def _forget_subscriptions(self, key: str) -> None:
+        user_id = self._subscribers.pop(key, None)
+        if user_id is not None:
+            mine = self._subscribed[user_id]
+            del mine[key]
+            if not mine:
+                del self._subscribed[user_id]
 
     async def _write(self, session: Session, fields: dict[str, str | None]) -> None:
         await self._state.write(session.key, fields, _state_ttl_seconds())
@@ -182,6 +218,12 @@ def _digest_restriction(credential: Credential) -> str:
     if credential.toolset_ids is None:
         return ""
     return hashlib.sha256(repr(sorted(credential.toolset_ids)).encode()).hexdigest()[:32]
+
+
+def _subscription_field(uri: str) -> str:
+    if len(uri) > MAX_PLAIN_URI_CHARACTERS:
+        uri = "sha256:" + hashlib.sha256(uri.encode("utf-8", "surrogatepass")).hexdigest()
+    return _SUBSCRIPTION + uri
 
 
 def _state_ttl_seconds() -> float:

@@ -88,6 +88,11 @@ class SharedState:
         if not self._is_breaker_open():
             await self._flush(seconds)
 
+    async def replace(self, key: str, fields: Mapping[str, str], seconds: float) -> None:
+        """Set these fields and remove all others that this process knows."""
+        others: dict[str, str | None] = {name: None for name in self._copy(key).fields if name not in fields}
+        await self.write(key, {**others, **fields}, seconds)
+
     async def is_first(self, key: str, value: str) -> bool:
         """Store `value` and return whether it differs from the value before, which another worker may have stored.
 
@@ -127,11 +132,23 @@ class SharedState:
     def _copy(self, key: str) -> _Copy:
         copy = self._copies.get(key)
         if copy is None or time.monotonic() >= copy.ends:
+            self._copies.pop(key, None)
+            self._remove_ended()
             copy = self._copies[key] = _Copy()
             while len(self._copies) > MAX_COPIES:
                 self._unsent.discard(self._copies.popitem(last=False)[0])
         self._copies.move_to_end(key)
         return copy
+
+    def _remove_ended(self) -> None:
+        """Remove copies that have ended, as far as they are the ones that were unused for longest."""
+        now = time.monotonic()
+        while self._copies:
+            key, copy = next(iter(self._copies.items()))
+            if now < copy.ends:
+                return
+            del self._copies[key]
+            self._unsent.discard(key)
 
     async def _flush(self, seconds: float = 86_400.0) -> None:
         for key in list(self._unsent):

@@ -337,7 +337,7 @@ class Subscribers:
             session = listener.peer.session
             if session is None:
                 continue
-            if method == _UPDATED_METHOD and subject not in await self._sessions.subscriptions(session):
+            if method == _UPDATED_METHOD and not await self._sessions.is_subscribed(session, subject):
                 continue
             if await self._state.is_first(f"said:{session.key}:{subject}", version):
                 listener.send(method, params)

@@ -14,6 +14,8 @@ from typing import Any
 
 MAX_BEGUN_PER_PASS = 8
 """Requests that are begun before the event loop looks for other events: some milliseconds of work."""
+BYTES_PER_TURN = 16_384
+"""A larger request counts as several: decoding and redacting it takes as long as they do."""
 MAX_IN_PROGRESS_PER_USER = 240
 """Messages of one user in progress: more than the calls and streams that one may have, so that each of the others gets
 its own refusal, and fewer than would end a WebSocket. The rest waits, a cancellation, too; it has its turn as soon as
@@ -28,24 +30,30 @@ class Turns:
     """Who waits to be served; belongs to one event loop."""
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[int, deque[Begin]] = OrderedDict()
-        """By user; the one at the front is next."""
+        self._waiting: OrderedDict[int, deque[tuple[Begin, int]]] = OrderedDict()
+        """By user, each with the number of turns that it takes; the one at the front is next."""
         self._in_progress: dict[int, int] = {}
         self._begun = 0
         """In this pass of the event loop."""
         self._scheduled = False
 
-    def take(self) -> bool:
-        """Have a turn at once; return False when others wait, or enough has been begun in this pass."""
+    def take(self, size: int = 0) -> bool:
+        """Have a turn at once, for a request of `size` bytes.
+
+        Return False when others wait, or enough has been begun in this pass.
+        """
         if self._waiting or self._begun >= MAX_BEGUN_PER_PASS:
             return False
-        self._begun += 1
+        self._begun += 1 + size // BYTES_PER_TURN
         self._schedule()
         return True
 
-    async def wait(self, user_id: int) -> None:
-        """Return at the turn of this user: at once, unless others wait or enough has been begun in this pass."""
-        if self.take():
+    async def wait(self, user_id: int, size: int = 0) -> None:
+        """Return at the turn of this user, for a request of `size` bytes.
+
+        That is at once, unless others wait or enough has been begun in this pass.
+        """
+        if self.take(size):
             return
         turn = asyncio.get_running_loop().create_future()
 
@@ -53,15 +61,18 @@ class Turns:
             if not turn.cancelled():
                 turn.set_result(None)
 
-        self.put(user_id, begin)
+        self.put(user_id, begin, size)
         await turn
 
-    def put(self, user_id: int, begin: Begin) -> None:
-        """Let `begin` have its turn. The task that it returns counts as in progress until it is done."""
+    def put(self, user_id: int, begin: Begin, size: int = 0) -> None:
+        """Let `begin`, which works on `size` bytes, have its turn.
+
+        The task that it returns counts as in progress until it is done.
+        """
         waiting = self._waiting.get(user_id)
         if waiting is None:
             waiting = self._waiting[user_id] = deque()
-        waiting.append(begin)
+        waiting.append((begin, 1 + size // BYTES_PER_TURN))
         self._schedule()
 
     def _schedule(self) -> None:
@@ -79,8 +90,8 @@ class Turns:
                 skipped += 1
                 continue
             skipped = 0
-            self._begun += 1
-            begin = waiting.popleft()
+            begin, turns = waiting.popleft()
+            self._begun += turns
             if not waiting:
                 del self._waiting[user_id]
             try:

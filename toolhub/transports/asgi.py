@@ -37,7 +37,7 @@ class ClientConnection(Protocol):
     client: str
     """The address of the client behind a trusted proxy."""
 
-    def identify(self, user_id: int, credential_id: str) -> None:
+    def identify(self, user_id: int) -> None:
         """Note who sent the request that is being answered, or opened the WebSocket."""
 
     def on_message_begun(self) -> None:

@@ -69,7 +69,7 @@ class Exchange:
     def count_body(self, size: int) -> None:
         """Count a body of this size. Raises TooManyUploads."""
         if self.upload is None:
-            self.upload = Upload(self.uploads, self.credential.id)
+            self.upload = Upload(self.uploads, f"user:{self.credential.user_id}")
         self.upload.grow(size)
 
     async def reply(

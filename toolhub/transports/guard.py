@@ -223,18 +223,17 @@ async def read_body(receive: Any, announced: str | None, grow: Callable[[int], N
         if len(body) > FREE_BYTES:
             grow(len(body))
         return body
-    chunks, size = [], 0
+    received = bytearray()
     expected = int(announced or 0)
     while message["type"] == "http.request":
-        chunk = message.get("body", b"")
-        size += len(chunk)
+        received += message.get("body", b"")
+        size = len(received)
         if size > settings.MAX_BODY_BYTES:
             raise too_large()
         if size > FREE_BYTES or expected > FREE_BYTES:
             grow(max(size, expected))
-        chunks.append(chunk)
         if not message.get("more_body"):
-            return b"".join(chunks)
+            return bytes(received)
         message = await receive()
     return None
 

@@ -93,7 +93,7 @@ async def post(exchange: Exchange, headers: dict[str, str]) -> None:
     if body is None:
         return
     exchange.body = body
-    await exchange.server.turns.wait(exchange.credential.user_id)
+    await exchange.server.turns.wait(exchange.credential.user_id, len(body))
     if is_modern(headers) or lacks_version_header(exchange):
         await modern.post(exchange)
     else:
@@ -140,7 +140,7 @@ async def identify(exchange: Exchange, headers: dict[str, str]) -> None:
         credential = authenticator.cached(token) or await authenticator.authenticate(token, exchange.address)
         exchange.credential = credential
         if exchange.connection is not None:
-            exchange.connection.identify(credential.user_id, credential.id)
+            exchange.connection.identify(credential.user_id)
     except BadToken as bad:
         guard.count_bad_token(exchange.server, bad, exchange.address)
         extra = [(name.lower().encode(), value.encode()) for name, value in bad.headers().items()]

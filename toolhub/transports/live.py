@@ -95,7 +95,7 @@ class Socket:
         self.viewer, self.key, self.address, self._send = viewer, key, address, send
         self._client = client
         if client is not None:
-            client.identify(viewer.user_id, f"session:{viewer.user_id}")
+            client.identify(viewer.user_id)
         self.watcher = Watcher(viewer.user_id, self.put, self.go_away, everything=viewer.auditor)
         self.calls: set[UUID] = set()
         # Limited by number only: no message of a page is larger than a few hundred bytes.

@@ -1,7 +1,8 @@
 """Django behind bounds: for each address, so many requests at a time, and so many bytes of bodies.
 
-Django gives every request a thread, and reads a body before it knows who sends it. Requests beyond the bound wait for
-their turn, and the addresses take turns: one that asks for page after page delays nobody but itself.
+Django gives every request a thread, and reads a body before it knows who sends it. So a body is read here, before its
+request has a turn: one that takes its time to arrive keeps no thread. Requests beyond the bound wait for their turn,
+and the addresses take turns: one that asks for page after page delays nobody but itself.
 """
 
 from __future__ import annotations
@@ -89,6 +90,22 @@ class BoundedPages:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = scope.get("client")
         address = counted(client[0]) if client else ""
+        if scope["method"] in {"GET", "HEAD"}:
+            await self.run(scope, receive, send, address)
+            return
+        upload = Upload(self.uploads, address)
+        try:
+            body = await read_body(receive, upload)
+            if body is not None:
+                await self.run(scope, replay(body, receive), send, address)
+        except TooManyUploads as full:
+            self.refusals.add("uploads", address)
+            await respond(send, full.status, [*TEXT, *full.headers()], full.sentence.encode() + b"\n")
+        finally:
+            upload.release()
+
+    async def run(self, scope: Scope, receive: Receive, send: Send, address: str) -> None:
+        """Have Django answer when there is a turn for this address."""
         if not self.turns.take(address):
             self.refusals.add("pages", address)
             await self.turns.wait(address)
@@ -105,34 +122,35 @@ class BoundedPages:
             await send(message)
 
         try:
-            if scope["method"] in {"GET", "HEAD"}:
-                await self.django(scope, receive, take)
-            else:
-                await self.run_with_body(scope, receive, take, answer, address)
+            await self.django(scope, receive, take)
         finally:
             if has_turn:
                 self.turns.end(address)
         await answer.send(send)
 
-    async def run_with_body(self, scope: Scope, receive: Receive, take: Send, answer: Answer, address: str) -> None:
-        upload, received = Upload(self.uploads, address), 0
 
-        async def receive_counted() -> Any:
-            nonlocal received
-            message = await receive()
-            received += len(message.get("body", b""))
-            if received > FREE_BYTES:
-                upload.grow(received)
-            return message
+async def read_body(receive: Receive, upload: Upload) -> bytes | None:
+    """Return the body, which the server in front bounds, or None when the client left. Raises TooManyUploads."""
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        body += message.get("body", b"")
+        if len(body) > FREE_BYTES:
+            upload.grow(len(body))
+        if not message.get("more_body"):
+            return bytes(body)
 
-        try:
-            await self.django(scope, receive_counted, take)
-        except TooManyUploads as full:
-            self.refusals.add("uploads", address)
-            answer.clear()
-            await respond(take, full.status, [*TEXT, *full.headers()], full.sentence.encode() + b"\n")
-        finally:
-            upload.release()
+
+def replay(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that gives the body first."""
+    pending = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> Any:
+        return pending.pop() if pending else await receive()
+
+    return receive_again
 
 
 class Answer:
@@ -158,14 +176,10 @@ class Answer:
             return True
         return False
 
-    def clear(self) -> None:
-        """Forget the answer; another one is given."""
-        self._start, self._body = None, []
-
     async def send(self, send: Send) -> None:
         """Send what was kept."""
         if self._start is not None:
             start, body = self._start, b"".join(self._body)
-            self.clear()
+            self._start, self._body = None, []
             await send(start)
             await send({"type": "http.response.body", "body": body})

@@ -32,7 +32,7 @@ class TooManyUploads(Exception):
 
 
 class Uploads:
-    """The bytes in flight by sender (a credential or an address); belongs to one event loop."""
+    """The bytes in flight by sender (a user or an address); belongs to one event loop."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes, self.max_sender_bytes = max_bytes, int(max_bytes * SENDER_SHARE)

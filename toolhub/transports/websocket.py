@@ -76,9 +76,8 @@ class McpWebsocketConsumer(AsyncConsumer):  # type: ignore[misc]
                     connection.refuse("large")
                     connection.end(TOO_BIG, TOO_LARGE)
                 else:
-                    self.server.turns.put(
-                        connection.credential.user_id, partial(self.begin, connection, scope.get(CONNECTION), data)
-                    )
+                    begin = partial(self.begin, connection, scope.get(CONNECTION), data)
+                    self.server.turns.put(connection.credential.user_id, begin, len(data))
         finally:
             await connection.on_disconnect()
 
@@ -86,7 +85,7 @@ class McpWebsocketConsumer(AsyncConsumer):  # type: ignore[misc]
         """Begin the work on one message; return its task, or None when nothing is to be done."""
         if client is not None:
             client.on_message_begun()
-        upload = Upload(self.uploads, connection.credential.id)
+        upload = Upload(self.uploads, f"user:{connection.credential.user_id}")
         try:
             if len(data) > FREE_BYTES:
                 upload.grow(len(data))
@@ -134,7 +133,7 @@ async def admit(server: ServerRole, scope: Scope, send: Send) -> Connection:
         guard.count_bad_token(server, bad, address)
         raise
     if CONNECTION in scope:
-        scope[CONNECTION].identify(credential.user_id, credential.id)
+        scope[CONNECTION].identify(credential.user_id)
     await server.turns.wait(credential.user_id)
 
     async def write(data: bytes) -> None:
