@@ -21,6 +21,7 @@ from toolhub.parts import parts
 from toolhub.server import dispatch
 from toolhub.server.request_rates import RequestRates
 from toolhub.wire import jsonrpc
+from toolhub.wire.meta import RETRY_AFTER
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("hub")]
 
@@ -157,6 +158,27 @@ async def test_a_stop_waits_for_a_call_that_finishes(tools: User) -> None:
     await asyncio.sleep(0)
     assert await server().requests.drain(30) == 0
     assert ["result" in await one for one in running] == [True] * 5
+
+
+async def test_unknown_methods_and_notifications_count_for_the_rate_of_requests(
+    tools: User, bob: User, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, other = await handshake(await token(tools)), await handshake(await token(bob))
+    settings.REQUESTS_RATE = "1/h"
+    server().rates = RequestRates()
+    published: list[Any] = []
+
+    async def publish(kind: str, payload: Any) -> None:
+        published.append((kind, payload))
+
+    monkeypatch.setattr(server().requests._bus, "publish", publish)
+    for number in range(3):
+        await client.tell("notifications/cancelled", {"requestId": number})
+        await other.send("no/such/method")
+    assert len(published) == 1, "the others are dropped"
+    assert (await other.error("no/such/method"))["data"][RETRY_AFTER] > 0
+    assert (await other.error("tools/list"))["data"][RETRY_AFTER] > 0
+    assert server().refusals.counts["requests"] >= 4
 
 
 @pytest.mark.parametrize("why", ["unknown", "busy", "flood"])
