@@ -32,7 +32,7 @@ UPLOAD_PATH = b"/admin/catalog/importeddocument/"
 MAX_UPLOAD_BYTES = document.MAX_BYTES + 65_536
 """Maximum bytes of a request that uploads an OpenAPI document: the document, and the form around it."""
 
-FREE_CHUNKS, MIN_CHUNK_BYTES = 1000, 32
+FREE_CHUNKS, MIN_CHUNK_BYTES = 256, 32
 """A body has so many chunks of any size; beyond them, chunks must have so many bytes on average. Decoding 64 kB of
 chunks of one byte takes 40 ms (measured)."""
 INVALID_IN_VALUES = bytes(INVALID_HEADER_VALUE_BYTES)

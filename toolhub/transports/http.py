@@ -14,6 +14,7 @@ from channels.consumer import AsyncConsumer
 from toolhub.access import bearer
 from toolhub.access.bearer import BadToken
 from toolhub.server.process import ServerRole
+from toolhub.server.turns import count_turns
 from toolhub.transports import guard, handshake, modern
 from toolhub.transports.asgi import CONNECTION, HTML, SAFE, Headers, Receive, Scope, Send, respond
 from toolhub.transports.exchange import Exchange
@@ -93,7 +94,7 @@ async def post(exchange: Exchange, headers: dict[str, str]) -> None:
     if body is None:
         return
     exchange.body = body
-    await exchange.server.turns.wait(exchange.credential.user_id, len(body))
+    await exchange.server.turns.wait(exchange.credential.user_id, count_turns(body))
     if is_modern(headers) or lacks_version_header(exchange):
         await modern.post(exchange)
     else:

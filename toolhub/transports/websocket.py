@@ -22,6 +22,7 @@ from toolhub.access import bearer
 from toolhub.access.bearer import BadToken, CheckUnavailable
 from toolhub.server.process import ServerRole
 from toolhub.server.request_rates import TooManyRequests
+from toolhub.server.turns import count_turns
 from toolhub.transports import guard
 from toolhub.transports.asgi import CONNECTION, ClientConnection, Receive, Scope, Send
 from toolhub.transports.connection import (
@@ -77,7 +78,7 @@ class McpWebsocketConsumer(AsyncConsumer):  # type: ignore[misc]
                     connection.end(TOO_BIG, TOO_LARGE)
                 else:
                     begin = partial(self.begin, connection, scope.get(CONNECTION), data)
-                    self.server.turns.put(connection.credential.user_id, begin, len(data))
+                    self.server.turns.put(connection.credential.user_id, begin, count_turns(data))
         finally:
             await connection.on_disconnect()
 
