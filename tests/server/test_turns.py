@@ -59,8 +59,8 @@ async def test_many_requests_at_once_over_http_wait_for_later_passes() -> None:
 
 async def test_a_large_request_takes_the_turns_of_many_small_ones() -> None:
     found, begun = Turns(), list[int]()
-    for turns in (MAX_BEGUN_PER_PASS, 1, 4, 1, 1, 4, 1):
-        found.put(BOB, lambda turns=turns: begun.append(turns), turns)  # type: ignore[misc]
+    for taken in (MAX_BEGUN_PER_PASS, 1, 4, 1, 1, 4, 1):
+        found.put(BOB, lambda taken=taken: begun.append(taken), taken)  # type: ignore[misc]
     sizes = []
     for _ in range(3):
         await passes(1)
