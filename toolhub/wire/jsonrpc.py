@@ -98,7 +98,7 @@ _BLANKS: Final = " \t\n\r"
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _NOT_BRACKETS: Final = bytes(sorted(set(range(256)) - set(b"[]{}")))
-_TOO_MANY_VALUES: Final = f"more than {MAX_VALUES:,} values"
+_EXCESS: Final = f"more than {MAX_VALUES:,} values"
 _STEP: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
@@ -109,10 +109,10 @@ def _check_size(body: bytes, max_depth: int) -> None:
     if openings <= max_depth and not is_long:
         return
     if is_long and body.count(b'"') - body.count(b'\\"') > 2 * MAX_VALUES:
-        raise _Unreadable(_TOO_MANY_VALUES)  # so many strings: looking at each would take longer than decoding
+        raise _Unreadable(_EXCESS)  # so many strings: looking at each would take longer than decoding
     bare = _STRING.sub(b"", body)
     if is_long and bare.count(b"{") + bare.count(b"[") + bare.count(b",") > MAX_VALUES:
-        raise _Unreadable(_TOO_MANY_VALUES)
+        raise _Unreadable(_EXCESS)
     brackets = bare.translate(None, _NOT_BRACKETS)
     if any(depth > max_depth for depth in accumulate(map(_STEP.__getitem__, brackets))):
         raise _Unreadable(f"nested deeper than {max_depth} levels")
