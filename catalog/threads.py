@@ -19,12 +19,10 @@ from django.conf import settings
 from django.db import connections
 
 from catalog.errors import ToolError
-from catalog.slots import Slots, share_of_one_user
+from catalog.slots import SharedSlots
 from toolhub.parts import parts
 
 WAIT_SECONDS = 5.0
-MAX_SHARES = 1_000
-"""Number of users whose slots are remembered when they use none."""
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
@@ -46,9 +44,7 @@ class Pool:
 
     def __init__(self, name: str, size: int) -> None:
         self.name, self.size = name, size
-        self._slots = Slots(size, Busy)
-        self._shares: dict[int, Slots] = {}
-        """By user, of the event loop."""
+        self._slots = SharedSlots(size, Busy, ShareBusy)
         self._starting = threading.Lock()
         self._started = 0
         self._jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
@@ -60,17 +56,7 @@ class Pool:
         there is no slot within `wait` seconds.
         """
         loop = asyncio.get_running_loop()
-        ends = loop.time() + (WAIT_SECONDS if wait is None else wait)
-        share = None if user_id is None else self._share(user_id)
-        if share is not None and not share.take():
-            await share.wait(ends - loop.time())
-        try:
-            if not self._slots.take():
-                await self._slots.wait(ends - loop.time())
-        except BaseException:
-            if share is not None:
-                share.give()
-            raise
+        share = await self._slots.enter(WAIT_SECONDS if wait is None else wait, user_id)
         answer: asyncio.Future[T] = loop.create_future()
 
         def job() -> None:
@@ -84,9 +70,7 @@ class Pool:
                     error = RuntimeError(type(raised).__name__)
             finally:
                 connections.close_all()
-                self._slots.give()
-                if share is not None:
-                    share.give()
+                self._slots.leave(share)
             try:
                 loop.call_soon_threadsafe(_settle, answer, result, error)
             except RuntimeError:
@@ -99,14 +83,6 @@ class Pool:
     @property
     def taken(self) -> int:
         return self._slots.taken
-
-    def _share(self, user_id: int) -> Slots:
-        if len(self._shares) > MAX_SHARES:
-            self._shares = {user: share for user, share in self._shares.items() if share.taken}
-        share = self._shares.get(user_id)
-        if share is None:
-            share = self._shares[user_id] = Slots(share_of_one_user(self.size), ShareBusy)
-        return share
 
     def _start_thread(self) -> None:
         """Start another thread unless there are as many as slots in use."""

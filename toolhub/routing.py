@@ -16,10 +16,11 @@ from audit import recorder
 from toolhub.client_address import counted
 from toolhub.hub import Hub
 from toolhub.transports.asgi import CONNECTION, JSON, TEXT, Application, Receive, Scope, Send, respond
+from toolhub.transports.connection import TRY_LATER
 from toolhub.transports.http import StreamableHttpConsumer
 from toolhub.transports.live import LiveConsumer
 from toolhub.transports.pages import BoundedPages, PageTurns
-from toolhub.transports.websocket import McpWebsocketConsumer
+from toolhub.transports.websocket import McpWebsocketConsumer, chosen
 from toolhub.wire import errors, jsonrpc
 from toolhub.wire.errors import McpError
 
@@ -60,10 +61,7 @@ class Router:
     async def run_counted(self, address: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a client behind a proxy, whose connections are not its own: what it has in progress counts."""
         if not self.edge.enter(address):
-            if scope["type"] == "http":
-                await refuse(scope, send)
-            else:
-                await reject_websocket(scope, receive, send)
+            await refuse(scope, receive, send)
             return
         try:
             await self.route(scope, receive, send)
@@ -100,14 +98,16 @@ class Router:
         return asyncio.shield(task)
 
 
-async def refuse(scope: Scope, send: Send) -> None:
-    """Answer 503 to a client that has as many requests in progress as one address may have."""
+async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer 503, or close with 1013: one address has as many requests and WebSockets in progress as it may have."""
     most = settings.MAX_CONNECTIONS_PER_ADDRESS
-    sentence = (
-        f"Your address has {most:,} requests in progress at this server. Wait for one to end, and try again in 5 s."
-    )
+    sentence = f"Your address has {most:,} requests and WebSockets in progress here. Try again in 5 s."
     retry = (b"retry-after", b"5")
-    if scope["path"] in MCP_PATHS:
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.accept", "subprotocol": chosen(scope)})
+        await send({"type": "websocket.close", "code": TRY_LATER, "reason": sentence})
+    elif scope["path"] in MCP_PATHS:
         error = jsonrpc.error(None, McpError(errors.INVALID_REQUEST, sentence))
         await respond(send, 503, [*JSON, retry], jsonrpc.encode(error))
     else:

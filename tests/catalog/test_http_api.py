@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import dataclasses
 import json
 import socket
 import threading
@@ -20,6 +21,7 @@ from catalog.functions.results import produce
 from catalog.runners import factory, registry
 from catalog.runners.http_api import resilience
 from catalog.runners.http_api.json_path import parse_path, select
+from catalog.slots import Slots
 from tests import factories
 from tests.catalog.local_api import Api, ask, context
 from tests.catalog.local_api import api as api
@@ -588,7 +590,7 @@ async def test_calls_beyond_the_cap_wait_and_then_fail_because_the_tool_is_busy(
         await run({}, context())
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
-    slots = resilience.slots(1)
+    slots = Slots(1, lambda: ToolError("busy"))
     assert slots.take() and not slots.take()
     waiting, leaving = asyncio.ensure_future(slots.wait(60)), asyncio.ensure_future(slots.wait(60))
     await asyncio.sleep(0)
@@ -598,6 +600,25 @@ async def test_calls_beyond_the_cap_wait_and_then_fail_because_the_tool_is_busy(
     assert not slots.take()
     slots.give()
     assert slots.take()
+
+
+async def test_one_user_cannot_take_every_place_of_a_tool(api: Api) -> None:
+    run = factory.prepare("http_api", {"url": f"{api.url}/hold", "max_concurrent": 4, "wait_seconds": 0})
+    alice, bob = context(), context()
+    bob.caller = dataclasses.replace(
+        bob.caller, credential=dataclasses.replace(bob.caller.credential, user_id=bob.user_id + 1)
+    )
+    running = [asyncio.ensure_future(run({}, alice)) for _ in range(3)]
+    await asyncio.wait_for(api.held.wait(), 30)
+    with pytest.raises(ToolError, match="busy with your calls"):
+        await run({}, alice)
+    others = asyncio.ensure_future(run({}, bob))
+    await asyncio.sleep(0)
+    with pytest.raises(ToolError, match="4 calls of it are already running"):
+        await run({}, bob)
+    for one in [*running, others]:
+        one.cancel()
+    await asyncio.gather(*running, others, return_exceptions=True)
 
 
 # --- names that nobody answers for -----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from catalog import threads
+from catalog import slots, threads
 from catalog.errors import ToolError
 from tests import factories
 from tests.catalog import tools
@@ -79,7 +79,7 @@ async def test_a_wait_for_a_thread_that_is_cancelled_costs_the_user_no_thread(
     pool = threads.tools()
     waiting = [block(alice), block(bob)]
     # Alice waits for one of her own threads, bob for one of all.
-    await wait_until_async(lambda: pool._slots._waiting and pool._share(alice.pk)._waiting)
+    await wait_until_async(lambda: pool._slots._slots._waiting and pool._slots._share(alice.pk)._waiting)
     for one in waiting:
         one.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
@@ -101,11 +101,11 @@ async def test_a_pool_of_one_thread_serves_everybody(alice: Any, settings: Any) 
 
 
 async def test_the_shares_of_users_who_use_none_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "MAX_SHARES", 10)
+    monkeypatch.setattr(slots, "MAX_SHARES", 10)
     pool = threads.Pool("shares", SIZE)
     for user in range(50):
         assert await pool.run(lambda: 1, user_id=user) == 1
-    assert len(pool._shares) <= 12
+    assert len(pool._slots._shares) <= 12
     with pytest.raises(ToolError):
         await pool.run(_fail, user_id=1)
     assert pool.taken == 0

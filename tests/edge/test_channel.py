@@ -7,6 +7,7 @@ import json
 import os
 import select
 import socket
+import struct
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -426,6 +427,33 @@ def test_a_busy_address_gets_503_and_its_probes_an_answer(hub: Hub) -> None:
             return read_to_end(again).startswith(b"HTTP/1.1 200 ")
 
     wait_until(is_served, what="places of WebSockets that are given back")
+
+
+def test_a_busy_client_behind_a_proxy_is_told_to_come_back(hub: Hub) -> None:
+    upgrade = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13")
+    key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+    client = "X-Forwarded-For: 192.0.2.90"
+    socket_head = head(hub, "GET /ws/mcp HTTP/1.1", *upgrade, key, client, token=hub.seeded["alice"])
+    with contextlib.ExitStack() as stack:
+        for _ in range(PER_ADDRESS):
+            busy = stack.enter_context(connected(hub, PROXY))
+            busy.sendall(socket_head)
+            assert b" 101 " in busy.recv(65_536)
+        with connected(hub, PROXY) as late:
+            late.sendall(head(hub, "GET /sign-in/ HTTP/1.1", client))
+            answer = read_answer(late)
+            assert answer.startswith(b"HTTP/1.1 503 ") and b"20 requests and WebSockets in progress" in answer
+            late.sendall(post(hub, "Content-Length: 2", client) + b"{}")
+            answer = read_answer(late)
+            assert answer.startswith(b"HTTP/1.1 503 ") and b'"jsonrpc":"2.0"' in answer
+            late.sendall(head(hub, "GET /sign-in/ HTTP/1.1", "X-Forwarded-For: 192.0.2.91"))
+            assert read_answer(late).startswith(b"HTTP/1.1 200 "), "another client of the same proxy"
+        with connected(hub, PROXY) as late:
+            late.sendall(socket_head)
+            received = b""
+            while b"Try again in 5 s." not in received:
+                received += late.recv(65_536)
+            assert b" 101 " in received and struct.pack("!H", 1013) in received
 
 
 # --- readers ----------------------------------------------------------------------------------------------------------

@@ -112,8 +112,8 @@ def client_of(scope: Scope) -> str:
 
 
 def chosen(scope: Scope) -> str | None:
-    """Return the subprotocol for the answer to the handshake: none when the client offers none."""
-    return SUBPROTOCOL if scope.get("subprotocols") else None
+    """Return the subprotocol for the answer to the handshake: none when the client does not offer it."""
+    return SUBPROTOCOL if SUBPROTOCOL in (scope.get("subprotocols") or ()) else None
 
 
 async def admit(server: ServerRole, scope: Scope, send: Send) -> Connection:

@@ -7,7 +7,7 @@ from collections import OrderedDict
 
 from catalog.circuit_breaker import CircuitBreaker, CircuitOpen
 from catalog.errors import ToolError
-from catalog.slots import Slots
+from catalog.slots import SharedSlots
 from toolhub.parts import parts
 
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 5.0
@@ -59,7 +59,8 @@ def enter(guard: CircuitBreaker, host: str) -> bool:
         raise ToolError(f"{host} failed {closed.failures} times in a row, so calls to it pause. {again}") from None
 
 
-def slots(size: int) -> Slots:
+def slots(size: int) -> SharedSlots:
     """Return the slots of one tool: `size` concurrent calls; a further one waits, then gets a ToolError."""
     busy = f"This tool is busy: {size} calls of it are already running. Try again in a few seconds."
-    return Slots(size, lambda: ToolError(busy))
+    mine = "This tool is busy with your calls: as many as one user may have are running. Try again when one has ended."
+    return SharedSlots(size, lambda: ToolError(busy), lambda: ToolError(mine))

@@ -31,12 +31,11 @@ def prepare(settings: Settings) -> Callable[[dict[str, Any], Context], Awaitable
             request = builder.build(arguments, context.secrets)
         except egress.EgressError as error:
             raise _failed(error) from None
-        if not places.take():
-            await places.wait(settings.wait_seconds)
+        share = await places.enter(settings.wait_seconds, context.user_id)
         try:
             reply = await sender.send(request, context.deadline)
         finally:
-            places.give()
+            places.leave(share)
         return await answers.content(reply, request.url)
 
     return run

@@ -130,7 +130,10 @@ class Settings(BaseModel):
     )
     hints: list[Hint] = Field(default_factory=list, max_length=MAX_HINTS, description=DESCRIPTION)
     max_concurrent: int = Field(
-        default=16, ge=1, le=1000, description=_("Maximum number of concurrent calls of this tool.")
+        default=16,
+        ge=1,
+        le=1000,
+        description=_("Maximum number of concurrent calls of this tool. One user gets three quarters of them."),
     )
     wait_seconds: float = Field(
         default=2.0,
