@@ -880,7 +880,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "a call that waits for a thread in vain takes none of its user's",
-        "catalog/threads.py",
+        "catalog/slots.py",
         "            if share is not None:\n                share.give()\n            raise",
         "            raise",
         "tests/catalog/test_threads.py",
