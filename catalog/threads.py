@@ -154,8 +154,8 @@ def presence() -> Pool:
 
 
 def checks() -> Pool:
-    """Return the thread for checks against a schema that may take long."""
-    return _pool("check", 1)
+    """Return the threads for work on large values: checks against a schema, redaction of results, decoding."""
+    return _pool("check", 4)
 
 
 def _pool(name: str, size: int) -> Pool:

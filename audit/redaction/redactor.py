@@ -301,12 +301,13 @@ def _hide_beginnings(text: str, secret: str, current: Rules) -> str:
     """Hide the first part of a long value, which a sentence may have truncated."""
     if len(secret) <= _MIN_REVEALING_CHARACTERS:
         return text
-    start = secret[:_MIN_REVEALING_CHARACTERS]
-    while (at := text.find(start)) >= 0:
+    start, mark, at = secret[:_MIN_REVEALING_CHARACTERS], current.inline(secret), 0
+    while (at := text.find(start, at)) >= 0:
         length = _MIN_REVEALING_CHARACTERS
         while length < len(secret) and text[at + length : at + length + 1] == secret[length]:
             length += 1
-        text = f"{text[:at]}{current.inline(secret)}{text[at + length :]}"
+        text = f"{text[:at]}{mark}{text[at + length :]}"
+        at += len(mark)  # behind the mark, which may have the beginning of the secret itself
     return text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import logging
 from collections.abc import Sequence
@@ -25,6 +26,8 @@ MAX_RESULT_CHARACTERS = 65_536
 """Number of characters of a result that the log keeps; the full length and SHA-256 are always kept."""
 MAX_INLINE_CHARACTERS = 262_144
 """Size above which a result is written and hashed off the event loop."""
+RESULT_WAIT_SECONDS = 60.0
+"""How long the end of a call waits for a thread in which its large result is prepared for the log."""
 INTERNAL_DETAIL = "an error of the hub itself"
 
 TOOL, PROMPT, RESOURCE = "tools/call", "prompts/get", "resources/read"
@@ -144,9 +147,14 @@ async def finish_with_result(
         if size <= MAX_INLINE_CHARACTERS:
             attach_result(ending_with_result, redactor, result, secrets)
         else:
-            await threads.checks().run(lambda: attach_result(ending_with_result, redactor, result, secrets))
-    except threads.Busy:
-        ending_with_result = ending  # its outcome stands, only its text is missing
+            user_id = begun.intent.caller.user_id
+            attach = functools.partial(attach_result, ending_with_result, redactor, result, secrets)
+            await threads.checks().run(attach, RESULT_WAIT_SECONDS, user_id)
+    except (threads.Busy, threads.ShareBusy):
+        # Its outcome stands, and the log says that the text is missing.
+        ending_with_result = replace(ending)
+        text = redaction.canonical({"$redacted": "not logged: too many large results at once", "length": size})
+        ending_with_result.result, ending_with_result.result_bytes = text, size
     except asyncio.CancelledError:
         recorder.finish(begun, ending)
         raise

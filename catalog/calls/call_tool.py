@@ -15,6 +15,7 @@ from uuid import UUID
 
 from audit import outcomes
 from audit.redaction import redactor as redaction
+from audit.redaction.rules import MAX_HIDDEN_VALUES, are_too_many
 from audit.types import Caller, Reason
 from catalog.calls import call_log, masking
 from catalog.calls.call_log import BegunCall, Ending, Intent
@@ -41,6 +42,7 @@ from catalog.language import in_english
 from catalog.policy import limits, snapshot, visibility
 from catalog.policy.definitions import ToolDefinition
 from catalog.schemas import errors as schema_errors
+from catalog.schemas.errors import SchemaProblem
 from catalog.secrets import resolve
 from toolhub.parts import parts
 
@@ -97,7 +99,7 @@ async def call_tool(
             detail, reason = f"{label}: wait {reached.seconds} s", reached.reason
             number = await call_log.refuse(what, outcomes.LIMITED, detail, reason=reason)
             raise LimitReached(label, reached.seconds, number, reason) from None
-    problem = await prepared.find_problem(arguments)
+    problem = await prepared.find_problem(arguments, caller.user_id)
     if problem is not None:
         named: list[str] = []
         what.arguments = prepared.rejected_arguments_text(arguments, named)
@@ -108,6 +110,7 @@ async def call_tool(
         return await _call_with_secrets(what, prepared, arguments, channel, call_id, begun)
     hidden: list[str] = []
     what.arguments = prepared.arguments_text(arguments, hidden)
+    await _refuse_hidden(what, hidden)
     call = await call_log.begin(what, call_id)
     if begun is not None:
         await _announce(call, begun)
@@ -168,6 +171,7 @@ async def _call_with_secrets(
     known = list(found.values())
     hidden: list[str] = []
     what.arguments = prepared.arguments_text(arguments, hidden, known)
+    await _refuse_hidden(what, hidden)
     hidden += known
     call = await call_log.begin(what, call_id)
     if begun is not None:
@@ -221,6 +225,18 @@ def _find_missing_capabilities(prepared: PreparedTool, channel: Channel, detache
         if not (opted and prepared.asks_before_task):
             missing["extensions"] = {TASKS_EXTENSION: {}}
     return missing
+
+
+async def _refuse_hidden(what: Intent, hidden: list[str]) -> None:
+    """Raise InvalidArguments for arguments with so many secrets that the log could show neither them nor the result.
+
+    Nothing runs that the log cannot show: a caller could hide what they do behind invented secrets.
+    """
+    if are_too_many(hidden):
+        problem = SchemaProblem((), schema_errors.HIDDEN_LIMIT, {"most": MAX_HIDDEN_VALUES})
+        message, reason = str(problem), problem.reason
+        number = await call_log.refuse(what, outcomes.INVALID_ARGUMENTS, message, "InvalidArguments", reason=reason)
+        raise InvalidArguments(message, number, reason, schema_errors.as_data(problem))
 
 
 async def _log_denied(caller: Caller, name: str, arguments: Any, channel: Channel, tool: ToolDefinition | None) -> None:

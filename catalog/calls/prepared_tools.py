@@ -67,14 +67,16 @@ class PreparedTool:
         self.asks_before_task = _asks_before_task(tool)
         self.has_requirements = bool(tool.requires_capabilities) or tool.task_support == "required"
 
-    async def find_problem(self, arguments: Any) -> SchemaProblem | None:
-        """Return the problems of the arguments: the fields and what was expected; None when they are valid."""
+    async def find_problem(self, arguments: Any, user_id: int | None = None) -> SchemaProblem | None:
+        """Return the problems of this user's arguments: the fields and what was expected; None for valid ones."""
         limit = self.tool.max_argument_bytes
         size = size_of(arguments, limit)
         if size > limit:
             return SchemaProblem((), errors.TOO_LARGE, {"limit": limit})
-        problem = await validator.find_problem(self._check, arguments, size)
-        return None if problem is None else await validator.find_others(self._check, arguments, size, problem)
+        problem = await validator.find_problem(self._check, arguments, size, user_id=user_id)
+        if problem is None:
+            return None
+        return await validator.find_others(self._check, arguments, size, problem, user_id)
 
     def rejected_arguments_text(self, arguments: Any, hidden: list[str] | None = None) -> str:
         """Return the arguments of a rejected call for the audit log."""

@@ -18,6 +18,8 @@ MAX_BYTES = 5 * 1024 * 1024
 MAX_DEPTH = 64
 MAX_VALUES = 400_000
 """Maximum number of values, counted in the expanded document."""
+CHARACTERS_PER_VALUE = 100
+"""A text counts as one more value for each so many characters."""
 MAX_ANCHORS = 10_000
 """Maximum number of YAML anchors, which no value limit counts before the whole document is read."""
 NESTING_PROBLEM = "maximum nesting depth"
@@ -212,6 +214,8 @@ def _check_size(value: Any, max_values: int) -> None:
     def weigh(part: Any, depth: int) -> int:
         if depth > MAX_DEPTH:
             raise _too_deep()
+        if isinstance(part, str):
+            return 1 + len(part) // CHARACTERS_PER_VALUE  # an alias of a long text is copied with it
         if not isinstance(part, dict | list):
             return 1
         known = weights.get(id(part))

@@ -31,6 +31,7 @@ PREFIX: Final = "arguments."
 MISSING, UNKNOWN, TYPE, ENUM, CONST, PATTERN = "missing", "unknown", "type", "enum", "const", "pattern"
 NOTHING, OTHER = "nothing", "other"
 TOO_LARGE, TOO_COMPLEX, UNUSABLE, BUSY = "too_large", "too_complex", "unusable_schema", "busy"
+HIDDEN_LIMIT = "secret_limit"
 MESSAGE = "message"
 PROMPT_OBJECT, PROMPT_UNKNOWN, PROMPT_TEXT, PROMPT_CHOICE, PROMPT_MISSING = (
     "prompt_object", "prompt_unknown", "prompt_text", "prompt_choice", "prompt_missing",
@@ -62,6 +63,9 @@ _WHOLE: Final = {
     TOO_LARGE: gettext_noop("The arguments are larger than %(limit)s bytes."),
     TOO_COMPLEX: gettext_noop("arguments: too large or too complicated to be checked in time; send less at once"),
     UNUSABLE: gettext_noop("arguments: the schema of this tool cannot be used; an administrator must fix it"),
+    HIDDEN_LIMIT: gettext_noop(
+        "The arguments contain too many secrets: at most %(most)s, with 20,000 characters. Send fewer in one call."
+    ),
     BUSY: gettext_noop("All threads for tools are busy. Try again in a minute."),
     PROMPT_OBJECT: gettext_noop("arguments: must be an object."),
     PROMPT_UNKNOWN: gettext_noop("%(name)s: there is no such argument."),

@@ -6,6 +6,7 @@ stored before there were limits.
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from collections import OrderedDict
@@ -155,26 +156,32 @@ def validator(definition_hash: str, schema: dict[str, Any]) -> Check:
 
 
 async def find_problem(
-    check: Check, value: Any, size: int, seconds: float = MAX_ARGUMENTS_SECONDS
+    check: Check, value: Any, size: int, seconds: float = MAX_ARGUMENTS_SECONDS, user_id: int | None = None
 ) -> SchemaProblem | None:
-    """Return the problem of a value of about `size` bytes, or None, without blocking the event loop."""
+    """Return the problem of a value of about `size` bytes, or None, without blocking the event loop.
+
+    A large one is checked in one of the threads, for `user_id` in one of the threads of that user.
+    """
     if size <= (MAX_INLINE_FLAT_BYTES if check.flat else MAX_INLINE_BYTES):
         found = check(value, MAX_LOOP_SECONDS)
         if found is not TOO_MUCH:
             return found
     try:
-        return await threads.checks().run(lambda: check(value, seconds))
-    except threads.Busy:
+        return await threads.checks().run(lambda: check(value, seconds), user_id=user_id)
+    except (threads.Busy, threads.ShareBusy):
         return SchemaProblem((), errors.BUSY)
 
 
-async def find_others(check: Check, value: Any, size: int, first: SchemaProblem) -> SchemaProblem:
+async def find_others(
+    check: Check, value: Any, size: int, first: SchemaProblem, user_id: int | None = None
+) -> SchemaProblem:
     """Return what `find_problem` found in arguments, with the other problems beside it."""
     if first.code in errors.WHOLE_CODES:
         return first
     if size <= MAX_INLINE_BYTES:
         return check.find_others(value, first, MAX_LOOP_SECONDS)
     try:
-        return await threads.checks().run(lambda: check.find_others(value, first, MAX_ARGUMENTS_SECONDS))
-    except threads.Busy:
+        find = functools.partial(check.find_others, value, first, MAX_ARGUMENTS_SECONDS)
+        return await threads.checks().run(find, user_id=user_id)
+    except (threads.Busy, threads.ShareBusy):
         return first

@@ -14,7 +14,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from audit import checks
-from audit.redaction import redactor
+from audit.redaction import redactor, rules
 from audit.redaction.names import SecretNames
 from audit.redaction.rules import Redaction, redaction
 from audit.redaction.schema_fields import SecretFields
@@ -208,7 +208,7 @@ def many_values(count: int = 60) -> list[str]:
 
 @pytest.mark.parametrize(
     "values",
-    [many_values(), ["x" * 190 + str(number) for number in range(12)], ["y" * 12_000 + "1", "y" * 12_000 + "2"]],
+    [many_values(), ['"é' * 95 + str(number) for number in range(12)], ["y" * 12_000 + "1", "y" * 12_000 + "2"]],
     ids=["many", "many characters", "many characters of long ones"],
 )
 def test_where_the_hidden_values_are_too_many_to_search_for_everything_is_hidden(values):
@@ -341,6 +341,22 @@ def test_the_first_part_of_a_secret_is_hidden_from_sentences_that_cut_it():
         f'argument "key" is "{secret[:60]}"... of 160 characters, {secret[:15]}', extra=[secret]
     )
     assert "hide-me" not in text and "of 160 characters" in text
+
+
+@pytest.mark.parametrize("secret", ["hmac-sha256:zzzz", "redacted hmac-sha256:z", "[redacted hmac-sha256:0000"])
+def test_a_secret_that_looks_like_its_mark_is_hidden_once(secret):
+    text = redactor.redact_text(f"{secret} and {secret[:13]}", [secret])
+    assert secret not in text and len(text) < 400
+
+
+def test_the_bound_of_what_is_searched_counts_all_spellings():
+    emoji = [f"{number}" + "\U0001f600" * 180 for number in range(10)]
+    assert rules.are_too_many(emoji) and not rules.are_too_many(many_values(40))
+
+
+def test_a_long_number_that_is_a_secret_is_hidden_elsewhere_too():
+    number = int("7" * 250)
+    assert "7" * 30 not in redact({"password": number, "copy": number, "list": [number]})
 
 
 @pytest.mark.parametrize(

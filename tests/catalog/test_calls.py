@@ -16,7 +16,7 @@ from audit import outcomes, recorder
 from audit.recorder import AuditLogUnavailable
 from audit.types import Reason
 from catalog import threads
-from catalog.calls import call_tool
+from catalog.calls import call_log, call_tool
 from catalog.errors import (
     CLIENT_GONE,
     CallNotLogged,
@@ -318,6 +318,31 @@ async def test_a_secret_in_the_arguments_is_hidden_in_result_and_error_too(alice
     assert "hunter2hunter2" in text(result)
     row = await only_logged_call()
     assert "hunter2hunter2" not in row.arguments + row.result
+
+
+async def test_nothing_runs_behind_more_secrets_than_the_log_can_search_for(alice: Any) -> None:
+    await run_in_database(publish, alice, "call_echo")
+    behind = {"value": {"text": json.dumps({"password": [f"a{number:04d}" for number in range(51)]}), "real": "order"}}
+    with pytest.raises(InvalidArguments, match="at most 50, with 20,000 characters"):
+        await call(alice, "call_echo", behind)
+    assert tools.RAN == [] and (await only_logged_call()).outcome == outcomes.INVALID_ARGUMENTS
+
+
+async def test_a_large_result_that_cannot_be_prepared_in_time_is_logged_as_missing(
+    alice: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await run_in_database(publish, alice, "call_echo", max_argument_bytes=1_000_000, max_result_bytes=4_000_000)
+    monkeypatch.setattr(call_log, "RESULT_WAIT_SECONDS", 0.0)
+    free = threading.Event()
+    pool = threads.checks()
+    taken = [asyncio.create_task(pool.run(lambda: free.wait(60))) for _ in range(pool.size)]
+    await wait_until_async(lambda: pool.taken == pool.size)
+    monkeypatch.setattr(call_log, "MAX_INLINE_CHARACTERS", 1000)
+    await call(alice, "call_echo", {"value": "x" * 2000})
+    free.set()
+    await asyncio.gather(*taken)
+    row = await only_logged_call()
+    assert row.outcome == outcomes.OK and "too many large results at once" in row.result and row.result_bytes == 2000
 
 
 async def test_a_tool_that_logs_digests_leaves_no_text(alice: Any) -> None:

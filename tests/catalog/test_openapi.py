@@ -68,6 +68,7 @@ BOMB = b"a: &a [x,x,x,x,x,x,x,x,x,x]\n" + b"".join(
         (b"[1, 2]", "not an object"),
         (b"openapi: [", "not valid YAML"),
         (BOMB, "including those of aliases"),
+        (b"a: &a '" + b"x" * 1_000_000 + b"'\nb: [" + b"*a," * 1000 + b"*a]", "including those of aliases"),
         (b"\n".join(b"k%d: &a%d 1" % (number, number) for number in range(10_001)), "more than 10,000 anchors"),
         (b"- &a 1\n" * 10_001, "more than 10,000 anchors"),
         (b"a: &a [*a]", "does not refer to anything complete"),

@@ -181,12 +181,13 @@ def test_a_kept_connection_is_closed_when_it_is_idle(hub: Hub) -> None:
         assert read_to_end(connection) == b"", "it is closed, and nothing is said about it"
 
 
-def test_bodies_of_pages_that_take_their_time_keep_no_page_from_the_others_at_that_address(hub: Hub) -> None:
+@pytest.mark.parametrize("verb", ["POST", "GET"])
+def test_bodies_of_pages_that_take_their_time_keep_no_page_from_the_others_at_that_address(hub: Hub, verb: str) -> None:
     opened: list[socket.socket] = []
     with contextlib.ExitStack() as stack:
         for _ in range(10):
             opened.append(stack.enter_context(connected(hub)))
-            opened[-1].sendall(post(hub, "Content-Length: 60000", path="/sign-in/") + b" " * 10)
+            opened[-1].sendall(head(hub, f"{verb} /sign-in/ HTTP/1.1", "Content-Length: 60000") + b" " * 10)
         assert hub.get("/sign-in/")[0] == 200
         readable, _writable, _failed = select.select(opened, [], [], 0)
         assert not readable, "none of them has ended"
@@ -427,6 +428,19 @@ def test_a_busy_address_gets_503_and_its_probes_an_answer(hub: Hub) -> None:
             return read_to_end(again).startswith(b"HTTP/1.1 200 ")
 
     wait_until(is_served, what="places of WebSockets that are given back")
+
+
+def test_what_follows_the_headers_of_a_refused_request_is_not_read(hub: Hub) -> None:
+    upgrade = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13")
+    key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+    with contextlib.ExitStack() as stack:
+        for _ in range(PER_ADDRESS):
+            busy = stack.enter_context(connected(hub, "127.0.0.13"))
+            busy.sendall(head(hub, "GET /ws/mcp HTTP/1.1", *upgrade, key, token=hub.seeded["alice"]))
+            assert b" 101 " in busy.recv(65_536)
+        with connected(hub, "127.0.0.13") as late:
+            late.sendall(head(hub, "GET /sign-in/ HTTP/1.1") + b"\r\n" * 20_000)
+            assert read_to_end(late).count(b"HTTP/1.1 503 ") == 1
 
 
 def test_a_busy_client_behind_a_proxy_is_told_to_come_back(hub: Hub) -> None:

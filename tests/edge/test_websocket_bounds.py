@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import socket
 import struct
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +21,7 @@ from tests.real_servers import Hub
 SECONDS = 60.0
 ENV = {
     "TOOLHUB_HEADER_SECONDS": "1",
+    "TOOLHUB_MAX_STREAMS_PER_USER": "3",
     "TOOLHUB_MAX_UPLOADS_MB": "4",
     "TOOLHUB_WEBSOCKET_PINGS_RATE": "5/s",
     "TOOLHUB_WEBSOCKET_FRAMES_RATE": "200/s",
@@ -170,3 +173,23 @@ def test_unfinished_large_messages_of_one_user_are_bounded_together(hub: Hub) ->
 def test_a_whole_large_message_is_answered(alice: Socket) -> None:
     alice.send(encode({**HELLO, "params": {"_meta": {"padding": "x" * 3_000_000}}}))
     assert alice.read_answer() == 1
+
+
+def test_what_comes_after_a_close_frame_is_kept_nowhere(hub: Hub) -> None:
+    (pid,) = hub.worker_pids()
+    part = frame(TEXT, b" " * 2_000_000)[:-1]
+    with contextlib.ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(closing(Socket(hub, "bob")))
+        before = resident_bytes(pid)
+        for _ in range(20):
+            late = stack.enter_context(closing(Socket(hub, "bob")))
+            code, reason = late.read_close()
+            assert code == 1013 and "3 open streams and WebSockets, the maximum" in reason
+            late.send(part)
+        assert hub.get("/healthz")[0] == 200
+        assert resident_bytes(pid) - before < 20_000_000
+
+
+def resident_bytes(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096

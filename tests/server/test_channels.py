@@ -181,6 +181,20 @@ async def test_answers_that_nobody_asked_for_are_ignored_and_missing_ones_asked_
     assert text(await client.call("server_add", {"a": 1, "b": 1}, inputResponses={"user_name": ALICE})) in ("2", "2.0")
 
 
+async def test_a_state_carries_only_answers_to_questions_and_so_many_characters(
+    tools: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = modern(await token(tools))
+    again = await client.call("server_ask_name", inputResponses={"invented": {"x": "a" * 100_000}})
+    states = [again["result"]["requestState"], (await client.call("server_ask_name"))["result"]["requestState"]]
+    answers = [channels.unseal(state, tools.pk, "tools/call", "server_ask_name", {}) for state in states]
+    assert answers == [{}, {}]
+    monkeypatch.setattr(channels, "MAX_ANSWERS_CHARACTERS", 1000)
+    long = {"action": "accept", "content": {"name": "A" * 2000}}
+    refused = await client.call("server_ask_twice", inputResponses={"first": long})
+    assert refused["error"]["code"] == -32602 and "1,000 characters" in refused["error"]["message"]
+
+
 async def test_an_answer_that_does_not_fit_is_refused(tools: User) -> None:
     client = modern(await token(tools))
     unfit: list[Any] = [{"user_name": 12345}, {"user_name": {"action": "accept", "content": {}}}, [], None]

@@ -132,10 +132,16 @@ async def test_an_answer_posted_to_another_worker_reaches_the_call_that_asked(
     assert await waiting == {"roots": {"roots": []}}
 
     # And the other way round: what is answered here is handed to the worker that the id names.
-    await server.channels.handle_reply(jsonrpc.Response("00000000.7.abc", result={"roots": []}), asking)
+    owner = (asking.scope, 1)
+    foreign = channels._sign_id("00000000.7", (asking.scope, 2))
+    for invented in ("00000000.7.abc", "00000000.7", foreign):
+        await server.channels.handle_reply(jsonrpc.Response(invented, result={"roots": ["no"]}), asking)
+    answered = jsonrpc.Response(channels._sign_id("00000000.7", owner), result={"roots": []})
+    await server.channels.handle_reply(answered, asking)
     while (message := await other.receive("toolhub.worker.00000000"))["kind"] != channels.ANSWER:
         pass
     assert message["payload"]["session"] == asking.scope and message["payload"]["user"] == 1
+    assert '"no"' not in message["payload"]["body"], "what nobody asked is not passed on"
 
 
 async def test_a_request_is_cancelled_on_the_worker_that_has_it(server: ServerRole, other: RedisChannelLayer) -> None:

@@ -53,6 +53,7 @@ UNREADABLE = {
     "65 levels": b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":' + b"[" * 63 + b"]" * 63 + b"}}",
     "100000 levels": b"[" * 100_000,
     "100000 objects": b'{"a":' * 100_000,
+    "four million closing brackets": b"[]" * 65 + b"]" * 4_000_000,
     "a million objects": b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":[' + b"{}," * 1_000_000 + b"{}]}}",
     "200001 numbers": b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":[' + b"1," * 200_000 + b"1]}}",
     "a million texts": b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":[' + b'"",' * 1_000_000 + b'""]}}',

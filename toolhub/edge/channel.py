@@ -160,6 +160,9 @@ class EdgeChannel(HTTPChannel):
         self._bound_pipeline()
 
     def lineReceived(self, line: bytes) -> None:
+        if self.phase is Phase.CLOSING:
+            self.clearLineBuffer()  # answered already: blank lines would end the same headers again and again
+            return
         if line[:1] in (b" ", b"\t"):
             # A folded header (RFC 9112, 5.2): nobody sends one, and thousands of these lines would be one header.
             self._respondToBadRequestAndDisconnect()

@@ -139,6 +139,8 @@ class EdgeWebSocketProtocol(WebSocketProtocol):  # type: ignore[misc]
 
     def onMessage(self, payload: bytes, isBinary: bool) -> None:
         self._end_message()
+        if self.state != self.STATE_OPEN:
+            return
         self._waiting.append(len(payload))
         self._waiting_bytes += len(payload)
         if self.is_paused:
@@ -156,6 +158,8 @@ class EdgeWebSocketProtocol(WebSocketProtocol):  # type: ignore[misc]
     # --- unfinished messages ------------------------------------------------------------------------------------------
 
     def onMessageFrameData(self, payload: bytes) -> None:
+        if self.state != self.STATE_OPEN:
+            return  # nobody reads it any more, and until the client has answered the close frame it may send much
         self._unfinished_bytes += len(payload)
         super().onMessageFrameData(payload)
 
@@ -167,7 +171,7 @@ class EdgeWebSocketProtocol(WebSocketProtocol):  # type: ignore[misc]
         self._count_unfinished()
 
     def _count_unfinished(self) -> None:
-        if self._unfinished_bytes <= FREE_BYTES or self.failed:
+        if self._unfinished_bytes <= FREE_BYTES or self.state != self.STATE_OPEN:
             return
         if self._upload is None:
             channel = self.channel
@@ -215,6 +219,14 @@ class EdgeWebSocketProtocol(WebSocketProtocol):  # type: ignore[misc]
         self.channel.wait_for_message()
 
     # --- the end ------------------------------------------------------------------------------------------------------
+
+    def sendCloseFrame(self, *args: Any, **options: Any) -> None:
+        super().sendCloseFrame(*args, **options)
+        if self.state != self.STATE_OPEN:
+            self._end_message()
+            for name in ("message_data", "frame_data"):
+                if pieces := getattr(self, name, None):
+                    pieces.clear()
 
     def _fail_connection(self, code: int = 1001, reason: str = "going away") -> None:
         if self.failed:

@@ -4,8 +4,8 @@ There is one object per call, and everything in it is computed on demand: most c
 
 Requests of the server to the client (stateful transport) are sent on the call's own stream and answered by another
 message. The answer may come in another POST that reaches another worker. Every id names the asking worker, so the
-answer is passed on to it; there it counts only for the same session and user. An id is random, so an open one cannot be
-guessed, and a foreign or late answer is ignored.
+answer is passed on to it; there it counts only for the same session and user. An id is signed for them, so an open one
+cannot be guessed, a foreign or late answer is ignored, and what nobody asked is not passed on.
 
 `requestState` of 2026-07-28 is the state that a call with open questions gives to the client, and gets back with the
 answers. It is signed, bound to the user, the method, the name and the arguments, and valid for an hour. It carries the
@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.core import signing
+from django.utils.crypto import constant_time_compare, salted_hmac
 
 from catalog.errors import ClientLacks, ClientRefused, NeedsInput
 from catalog.functions.channel import Question
@@ -51,8 +52,23 @@ def _owner(peer: Peer) -> tuple[str, int]:
     return (peer.scope, peer.caller.credential.user_id)
 
 
+ID_SALT = "toolhub.server.requestId"
+
+
+def _sign_id(text: str, owner: tuple[str, int]) -> str:
+    signed = salted_hmac(ID_SALT, f"{text} {owner[0]} {owner[1]}", algorithm="sha256").hexdigest()[:24]
+    return f"{text}.{signed}"
+
+
+def _is_signed(request_id: str, owner: tuple[str, int]) -> bool:
+    text = request_id.rpartition(".")[0]
+    return constant_time_compare(_sign_id(text, owner), request_id)
+
+
 SALT = "toolhub.server.requestState"
 STATE_TTL_SECONDS = 3600
+MAX_ANSWERS_CHARACTERS = 1_000_000
+"""Of the answers that a state carries. Bounded before they are compressed: a small state could carry a gigabyte."""
 MAX_STATE_CHARACTERS = 1_500_000
 
 _dump = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
@@ -60,6 +76,9 @@ _dump = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 def seal(user_id: int, method: str, name: str, arguments: dict[str, Any], answers: dict[str, Any]) -> str:
     content = [user_id, method, name, digest(arguments), secrets.token_urlsafe(9), answers]
+    if len(_dump(answers)) > MAX_ANSWERS_CHARACTERS:
+        sentence = f"The answers to the questions of this call have more than {MAX_ANSWERS_CHARACTERS:,} characters"
+        raise McpError(INVALID_PARAMS, f"Invalid params: {sentence}")
     return signing.dumps(content, salt=SALT, compress=True)
 
 
@@ -186,11 +205,12 @@ class ModernChannel(CallChannel):
     Those of earlier rounds are in `requestState`, the newest in `inputResponses`.
     """
 
-    __slots__ = ("_answers",)
+    __slots__ = ("_answers", "_used")
 
     def __init__(self, request: jsonrpc.Request, peer: Peer, outlet: Outlet) -> None:
         super().__init__(request, peer, outlet)
         self._answers: dict[str, Any] | None = None
+        self._used: set[str] = set()
 
     def _level(self) -> str | None:
         return self.peer.log_level
@@ -199,7 +219,10 @@ class ModernChannel(CallChannel):
         require_capabilities(requests, self.capabilities)
         given = self.answers()
         if missing := {key: question for key, question in requests.items() if key not in given}:
-            raise NeedsInput(missing, given)
+            # Only what was asked in this call: the client chooses the names of what it sends.
+            self._used |= requests.keys()
+            raise NeedsInput(missing, {key: answer for key, answer in given.items() if key in self._used})
+        self._used |= requests.keys()
         return {key: given[key] for key in requests}
 
     def answers(self) -> dict[str, Any]:
@@ -284,7 +307,7 @@ class Channels:
         ids: dict[str, str] = {}
         try:
             for key, (method, params) in requests.items():
-                request_id = f"{self._bus.worker}.{next(self._numbers)}.{secrets.token_urlsafe(9)}"
+                request_id = _sign_id(f"{self._bus.worker}.{next(self._numbers)}", owner)
                 self._open[request_id] = _Pending(owner, loop.create_future())
                 ids[key] = request_id
                 outlet.notify(
@@ -321,7 +344,7 @@ class Channels:
         worker = request_id.partition(".")[0]
         if worker == self._bus.worker:
             self._resolve(response, _owner(peer))
-        elif worker.isalnum() and len(worker) == len(self._bus.worker) and worker.isascii():
+        elif _is_signed(request_id, _owner(peer)):
             body = jsonrpc.encode(
                 {"id": request_id, "error": response.error}
                 if response.error is not None

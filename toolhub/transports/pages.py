@@ -90,9 +90,6 @@ class BoundedPages:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = scope.get("client")
         address = counted(client[0]) if client else ""
-        if scope["method"] in {"GET", "HEAD"}:
-            await self.run(scope, receive, send, address)
-            return
         upload = Upload(self.uploads, address)
         try:
             body = await read_body(receive, upload)

@@ -77,23 +77,31 @@ class McpWebsocketConsumer(AsyncConsumer):  # type: ignore[misc]
                     connection.refuse("large")
                     connection.end(TOO_BIG, TOO_LARGE)
                 else:
-                    begin = partial(self.begin, connection, scope.get(CONNECTION), data)
-                    self.server.turns.put(connection.credential.user_id, begin, count_turns(data))
+                    self.take(connection, scope.get(CONNECTION), data)
         finally:
             await connection.on_disconnect()
 
-    def begin(self, connection: Connection, client: ClientConnection | None, data: bytes) -> asyncio.Task[None] | None:
-        """Begin the work on one message; return its task, or None when nothing is to be done."""
-        if client is not None:
-            client.on_message_begun()
+    def take(self, connection: Connection, client: ClientConnection | None, data: bytes) -> None:
+        """Have one message begun at the turn of its user. A large one counts from now on, also while it waits."""
         upload = Upload(self.uploads, f"user:{connection.credential.user_id}")
         try:
             if len(data) > FREE_BYTES:
                 upload.grow(len(data))
         except TooManyUploads:
+            if client is not None:
+                client.on_message_begun()
             connection.refuse("uploads")
             connection.end(TRY_LATER, UPLOADS)
-            return None
+            return
+        begin = partial(self.begin, connection, client, data, upload)
+        self.server.turns.put(connection.credential.user_id, begin, count_turns(data))
+
+    def begin(
+        self, connection: Connection, client: ClientConnection | None, data: bytes, upload: Upload
+    ) -> asyncio.Task[None] | None:
+        """Begin the work on one message; return its task, or None when nothing is to be done."""
+        if client is not None:
+            client.on_message_begun()
         task = connection.receive(data)
         if task is None:
             upload.release()

@@ -105,6 +105,7 @@ _STEP: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 def _check_size(body: bytes, max_depth: int) -> None:
     """Raise _Unreadable for a body that nests too deep or has too many values, before the decoder sees it."""
     openings = body.count(b"{") + body.count(b"[")
+    closings = body.count(b"}") + body.count(b"]")
     is_long = len(body) > MAX_VALUES and openings + body.count(b",") > MAX_VALUES
     if openings <= max_depth and not is_long:
         return
@@ -114,6 +115,8 @@ def _check_size(body: bytes, max_depth: int) -> None:
     if is_long and bare.count(b"{") + bare.count(b"[") + bare.count(b",") > MAX_VALUES:
         raise _Unreadable(_EXCESS)
     brackets = bare.translate(None, _NOT_BRACKETS)
+    if closings > MAX_VALUES and len(brackets) > 2 * MAX_VALUES:
+        raise _Unreadable("more closing brackets than opening ones")
     if any(depth > max_depth for depth in accumulate(map(_STEP.__getitem__, brackets))):
         raise _Unreadable(f"nested deeper than {max_depth} levels")
 
