@@ -61,7 +61,7 @@ class Site:
         parts = list(bodies)
 
         async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
+            return {"type": "http.request", "body": parts.pop(0) if parts else b"", "more_body": bool(parts)}
 
         async def send(message: Any) -> None:
             self.sent.append(message)
@@ -136,11 +136,19 @@ async def test_a_client_that_leaves_when_its_turn_comes_passes_it_on(site: Site)
 
 
 async def test_a_download_takes_a_turn_only_until_it_begins(site: Site) -> None:
-    asked = [site.ask(GREEDY, "/download") for _ in range(4)]
+    asked = [site.ask(GREEDY, "/download") for _ in range(3)]
     await settle()
-    assert site.django.count(GREEDY) == 4 and site.pages.turns.running == 0
-    for task in asked:
+    assert site.django.count(GREEDY) == 3 and site.pages.turns.running == 0
+    asked += [site.ask(GREEDY, "/download") for _ in range(10)]
+    await settle()
+    assert site.django.count(GREEDY) == 3 + 2, "beyond their bound they take the turns of that address"
+    other = site.ask(MODEST, "/download")
+    await settle()
+    assert site.django.count(MODEST) == 1
+    for task in [*asked, other]:
         task.cancel()
+    await asyncio.gather(*asked, other, return_exceptions=True)
+    assert site.pages.turns.running == site.pages.downloads.running == 0
 
 
 async def test_a_page_that_nobody_reads_keeps_neither_a_turn_nor_django(site: Site) -> None:

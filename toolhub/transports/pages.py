@@ -20,6 +20,10 @@ MAX_KEPT_BYTES = 4_000_000
 """The largest answer that is kept until Django is done; larger ones, and exports, are downloads."""
 
 
+MAX_DOWNLOADS, MAX_DOWNLOADS_PER_ADDRESS = 16, 3
+"""Downloads and exports that run beside the pages: each has a thread and a connection to the database."""
+
+
 class PageTurns:
     """Who runs now, and who waits; belongs to one event loop."""
 
@@ -85,6 +89,7 @@ class BoundedPages:
         self, django: Application, uploads: Uploads, turns: PageTurns, refusals: Refusals | None = None
     ) -> None:
         self.django, self.uploads, self.turns = django, uploads, turns
+        self.downloads = PageTurns(MAX_DOWNLOADS, MAX_DOWNLOADS_PER_ADDRESS)
         self.refusals = refusals or Refusals()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -106,23 +111,23 @@ class BoundedPages:
         if not self.turns.take(address):
             self.refusals.add("pages", address)
             await self.turns.wait(address)
-        has_turn, answer = True, Answer()
+        turns, answer = self.turns, Answer()
 
         async def take(message: Any) -> None:
-            nonlocal has_turn
+            nonlocal turns
             if answer.take(message):
                 return
-            if has_turn and message["type"] == "http.response.body" and message.get("more_body"):
-                # A download, whose reader may take its time.
-                has_turn = False
+            is_download = message["type"] == "http.response.body" and message.get("more_body")
+            if is_download and turns is self.turns and self.downloads.take(address):
+                # Its reader may take its time. Beyond their own bound, downloads keep the turns of pages.
+                turns = self.downloads
                 self.turns.end(address)
             await send(message)
 
         try:
             await self.django(scope, receive, take)
         finally:
-            if has_turn:
-                self.turns.end(address)
+            turns.end(address)
         await answer.send(send)
 
 

@@ -9,11 +9,12 @@ is unavailable a stream can be resumed at the worker that runs it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 import secrets
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator
 
 from django.conf import settings
@@ -30,7 +31,8 @@ RETENTION_SECONDS = 600
 MAX_EVENTS = 1024
 MAX_LOG_BYTES = 2_097_152
 MAX_PROCESS_BYTES = 67_108_864
-"""Maximum bytes of all logs of this process together; the oldest log is dropped first."""
+"""Maximum bytes of all logs of this process together. Above it the oldest log is dropped, of a user with more than half
+of them first."""
 POLL_SECONDS = 0.2
 PREFIX = "toolhub:events:"
 EVENT_ID = re.compile(r"([A-Za-z0-9_-]{22})\.(0|[1-9][0-9]{0,5})")
@@ -45,9 +47,10 @@ class UnknownEvent(Exception):
 class _LocalLog:
     """The log of one stream in the process that writes it."""
 
-    __slots__ = ("bytes", "changed", "ended", "ends", "events")
+    __slots__ = ("bytes", "changed", "dropped", "ended", "ends", "events", "user_id")
 
-    def __init__(self) -> None:
+    def __init__(self, user_id: int) -> None:
+        self.user_id, self.dropped = user_id, False
         self.events: list[bytes] = []
         self.bytes = 0
         self.ended = False
@@ -63,7 +66,7 @@ class _LocalLog:
 class StreamLog:
     """The log of one response stream; nothing is stored before `start` or the first `append`."""
 
-    __slots__ = ("_count", "_key", "_local", "_logs", "_name", "_redis", "primes")
+    __slots__ = ("_count", "_key", "_local", "_logs", "_name", "_redis", "_user_id", "primes")
 
     def __init__(self, logs: StreamLogs, session: Session) -> None:
         self._logs = logs
@@ -72,6 +75,7 @@ class StreamLog:
         self._name = secrets.token_urlsafe(16)
         self._key = f"{session.key}:{self._name}"
         self._local: _LocalLog | None = None
+        self._user_id = session.user_id
         self._count = 0
         self._redis = bool(settings.REDIS_URL)
 
@@ -86,32 +90,30 @@ class StreamLog:
             await self._open()
         self._count += 1
         if (local := self._local) is not None:
-            if local.bytes + len(data) > MAX_LOG_BYTES or self._count > MAX_EVENTS:
+            if local.dropped or local.bytes + len(data) > MAX_LOG_BYTES or self._count > MAX_EVENTS:
                 await self._give_up()
             else:
                 self._logs.append_event(self._key, local, data)
-                await self._push(data.decode())
+                if not local.dropped:  # by its own size: what is pushed now would not be unlinked
+                    await self._push(data.decode())
         return f"{self._name}.{self._count}"
 
     async def finish(self) -> None:
         if self._local is not None:
             self._local.ended = True
             self._local.notify_readers()
-            await self._push(END)
+            if not self._local.dropped:
+                await self._push(END)
 
     async def _open(self) -> None:
-        self._local = self._logs.begin(self._key)
+        self._local = self._logs.begin(self._key, self._user_id)
         await self._push(BEGIN)
 
     async def _give_up(self) -> None:
-        log.info("An event stream outgrew its log and can no longer be resumed")
+        log.debug("An event stream outgrew its log and can no longer be resumed")
         self._local = None
         self._logs.drop(self._key)
-        if self._redis:
-            try:
-                await self._logs.state.client().delete(PREFIX + self._key)
-            except (RedisError, OSError):
-                self._redis = False
+        self._redis = False
 
     async def _push(self, text: str) -> None:
         if not self._redis:
@@ -148,14 +150,16 @@ class StreamLogs:
         self.state = state
         self._local: OrderedDict[str, _LocalLog] = OrderedDict()
         self._bytes = 0
+        self._user_bytes: Counter[int] = Counter()
+        self._unlinking: set[asyncio.Task[None]] = set()
 
     def open(self, session: Session) -> StreamLog:
         """Return the log of a new response stream of this session."""
         return StreamLog(self, session)
 
-    def begin(self, key: str) -> _LocalLog:
-        """Start a log under this key."""
-        local = self._local[key] = _LocalLog()
+    def begin(self, key: str, user_id: int) -> _LocalLog:
+        """Start a log of this user under this key."""
+        local = self._local[key] = _LocalLog(user_id)
         self._trim()
         return local
 
@@ -165,6 +169,7 @@ class StreamLogs:
         local.bytes += len(data)
         if self._local.get(key) is local:
             self._bytes += len(data)
+            self._user_bytes[local.user_id] += len(data)
         local.notify_readers()
         self._trim()
 
@@ -211,10 +216,23 @@ class StreamLogs:
                 await asyncio.sleep(POLL_SECONDS)
 
     def drop(self, key: str) -> None:
-        """Drop the log under this key; its stream can no longer be resumed."""
+        """Drop the log under this key, in Redis too; its stream can no longer be resumed."""
         local = self._local.pop(key, None)
-        if local is not None:
-            self._bytes -= local.bytes
+        if local is None:
+            return
+        local.dropped = True
+        self._bytes -= local.bytes
+        self._user_bytes[local.user_id] -= local.bytes
+        if not self._user_bytes[local.user_id]:
+            del self._user_bytes[local.user_id]
+        if settings.REDIS_URL and time.monotonic() < local.ends:
+            task = asyncio.get_running_loop().create_task(self._unlink(key))
+            self._unlinking.add(task)
+            task.add_done_callback(self._unlinking.discard)
+
+    async def _unlink(self, key: str) -> None:
+        with contextlib.suppress(RedisError, OSError):  # it expires by itself
+            await self.state.client().unlink(PREFIX + key)
 
     def _trim(self) -> None:
         now = time.monotonic()
@@ -224,4 +242,13 @@ class StreamLogs:
                 return
             if len(self._local) == 1 and now < oldest.ends:
                 return
-            self.drop(key)
+            self.drop(self._find_oldest_of_greedy() or key)
+
+    def _find_oldest_of_greedy(self) -> str | None:
+        """Return the oldest log of the user whose logs have more than half of all bytes, if there is one."""
+        if self._bytes <= MAX_PROCESS_BYTES:
+            return None
+        user_id, count = self._user_bytes.most_common(1)[0]
+        if count <= MAX_PROCESS_BYTES // 2:
+            return None
+        return next(key for key, local in self._local.items() if local.user_id == user_id)
