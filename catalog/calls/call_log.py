@@ -147,7 +147,7 @@ async def finish_with_result(
         if size <= MAX_INLINE_CHARACTERS:
             attach_result(ending_with_result, redactor, result, secrets)
         else:
-            user_id = begun.intent.caller.user_id
+            user_id = begun.intent.caller.credential.user_id
             attach = functools.partial(attach_result, ending_with_result, redactor, result, secrets)
             await threads.checks().run(attach, RESULT_WAIT_SECONDS, user_id)
     except (threads.Busy, threads.ShareBusy):

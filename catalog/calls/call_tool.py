@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 from uuid import UUID
 
 from audit import outcomes
@@ -99,7 +99,7 @@ async def call_tool(
             detail, reason = f"{label}: wait {reached.seconds} s", reached.reason
             number = await call_log.refuse(what, outcomes.LIMITED, detail, reason=reason)
             raise LimitReached(label, reached.seconds, number, reason) from None
-    problem = await prepared.find_problem(arguments, caller.user_id)
+    problem = await prepared.find_problem(arguments, caller.credential.user_id)
     if problem is not None:
         named: list[str] = []
         what.arguments = prepared.rejected_arguments_text(arguments, named)
@@ -110,7 +110,8 @@ async def call_tool(
         return await _call_with_secrets(what, prepared, arguments, channel, call_id, begun)
     hidden: list[str] = []
     what.arguments = prepared.arguments_text(arguments, hidden)
-    await _refuse_hidden(what, hidden)
+    if hidden and are_too_many(hidden):
+        await _refuse_hidden(what)
     call = await call_log.begin(what, call_id)
     if begun is not None:
         await _announce(call, begun)
@@ -171,7 +172,8 @@ async def _call_with_secrets(
     known = list(found.values())
     hidden: list[str] = []
     what.arguments = prepared.arguments_text(arguments, hidden, known)
-    await _refuse_hidden(what, hidden)
+    if hidden and are_too_many(hidden):
+        await _refuse_hidden(what)
     hidden += known
     call = await call_log.begin(what, call_id)
     if begun is not None:
@@ -227,16 +229,15 @@ def _find_missing_capabilities(prepared: PreparedTool, channel: Channel, detache
     return missing
 
 
-async def _refuse_hidden(what: Intent, hidden: list[str]) -> None:
+async def _refuse_hidden(what: Intent) -> NoReturn:
     """Raise InvalidArguments for arguments with so many secrets that the log could show neither them nor the result.
 
     Nothing runs that the log cannot show: a caller could hide what they do behind invented secrets.
     """
-    if are_too_many(hidden):
-        problem = SchemaProblem((), schema_errors.HIDDEN_LIMIT, {"most": MAX_HIDDEN_VALUES})
-        message, reason = str(problem), problem.reason
-        number = await call_log.refuse(what, outcomes.INVALID_ARGUMENTS, message, "InvalidArguments", reason=reason)
-        raise InvalidArguments(message, number, reason, schema_errors.as_data(problem))
+    problem = SchemaProblem((), schema_errors.HIDDEN_LIMIT, {"most": MAX_HIDDEN_VALUES})
+    message, reason = str(problem), problem.reason
+    number = await call_log.refuse(what, outcomes.INVALID_ARGUMENTS, message, "InvalidArguments", reason=reason)
+    raise InvalidArguments(message, number, reason, schema_errors.as_data(problem))
 
 
 async def _log_denied(caller: Caller, name: str, arguments: Any, channel: Channel, tool: ToolDefinition | None) -> None:

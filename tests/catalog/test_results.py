@@ -211,7 +211,7 @@ async def test_a_call_abandoned_while_a_long_result_is_stored_still_ends(
     writing = asyncio.Event()
 
     class Stuck:
-        async def run(self, work: Any) -> None:
+        async def run(self, *_work: Any) -> None:
             writing.set()
             await asyncio.sleep(1000)
 
