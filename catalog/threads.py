@@ -28,11 +28,11 @@ log = logging.getLogger(__name__)
 
 
 class Busy(ToolError):
-    def __init__(self) -> None:
-        super().__init__("All threads for tools are busy. Try again in a minute.")
+    def __init__(self, message: str = "All threads for tools are busy. Try again in a minute.") -> None:
+        super().__init__(message)
 
 
-class ShareBusy(ToolError):
+class ShareBusy(Busy):
     def __init__(self) -> None:
         super().__init__(
             "All threads that tools may use for one user are busy with your calls. Try again when one has ended."

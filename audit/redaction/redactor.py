@@ -93,7 +93,7 @@ class Redactor:
         try:
             text = canonical(value)
             if self._mode == DIGESTS:
-                return canonical({"$redacted": current.digest(text, 64), "length": len(text)})
+                return _hide_all(text, current)
             known = current.values.in_json(text)
             quick = not known and not extra
             if quick and (
@@ -125,15 +125,19 @@ class Redactor:
         if found is not None:
             found.extend(dict.fromkeys(hidden))
         if are_too_many((*hidden, *extra)):
-            return canonical({"$redacted": current.digest(text, 64), "length": len(text)})
+            return _hide_all(text, current)
         if hidden or extra:
             second = _Walk(current, None, False, [])
             second.values = SecretValues([*hidden, *extra])
             new = second.any(new, ())
         result = canonical(new)
         if current.values.in_json(result):
-            return canonical({"$redacted": current.digest(text, 64), "length": len(text)})
+            return _hide_all(text, current)
         return result
+
+
+def _hide_all(text: str, current: Rules) -> str:
+    return canonical({"$redacted": current.digest(text, 64), "length": len(text)})
 
 
 class _Walk:

@@ -150,11 +150,10 @@ async def finish_with_result(
             user_id = begun.intent.caller.credential.user_id
             attach = functools.partial(attach_result, ending_with_result, redactor, result, secrets)
             await threads.checks().run(attach, RESULT_WAIT_SECONDS, user_id)
-    except (threads.Busy, threads.ShareBusy):
+    except threads.Busy:
         # Its outcome stands, and the log says that the text is missing.
-        ending_with_result = replace(ending)
         text = redaction.canonical({"$redacted": "not logged: too many large results at once", "length": size})
-        ending_with_result.result, ending_with_result.result_bytes = text, size
+        ending_with_result = replace(ending, result=text, result_bytes=size)
     except asyncio.CancelledError:
         recorder.finish(begun, ending)
         raise

@@ -168,7 +168,7 @@ async def find_problem(
             return found
     try:
         return await threads.checks().run(lambda: check(value, seconds), user_id=user_id)
-    except (threads.Busy, threads.ShareBusy):
+    except threads.Busy:
         return SchemaProblem((), errors.BUSY)
 
 
@@ -183,5 +183,5 @@ async def find_others(
     try:
         find = functools.partial(check.find_others, value, first, MAX_ARGUMENTS_SECONDS)
         return await threads.checks().run(find, user_id=user_id)
-    except (threads.Busy, threads.ShareBusy):
+    except threads.Busy:
         return first

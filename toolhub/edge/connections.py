@@ -150,9 +150,12 @@ class Connections:
 
     def _has_room(self, group: str, number: int) -> bool:
         """Return whether there is a place in this group (number 0: an address, 1: its network), or one can be made."""
-        mine = self.by_address.get(group, {})
-        most = self.limits.max_connections_per_address * (SUBSCRIBER_SHARE if number else 1)
+        mine, most = self.by_address.get(group, {}), self._maximum(number)
         return len(mine) < most or self._make_room(mine, self._fresh_by_address.get(group, {}))
+
+    def _maximum(self, number: int) -> int:
+        """Return how many an address (number 0) or the network of a subscriber (number 1) may have."""
+        return self.limits.max_connections_per_address * (SUBSCRIBER_SHARE if number else 1)
 
     def on_headers(self, connection: Connection) -> None:
         """Note that the connection has brought the headers of its first request."""
@@ -239,8 +242,7 @@ class Connections:
         """
         groups = groups_of(address)
         for number, group in enumerate(groups):
-            most = self.limits.max_connections_per_address * (SUBSCRIBER_SHARE if number else 1)
-            if self._clients.get(group, 0) >= most:
+            if self._clients.get(group, 0) >= self._maximum(number):
                 self.refusals.add("per_address", address)
                 return False
         for group in groups:

@@ -51,15 +51,15 @@ class BodyQueue(asyncio.Queue[Message]):
 
     def put_body(self, data: bytes, *, more: bool) -> None:
         """Pass on a piece of the body, together with what still waits: a message for each byte would take kilobytes."""
-        if self._waiting is None:
-            self._waiting = bytearray(data)
-            self.put_nowait({"type": "http.request", "body": self._waiting, "more_body": True})
-        else:
-            self._waiting += data
         if not more:
             self._waiting = None
-            self.put_nowait({"type": "http.request", "body": b"", "more_body": False})
-        elif len(self._waiting) > UPLOAD_BUFFER_BYTES:
+            self.put_nowait({"type": "http.request", "body": data, "more_body": False})
+            return
+        if self._waiting is None:
+            self._waiting = bytearray()
+            self.put_nowait({"type": "http.request", "body": self._waiting, "more_body": True})
+        self._waiting += data
+        if len(self._waiting) > UPLOAD_BUFFER_BYTES:
             self._channel.pause_upload()
 
     async def get(self) -> Message:

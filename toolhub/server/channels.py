@@ -218,11 +218,10 @@ class ModernChannel(CallChannel):
     async def ask(self, requests: Mapping[str, Question]) -> dict[str, dict[str, Any]]:
         require_capabilities(requests, self.capabilities)
         given = self.answers()
+        self._used |= requests.keys()
         if missing := {key: question for key, question in requests.items() if key not in given}:
             # Only what was asked in this call: the client chooses the names of what it sends.
-            self._used |= requests.keys()
             raise NeedsInput(missing, {key: answer for key, answer in given.items() if key in self._used})
-        self._used |= requests.keys()
         return {key: given[key] for key in requests}
 
     def answers(self) -> dict[str, Any]:
