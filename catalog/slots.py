@@ -61,6 +61,7 @@ class Slots:
             timer.cancel()
             with self._lock, contextlib.suppress(ValueError):
                 self._waiting.remove((loop, turn))
+            del turn  # its error has a traceback with this frame
 
     def give(self) -> None:
         """Hand the slot to the caller that has waited longest, or free it."""

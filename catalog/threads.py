@@ -55,8 +55,15 @@ class Pool:
         A cancelled awaiter returns at once; the slot is free when the thread is done. Raises Busy or ShareBusy when
         there is no slot within `wait` seconds.
         """
-        loop = asyncio.get_running_loop()
         share = await self._slots.enter(WAIT_SECONDS if wait is None else wait, user_id)
+        answer = self._submit(call, share)
+        try:
+            return await answer
+        finally:
+            del answer  # its error has a traceback with this frame: all of the call would wait for a collection
+
+    def _submit(self, call: Callable[[], T], share: Any) -> asyncio.Future[T]:
+        loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
 
         def job() -> None:
@@ -78,7 +85,7 @@ class Pool:
 
         self._start_thread()
         self._jobs.put(job)
-        return await answer
+        return answer
 
     @property
     def taken(self) -> int:

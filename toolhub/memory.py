@@ -6,6 +6,7 @@ Other C libraries have no such functions, and stay as they are.
 from __future__ import annotations
 
 import ctypes
+import gc
 import logging
 import os
 import time
@@ -53,6 +54,8 @@ class FreePages:
             return
         # Growth alone does not tell: what was in use the last time may be free now, and the process no smaller for it.
         if time.monotonic() >= self._at + MAX_AGE_SECONDS or resident_bytes() >= self._bytes + MAX_GROWTH_BYTES:
+            # Python looks for cycles among older objects only after two million new ones, as serving processes are set.
+            gc.collect()
             self._trim(0)
             self._note()
 

@@ -20,7 +20,7 @@ from audit.types import Caller, Reason
 from catalog.calls import call_log, masking
 from catalog.calls.call_log import BegunCall, Ending, Intent
 from catalog.calls.completion import complete
-from catalog.calls.execution import Deadline, Outcome, RunningCalls, cancellation, perform, tool_error
+from catalog.calls.execution import Deadline, Outcome, RunningCalls, cancellation, perform, raise_error, tool_error
 from catalog.calls.prepared_tools import PreparedTool, get_prepared, load_catalogue
 from catalog.calls.prompts import get_prompt
 from catalog.calls.resources import read_resource
@@ -195,6 +195,7 @@ async def _run(
     clock = Deadline(prepared.tool.timeout)
     context = Context(call.intent.caller, channel, prepared.tool.name, call.id, clock, found)
     outcome = await perform(call, clock, context, prepared.execute(arguments, context))
+    del clock, context  # the task of the clock may end with an error, whose traceback has this frame
     if found:
         masking.mask_outcome(outcome, found)
     return await _end(call, prepared, outcome, hidden)
@@ -206,8 +207,7 @@ async def _end(call: BegunCall, prepared: PreparedTool, outcome: Outcome, hidden
     ending = outcome.ending(hidden)
     if produced is None:
         await call_log.finish(call, ending)
-        assert outcome.error is not None  # noqa: S101 - an outcome has one or the other
-        raise outcome.error
+        raise_error(outcome)
     result: dict[str, Any] = {"content": produced.content}
     if produced.structured is not ABSENT:
         result["structuredContent"] = produced.structured

@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 from uuid import UUID
 
 from audit import outcomes, recorder
@@ -160,6 +160,20 @@ def internal_error(begun: BegunCall, error_class: str) -> Outcome:
     reason = Reason("run.internal")
     failed = InternalFailure(begun.id)
     return Outcome(outcomes.TOOL_ERROR, None, failed, error_class, call_log.INTERNAL_DETAIL, reason)
+
+
+def raise_error(outcome: Outcome) -> NoReturn:
+    """Raise the error of an outcome, which forgets it.
+
+    The traceback of the error has the frames of the call: with a way back from them, everything that belongs to the
+    call would wait for the garbage collector.
+    """
+    error, outcome.error = outcome.error, None
+    assert error is not None  # noqa: S101 - an outcome has one or the other
+    try:
+        raise error
+    finally:
+        del error
 
 
 def timeout(begun: BegunCall, seconds: float) -> Outcome:
@@ -329,8 +343,7 @@ async def answer(call: BegunCall, outcome: Outcome, member: str, hidden: Sequenc
     produced = outcome.produced
     if produced is None:
         await call_log.finish(call, ending)
-        assert outcome.error is not None  # noqa: S101 - an outcome has one or the other
-        raise outcome.error
+        raise_error(outcome)
     await call_log.finish_with_result(call, ending, _redactor, {member: produced.content}, list(hidden), produced.size)
     if produced.is_error:
         raise ProtocolError(INTERNAL_ERROR, produced.content[0]["text"], {"callId": str(call.id)})

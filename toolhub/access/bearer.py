@@ -286,6 +286,8 @@ class Authenticator:
                 return await asyncio.shield(asyncio.wrap_future(lookup))
         except TimeoutError:
             return self._reuse_stale(self._known.get(digest), "the database did not answer in time")
+        finally:
+            del lookup  # its error has a traceback with this frame: all of it would wait for the garbage collector
 
     def _end_lookup(self, key: str, source: str) -> None:
         with self._lock:

@@ -221,6 +221,7 @@ class EdgeChannel(HTTPChannel):
     def connectionLost(self, reason: Any = connectionDone) -> None:
         self.on_lost()
         super().connectionLost(reason)
+        self.forget_requests()
 
     def on_lost(self) -> None:
         """Give the place free. Twisted does not tell the channel itself about the end of a WebSocket."""
@@ -231,6 +232,10 @@ class EdgeChannel(HTTPChannel):
             # The transport is in a cycle with its channel: what it holds would wait for the garbage collector.
             self.transport.dataBuffer, self.transport.offset = b"", 0
             self.transport._tempDataBuffer, self.transport._tempDataLen = [], 0
+
+    def forget_requests(self) -> None:
+        """Let go of the requests and the decoder of a body, which know their channel."""
+        self.requests, self._transferDecoder = [], None
 
     # --- answers of the edge itself -----------------------------------------------------------------------------------
 

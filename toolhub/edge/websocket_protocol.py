@@ -84,6 +84,10 @@ class EdgeWebSocketProtocol(WebSocketProtocol):  # type: ignore[misc]
         self._end_message()
         self.channel.on_lost()
         super().connectionLost(reason)
+        # What is in a cycle would wait for the garbage collector; these futures have the protocol as their result.
+        self.is_closed = None
+        self.__dict__.pop("handshake_deferred", None)
+        self.channel.forget_requests()
 
     # --- the rates of frames ------------------------------------------------------------------------------------------
 

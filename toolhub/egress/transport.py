@@ -7,7 +7,8 @@ event stream has a cap. The client itself must not follow redirects or use proxi
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import TypeAlias
 
 import httpx2
 from django.utils.translation import gettext_noop as _
@@ -19,6 +20,9 @@ from .urls import parse_url
 
 MAX_CONNECTIONS = 16
 KEEP_ALIVE_SECONDS = 15.0
+Watch: TypeAlias = Callable[[bool], Callable[[bytes], Awaitable[None]]]
+"""Called for every response, with whether it is an event stream: returns the function that is awaited with each piece
+before it is passed on. An EgressError that it raises ends the response."""
 
 
 class EgressTransportError(httpx2.TransportError):
@@ -51,12 +55,35 @@ class _CappedStream(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
+class _WatchedStream(httpx2.AsyncByteStream):
+    def __init__(self, stream: httpx2.AsyncByteStream, read: Callable[[bytes], Awaitable[None]]) -> None:
+        self._stream, self._read = stream, read
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in self._stream:
+            try:
+                await self._read(piece)
+            except EgressError as error:
+                raise EgressTransportError(error) from None
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
 class CheckedTransport(httpx2.AsyncHTTPTransport):
-    def __init__(self, allowed: AllowList, resolver: Resolver, context: ssl.SSLContext, max_bytes: int) -> None:
+    def __init__(
+        self,
+        allowed: AllowList,
+        resolver: Resolver,
+        context: ssl.SSLContext,
+        max_bytes: int,
+        watch: Watch | None = None,
+    ) -> None:
         super().__init__(verify=context, trust_env=False)
         # A pool of its own, not that of `fetch`: it ends with this client, which belongs to one user and one token.
         self._pool = new_pool(allowed, resolver, context, MAX_CONNECTIONS, KEEP_ALIVE_SECONDS)
-        self._max_bytes = max_bytes
+        self._max_bytes, self._watch = max_bytes, watch
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         try:
@@ -79,6 +106,8 @@ class CheckedTransport(httpx2.AsyncHTTPTransport):
         streaming = response.headers.get("content-type", "").strip().lower().startswith("text/event-stream")
         if not streaming and isinstance(response.stream, httpx2.AsyncByteStream):
             response.stream = _CappedStream(response.stream, self._max_bytes)
+        if self._watch is not None and isinstance(response.stream, httpx2.AsyncByteStream):
+            response.stream = _WatchedStream(response.stream, self._watch(streaming))
         return response
 
 
@@ -91,6 +120,7 @@ def checked_client(
     resolver: Resolver,
     allowed: AllowList = (),
     ssl_context: ssl.SSLContext | None = None,
+    watch: Watch | None = None,
 ) -> httpx2.AsyncClient:
     """Return a client with these checks.
 
@@ -99,7 +129,7 @@ def checked_client(
     return httpx2.AsyncClient(
         headers=dict(headers or {}),
         timeout=httpx2.Timeout(timeout, read=read_timeout),
-        transport=CheckedTransport(allowed, resolver, ssl_context or default_ssl_context(), max_bytes),
+        transport=CheckedTransport(allowed, resolver, ssl_context or default_ssl_context(), max_bytes, watch),
         follow_redirects=False,
         trust_env=False,
     )

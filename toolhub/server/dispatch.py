@@ -142,6 +142,7 @@ async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
     finally:
         if entry is not None:
             server.requests.leave(entry)
+            entry = None  # an error has a traceback with this frame, and the task of the entry may end with it
 
 
 def _count_message(peer: Peer, server: ServerRole) -> None:

@@ -80,12 +80,18 @@ class Listener:
         if self.open:
             self.open = False
             self._forget(self)
+            self._send = self._close = _ignore
 
     def close(self, reason: Cancellation) -> None:
         """Detach, and have the transport close the stream or socket."""
         if self.open:
+            close = self._close
             self.detach()
-            self._close(reason)
+            close(reason)
+
+
+def _ignore(_: object) -> None:
+    """Stand in for the functions of a transport, which keep it in memory as long as the listener."""
 
 
 def close_quietly(listener: Listener, reason: Cancellation) -> None:

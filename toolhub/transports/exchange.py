@@ -72,6 +72,18 @@ class Exchange:
             self.upload = Upload(self.uploads, f"user:{self.credential.user_id}")
         self.upload.grow(size)
 
+    def release(self) -> None:
+        """Let go of what a request in progress needs.
+
+        The exchange and its stream know each other: all that a request has left would wait for the garbage collector,
+        which looks for cycles among older objects only after a few thousand requests.
+        """
+        if self.upload is not None:
+            self.upload.release()
+        if self.opened is not None:
+            self.opened.on_slow = None
+            self.opened = None
+
     async def reply(
         self, message: dict[str, Any] | list[Any], status: int = 200, headers: Headers | None = None
     ) -> None:
@@ -136,6 +148,7 @@ class Watch:
         self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
+            self._task = None  # its error has a traceback with this watcher
 
 
 def cancel_on_disconnect(stream: EventStream) -> Callable[[], None]:
@@ -165,11 +178,18 @@ async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
     except dispatch.RequestCancelled:
         return None
     except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or Cancellation.given_to(task) or any(isinstance(it, Cancellation) for it in error.args):
+        if not _undo_cancellation(error):
             raise  # by the transport, which has nobody left to answer
-        task.uncancel()
         return jsonrpc.error(request.id, McpError(errors.INTERNAL_ERROR, "The request was cancelled"))
     except Exception:
         log.exception("A request failed: %s", request.method)
         return jsonrpc.error(request.id, McpError(errors.INTERNAL_ERROR, "Internal error"))
+
+
+def _undo_cancellation(error: asyncio.CancelledError) -> bool:
+    """Undo a cancellation of this task that no part of the hub asked for; return whether it was one."""
+    task = asyncio.current_task()
+    if task is None or Cancellation.given_to(task) or any(isinstance(it, Cancellation) for it in error.args):
+        return False
+    task.uncancel()
+    return True

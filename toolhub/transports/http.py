@@ -56,8 +56,7 @@ class StreamableHttpConsumer(AsyncConsumer):  # type: ignore[misc]
             log.exception("A request to /mcp failed")
             await exchange.fail()
         finally:
-            if exchange.upload is not None:
-                exchange.upload.release()
+            exchange.release()
 
 
 async def answer(scope: Scope, exchange: Exchange) -> None:

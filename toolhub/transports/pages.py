@@ -13,7 +13,7 @@ from typing import Any
 
 from toolhub.client_address import counted
 from toolhub.refusals import Refusals
-from toolhub.transports.asgi import TEXT, Application, Receive, Scope, Send, respond
+from toolhub.transports.asgi import CONNECTION, TEXT, Application, Receive, Scope, Send, respond
 from toolhub.transports.uploads import FREE_BYTES, TooManyUploads, Upload, Uploads
 
 MAX_KEPT_BYTES = 4_000_000
@@ -105,6 +105,8 @@ class BoundedPages:
             await respond(send, full.status, [*TEXT, *full.headers()], full.sentence.encode() + b"\n")
         finally:
             upload.release()
+            # Django's request knows itself through its user, and so waits for the garbage collector with all it has.
+            scope.pop(CONNECTION, None)
 
     async def run(self, scope: Scope, receive: Receive, send: Send, address: str) -> None:
         """Have Django answer when there is a turn for this address."""

@@ -14,10 +14,11 @@ from catalog.functions.results import MIME_TYPE
 from catalog.runners.http_api.json_path import parse_path, select
 from catalog.runners.http_api.settings import Settings
 from toolhub import egress, invisible
+from toolhub.wire.json_size import MAX_VALUES, has_too_many_values
 
 MAX_EXCERPT_CHARACTERS = 500
-MAX_INLINE_CHARACTERS = 1_048_576
-"""Size in bytes above which a JSON text is parsed off the event loop."""
+MAX_INLINE_BYTES = 1_048_576
+"""Size above which a JSON text is parsed off the event loop."""
 _TEXT_TYPES = frozenset({"application/xml", "application/javascript", "application/yaml", "image/svg+xml"})
 
 
@@ -68,10 +69,8 @@ class ResponseConverter:
 
     async def _json(self, reply: egress.Reply) -> Any:
         try:
-            text = reply.text
-            value = (
-                await threads.checks().run(lambda: _read(text)) if len(text) > MAX_INLINE_CHARACTERS else _read(text)
-            )
+            size = len(reply.body)
+            value = await threads.checks().run(lambda: _read(reply)) if size > MAX_INLINE_BYTES else _read(reply)
         except (ValueError, RecursionError):
             raise ToolError(f"The API did not answer with JSON. {excerpt(reply.text)}".strip()) from None
         if self._path:
@@ -114,11 +113,13 @@ def _detect_format(reply: egress.Reply) -> str:
     return family if family in ("image", "audio") and media.kind_of(reply.body).startswith(family) else "binary"
 
 
-def _read(text: str) -> Any:
+def _read(reply: egress.Reply) -> Any:
     def refuse(name: str) -> Any:
         raise ValueError(name)
 
-    return json.loads(text, parse_constant=refuse)
+    if has_too_many_values(reply.body):
+        raise ToolError(f"The API's answer has more than {MAX_VALUES:,} values. Ask it for less.")
+    return json.loads(reply.text, parse_constant=refuse)
 
 
 def excerpt(text: str) -> str:

@@ -22,8 +22,10 @@ from catalog.functions.context import Context
 from catalog.functions.results import Produced
 from catalog.functions.signatures import Function
 from catalog.functions.updates import resource_updated
+from catalog.message_load import MessageLoad, TooManyValues
 from catalog.processes import environment
 from catalog.processes.launch import Child, Limits, Order, Report, read, run_program, write_stdin
+from toolhub.wire.json_size import MAX_VALUES
 
 CHILD_MODULE = "catalog.runners.python_function.child"
 ROOT = Path(__file__).resolve().parents[3]
@@ -98,6 +100,7 @@ def _request(function: Function, arguments: dict[str, Any], context: Context, dj
 async def _listen(child: Child, context: Context, max_bytes: int) -> dict[str, Any] | None:
     """Pass on progress and log lines until the answer, and return it. None when the child ends without an answer."""
     assert child.stdout is not None  # noqa: S101 - every child has its pipes
+    load = MessageLoad()
     while True:
         try:
             line = await child.stdout.readline()
@@ -106,6 +109,11 @@ async def _listen(child: Child, context: Context, max_bytes: int) -> dict[str, A
             raise ToolError(f"The tool returned more than the {max_bytes} bytes that it may.") from None
         if not line.endswith(b"\n"):
             return None
+        try:
+            await load.read_whole(line)
+        except TooManyValues:
+            child.stop(at_once=True)
+            raise ToolError(f"The tool returned more than {MAX_VALUES:,} values. Ask it for less.") from None
         message = await _parsed(line)
         if "progress" in message:
             await context.progress(*message["progress"])

@@ -16,11 +16,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
+from catalog.message_load import MessageLoad, TooManyValues
 from catalog.runners import networks
 from catalog.runners.upstream_mcp import pipes
 from catalog.runners.upstream_mcp.connection import Connection
 from catalog.runners.upstream_mcp.failures import UpstreamError, failure, timeout_error
 from toolhub import __version__, egress
+from toolhub.wire.json_size import MAX_VALUES
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -72,8 +74,10 @@ class Link:
         secrets: Mapping[str, str],
         capabilities: Mapping[str, Any] | None = None,
         on_change: Callable[[int], object] | None = None,
+        load: MessageLoad | None = None,
     ) -> None:
         self.connection = connection
+        self._load = load or MessageLoad()
         self._secrets = dict(secrets)
         self._capabilities = capabilities or {}
         self._on_change = on_change
@@ -182,7 +186,7 @@ class Link:
         connection = self.connection
         revealed = connection.reveal_values(self._secrets)
         if connection.transport == "stdio":
-            return pipes.open_pipes(connection, revealed, MAX_MESSAGE_BYTES)
+            return pipes.open_pipes(connection, revealed, MAX_MESSAGE_BYTES, self._load)
 
         def http_client(headers: Any = None, timeout: Any = None, auth: Any = None) -> Any:
             return egress.checked_client(
@@ -192,12 +196,26 @@ class Link:
                 max_bytes=MAX_MESSAGE_BYTES,
                 resolver=networks.resolver(),
                 allowed=networks.allowed_within(connection.allowed_networks),
+                watch=self._watch,
             )
 
         if connection.transport == "sse":
             return sse_client(connection.url, httpx_client_factory=http_client)
         client = await stack.enter_async_context(http_client())
         return streamable_http_client(connection.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES)
+
+    def _watch(self, is_event_stream: bool) -> Callable[[bytes], Awaitable[None]]:
+        read = self._load.watch(is_event_stream)
+
+        async def read_or_log(data: bytes) -> None:
+            try:
+                await read(data)
+            except TooManyValues:
+                # The official client says only that the response ended.
+                log.warning("%s sent a message with more than %d values", self.connection.label, MAX_VALUES)
+                raise
+
+        return read_or_log
 
     async def _prepare(self, stack: AsyncExitStack) -> None:
         """Subscribe to log lines and changes of the lists, where the server has them."""

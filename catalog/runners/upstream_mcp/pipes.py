@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from catalog.message_load import MessageLoad, TooManyValues
 from catalog.processes import allowlist
 from catalog.processes.launch import Child, Limits, Order, close_pipes, run_program
 from catalog.runners.upstream_mcp.connection import Connection
+from toolhub.wire.json_size import MAX_VALUES
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -48,7 +50,7 @@ class ProgramNotAllowed(Exception):
 
 @asynccontextmanager
 async def open_pipes(
-    connection: Connection, environment: Mapping[str, str], max_bytes: int
+    connection: Connection, environment: Mapping[str, str], max_bytes: int, load: MessageLoad
 ) -> AsyncIterator[TransportStreams]:
     problem = allowlist.find_problem(connection.command)
     if problem:
@@ -66,7 +68,7 @@ async def open_pipes(
     # The pool of connections counts it, not the limit on programs of calls.
     async with run_program(order, stdin=asyncio.subprocess.PIPE, user_id=None) as child:
         try:
-            async with _streams(child, connection.label, max_bytes) as streams:
+            async with _streams(child, connection.label, max_bytes, load) as streams:
                 yield streams
         finally:
             with anyio.CancelScope(shield=True):
@@ -74,7 +76,7 @@ async def open_pipes(
 
 
 @asynccontextmanager
-async def _streams(child: Child, label: str, max_bytes: int) -> AsyncIterator[TransportStreams]:
+async def _streams(child: Child, label: str, max_bytes: int, load: MessageLoad) -> AsyncIterator[TransportStreams]:
     from mcp.shared.message import SessionMessage
 
     inbox_writer, inbox = anyio.create_memory_object_stream[Any](0)
@@ -83,7 +85,14 @@ async def _streams(child: Child, label: str, max_bytes: int) -> AsyncIterator[Tr
     async def read() -> None:
         async with inbox_writer:
             with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-                async for line in _lines(child.stdout, max_bytes, label):
+                async for line in _lines(child.stdout, max_bytes, label, load):
+                    try:
+                        await load.read_whole(line)
+                    except TooManyValues:
+                        log.warning(
+                            "%s sent a message with more than %d values; the connection is closed", label, MAX_VALUES
+                        )
+                        return
                     await inbox_writer.send(_message(line))
 
     async def write() -> None:
@@ -115,10 +124,13 @@ async def _streams(child: Child, label: str, max_bytes: int) -> AsyncIterator[Tr
             group.cancel_scope.cancel()
 
 
-async def _lines(stdout: asyncio.StreamReader | None, max_bytes: int, label: str) -> AsyncIterator[bytes]:
+async def _lines(
+    stdout: asyncio.StreamReader | None, max_bytes: int, label: str, load: MessageLoad
+) -> AsyncIterator[bytes]:
     assert stdout is not None  # noqa: S101 - it was asked for
     pending = bytearray()
     while chunk := await stdout.read(CHUNK_BYTES):
+        await load.read_lines(chunk)
         start = len(pending)
         pending += chunk
         while (end := pending.find(b"\n", start)) >= 0:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from catalog.message_load import MessageLoads
 from catalog.runners.upstream_mcp import notifications
 from catalog.runners.upstream_mcp.connection import Connection, key_of
 from catalog.runners.upstream_mcp.failures import UpstreamError
@@ -43,6 +44,7 @@ class Pool:
         self._places: dict[str, _Place] = {}
         self._links: dict[Link, int] = {}
         """Every link that is open or being opened, with its user."""
+        self._loads = MessageLoads()
 
     @asynccontextmanager
     async def borrow(
@@ -109,7 +111,8 @@ class Pool:
         if len(self._links) >= MAX_LINKS and not self._close_longest_idle(None):
             raise UpstreamError("Too many connections to other servers are open. Try again in a few seconds.")
         used = {name: secrets[name] for name in connection.secret_names}
-        link = Link(connection, used, capabilities, notifications.notify_changed)
+        load = self._loads.of(connection.upstream)
+        link = Link(connection, used, capabilities, notifications.notify_changed, load)
         self._links[link] = user_id
         try:
             await link.open()
