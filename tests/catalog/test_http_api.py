@@ -99,6 +99,13 @@ async def test_header_values_cannot_hold_another_header(api: Api) -> None:
     assert api.seen == []
 
 
+@pytest.mark.parametrize("value", [b"[],", b'{"a":1},'])
+async def test_an_answer_with_too_many_values_is_not_decoded(api: Api, value: bytes) -> None:
+    api.answers["/many"] = (200, "application/json", b"[" + value * 250_000 + b"0]")
+    with pytest.raises(ToolError, match="more than 200,000 values"):
+        await ask({"url": f"{api.url}/many"})
+
+
 async def test_an_error_status_is_an_error_with_a_short_clean_excerpt(api: Api) -> None:
     page = b"<html><script>alert(1)</script><b>No such \x1b[31m city</b>" + b" x" * 2000 + b"</html>"
     api.answers["/city"] = (404, "text/html", page)

@@ -66,6 +66,8 @@ async def end(how: str) -> Any:
         return cycle
     if how == "object":
         return object()
+    if how == "values":
+        return [[]] * 200_000
     if how == "huge":
         return "x" * (64 << 20)
     if how == "orphan":

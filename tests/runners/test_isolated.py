@@ -47,6 +47,7 @@ def make_settings(function: str, **more: Any) -> dict[str, Any]:
         ("cycle", {}, "cannot be written as JSON"),
         ("object", {}, "cannot be written as JSON"),
         ("huge", {"max_output_bytes": 1_000_000}, "more than the 1000000 bytes"),
+        ("values", {}, "more than 200,000 values"),
     ],
 )
 async def test_a_bad_end_is_a_sentence_and_nothing_is_left(

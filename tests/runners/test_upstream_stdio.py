@@ -47,6 +47,8 @@ for line in sys.stdin:
         if name == "flood":
             while True:
                 sys.stdout.write("x" * 65536)
+        if name == "values":
+            sys.stdout.write("[" + "{}," * 200_000 + "{}]\\n"); sys.stdout.flush(); time.sleep(60)
         if name == "flood aside":
             for _ in range(1000):
                 sys.stderr.write("x" * 65536)
@@ -102,7 +104,7 @@ async def ask(link: Link, name: str) -> Any:
     return await asyncio.wait_for(link.session.call_tool(name, {}), 120)
 
 
-@pytest.mark.parametrize("bad", ["grow", "fork", "flood"])
+@pytest.mark.parametrize("bad", ["grow", "fork", "flood", "values"])
 async def test_a_server_that_takes_too_much_is_ended_and_its_call_with_it(
     connect: Any, bad: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

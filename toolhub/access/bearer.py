@@ -287,7 +287,7 @@ class Authenticator:
         except TimeoutError:
             return self._reuse_stale(self._known.get(digest), "the database did not answer in time")
         finally:
-            del lookup  # its error has a traceback with this frame: all of it would wait for the garbage collector
+            del lookup  # its error has a traceback with this frame
 
     def _end_lookup(self, key: str, source: str) -> None:
         with self._lock:

@@ -146,7 +146,7 @@ def _convert_error(link: Link, error: Any, context: Context) -> Exception:
     """Return an upstream's error answer as an exception of ours."""
     if (error.code, error.message) == SESSION_GONE:
         return _SessionGone()
-    if error.code == CONNECTION_CLOSED or not link.alive:
+    if error.code == CONNECTION_CLOSED or link.rejected is not None or not link.alive:
         return error  # type: ignore[no-any-return]
     if error.code == MISSING_CLIENT_CAPABILITY and (missing := _find_missing(error.data, context)) is not None:
         return missing
@@ -165,6 +165,10 @@ def _find_missing(data: Any, context: Context) -> ClientLacks | None:
 
 def _connection_error(link: Link, error: Exception) -> UpstreamError:
     code = getattr(error, "code", None)
+    if link.rejected is not None:
+        return UpstreamError(
+            f"{link.connection.label} sent too much: {link.rejected}. The call may have taken effect. Ask for less."
+        )
     if code == CONNECTION_CLOSED or not link.alive:
         return UpstreamError(
             f"{link.connection.label} closed the connection. The call may have taken effect. Check "

@@ -85,6 +85,8 @@ class Link:
         self.client: Client | None = None
         self.alive = False
         self.opened_at = time.monotonic()
+        self.rejected: TooManyValues | None = None
+        """Why a message of the server was not read; the official client says only that the response ended."""
         self.listed: dict[str, str] = {}
         """The tools that this session has listed, and so their parameters in headers, with their support of tasks."""
         self._closing = asyncio.Event()
@@ -210,8 +212,8 @@ class Link:
         async def read_or_log(data: bytes) -> None:
             try:
                 await read(data)
-            except TooManyValues:
-                # The official client says only that the response ended.
+            except TooManyValues as error:
+                self.rejected = error
                 log.warning("%s sent a message with more than %d values", self.connection.label, MAX_VALUES)
                 raise
 
