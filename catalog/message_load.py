@@ -40,14 +40,24 @@ class MessageLoad:
         self._ready_at = 0.0
         """Monotonic time at which the values that were read count no more."""
 
-    async def read(self, data: bytes, counter: ValueCounter) -> None:
-        """Count a piece of a response before it is decoded, and wait. Raises TooManyValues."""
-        values, most = counter.add(data)
-        if most > MAX_VALUES:
-            raise TooManyValues
-        lines = data.count(b"\n") + data.count(b"\r")
-        messages = data.count(b"\ndata") + data.count(b"\rdata") if lines else 0
-        await self._wait(values + LINE_VALUES * lines + MESSAGE_VALUES * messages)
+    def watch(self, is_event_stream: bool) -> Callable[[bytes], Awaitable[None]]:
+        """Return the function that counts the pieces of one response before they are decoded, and waits.
+
+        It raises TooManyValues.
+        """
+        counter = ValueCounter(events=is_event_stream)
+
+        async def read(data: bytes) -> None:
+            values, most = counter.add(data)
+            if most > MAX_VALUES:
+                raise TooManyValues
+            if is_event_stream:
+                lines = data.count(b"\n") + data.count(b"\r")
+                events = data.count(b"\n\n") + data.count(b"\n\r\n") + data.count(b"\r\r") if lines else 0
+                values += LINE_VALUES * lines + MESSAGE_VALUES * events
+            await self._wait(values)
+
+        return read
 
     async def read_lines(self, data: bytes) -> None:
         """Wait for what it costs to find the lines in this."""
@@ -61,11 +71,6 @@ class MessageLoad:
         if values > EXACT_VALUES:
             values = count_values(strip_strings(message))
         await self._wait(values + MESSAGE_VALUES)
-
-    def watch(self, is_event_stream: bool) -> Callable[[bytes], Awaitable[None]]:
-        """Return the function that reads the pieces of one response."""
-        counter = ValueCounter(events=is_event_stream)
-        return lambda data: self.read(data, counter)
 
     async def _wait(self, values: int) -> None:
         now = time.monotonic()

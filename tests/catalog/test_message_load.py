@@ -70,6 +70,12 @@ async def test_a_message_with_too_many_values_is_rejected(pieces: int) -> None:
         await read(message[(pieces - 1) * size :])
 
 
+async def test_the_lines_of_a_body_cost_nothing() -> None:
+    read, begun = MessageLoad().watch(False), time.monotonic()
+    await read(b"[\n" + b"\n" * 4_000_000 + b"]")
+    assert time.monotonic() - begun < 100
+
+
 async def test_text_costs_as_little_as_it_takes() -> None:
     text = b'["' + b"a,b,c[" * 1_000_000 + b'"]'
     async with asyncio.timeout(20):
