@@ -66,7 +66,8 @@ async def call_unknown(target: Target) -> None:
 
 async def leave_a_call(target: Target) -> None:
     line = await target.connect()
-    await line.send(target.call("dawdle", {"seconds": 600}))
+    await line.send(target.call("chatter", {}, logLevel="debug"))
+    await line.reader.readuntil(b"notifications/")
     line.close()
 
 
@@ -113,9 +114,9 @@ async def send_a_frame_too_early(target: Target) -> None:
 
 async def call_over_a_socket(target: Target) -> None:
     line = await open_socket(target)
-    body = target.call("dawdle", {"seconds": 600}).partition(b"\r\n\r\n")[2]
-    masked = b"\x81\xfe" + len(body).to_bytes(2, "big") + b"\0\0\0\0" + body
-    await line.send(masked)
+    body = target.call("chatter", {}, logLevel="debug").partition(b"\r\n\r\n")[2]
+    await line.send(b"\x81\xfe" + len(body).to_bytes(2, "big") + b"\0\0\0\0" + body)  # masked with zeros
+    await line.reader.readuntil(b"notifications/")
     line.close()
 
 
