@@ -32,10 +32,11 @@ def make_notification(data: bytes) -> bytes:
 
 
 class FloodingServer:
-    """A server of 2025-06-18 whose tool answers with what `flood` says, for as long as it is read."""
+    """A server of 2025-06-18 whose tool sends `flood` so many `times` before its result, or the body `answer`."""
 
     def __init__(self) -> None:
         self.flood = self.answer = b""
+        self.times = 1
         self.port = 0
 
     @property
@@ -65,9 +66,12 @@ class FloodingServer:
             return
         if method == "tools/call" and self.flood:
             writer.write(EVENT_STREAM)
-            while True:
+            for _ in range(self.times):
                 writer.write(self.flood)
                 await writer.drain()
+            answer = {"jsonrpc": "2.0", "id": message["id"], "result": {"content": []}}
+            writer.write(b"data: " + json.dumps(answer).encode() + b"\n\n")
+            return
         if method == "initialize":
             info = {"name": "flood", "version": "1"}
             result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}
@@ -127,7 +131,7 @@ async def test_a_message_with_too_many_values_is_not_decoded(
 
 
 async def test_a_flood_of_small_messages_is_read_at_a_rate(server: FloodingServer) -> None:
-    server.flood = make_notification(b"1") * 500
+    server.flood, server.times = make_notification(b"1") * 500, 1_000_000
     async with connected(server) as link:
         link.questions = lines = Lines()
         begun = time.monotonic()
