@@ -32,9 +32,9 @@ async def measure(work: list[bytes], load: MessageLoad) -> float:
 
 async def test_one_large_message_waits_for_nothing_and_a_flood_of_them_does() -> None:
     load = MessageLoad()
-    large = make_message(MAX_VALUES - MESSAGE_VALUES)
+    large = make_message(MAX_VALUES * 9 // 10)
     async with asyncio.timeout(20):
-        seconds = await measure([large, make_message(VALUES_PER_SECOND // 5)], load)
+        seconds = await measure([large, make_message(VALUES_PER_SECOND * 2 // 5)], load)
     assert seconds >= 0.19
 
 
@@ -78,8 +78,8 @@ async def test_the_lines_of_a_body_cost_nothing() -> None:
 
 async def test_text_costs_as_little_as_it_takes() -> None:
     text = b'["' + b"a,b,c[" * 1_000_000 + b'"]'
-    async with asyncio.timeout(20):
-        assert await measure([text] * 3, MessageLoad()) < 15
+    seconds = await measure([text] * 4, MessageLoad())
+    assert 0.39 <= seconds < 100, "24 MB are more than may come at once, and none of it counts as values"
 
 
 def test_all_connections_to_one_upstream_share_its_load_while_there_are_any() -> None:
