@@ -71,7 +71,8 @@ class ValueCounter:
             self._rest = b"\\" * ((len(line) - len(line.rstrip(b"\\"))) % 2)
         elif self._events:
             # The end of an event may be in two pieces.
-            bare, self._rest = bare.rstrip(b"\r\n"), bare[len(bare.rstrip(b"\r\n")) :][-4:]
+            lines = bare.rstrip(b"\r\n")
+            bare, self._rest = lines, bare[len(lines) :][-4:]
         messages = _END_OF_EVENT.split(bare) if self._events else [bare]
         found = [count_values(message) for message in messages]
         most = max(self._values + found[0], *found[1:], 0)
