@@ -13,16 +13,12 @@ from typing import Any
 from django.conf import settings
 
 from audit import recorder
-from toolhub.client_address import counted
 from toolhub.hub import Hub
-from toolhub.transports.asgi import CONNECTION, JSON, TEXT, Application, Receive, Scope, Send, respond
-from toolhub.transports.connection import TRY_LATER
+from toolhub.transports.asgi import JSON, TEXT, Application, Receive, Scope, Send, respond
 from toolhub.transports.http import StreamableHttpConsumer
 from toolhub.transports.live import LiveConsumer
 from toolhub.transports.pages import BoundedPages, PageTurns
-from toolhub.transports.websocket import McpWebsocketConsumer, chosen
-from toolhub.wire import errors, jsonrpc
-from toolhub.wire.errors import McpError
+from toolhub.transports.websocket import McpWebsocketConsumer
 
 MCP_PATHS = frozenset({"/mcp", "/mcp/"})
 """Both paths are served: a redirect would turn a POST into a GET."""
@@ -41,32 +37,15 @@ class Router:
         self.http: Application = lambda *asgi: StreamableHttpConsumer(hub.server, hub.streams, hub.uploads)(*asgi)
         self.websocket = McpWebsocketConsumer.as_asgi(server=hub.server, uploads=hub.uploads)
         self.live = LiveConsumer.as_asgi(sockets=hub.sockets)
-        self.edge = hub.edge
+        self.proxies = hub.edge.proxies
         self.running: set[asyncio.Task[None]] = set()
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         # A client may send Daphne-Root-Path and would then decide which part of the URL counts as the path.
         scope["root_path"] = ""
-        if not self.edge.proxies.networks:
-            return self.route(scope, receive, send)
-        peer = scope["client"]
-        self.edge.proxies.rewrite(scope)
-        if scope["client"] is peer or scope["path"] in PROBE_PATHS:
-            return self.route(scope, receive, send)
-        address = counted(scope["client"][0])
-        if CONNECTION in scope:
-            scope[CONNECTION].client = address
-        return self.run_counted(address, scope, receive, send)
-
-    async def run_counted(self, address: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a client behind a proxy, whose connections are not its own: what it has in progress counts."""
-        if not self.edge.enter(address):
-            await refuse(scope, receive, send)
-            return
-        try:
-            await self.route(scope, receive, send)
-        finally:
-            self.edge.leave(address)
+        if self.proxies.networks:
+            self.proxies.rewrite(scope)
+        return self.route(scope, receive, send)
 
     def route(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         kind, path = scope["type"], scope["path"]
@@ -96,22 +75,6 @@ class Router:
         self.running.add(task)
         task.add_done_callback(self.running.discard)
         return asyncio.shield(task)
-
-
-async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer 503, or close with 1013: one address has as many requests and WebSockets in progress as it may have."""
-    most = settings.MAX_CONNECTIONS_PER_ADDRESS
-    sentence = f"Your address has {most:,} requests and WebSockets in progress here. Try again in 5 s."
-    retry = (b"retry-after", b"5")
-    if scope["type"] == "websocket":
-        await receive()
-        await send({"type": "websocket.accept", "subprotocol": chosen(scope)})
-        await send({"type": "websocket.close", "code": TRY_LATER, "reason": sentence})
-    elif scope["path"] in MCP_PATHS:
-        error = jsonrpc.error(None, McpError(errors.INVALID_REQUEST, sentence))
-        await respond(send, 503, [*JSON, retry], jsonrpc.encode(error))
-    else:
-        await respond(send, 503, [*TEXT, retry], sentence.encode() + b"\n")
 
 
 async def reject_websocket(scope: Scope, receive: Receive, send: Send) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 import httpx2
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
 from tests.client import HttpClient, WebSocketClient
@@ -354,10 +354,9 @@ async def test_clients_count_by_their_own_address_and_nginx_does_not(hub: SmallH
     async with contextlib.AsyncExitStack() as stack:
         for sender in [ALICE] * PER_ADDRESS + [BOB] * (PER_ADDRESS - 1) + [CAROL] * (PER_ADDRESS - 1):
             clients.append(await stack.enter_async_context(open_socket(nginx.pooled, token, sender)))
-        late = await stack.enter_async_context(open_socket(nginx.pooled, token, ALICE))
-        with pytest.raises(ConnectionClosed):
-            await late.recv()
-        assert late.close_code == 1013
+        with pytest.raises(InvalidStatus) as late:
+            await stack.enter_async_context(open_socket(nginx.pooled, token, ALICE))
+        assert late.value.response.status_code == 503 and late.value.response.headers["Retry-After"]
         for sender, status in ((ALICE, 503), (BOB, 200)):
             target = Target(nginx.pooled, token, sender=sender)
             async with opened(target) as line:

@@ -7,7 +7,6 @@ import json
 import os
 import select
 import socket
-import struct
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -415,7 +414,7 @@ def test_a_busy_address_gets_503_and_its_probes_an_answer(hub: Hub) -> None:
             late.sendall(head(hub, "GET /sign-in/ HTTP/1.1"))
             answer = read_to_end(late)
             assert answer.startswith(b"HTTP/1.1 503 ") and b"Retry-After: " in answer
-            assert b"Your address has 20 connections to this server. Close some, and try again in 5 s." in answer
+            assert b"Your address has 20 connections here. Close some, and try again in 5 s." in answer
         for path in ("/healthz", "/readyz"):
             with connected(hub, OTHER_ADDRESS) as probe:
                 probe.sendall(head(hub, f"GET {path} HTTP/1.1"))
@@ -453,21 +452,29 @@ def test_a_busy_client_behind_a_proxy_is_told_to_come_back(hub: Hub) -> None:
             busy = stack.enter_context(connected(hub, PROXY))
             busy.sendall(socket_head)
             assert b" 101 " in busy.recv(65_536)
+        page, call = head(hub, "GET /sign-in/ HTTP/1.1", client), post(hub, "Content-Length: 2", client) + b"{}"
+        for request in (page, call, socket_head):
+            with connected(hub, PROXY) as late:
+                late.sendall(request)
+                answer = read_to_end(late)
+                assert answer.startswith(b"HTTP/1.1 503 ") and b"\r\nRetry-After: 5\r\n" in answer
+                assert b"20 requests and WebSockets in progress" in answer
+                assert (b'"jsonrpc":"2.0"' in answer) == (request != page)
         with connected(hub, PROXY) as late:
-            late.sendall(head(hub, "GET /sign-in/ HTTP/1.1", client))
-            answer = read_answer(late)
-            assert answer.startswith(b"HTTP/1.1 503 ") and b"20 requests and WebSockets in progress" in answer
-            late.sendall(post(hub, "Content-Length: 2", client) + b"{}")
-            answer = read_answer(late)
-            assert answer.startswith(b"HTTP/1.1 503 ") and b'"jsonrpc":"2.0"' in answer
+            late.sendall(head(hub, "GET /healthz HTTP/1.1", client))
+            assert read_answer(late).startswith(b"HTTP/1.1 200 "), "a probe is answered"
             late.sendall(head(hub, "GET /sign-in/ HTTP/1.1", "X-Forwarded-For: 192.0.2.91"))
             assert read_answer(late).startswith(b"HTTP/1.1 200 "), "another client of the same proxy"
-        with connected(hub, PROXY) as late:
-            late.sendall(socket_head)
-            received = b""
-            while b"Try again in 5 s." not in received:
-                received += late.recv(65_536)
-            assert b" 101 " in received and struct.pack("!H", 1013) in received
+
+
+def test_an_idle_connection_of_a_proxy_is_nobodys(hub: Hub) -> None:
+    client = "X-Forwarded-For: 192.0.2.92"
+    with contextlib.ExitStack() as stack:
+        kept = [stack.enter_context(connected(hub, PROXY)) for _ in range(PER_ADDRESS + 1)]
+        for one in kept:
+            one.sendall(head(hub, "GET /sign-in/ HTTP/1.1", client))
+            assert read_answer(one).startswith(b"HTTP/1.1 200 ")
+        assert not select.select(kept, [], [], 0)[0], "none was closed for another one"
 
 
 # --- readers ----------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 from math import inf
+from time import monotonic
 
 import pytest
 
@@ -25,6 +26,7 @@ class Fake:
     waiting_since: float = 0.0
     stalled_since: float = 0.0
     address: str = ""
+    is_proxy: bool = False
     groups: tuple[str, ...] = ()
     client: str = ""
     user_id: int | None = None
@@ -137,14 +139,53 @@ def test_a_trusted_proxy_counts_in_the_total_only(table: Connections) -> None:
     assert all(not one.over_limit and one.address == "" for one in behind)
 
 
+def begin(table: Connections, client: str, phase: Phase = Phase.ANSWERING) -> Fake:
+    """A proxy's connection whose request for this client has brought its headers."""
+    connection = add(table, PROXY, Phase.BODY)
+    table.begin_request(connection, client)
+    if not connection.over_limit:
+        connection.phase = phase
+    return connection
+
+
 def test_clients_behind_a_proxy_count_by_what_they_have_in_progress(table: Connections) -> None:
-    assert [table.enter(ALICE) for _ in range(4)] == [True, True, True, False]
-    assert table.enter(BOB)
-    table.leave(ALICE)
-    assert table.enter(ALICE)
-    for address in (ALICE, ALICE, ALICE, BOB):
-        table.leave(address)
-    assert table._clients == {}, "nothing is left of an address that is gone"
+    mine = [begin(table, ALICE) for _ in range(3)]
+    late, other = begin(table, ALICE), begin(table, BOB)
+    assert [one.over_limit for one in (*mine, late, other)] == ["", "", "", "per_address", ""]
+    table.end_request(mine[0])
+    assert not begin(table, ALICE).over_limit, "a connection that is idle is the proxy's"
+    for one in list(table.open):
+        table.remove(one)
+    assert not table.by_address, "nothing is left of an address that is gone"
+
+
+def test_an_arriving_body_makes_room_for_the_next_request_of_the_same_client(table: Connections) -> None:
+    others, mine = begin(table, BOB, Phase.BODY), [begin(table, ALICE, Phase.BODY) for _ in range(3)]
+    assert not begin(table, ALICE).over_limit
+    assert [one.evicted for one in (others, *mine)] == [False, True, False, False]
+
+
+def test_an_idle_connection_of_a_proxy_makes_room_in_the_total(table: Connections) -> None:
+    idle = begin(table, ALICE)
+    table.end_request(idle)
+    idle.phase = Phase.IDLE
+    for number in range(5):
+        begin(table, f"192.0.2.{number}")
+    assert not begin(table, BOB).over_limit and idle.evicted
+
+
+def test_a_flood_of_new_connections_leaves_the_youngest_the_time_to_ask(table: Connections) -> None:
+    now = monotonic()
+    idle = add(table, PROXY, Phase.IDLE, since=now - 10)
+    answered = add(table, PROXY, Phase.IDLE, since=now)
+    older, fresh = (add(table, PROXY, since=now) for _ in range(2))
+    busy = [add(table, PROXY, Phase.ANSWERING, since=now) for _ in range(2)]
+    add(table, PROXY, since=now)
+    first = [one.evicted for one in (idle, answered, older, fresh, *busy)]
+    assert first == [True, False, False, False, False, False], "what has waited for longer goes first"
+    late = [add(table, PROXY, since=now) for _ in range(2)]
+    assert [one.evicted for one in (answered, older, fresh, *busy)] == [True, True, False, False, False]
+    assert not any(one.over_limit for one in late)
 
 
 def test_the_addresses_of_one_ipv6_network_count_as_one(table: Connections) -> None:
@@ -164,12 +205,14 @@ def test_all_addresses_of_one_ipv6_subscriber_have_four_times_the_connections_of
 
 
 def test_behind_a_proxy_an_ipv6_subscriber_has_four_times_what_one_address_may_do() -> None:
-    table = Connections(Limits(max_connections=100, max_connections_per_address=3), TrustedProxies([]))
-    addresses = [f"2001:db8:1:{n:x}::/64" for n in range(13)]
-    assert [table.enter(address) for address in addresses] == [True] * 12 + [False]
-    for address in addresses[:12]:
-        table.leave(address)
-    assert table._clients == {}
+    table = Connections(
+        Limits(max_connections=100, max_connections_per_address=3), TrustedProxies([ip_network("10.0.0.0/8")])
+    )
+    found = [begin(table, f"2001:db8:1:{n:x}::/64").over_limit for n in range(13)]
+    assert found == [""] * 12 + ["per_address"]
+    for one in list(table.open):
+        table.remove(one)
+    assert not table.by_address
 
 
 def test_a_connection_that_ends_twice_is_counted_down_once(table: Connections) -> None:

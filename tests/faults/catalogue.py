@@ -971,10 +971,24 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         "clients behind a proxy are counted down",
-        "toolhub/routing.py",
-        "            self.edge.leave(address)\n",
-        "            pass\n",
-        "tests/e2e/test_behind_a_proxy.py",
+        "toolhub/edge/channel.py",
+        "                self.connections.end_request(self)\n",
+        "                pass\n",
+        "tests/edge/test_channel.py",
+    ),
+    Fault(
+        "what has just come or been answered goes last",
+        "toolhub/edge/connections.py",
+        "        return phase is Phase.BODY, phase if since < young else LAST_EVICTABLE, since\n",
+        "        return phase is Phase.BODY, phase, since\n",
+        "tests/edge/test_connections.py",
+    ),
+    Fault(
+        "a bounded number of connections is taken at once",
+        "toolhub/management/daphne_server.py",
+        "lambda _: MAX_ACCEPTS, lambda _, __: None",
+        "lambda _: 100, lambda _, __: None",
+        "tests/management/test_daphne_server.py",
     ),
     Fault(
         "addresses take turns on pages",

@@ -56,7 +56,7 @@ async def test_where_pages_come_by_https_no_page_that_came_by_http_gets_in(
 ):
     settings.PUBLIC_URL = f"https://{TOOLS}"
     settings.ALLOWED_HOSTS = [TOOLS, "hub.internal", "10.1.2.3"]
-    wire.application.edge.proxies = TrustedProxies([ip_network("192.0.2.9")] if proxy else [])
+    wire.application.proxies = TrustedProxies([ip_network("192.0.2.9")] if proxy else [])
     window = await windows(alice, **({"x_forwarded_proto": "https"} if proxy else {}) | headers)
     assert await (window.opened() if opens else window.refused())
 
@@ -76,7 +76,7 @@ async def test_without_a_public_https_address_a_trusted_proxy_says_how_pages_com
     alice, wire, windows, settings, proxy, said, origin, opens
 ):
     settings.PUBLIC_URL = "http://other.example"
-    wire.application.edge.proxies = TrustedProxies([ip_network("192.0.2.9"), ip_network("10.0.0.0/8")] if proxy else [])
+    wire.application.proxies = TrustedProxies([ip_network("192.0.2.9"), ip_network("10.0.0.0/8")] if proxy else [])
     window = await windows(alice, x_forwarded_for="198.51.100.7, 10.0.0.3", origin=origin, x_forwarded_proto=said)
     assert await (window.opened() if opens else window.refused())
 

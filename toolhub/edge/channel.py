@@ -21,6 +21,7 @@ from twisted.internet.protocol import connectionDone
 from twisted.protocols.basic import LineReceiver
 from twisted.web.http import HTTPChannel
 
+from toolhub.client_address import HEADERS
 from toolhub.edge.connections import Phase
 
 if TYPE_CHECKING:
@@ -56,8 +57,10 @@ class EdgeChannel(HTTPChannel):
     _path: Any
     requests: list[Any]
     groups: tuple[str, ...] = ()
+    """What the connection counts for, as `Connections` sets it."""
     address = ""
     """The counted address of the peer; "" for a trusted proxy."""
+    is_proxy = False
     client = ""
     """The address of the client behind a trusted proxy, of the latest request."""
     user_id: int | None = None
@@ -117,6 +120,8 @@ class EdgeChannel(HTTPChannel):
             self._discarded_bytes += len(data)
             if self._discarded_bytes > settings.MAX_BODY_BYTES:
                 self.transport.abortConnection()
+            elif not self.connections.may_discard(len(data)):
+                self.transport.pauseProducing()
             return
         if phase is Phase.IDLE:
             self.phase = Phase.HEADERS
@@ -142,8 +147,22 @@ class EdgeChannel(HTTPChannel):
         super().allHeadersReceived()
         if self._transferDecoder is not None and hasattr(self._transferDecoder, "_maxTrailerHeadersSize"):
             self._transferDecoder._maxTrailerHeadersSize = MAX_TRAILER_BYTES
+        if self.is_proxy and not self.over_limit and not self._is_probe:
+            self._count_for_client()
         if self.over_limit and self.phase is Phase.BODY:
             self._answer_over_limit()
+
+    @property
+    def _is_probe(self) -> bool:
+        return self._path.partition(b"?")[0] in PROBES
+
+    def _count_for_client(self) -> None:
+        """Count this request of a trusted proxy for its client."""
+        headers, connections = self.requests[-1].requestHeaders, self.connections
+        said = tuple((name, value) for name in HEADERS for value in headers.getRawHeaders(name, ()))
+        self.client = connections.find_client(self.transport.getPeer().host, said)
+        if self.client:
+            connections.begin_request(self, self.client)
 
     def _send100Continue(self) -> None:
         # The application first decides whether it wants the body.
@@ -189,6 +208,8 @@ class EdgeChannel(HTTPChannel):
         if self.phase is Phase.ANSWERING:
             self.phase = Phase.IDLE
             self._wait(self.connections.limits.keepalive_seconds)
+            if self.is_proxy:
+                self.connections.end_request(self)
         super().requestDone(request)
         if self.phase is Phase.BODY:  # of a request that came before the answer to the one before it
             self._start_before_body()
@@ -255,14 +276,15 @@ class EdgeChannel(HTTPChannel):
 
     def _answer_over_limit(self) -> None:
         self.persistent = False
-        if self._path.partition(b"?")[0] in PROBES:
+        if self._is_probe:
             return
         self.refuse(self.over_limit)
         self.requests[-1].rejected = True
         retry = b"Retry-After: %d\r\n" % RETRY_AFTER_SECONDS
         if self.over_limit == "per_address":
             most = self.connections.limits.max_connections_per_address
-            sentence = f"Your address has {most:,} connections to this server. Close some"
+            held = "requests and WebSockets in progress" if self.is_proxy else "connections"
+            sentence = f"Your address has {most:,} {held} here. Close some"
         else:
             sentence = "This server has no free connection. Wait"
         self.reject(b"503 Service Unavailable", f"{sentence}, and try again in {RETRY_AFTER_SECONDS} s.", retry)

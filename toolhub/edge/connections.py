@@ -4,13 +4,18 @@ A connection that has not brought the headers of a request yet costs its sender 
 out: above a limit, the oldest one of them is closed, then the one that has been idle for longest, then the slowest
 body. Only when all are busy is the new one refused, with 503 after its headers. The probes are answered even then.
 
+A proxy's connections have no limit of their own. Each request and WebSocket that one of them carries counts for the
+address of its client, from the end of its headers to the end of its answer.
+
 One timer per process checks all of them once a second: Twisted's own timers, two per request, took more time than the
 rest of its bookkeeping (measured).
 """
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
+from collections.abc import Iterable
 from enum import IntEnum
 from functools import lru_cache
 from typing import Any, Protocol
@@ -46,14 +51,21 @@ MAX_HOLDERS = 200
 """Maximum number of holders in a report: those with the most connections."""
 FRAMES_AT_ONCE_SECONDS = 0.1
 """The frames of so many seconds may come at once."""
+MAX_DISCARDED_BYTES = 33_554_432
+"""What is read and thrown away from one sweep to the next, of all connections that have got an early answer."""
 LAST_EVICTABLE = Phase.BODY
 """Up to this phase a connection makes room for another one: the lowest phase first, the oldest of a phase first."""
+YOUNG_SECONDS = 0.5
+"""A connection that has just begun to wait comes after all older ones. What its client has sent may not be read yet, or
+its answer not be written: in a flood, each new connection would end the one before it.
+"""
 
 
 class Connection(Protocol):
     """What the table knows of a connection."""
 
     address: str
+    is_proxy: bool
     groups: tuple[str, ...]
     user_id: int | None
     since: float
@@ -73,6 +85,23 @@ class Connection(Protocol):
     def on_due(self, now: float) -> None: ...
 
     def check_reader(self, now: float) -> None: ...
+
+
+ProxyHeaders = tuple[tuple[bytes, bytes], ...]
+"""What a request says about its client: names in lower case, and values."""
+MAX_KNOWN_BYTES = 256
+"""Longer headers about a client are read each time: those that are known take memory."""
+
+
+def _sort(connections: Iterable[Connection], young: float) -> list[Connection]:
+    """Return those that may make room, the one that is needed least first; `young` wait since then or later."""
+
+    def need(one: Connection) -> tuple[bool, Phase, float]:
+        phase, since = one.phase, one.waiting_since
+        # A fresh one is here only when all of those are young.
+        return phase is Phase.BODY, phase if since < young else LAST_EVICTABLE, since
+
+    return sorted((one for one in connections if one.phase <= LAST_EVICTABLE), key=need)
 
 
 def groups_of(address: str) -> tuple[str, ...]:
@@ -105,18 +134,22 @@ class Connections:
         """Of WebSockets, by user."""
         self.open: dict[Connection, None] = {}
         self.by_address: dict[str, dict[Connection, None]] = {}
-        """By address, and for IPv6 also by the network of the subscriber."""
+        """By address, and for IPv6 also by the network of the subscriber. A proxy's connection is in it while it has a
+        request or WebSocket, at the address of that one's client."""
         self.waiting_for_reader: dict[Connection, None] = {}
         self._fresh: dict[Connection, None] = {}
         self._fresh_by_address: dict[str, dict[Connection, None]] = {}
         """Those without headers, the oldest first: a flood of new connections must not look at all the others."""
         self._over_limit: OrderedDict[Connection, None] = OrderedDict()
         self.held_bytes = 0
+        self._victims: list[tuple[Connection, Phase, float]] = []
+        """Those that may make room, as they were when these were sorted; the last one is needed least."""
+        self._discarded_bytes = 0
+        """Since the last sweep."""
         self._held: dict[Connection, int] = {}
         """Bytes of answers that are not written yet, by connection."""
-        self._clients: dict[str, int] = {}
-        """Requests and WebSockets in progress by address, of clients behind a trusted proxy."""
         self._groups = lru_cache(maxsize=4096)(self._find_groups)
+        self._clients = lru_cache(maxsize=4096)(self._find_client)
 
     def _find_groups(self, peer: str) -> tuple[str, ...]:
         """Return the address that counts and the network of its subscriber, if there is one; of a proxy nothing."""
@@ -124,6 +157,15 @@ class Connections:
         if address is None or self.proxies.trusts(address):
             return ()
         return groups_of(counted(peer))
+
+    def find_client(self, peer: str, headers: ProxyHeaders) -> str:
+        """Return the counted address of the client that a trusted proxy names; "" when it names none."""
+        size = sum(len(value) for _, value in headers)
+        return self._clients(peer, headers) if size <= MAX_KNOWN_BYTES else self._find_client(peer, headers)
+
+    def _find_client(self, peer: str, headers: ProxyHeaders) -> str:
+        client = self.proxies.find_client(peer, headers).address
+        return "" if client == peer else counted(client)
 
     # --- a connection -------------------------------------------------------------------------------------------------
 
@@ -134,9 +176,10 @@ class Connections:
         """
         connection.groups = groups = self._groups(peer)
         connection.address = groups[0] if groups else ""
+        connection.is_proxy = not groups and bool(self.proxies.networks)
         if any(not self._has_room(group, number) for number, group in enumerate(groups)):
             connection.over_limit = "per_address"
-        elif len(self.open) >= self.limits.max_connections and not self._make_room(self.open, self._fresh):
+        elif len(self.open) >= self.limits.max_connections and not self._make_room():
             connection.over_limit = "total"
         if connection.over_limit:
             if len(self._over_limit) >= MAX_OVER_LIMIT:
@@ -144,14 +187,25 @@ class Connections:
             self._over_limit[connection] = None
         self.open[connection] = None
         self._fresh[connection] = None
+        self._count(connection)
         for group in groups:
-            self.by_address.setdefault(group, {})[connection] = None
             self._fresh_by_address.setdefault(group, {})[connection] = None
+
+    def _count(self, connection: Connection) -> None:
+        for group in connection.groups:
+            self.by_address.setdefault(group, {})[connection] = None
+
+    def _uncount(self, connection: Connection) -> None:
+        for group in connection.groups:
+            mine = self.by_address[group]
+            del mine[connection]
+            if not mine:
+                del self.by_address[group]
+        connection.groups = ()
 
     def _has_room(self, group: str, number: int) -> bool:
         """Return whether there is a place in this group (number 0: an address, 1: its network), or one can be made."""
-        mine, most = self.by_address.get(group, {}), self._maximum(number)
-        return len(mine) < most or self._make_room(mine, self._fresh_by_address.get(group, {}))
+        return len(self.by_address.get(group, ())) < self._maximum(number) or self._make_room(group)
 
     def _maximum(self, number: int) -> int:
         """Return how many an address (number 0) or the network of a subscriber (number 1) may have."""
@@ -177,31 +231,66 @@ class Connections:
         self._over_limit.pop(connection, None)
         self.waiting_for_reader.pop(connection, None)
         self.held_bytes -= self._held.pop(connection, 0)
-        for group in connection.groups:
-            mine = self.by_address[group]
-            del mine[connection]
-            if not mine:
-                del self.by_address[group]
+        self._uncount(connection)
 
-    def _make_room(self, among: dict[Connection, None], fresh: dict[Connection, None]) -> bool:
-        """Evict the one that is needed least, one of the `fresh` if there is any; return False when all are busy."""
+    # --- the clients behind a proxy -----------------------------------------------------------------------------------
+
+    def begin_request(self, connection: Connection, client: str) -> None:
+        """Count a request or WebSocket for this client behind a trusted proxy, until `end_request`.
+
+        `client` is as `client_address.counted` returns it. When it has too many, `connection.over_limit` says so.
+        """
+        groups = groups_of(client)
+        if any(not self._has_room(group, number) for number, group in enumerate(groups)):
+            connection.over_limit = "per_address"
+            return
+        connection.groups = groups
+        self._count(connection)
+
+    def end_request(self, connection: Connection) -> None:
+        """End what `begin_request` has counted."""
+        self._uncount(connection)
+
+    def _make_room(self, group: str | None = None) -> bool:
+        """Evict the connection of a group (None: of all) that is needed least; return False when all are busy."""
+        fresh = self._fresh if group is None else self._fresh_by_address.get(group, {})
+        young = time.monotonic() - YOUNG_SECONDS
         found = next(iter(fresh), None)
-        if found is None:
-            found = min(
-                (one for one in among if one.phase <= LAST_EVICTABLE),
-                key=lambda one: (one.phase, one.waiting_since),
-                default=None,
-            )
+        if found is None or found.waiting_since >= young:
+            if group is None:
+                found = self._next_victim(young)
+            else:
+                found = next(iter(_sort(self.by_address.get(group, ()), young)), None)
         if found is None:
             return False
         self._evict(found)
         return True
+
+    def _next_victim(self, young: float) -> Connection | None:
+        """Return the one of all that is needed least. They are sorted once for many: floods evict hundreds a second."""
+        for _ in range(2):
+            while self._victims:
+                found, phase, since = self._victims.pop()
+                if found in self.open and (found.phase, found.waiting_since) == (phase, since):
+                    return found
+            self._victims = [(one, one.phase, one.waiting_since) for one in reversed(_sort(self.open, young))]
+        return None
 
     def _evict(self, connection: Connection) -> None:
         arriving = connection.phase in {Phase.HEADERS, Phase.BODY}
         connection.refuse("evicted_busy" if arriving else "evicted")
         self.remove(connection)
         connection.evict()
+
+    # --- what is read and thrown away ---------------------------------------------------------------------------------
+
+    def may_discard(self, size: int) -> bool:
+        """Count bytes that came after an early answer; return False when the connection must not bring more now.
+
+        Whoever sends much without reading may then lose that answer to the reset of its connection.
+        """
+        self._discarded_bytes += size
+        return self._discarded_bytes <= MAX_DISCARDED_BYTES
 
     # --- answers that wait for their readers --------------------------------------------------------------------------
 
@@ -232,31 +321,6 @@ class Connections:
             found.refuse("unread")
             self.remove(found)
             found.evict()
-
-    # --- the clients behind a proxy -----------------------------------------------------------------------------------
-
-    def enter(self, address: str) -> bool:
-        """Count one request or WebSocket of a client behind a trusted proxy; return False when it has too many.
-
-        `address` is as `client_address.counted` returns it.
-        """
-        groups = groups_of(address)
-        for number, group in enumerate(groups):
-            if self._clients.get(group, 0) >= self._maximum(number):
-                self.refusals.add("per_address", address)
-                return False
-        for group in groups:
-            self._clients[group] = self._clients.get(group, 0) + 1
-        return True
-
-    def leave(self, address: str) -> None:
-        """End what `enter` has counted."""
-        for group in groups_of(address):
-            count = self._clients[group] - 1
-            if count:
-                self._clients[group] = count
-            else:
-                del self._clients[group]
 
     # --- for the page about them --------------------------------------------------------------------------------------
 
@@ -309,4 +373,6 @@ class Connections:
             connection.on_due(now)
         for connection in list(self.waiting_for_reader):
             connection.check_reader(now)
+        self._victims.clear()
+        self._discarded_bytes = 0
         self.refusals.write_due(now)

@@ -21,6 +21,7 @@ from daphne.http_protocol import HTTPFactory
 from daphne.server import Server
 from daphne.ws_protocol import WebSocketProtocol
 from twisted.internet import defer, reactor
+from twisted.internet.tcp import Port
 
 from toolhub.edge.channel import EdgeChannel
 from toolhub.edge.connections import Connections
@@ -35,10 +36,22 @@ log = logging.getLogger("toolhub.serving")
 PIECE_BYTES = 131_072
 """An answer is written in pieces of this size, each when the one before it has left: no more waits in a buffer."""
 SWEEP_SECONDS = 1.0
+MAX_ACCEPTS = 32
+"""New connections in one turn of the event loop."""
 TCP_NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25)
 USER_TIMEOUT_MS = 120_000
 """A client whose machine has not answered for this long is gone."""
 CLOSING_STATES = (WebSocketProtocol.STATE_CLOSING, WebSocketProtocol.STATE_CLOSED)
+
+
+class EdgePort(Port):
+    """A listening socket that takes a bounded number of new connections before it lets others be served.
+
+    Twisted takes 20 more each time that more are waiting. Those that make room for them are closed in the next turn of
+    the event loop, so their descriptors, too, are among the spare ones.
+    """
+
+    numberAccepts = property(lambda _: MAX_ACCEPTS, lambda _, __: None)
 
 
 class EdgeFactory(HTTPFactory):  # type: ignore[misc]
@@ -117,6 +130,7 @@ class HubServer(Server):  # type: ignore[misc]
         factory = EdgeFactory(self)
         factory.doStart()
         port.factory = factory
+        port.__class__ = EdgePort  # Daphne makes its ports from a description in text, which names no class
         self.http_factory = factory
         self.ws_factory.protocol = EdgeWebSocketProtocol
 
