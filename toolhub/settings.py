@@ -172,7 +172,7 @@ RATELIMIT_USE_CACHE = "limits"
 CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
     "default": (
         {
-            "BACKEND": "channels_redis.core.RedisChannelLayer",
+            "BACKEND": "toolhub.server.redis_pools.ChannelLayer",
             "CONFIG": {"hosts": [{"address": REDIS_URL, **_redis_timeouts}], "capacity": 10_000, "expiry": 30},
         }
         if REDIS_URL

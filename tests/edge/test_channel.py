@@ -154,6 +154,13 @@ def test_the_log_names_the_client_behind_a_proxy_once_its_headers_are_there(hub:
     wait_until(lambda: f"Limit reached by the proxy {PROXY}: the headers of a request took" in hub.log())
 
 
+def test_the_log_names_the_client_behind_a_proxy_whose_body_is_too_large(hub: Hub) -> None:
+    with connected(hub, PROXY) as large:
+        large.sendall(post(hub, "Content-Length: 999999999", "X-Forwarded-For: 192.0.2.79"))
+        assert read_to_end(large).startswith(b"HTTP/1.1 413 ")
+    wait_until(lambda: "Limit reached by 192.0.2.79: " in hub.log())
+
+
 def test_a_burst_buys_no_time_for_the_rest_of_a_body(hub: Hub) -> None:
     with connected(hub) as connection:
         connection.sendall(post(hub, f"Content-Length: {BODY_BYTES}", token=hub.seeded["alice"]))

@@ -17,7 +17,7 @@ from catalog.errors import CLIENT_GONE, UNKNOWN_CANCELLATION
 from tests.polling import wait_until_async
 from tests.real_servers import Redis
 from tests.server.conftest import Outlet
-from toolhub.server import bus, channels, list_changes, peer, requests, sessions, state
+from toolhub.server import bus, channels, list_changes, peer, redis_pools, requests, sessions, state
 from toolhub.server.process import ServerRole
 from toolhub.server.sessions import Sessions
 from toolhub.server.state import SharedState
@@ -26,6 +26,8 @@ from toolhub.wire import jsonrpc
 pytestmark = pytest.mark.redis
 
 ALICE = Credential(1, "alice", "token:1", "laptop", None, None)
+CROWD = 150
+"""More than a pool of the Redis client has connections."""
 QUESTION: dict[str, Any] = {"roots": ("roots/list", {})}
 
 
@@ -56,7 +58,7 @@ async def other(redis: Redis, server: ServerRole, settings: Any) -> AsyncIterato
     settings.REDIS_SECONDS = 30.0
     hosts = [{"address": redis.url, "socket_timeout": 60, "socket_connect_timeout": 30}]
     settings.CHANNEL_LAYERS = {
-        "default": {"BACKEND": "channels_redis.core.RedisChannelLayer", "CONFIG": {"hosts": hosts, "expiry": 30}}
+        "default": {"BACKEND": "toolhub.server.redis_pools.ChannelLayer", "CONFIG": {"hosts": hosts, "expiry": 30}}
     }
     await server.bus.start()
     layer = RedisChannelLayer(hosts=hosts)
@@ -64,6 +66,27 @@ async def other(redis: Redis, server: ServerRole, settings: Any) -> AsyncIterato
     yield layer
     await server.bus.stop()
     await server.state.close()
+
+
+async def test_a_crowd_of_commands_shares_a_few_connections(redis: Redis, settings: Any) -> None:
+    settings.REDIS_URL, settings.REDIS_SECONDS = redis.url, 30.0
+    hosts = [{"address": redis.url, "socket_timeout": 30.0}]
+    shared, layer = SharedState(), redis_pools.ChannelLayer(hosts=hosts, capacity=CROWD)
+    await asyncio.gather(
+        *(shared.write(f"key {number}", {"number": str(number)}, 60) for number in range(CROWD)),
+        *(layer.send("crowd", {"number": number}) for number in range(CROWD)),
+    )
+    assert not shared._is_breaker_open()
+    other = SharedState()
+    found = await asyncio.gather(*(other.read(f"key {number}") for number in range(CROWD)))
+    assert [one["number"] for one in found] == [str(number) for number in range(CROWD)]
+    received = [(await layer.receive("crowd"))["number"] for _ in range(CROWD)]
+    assert sorted(received) == list(range(CROWD))
+    connections = len(await shared.client().client_list())
+    assert connections <= 3 * redis_pools.MAX_CONNECTIONS
+    await layer.close_pools()
+    for one in (shared, other):
+        await one.close()
 
 
 def make_message(kind: str, /, **payload: Any) -> dict[str, Any]:

@@ -104,8 +104,13 @@ class EdgeChannel(HTTPChannel):
 
     def _proxy(self) -> str:
         """Return words for the trusted proxy whose connection has not brought the address of a client yet."""
-        host = getattr(self.transport.getPeer(), "host", "") if self.transport is not None else ""
+        host = self._peer
         return f"the proxy {host}" if host else ""
+
+    @property
+    def _peer(self) -> str:
+        """The IP address of the peer; "" when it has none, or is gone."""
+        return getattr(self.transport.getPeer(), "host", "") if self.transport is not None else ""
 
     # --- the phases of a request --------------------------------------------------------------------------------------
 
@@ -144,11 +149,11 @@ class EdgeChannel(HTTPChannel):
         self.phase = Phase.BODY
         self.received_bytes = self._window_bytes = 0
         self._expects_continue = False
+        if self.is_proxy and not self.over_limit and not self._is_probe:
+            self._count_for_client()
         super().allHeadersReceived()
         if self._transferDecoder is not None and hasattr(self._transferDecoder, "_maxTrailerHeadersSize"):
             self._transferDecoder._maxTrailerHeadersSize = MAX_TRAILER_BYTES
-        if self.is_proxy and not self.over_limit and not self._is_probe:
-            self._count_for_client()
         if self.over_limit and self.phase is Phase.BODY:
             self._answer_over_limit()
 
@@ -160,7 +165,7 @@ class EdgeChannel(HTTPChannel):
         """Count this request of a trusted proxy for its client."""
         headers, connections = self.requests[-1].requestHeaders, self.connections
         said = tuple((name, value) for name in HEADERS for value in headers.getRawHeaders(name, ()))
-        self.client = connections.find_client(self.transport.getPeer().host, said)
+        self.client = connections.find_client(self._peer, said)
         if self.client:
             connections.begin_request(self, self.client)
 

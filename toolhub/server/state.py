@@ -17,6 +17,7 @@ from redis import asyncio as aioredis
 from redis.exceptions import RedisError
 
 from toolhub.log_throttle import ThrottledWarning
+from toolhub.server.redis_pools import new_pool
 
 log = logging.getLogger(__name__)
 
@@ -114,13 +115,14 @@ class SharedState:
     def client(self) -> aioredis.Redis:
         """Return the connection of this process, with short time-outs."""
         if self._client is None:
-            self._client = aioredis.Redis.from_url(
+            pool = new_pool(
                 settings.REDIS_URL,
                 decode_responses=True,
                 socket_timeout=settings.REDIS_SECONDS,
                 socket_connect_timeout=settings.REDIS_SECONDS,
                 health_check_interval=30,
             )
+            self._client = aioredis.Redis.from_pool(pool)
         return self._client
 
     async def close(self) -> None:
