@@ -17,6 +17,7 @@ import pytest
 from tests.e2e import seed
 from tests.polling import wait_until
 from tests.real_servers import Hub
+from toolhub.edge.connections import OVER_LIMIT_ANSWERS_PER_SECOND
 
 PER_ADDRESS = 20
 HEADER_SECONDS = 2
@@ -449,16 +450,22 @@ def test_what_follows_the_headers_of_a_refused_request_is_not_read(hub: Hub) -> 
             assert read_to_end(late).count(b"HTTP/1.1 503 ") == 1
 
 
-def test_a_busy_client_behind_a_proxy_is_told_to_come_back(hub: Hub) -> None:
+def open_sockets(stack: contextlib.ExitStack, hub: Hub, client: str) -> bytes:
+    """As many WebSockets of this client behind the proxy as it may have; returns their handshake."""
     upgrade = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13")
     key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+    handshake = head(hub, "GET /ws/mcp HTTP/1.1", *upgrade, key, client, token=hub.seeded["alice"])
+    for _ in range(PER_ADDRESS):
+        one = stack.enter_context(connected(hub, PROXY))
+        one.sendall(handshake)
+        assert b" 101 " in one.recv(65_536)
+    return handshake
+
+
+def test_a_busy_client_behind_a_proxy_is_told_to_come_back(hub: Hub) -> None:
     client = "X-Forwarded-For: 192.0.2.90"
-    socket_head = head(hub, "GET /ws/mcp HTTP/1.1", *upgrade, key, client, token=hub.seeded["alice"])
     with contextlib.ExitStack() as stack:
-        for _ in range(PER_ADDRESS):
-            busy = stack.enter_context(connected(hub, PROXY))
-            busy.sendall(socket_head)
-            assert b" 101 " in busy.recv(65_536)
+        socket_head = open_sockets(stack, hub, client)
         page, call = head(hub, "GET /sign-in/ HTTP/1.1", client), post(hub, "Content-Length: 2", client) + b"{}"
         for request in (page, call, socket_head):
             with connected(hub, PROXY) as late:
@@ -472,6 +479,17 @@ def test_a_busy_client_behind_a_proxy_is_told_to_come_back(hub: Hub) -> None:
             assert read_answer(late).startswith(b"HTTP/1.1 200 "), "a probe is answered"
             late.sendall(head(hub, "GET /sign-in/ HTTP/1.1", "X-Forwarded-For: 192.0.2.91"))
             assert read_answer(late).startswith(b"HTTP/1.1 200 "), "another client of the same proxy"
+
+
+def test_many_refusals_of_one_client_behind_a_proxy_wait_and_are_answered(hub: Hub) -> None:
+    client = "X-Forwarded-For: 192.0.2.93"
+    with contextlib.ExitStack() as stack:
+        open_sockets(stack, hub, client)
+        late = [stack.enter_context(connected(hub, PROXY)) for _ in range(2 * OVER_LIMIT_ANSWERS_PER_SECOND)]
+        for one in late:
+            one.sendall(head(hub, "GET /sign-in/ HTTP/1.1", client))
+        answers = [read_to_end(one) for one in late]
+    assert all(one.startswith(b"HTTP/1.1 503 ") and b"\r\nRetry-After: 5\r\n" in one for one in answers)
 
 
 def test_an_idle_connection_of_a_proxy_is_nobodys(hub: Hub) -> None:

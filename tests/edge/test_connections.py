@@ -139,12 +139,12 @@ def test_a_trusted_proxy_counts_in_the_total_only(table: Connections) -> None:
     assert all(not one.over_limit and one.address == "" for one in behind)
 
 
-def begin(table: Connections, client: str, phase: Phase = Phase.ANSWERING) -> Fake:
+def begin(table: Connections, client: str) -> Fake:
     """A proxy's connection whose request for this client has brought its headers."""
     connection = add(table, PROXY, Phase.BODY)
     table.begin_request(connection, client)
     if not connection.over_limit:
-        connection.phase = phase
+        connection.phase = Phase.ANSWERING
     return connection
 
 
@@ -157,12 +157,6 @@ def test_clients_behind_a_proxy_count_by_what_they_have_in_progress(table: Conne
     for one in list(table.open):
         table.remove(one)
     assert not table.by_address, "nothing is left of an address that is gone"
-
-
-def test_an_arriving_body_makes_room_for_the_next_request_of_the_same_client(table: Connections) -> None:
-    others, mine = begin(table, BOB, Phase.BODY), [begin(table, ALICE, Phase.BODY) for _ in range(3)]
-    assert not begin(table, ALICE).over_limit
-    assert [one.evicted for one in (others, *mine)] == [False, True, False, False]
 
 
 def test_an_idle_connection_of_a_proxy_makes_room_in_the_total(table: Connections) -> None:

@@ -991,6 +991,13 @@ FAULTS: tuple[Fault, ...] = (
         "tests/management/test_daphne_server.py",
     ),
     Fault(
+        "a refusal that had to wait is answered",
+        "toolhub/edge/channel.py",
+        "            self._is_answer_late = False\n            self._reject_over_limit()\n",
+        "            self.transport.abortConnection()\n",
+        "tests/edge/test_channel.py",
+    ),
+    Fault(
         "addresses take turns on pages",
         "toolhub/transports/pages.py",
         "        if self.running < self.most and self._by_address.get(address, 0) < self.most_per_address:\n",

@@ -34,6 +34,7 @@ LINGER_SECONDS = 2.0
 """How long a client may keep sending after an early answer: a socket closed with unread bytes is reset, and the reset
 can overtake the answer."""
 RETRY_AFTER_SECONDS = 5
+LATE_ANSWER_SECONDS = 1.0
 MAX_PIPELINED_BYTES = 16_384
 """Bytes of later requests that wait for the answer to the one before them."""
 MAX_TRAILER_BYTES = 4096
@@ -86,6 +87,7 @@ class EdgeChannel(HTTPChannel):
     _rest_bytes = 0
     """What the transport has not got yet of an answer."""
     _expects_continue = False
+    _is_answer_late = False
     _uploading_paused_at = 0.0
 
     @property
@@ -285,6 +287,14 @@ class EdgeChannel(HTTPChannel):
             return
         self.refuse(self.over_limit)
         self.requests[-1].rejected = True
+        if self.is_proxy and self.connections.answers_over_limit.take(self.source, time.monotonic()):
+            self.phase, self._is_answer_late = Phase.CLOSING, True
+            self._wait(LATE_ANSWER_SECONDS)
+            self.transport.pauseProducing()
+        else:
+            self._reject_over_limit()
+
+    def _reject_over_limit(self) -> None:
         retry = b"Retry-After: %d\r\n" % RETRY_AFTER_SECONDS
         if self.over_limit == "per_address":
             most = self.connections.limits.max_connections_per_address
@@ -343,6 +353,9 @@ class EdgeChannel(HTTPChannel):
             self.loseConnection()
         elif self.phase is Phase.UPGRADED:
             self.socket.on_message_due()
+        elif self._is_answer_late:
+            self._is_answer_late = False
+            self._reject_over_limit()
         else:
             self.transport.abortConnection()
 

@@ -55,6 +55,10 @@ MAX_DISCARDED_BYTES = 33_554_432
 """What is read and thrown away from one sweep to the next, of all connections that have got an early answer."""
 LAST_EVICTABLE = Phase.BODY
 """Up to this phase a connection makes room for another one: the lowest phase first, the oldest of a phase first."""
+OVER_LIMIT_ANSWERS_PER_SECOND = 20
+"""How many refusals a client behind a proxy gets at once; more of them wait. Whoever tries again at each answer would
+otherwise be answered as fast as this process can.
+"""
 YOUNG_SECONDS = 0.5
 """A connection that has just begun to wait comes after all older ones. What its client has sent may not be read yet, or
 its answer not be written: in a flood, each new connection would end the one before it.
@@ -132,6 +136,8 @@ class Connections:
         """The larger messages that are arriving over WebSockets, beside the bodies of requests."""
         self.frames = Rates(limits.frames_per_second, int(limits.frames_per_second * FRAMES_AT_ONCE_SECONDS))
         """Of WebSockets, by user."""
+        self.answers_over_limit = Rates(OVER_LIMIT_ANSWERS_PER_SECOND, OVER_LIMIT_ANSWERS_PER_SECOND)
+        """Of clients behind a proxy, by address."""
         self.open: dict[Connection, None] = {}
         self.by_address: dict[str, dict[Connection, None]] = {}
         """By address, and for IPv6 also by the network of the subscriber. A proxy's connection is in it while it has a
@@ -241,7 +247,7 @@ class Connections:
         `client` is as `client_address.counted` returns it. When it has too many, `connection.over_limit` says so.
         """
         groups = groups_of(client)
-        if any(not self._has_room(group, number) for number, group in enumerate(groups)):
+        if any(len(self.by_address.get(group, ())) >= self._maximum(n) for n, group in enumerate(groups)):
             connection.over_limit = "per_address"
             return
         connection.groups = groups
