@@ -26,6 +26,8 @@ MAX_RESULT_CHARACTERS = 65_536
 """Number of characters of a result that the log keeps; the full length and SHA-256 are always kept."""
 MAX_INLINE_CHARACTERS = 262_144
 """Size above which a result is written and hashed off the event loop."""
+DIGEST_CHARACTERS = 1_000_000
+"""Characters of a result that are encoded and hashed at a time."""
 RESULT_WAIT_SECONDS = 60.0
 """How long the end of a call waits for a thread in which its large result is prepared for the log."""
 INTERNAL_DETAIL = "an error of the hub itself"
@@ -127,9 +129,12 @@ async def finish(begun: BegunCall, ending: Ending) -> None:
 def attach_result(ending: Ending, redactor: redaction.Redactor, result: dict[str, Any], secrets: list[str]) -> None:
     """Put `result` into `ending`: redacted, capped, with the length and digest of the whole redacted text."""
     text = redactor.text(result, extra=secrets)
-    data = text.encode()
-    ending.result_bytes = len(data)
-    ending.result_sha256 = hashlib.sha256(data).hexdigest()
+    digest, size = hashlib.sha256(), 0
+    for start in range(0, len(text), DIGEST_CHARACTERS):  # encoded at once, a large result would be there twice
+        data = text[start : start + DIGEST_CHARACTERS].encode()
+        digest.update(data)
+        size += len(data)
+    ending.result_bytes, ending.result_sha256 = size, digest.hexdigest()
     ending.result = text if len(text) <= MAX_RESULT_CHARACTERS else text[:MAX_RESULT_CHARACTERS]
 
 

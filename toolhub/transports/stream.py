@@ -149,10 +149,8 @@ class EventStream:
                 status = 429
                 headers.append((b"retry-after", b"%d" % self._retry_after))
             if self._json or status != 200:
-                data = jsonrpc.encode(message)
-                # What it was made of is as large again, and would wait for a slow reader, too.
-                message.clear()
-                await respond(self._send, status, headers, data)
+                # What it was made of would wait for a slow reader, too.
+                await respond(self._send, status, headers, jsonrpc.encode_and_empty(message))
                 return
         if message is not None:
             for one in message if isinstance(message, list) else [message]:

@@ -77,19 +77,17 @@ _scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder(  # type: ignore
 ).scan_once
 
 
-def _dumper(ensure_ascii: bool) -> Callable[[Any], str]:
-    encoder = json.JSONEncoder(ensure_ascii=ensure_ascii, allow_nan=False, separators=(",", ":"), check_circular=False)
+def _dumper() -> Callable[[Any], str]:
+    encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), check_circular=False)
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:  # an interpreter without the accelerator
         return encoder.encode
     # `encode` would build this object for every message, which is half of its time on a short one.
-    escape = json.encoder.encode_basestring_ascii if ensure_ascii else json.encoder.encode_basestring
-    chunks = make(None, encoder.default, escape, None, ":", ",", False, False, False)
+    chunks = make(None, encoder.default, json.encoder.encode_basestring, None, ":", ",", False, False, False)
     return lambda value: "".join(chunks(value, 0))
 
 
-_dump: Final = _dumper(ensure_ascii=False)
-_dump_ascii: Final = _dumper(ensure_ascii=True)
+_dump: Final = _dumper()
 
 _BLANKS: Final = " \t\n\r"
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
@@ -238,11 +236,14 @@ def _invalid(reason: str, request_id: RequestId | None = None) -> McpError:
 
 def encode(message: Any) -> bytes:
     """Encode a message as one line of compact UTF-8; escape a lone surrogate from a tool instead of failing."""
+    return _dump(message).encode("utf-8", "backslashreplace")  # writes a surrogate as JSON does
+
+
+def encode_and_empty(message: dict[str, Any] | list[Any]) -> bytes:
+    """Encode a message that nobody needs afterwards: what it was made of can be as large as its text."""
     text = _dump(message)
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return _dump_ascii(message).encode()
+    message.clear()
+    return text.encode("utf-8", "backslashreplace")
 
 
 def result(id_: RequestId, result: dict[str, Any]) -> dict[str, Any]:
