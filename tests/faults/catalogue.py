@@ -888,7 +888,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "an address has a limit",
         "toolhub/edge/connections.py",
-        "return len(mine) < most or",
+        "return len(self.by_address.get(group, ())) < self._maximum(number) or",
         "return True or",
         "tests/edge/test_channel.py",
     ),
@@ -958,8 +958,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a probe is answered however many connections there are",
         "toolhub/edge/channel.py",
-        '        if self._path.partition(b"?")[0] in PROBES:\n            return\n',
-        "",
+        "        self.persistent = False\n        if self._is_probe:\n            return\n",
+        "        self.persistent = False\n",
         "tests/edge/test_channel.py",
     ),
     Fault(

@@ -165,11 +165,11 @@ class EdgeChannel(HTTPChannel):
 
     def _count_for_client(self) -> None:
         """Count this request of a trusted proxy for its client."""
-        headers, connections = self.requests[-1].requestHeaders, self.connections
-        said = tuple((name, value) for name in HEADERS for value in headers.getRawHeaders(name, ()))
-        self.client = connections.find_client(self._peer, said)
+        every = self.requests[-1].requestHeaders
+        headers = tuple((name, value) for name in HEADERS for value in every.getRawHeaders(name, ()))
+        self.client = self.connections.find_client(self._peer, headers)
         if self.client:
-            connections.begin_request(self, self.client)
+            self.connections.begin_request(self, self.client)
 
     def _send100Continue(self) -> None:
         # The application first decides whether it wants the body.
