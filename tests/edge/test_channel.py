@@ -450,13 +450,15 @@ def test_what_follows_the_headers_of_a_refused_request_is_not_read(hub: Hub) -> 
             assert read_to_end(late).count(b"HTTP/1.1 503 ") == 1
 
 
-def open_sockets(stack: contextlib.ExitStack, hub: Hub, client: str) -> bytes:
-    """As many WebSockets of this client behind the proxy as it may have; returns their handshake."""
+def open_sockets(
+    stack: contextlib.ExitStack, hub: Hub, *client: str, sender: str = PROXY, count: int = PER_ADDRESS
+) -> bytes:
+    """So many WebSockets of this client or sender; returns their handshake."""
     upgrade = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13")
     key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
-    handshake = head(hub, "GET /ws/mcp HTTP/1.1", *upgrade, key, client, token=hub.seeded["alice"])
-    for _ in range(PER_ADDRESS):
-        one = stack.enter_context(connected(hub, PROXY))
+    handshake = head(hub, "GET /ws/mcp HTTP/1.1", *upgrade, key, *client, token=hub.seeded["alice"])
+    for _ in range(count):
+        one = stack.enter_context(connected(hub, sender))
         one.sendall(handshake)
         assert b" 101 " in one.recv(65_536)
     return handshake
@@ -479,6 +481,29 @@ def test_a_busy_client_behind_a_proxy_is_told_to_come_back(hub: Hub) -> None:
             assert read_answer(late).startswith(b"HTTP/1.1 200 "), "a probe is answered"
             late.sendall(head(hub, "GET /sign-in/ HTTP/1.1", "X-Forwarded-For: 192.0.2.91"))
             assert read_answer(late).startswith(b"HTTP/1.1 200 "), "another client of the same proxy"
+
+
+def test_the_body_of_a_refused_request_is_not_decoded(hub: Hub) -> None:
+    sender = "127.0.0.14"
+    with contextlib.ExitStack() as stack:
+        open_sockets(stack, hub, sender=sender)
+        late = stack.enter_context(connected(hub, sender))
+        late.sendall(head(hub, "POST /sign-in/ HTTP/1.1", "Transfer-Encoding: chunked") + b"no chunk\r\n")
+        answer = read_to_end(late)
+    assert answer.startswith(b"HTTP/1.1 503 ") and answer.count(b"HTTP/1.1 ") == 1
+
+
+def test_a_connection_that_makes_room_has_its_last_answer(hub: Hub) -> None:
+    sender = "127.0.0.15"
+    with contextlib.ExitStack() as stack:
+        open_sockets(stack, hub, sender=sender, count=PER_ADDRESS - 1)
+        answered = stack.enter_context(connected(hub, sender))
+        answered.sendall(head(hub, "GET /sign-in/ HTTP/1.1"))
+        assert answered.recv(15, socket.MSG_PEEK | socket.MSG_WAITALL).startswith(b"HTTP/1.1 200 ")
+        late = stack.enter_context(connected(hub, sender))
+        late.sendall(head(hub, "GET /sign-in/ HTTP/1.1", "Connection: close"))
+        assert read_to_end(late).startswith(b"HTTP/1.1 200 ")
+        assert read_to_end(answered).endswith(b"</html>\n"), "no reset"
 
 
 def test_many_refusals_of_one_client_behind_a_proxy_wait_and_are_answered(hub: Hub) -> None:

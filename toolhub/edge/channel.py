@@ -196,6 +196,8 @@ class EdgeChannel(HTTPChannel):
         super().lineReceived(line)
 
     def rawDataReceived(self, data: bytes) -> None:
+        if self.phase is Phase.CLOSING:
+            return  # answered already: nobody wants the body, and tiny chunks take long to decode
         if self.requests:
             self.requests[-1].chunks -= 1  # a client may send bytes one by one, if it does not send them at once
         with contextlib.suppress(TooManyChunks):
@@ -314,7 +316,10 @@ class EdgeChannel(HTTPChannel):
 
     def evict(self) -> None:
         """Close at once: another connection needs the place."""
-        self.transport.abortConnection()
+        if self.phase is Phase.IDLE and not self._count_buffered_bytes():
+            self.transport.loseConnection()  # in order: its client may not have read the answer yet
+        else:
+            self.transport.abortConnection()
 
     def on_due(self, now: float) -> None:
         """Answer 408 to a request that has begun and is overdue, and close."""

@@ -65,6 +65,11 @@ its answer not be written: in a flood, each new connection would end the one bef
 """
 
 
+NEED_OF_YOUNG = {Phase.CLOSING: 4, Phase.HEADERS: 5, Phase.IDLE: 6, Phase.FRESH: 6}
+"""How much young connections are needed, beside the phases of older ones up to HEADERS."""
+NEED_OF_BODY = 7
+
+
 class Connection(Protocol):
     """What the table knows of a connection."""
 
@@ -100,10 +105,11 @@ MAX_KNOWN_BYTES = 256
 def _sort(connections: Iterable[Connection], young: float) -> list[Connection]:
     """Return those that may make room, the one that is needed least first; `young` wait since then or later."""
 
-    def need(one: Connection) -> tuple[bool, Phase, float]:
+    def need(one: Connection) -> tuple[int, float]:
         phase, since = one.phase, one.waiting_since
-        # A fresh one is here only when all of those are young.
-        return phase is Phase.BODY, phase if since < young else LAST_EVICTABLE, since
+        if phase is Phase.BODY:
+            return NEED_OF_BODY, since
+        return phase if since < young else NEED_OF_YOUNG[phase], since
 
     return sorted((one for one in connections if one.phase <= LAST_EVICTABLE), key=need)
 

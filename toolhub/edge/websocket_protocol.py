@@ -247,6 +247,8 @@ class EdgeWebSocketProtocol(WebSocketProtocol):  # type: ignore[misc]
 
     def dataReceived(self, data: bytes) -> Any:
         if self.failed:
+            if not self.channel.connections.may_discard(len(data)):
+                self.transport.pauseProducing()
             return None
         if self.state == self.STATE_CONNECTING and len(self.data) > MAX_EARLY_BYTES:
             # Autobahn would keep all that is sent while the token is looked up.
