@@ -24,7 +24,6 @@ MCP_PATHS = frozenset({"/mcp", "/mcp/"})
 """Both paths are served: a redirect would turn a POST into a GET."""
 WEBSOCKET_PATHS = frozenset({"/ws/mcp", "/ws/mcp/"})
 LIVE_PATH = "/ws/live"
-PROBE_PATHS = frozenset({"/healthz", "/readyz"})
 
 
 class Router:

@@ -888,7 +888,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "an address has a limit",
         "toolhub/edge/connections.py",
-        "return len(self.by_address.get(group, ())) < self._maximum(number) or",
+        "return not self._is_full(group, number) or",
         "return True or",
         "tests/edge/test_channel.py",
     ),

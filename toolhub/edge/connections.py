@@ -217,11 +217,12 @@ class Connections:
 
     def _has_room(self, group: str, number: int) -> bool:
         """Return whether there is a place in this group (number 0: an address, 1: its network), or one can be made."""
-        return len(self.by_address.get(group, ())) < self._maximum(number) or self._make_room(group)
+        return not self._is_full(group, number) or self._make_room(group)
 
-    def _maximum(self, number: int) -> int:
-        """Return how many an address (number 0) or the network of a subscriber (number 1) may have."""
-        return self.limits.max_connections_per_address * (SUBSCRIBER_SHARE if number else 1)
+    def _is_full(self, group: str, number: int) -> bool:
+        """Return whether an address (number 0) or the network of a subscriber (number 1) has as many as it may have."""
+        maximum = self.limits.max_connections_per_address * (SUBSCRIBER_SHARE if number else 1)
+        return len(self.by_address.get(group, ())) >= maximum
 
     def on_headers(self, connection: Connection) -> None:
         """Note that the connection has brought the headers of its first request."""
@@ -253,7 +254,7 @@ class Connections:
         `client` is as `client_address.counted` returns it. When it has too many, `connection.over_limit` says so.
         """
         groups = groups_of(client)
-        if any(len(self.by_address.get(group, ())) >= self._maximum(n) for n, group in enumerate(groups)):
+        if any(self._is_full(group, number) for number, group in enumerate(groups)):
             connection.over_limit = "per_address"
             return
         connection.groups = groups
