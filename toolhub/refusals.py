@@ -33,6 +33,7 @@ SENTENCES = {
     "evicted": "an idle connection made room for a new one",
     "evicted_busy": "a request that was still arriving made room for a new connection",
     "per_address": "the address has its maximum of connections (TOOLHUB_MAX_CONNECTIONS_PER_ADDRESS)",
+    "arrivals": "new connections came faster than TOOLHUB_CONNECTIONS_RATE and had to wait",
     "total": "the worker has its maximum of connections (TOOLHUB_MAX_CONNECTIONS)",
     "streams": "the user has the maximum of open streams and WebSockets (TOOLHUB_MAX_STREAMS_PER_USER)",
     "all_streams": "the worker has 10,000 open streams and WebSockets",

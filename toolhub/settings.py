@@ -223,6 +223,8 @@ MAX_CONNECTIONS = env.integer("TOOLHUB_MAX_CONNECTIONS", 0, maximum=1_000_000)
 """Maximum connections of a process; 0: as many as its descriptors allow, at most 10,000."""
 MAX_CONNECTIONS_PER_ADDRESS = env.integer("TOOLHUB_MAX_CONNECTIONS_PER_ADDRESS", 256, minimum=1, maximum=1_000_000)
 """Maximum connections of one address to a process; behind a trusted proxy, requests and WebSockets in progress."""
+CONNECTIONS_RATE = env.rate("TOOLHUB_CONNECTIONS_RATE", "100/s")
+"""Rate of new connections of one address to a process; the requests of others wait."""
 HEADER_SECONDS = env.integer("TOOLHUB_HEADER_SECONDS", 15, minimum=1, maximum=3600)
 """Maximum seconds for the headers of a request, and the period over which the rate of its body is measured."""
 WEBSOCKET_HEADER_SECONDS = env.integer("TOOLHUB_WEBSOCKET_HEADER_SECONDS", 5, minimum=1, maximum=3600)
@@ -243,7 +245,7 @@ MAX_REQUESTS_PER_SESSION = env.integer("TOOLHUB_MAX_REQUESTS_PER_SESSION", 100, 
 """Maximum requests in progress of one session or WebSocket in a process."""
 MAX_STREAMS_PER_USER = env.integer("TOOLHUB_MAX_STREAMS_PER_USER", 100, minimum=1, maximum=100_000)
 """Maximum open streams and WebSockets of one user in a process."""
-WEBSOCKET_FRAMES_RATE = env.rate("TOOLHUB_WEBSOCKET_FRAMES_RATE", "5000/s")
+WEBSOCKET_FRAMES_RATE = env.rate("TOOLHUB_WEBSOCKET_FRAMES_RATE", "2000/s")
 """Rate of WebSocket frames of one user; a faster sender has to wait."""
 WEBSOCKET_PINGS_RATE = env.rate("TOOLHUB_WEBSOCKET_PINGS_RATE", "10/s")
 """Rate of pings and pongs of one WebSocket; a faster sender is disconnected."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass, field
 from ipaddress import ip_network
@@ -14,6 +15,7 @@ from toolhub import refusals
 from toolhub.client_address import TrustedProxies
 from toolhub.edge.connections import MAX_OVER_LIMIT, Connections, Phase
 from toolhub.edge.limits import Limits
+from toolhub.rates import Rates
 
 ALICE, BOB, PROXY = "203.0.113.5", "198.51.100.7", "10.0.0.2"
 
@@ -34,6 +36,7 @@ class Fake:
     over_limit: str = ""
     due: float = inf
     evicted: bool = False
+    begun: bool = False
     refusals: refusals.Refusals = field(default_factory=refusals.Refusals)
     seen: list[float] = field(default_factory=list)
 
@@ -46,6 +49,9 @@ class Fake:
 
     def evict(self) -> None:
         self.evicted = True
+
+    def begin(self) -> None:
+        self.begun = True
 
     def on_due(self, now: float) -> None:
         self.seen.append(now)
@@ -86,6 +92,16 @@ def test_a_busy_connection_is_never_closed_for_a_new_one_which_may_only_probe(ta
     assert add(table, BOB).over_limit == "", "another address has its own limit"
 
 
+@pytest.mark.parametrize("peers", [[ALICE] * 3, [f"192.0.2.{number}" for number in range(6)]], ids=["one", "all"])
+def test_a_connection_that_may_only_probe_leaves_no_place_to_the_next_one(table: Connections, peers: list[str]) -> None:
+    for peer in peers:
+        add(table, peer, Phase.UPGRADED)
+    late = [add(table, ALICE) for _ in range(5)]
+    assert all(one.over_limit for one in late) and not any(one.evicted for one in late)
+    table.remove(next(iter(table.open)))
+    assert not add(table, peers[0]).over_limit
+
+
 @pytest.mark.parametrize("phase", [Phase.CLOSING, Phase.IDLE, Phase.HEADERS, Phase.BODY])
 def test_what_waits_for_its_client_makes_room_when_nothing_is_fresh(table: Connections, phase: Phase) -> None:
     add(table, ALICE, Phase.ANSWERING)
@@ -110,6 +126,54 @@ def test_an_idle_connection_and_a_request_that_was_arriving_are_counted_apart(ta
     add(table, ALICE, Phase.ANSWERING)
     add(table, ALICE, Phase.ANSWERING)
     assert table.refusals.counts == {"evicted": 1, "evicted_busy": 1}
+
+
+def test_only_so_many_new_connections_of_a_busy_address_may_come(table: Connections) -> None:
+    for _ in range(3):
+        add(table, ALICE, Phase.UPGRADED)
+    came = [table.may_come(ALICE) for _ in range(2 * MAX_OVER_LIMIT)]
+    assert came[:MAX_OVER_LIMIT] == [True] * MAX_OVER_LIMIT and not all(came)
+    assert table.refusals.counts["per_address"] == came.count(False)
+    assert table.may_come(BOB)
+
+
+def test_silent_connections_keep_none_of_their_address_out(table: Connections) -> None:
+    for _ in range(3):
+        add(table, ALICE)
+    assert all(table.may_come(ALICE) for _ in range(2 * MAX_OVER_LIMIT))
+
+
+def test_any_number_may_come_while_there_is_room_and_through_a_proxy(table: Connections) -> None:
+    for _ in range(2):
+        add(table, ALICE, Phase.UPGRADED)
+    for _ in range(6):
+        add(table, PROXY, Phase.UPGRADED)
+    assert all(table.may_come(peer) for peer in (ALICE, PROXY) for _ in range(2 * MAX_OVER_LIMIT))
+
+
+async def test_requests_that_wait_for_the_rate_begin_in_order_and_make_room_first() -> None:
+    table = Connections(Limits(max_connections=9, max_connections_per_address=3, connections_per_second=0.001))
+    for _ in range(3):
+        served = add(table, ALICE)
+        assert table.may_begin(served)
+        table.remove(served)
+    idle = add(table, ALICE, Phase.IDLE)
+    waiting = [add(table, ALICE) for _ in range(2)]
+    assert [table.may_begin(one) for one in waiting] == [False, False]
+    add(table, ALICE)
+    assert (waiting[0].evicted, waiting[1].evicted, idle.evicted) == (True, False, False)
+    table.arrivals = Rates(0, 1)
+    while not waiting[1].begun:
+        await asyncio.sleep(0)
+    assert not waiting[0].begun
+    assert table.refusals.counts == {"arrivals": 2, "evicted": 1}
+
+
+def test_all_networks_of_an_ipv6_subscriber_share_one_rate() -> None:
+    table = Connections(Limits(max_connections_per_address=2, connections_per_second=0.001))
+    first, second = (add(table, f"2001:db8:1:{number}::1") for number in range(2))
+    assert table.may_begin(first) and table.may_begin(second)
+    assert table.arrivals.take(second.groups[-1], monotonic()) > 0
 
 
 def test_the_total_holds_for_all_addresses_together(table: Connections) -> None:

@@ -116,6 +116,18 @@ def test_a_flood_of_pings_ends_the_connection(hub: Hub, alice: Socket, opcode: i
     wait_until(lambda: alice.is_in_log(hub, "TOOLHUB_WEBSOCKET_"))
 
 
+def test_a_text_that_is_not_utf_8_ends_the_connection(alice: Socket) -> None:
+    alice.send(frame(TEXT, b'"\xff"'))
+    assert alice.read_close() == (1007, "The message is not UTF-8")
+
+
+def test_a_character_may_be_spread_over_two_frames(alice: Socket) -> None:
+    content = json.dumps({**HELLO, "params": {"_meta": {"name": "ü"}}}, ensure_ascii=False).encode()
+    middle = content.index("ü".encode()) + 1
+    alice.send(frame(TEXT, content[:middle], last=False) + frame(CONTINUED, content[middle:]))
+    assert alice.read_answer() == 1
+
+
 def test_frames_that_come_too_fast_wait_and_nothing_is_lost(hub: Hub, alice: Socket, bob: Socket) -> None:
     content = json.dumps(HELLO).ljust(400).encode()
     pieces = [frame(CONTINUED, content[n : n + 1], last=False) for n in range(1, 399)]

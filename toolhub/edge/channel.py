@@ -88,6 +88,8 @@ class EdgeChannel(HTTPChannel):
     """What the transport has not got yet of an answer."""
     _expects_continue = False
     _is_answer_late = False
+    _has_begun = False
+    """Its first request has waited for the rate of new connections."""
     _uploading_paused_at = 0.0
 
     @property
@@ -193,7 +195,27 @@ class EdgeChannel(HTTPChannel):
             # A folded header (RFC 9112, 5.2): nobody sends one, and thousands of these lines would be one header.
             self._respondToBadRequestAndDisconnect()
             return
+        if not line and self.phase is Phase.FRESH and self.requests and not self._may_begin():
+            return
         super().lineReceived(line)
+
+    def _may_begin(self) -> bool:
+        """Return whether the first request, whose headers have ended, may begin; if not, it waits for `begin`."""
+        if self._has_begun or self._is_probe or self.connections.may_begin(self):
+            return True
+        self._buffer = self.delimiter + self._buffer
+        self.paused, self.due = True, inf
+        self._networkProducer.pauseProducing()
+        return False
+
+    def begin(self) -> None:
+        """Pass the first request on, which has waited."""
+        if self not in self.connections.open:
+            return
+        self._has_begun, self.paused = True, False
+        self._wait(self.connections.limits.header_seconds)
+        self._networkProducer.resumeProducing()
+        self.dataReceived(b"")
 
     def rawDataReceived(self, data: bytes) -> None:
         if self.phase is Phase.CLOSING:

@@ -22,6 +22,9 @@ class Limits:
 
     max_connections: int = 768
     max_connections_per_address: int = 256
+    connections_per_second: float = 100.0
+    """New connections of an address whose first requests are served; others wait. As many as it may have can come at
+    once."""
     header_seconds: float = 15.0
     """From the first byte of a request (on a new connection: from its start) to the end of its headers; also the time
     in which `min_bytes_per_second` of a body must arrive."""
@@ -32,8 +35,9 @@ class Limits:
     slow_reader_seconds: float = 60.0
     max_held_bytes: int = 64_000_000
     """Bytes of large answers that wait for their readers; those of one address may have half of it."""
-    frames_per_second: float = 5000.0
-    """WebSocket frames of one user, on all of their connections together. A frame takes some 12 us (measured)."""
+    frames_per_second: float = 2000.0
+    """WebSocket frames of one user, on all of their connections together. A frame takes 12 us, and a request in it some
+    200 when it is refused (measured)."""
     pings_per_second: float = 10.0
     """Pings and pongs of one WebSocket."""
 
@@ -46,6 +50,7 @@ def from_settings() -> Limits:
     return Limits(
         max_connections=min(wanted, most),
         max_connections_per_address=settings.MAX_CONNECTIONS_PER_ADDRESS,
+        connections_per_second=per_second(settings.CONNECTIONS_RATE),
         header_seconds=settings.HEADER_SECONDS,
         websocket_header_seconds=min(settings.HEADER_SECONDS, settings.WEBSOCKET_HEADER_SECONDS),
         keepalive_seconds=settings.KEEPALIVE_SECONDS,

@@ -68,9 +68,12 @@ class EdgeFactory(HTTPFactory):  # type: ignore[misc]
         """Log nothing: Twisted would format an access log line for every request and discard it."""
 
     def buildProtocol(self, addr: Any) -> Any:
+        peer = getattr(addr, "host", "")
+        if not self.connections.may_come(peer):
+            return None
         channel = super().buildProtocol(addr)
         channel.requestFactory = EdgeRequest
-        self.connections.add(channel, getattr(addr, "host", ""))
+        self.connections.add(channel, peer)
         return channel
 
 

@@ -63,6 +63,10 @@ BOUNDS = {
         "TOOLHUB_MAX_CONNECTIONS_PER_ADDRESS, TOOLHUB_MAX_CONNECTIONS",
     ),
     "per_address": (gettext_lazy("Too many connections from one address"), "TOOLHUB_MAX_CONNECTIONS_PER_ADDRESS"),
+    "arrivals": (
+        gettext_lazy("New connections of one address came too fast and had to wait"),
+        "TOOLHUB_CONNECTIONS_RATE",
+    ),
     "total": (gettext_lazy("Too many connections to one process"), "TOOLHUB_MAX_CONNECTIONS"),
     "streams": (gettext_lazy("Too many open streams and WebSockets of one user"), "TOOLHUB_MAX_STREAMS_PER_USER"),
     "all_streams": (gettext_lazy("Too many open streams and WebSockets in one process"), ""),

@@ -18,9 +18,9 @@ VALUES_PER_TURN, BYTES_PER_TURN = 1_000, 131_072
 """A request with more values, or larger, counts as several: decoding it takes as long as they do (0.3 ms, measured)."""
 COUNTED_BYTES = 16_384
 """Values are counted from this size on."""
-REST_SECONDS_PER_TURN = 0.0005
-"""A user whose request took more turns than a pass has rests for about twice as long as it took: their next requests
-wait, and others are served."""
+REST_SECONDS_PER_TURN = 0.001
+"""A user whose request took more turns than a pass has rests for some three times as long as it took: their next
+requests wait, and others are served. A call takes a dozen passes, and each may come after such a request."""
 MAX_IN_PROGRESS_PER_USER = 240
 """Messages of one user in progress: more than the calls and streams that one may have, so that each of the others gets
 its own refusal, and fewer than would end a WebSocket. The rest waits, a cancellation, too; it has its turn as soon as
