@@ -157,11 +157,11 @@ async def test_requests_that_wait_for_the_rate_begin_in_order_and_make_room_firs
         served = add(table, ALICE)
         assert table.may_begin(served)
         table.remove(served)
-    idle = add(table, ALICE, Phase.IDLE)
+    silent = add(table, ALICE)
     waiting = [add(table, ALICE) for _ in range(2)]
     assert [table.may_begin(one) for one in waiting] == [False, False]
     add(table, ALICE)
-    assert (waiting[0].evicted, waiting[1].evicted, idle.evicted) == (True, False, False)
+    assert (waiting[0].evicted, waiting[1].evicted, silent.evicted) == (True, False, False)
     table.arrivals = Rates(0, 1)
     while not waiting[1].begun:
         await asyncio.sleep(0)
