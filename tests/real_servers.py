@@ -227,6 +227,10 @@ class Hub:
     def log(self) -> str:
         return self.log_file.read_text(encoding="utf-8", errors="replace") if self.log_file.exists() else ""
 
+    def has_logged_limit(self, address: str, words: str) -> bool:
+        """Whether the log says that this address has reached the limit that these words describe."""
+        return any(f" by {address}: " in line and words in line for line in self.log().splitlines())
+
     def worker_pids(self) -> list[int]:
         """Of the processes that serve: the workers, or the one process there is."""
         assert self.process is not None

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e import seed
+from tests.e2e.attacks import Target
 from tests.edge.test_channel import connected, count_descriptors, head, initialize, read_answer, read_to_end
 from tests.polling import wait_until
 from tests.real_servers import Hub
@@ -16,12 +17,6 @@ from toolhub.edge.connections import MAX_OVER_LIMIT
 
 PER_ADDRESS = 4
 SETTING = "TOOLHUB_CONNECTIONS_RATE"
-UPGRADE = (
-    "Upgrade: websocket",
-    "Connection: Upgrade",
-    "Sec-WebSocket-Version: 13",
-    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
-)
 
 
 @pytest.fixture(scope="module")
@@ -48,15 +43,11 @@ def use_up(hub: Hub, sender: str) -> None:
             assert read_answer(one).startswith(b"HTTP/1.1 200 ")
 
 
-def is_in_log(hub: Hub, sender: str, words: str) -> bool:
-    return any(f" by {sender}: " in line and words in line for line in hub.log().splitlines())
-
-
 def test_a_request_that_comes_too_fast_waits_and_is_answered(hub: Hub) -> None:
     use_up(hub, "127.0.0.11")
     with connected(hub, "127.0.0.11") as waiting:
         waiting.sendall(page(hub) + page(hub))
-        wait_until(lambda: is_in_log(hub, "127.0.0.11", SETTING))
+        wait_until(lambda: hub.has_logged_limit("127.0.0.11", SETTING))
         with connected(hub, "127.0.0.11") as probe:
             probe.sendall(head(hub, "GET /healthz HTTP/1.1", "Connection: close"))
             assert read_to_end(probe).startswith(b"HTTP/1.1 200 "), "a probe does not wait"
@@ -84,7 +75,7 @@ def test_a_body_that_came_with_a_waiting_request_is_not_lost(hub: Hub) -> None:
     with connected(hub, "127.0.0.14") as waiting:
         lines = ("Content-Type: application/json", f"Content-Length: {len(body)}")
         waiting.sendall(head(hub, "POST /mcp HTTP/1.1", *lines, token=hub.seeded["alice"]) + body[:20])
-        wait_until(lambda: is_in_log(hub, "127.0.0.14", SETTING))
+        wait_until(lambda: hub.has_logged_limit("127.0.0.14", SETTING))
         waiting.sendall(body[20:])
         answer = read_answer(waiting)
         assert answer.startswith(b"HTTP/1.1 200 ") and b'"protocolVersion"' in answer, answer
@@ -93,8 +84,8 @@ def test_a_body_that_came_with_a_waiting_request_is_not_lost(hub: Hub) -> None:
 def test_a_websocket_waits_too_and_is_opened(hub: Hub) -> None:
     use_up(hub, "127.0.0.15")
     with connected(hub, "127.0.0.15") as waiting:
-        waiting.sendall(head(hub, "GET /ws/mcp HTTP/1.1", *UPGRADE, token=hub.seeded["alice"]))
-        wait_until(lambda: is_in_log(hub, "127.0.0.15", SETTING))
+        waiting.sendall(Target(hub.port, hub.seeded["alice"]).upgrade())
+        wait_until(lambda: hub.has_logged_limit("127.0.0.15", SETTING))
         assert b" 101 " in waiting.recv(65_536)
 
 
@@ -125,7 +116,7 @@ def test_most_new_connections_of_a_busy_address_are_closed_at_once(hub: Hub) -> 
     with contextlib.ExitStack() as stack:
         for _ in range(PER_ADDRESS):
             busy = stack.enter_context(connected(hub, "127.0.0.17"))
-            busy.sendall(head(hub, "GET /ws/mcp HTTP/1.1", *UPGRADE, token=hub.seeded["bob"]))
+            busy.sendall(Target(hub.port, hub.seeded["bob"]).upgrade())
             assert b" 101 " in busy.recv(65_536)
         late = [stack.enter_context(connected(hub, "127.0.0.17")) for _ in range(MAX_OVER_LIMIT + 10)]
         assert is_closed_at_once(late[-1])
@@ -135,4 +126,4 @@ def test_most_new_connections_of_a_busy_address_are_closed_at_once(hub: Hub) -> 
         with connected(hub, "127.0.0.18") as other:
             other.sendall(page(hub))
             assert read_answer(other).startswith(b"HTTP/1.1 200 "), "another address is served"
-    assert is_in_log(hub, "127.0.0.17", "TOOLHUB_MAX_CONNECTIONS_PER_ADDRESS")
+    assert hub.has_logged_limit("127.0.0.17", "TOOLHUB_MAX_CONNECTIONS_PER_ADDRESS")

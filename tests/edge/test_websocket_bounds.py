@@ -74,7 +74,7 @@ class Socket:
 
     def is_in_log(self, hub: Hub, setting: str) -> bool:
         """Whether the log says that this address has reached the limit of a setting."""
-        return any(f" by {self.address}: " in line and setting in line for line in hub.log().splitlines())
+        return hub.has_logged_limit(self.address, setting)
 
     def read_answer(self) -> int:
         """The id of the next answer."""

@@ -153,7 +153,7 @@ class Connections:
         """The larger messages that are arriving over WebSockets, beside the bodies of requests."""
         self.frames = Rates(limits.frames_per_second, int(limits.frames_per_second * FRAMES_AT_ONCE_SECONDS))
         """Of WebSockets, by user."""
-        self.waiting_for_frames: Counter[int | str] = Counter()
+        self.waiting_for_frames: Counter[str] = Counter()
         """How many WebSockets wait for that rate, by user."""
         self.arrivals = Rates(limits.connections_per_second, limits.max_connections_per_address)
         """First requests of new connections, by address or IPv6 subscriber."""

@@ -115,9 +115,10 @@ class EdgeWebSocketProtocol(WebSocketProtocol):  # type: ignore[misc]
             most = channel.connections.limits.pings_per_second
             self._fail_connection(POLICY_VIOLATION, f"Too many pings: at most {most:g} a second")
             return
-        if wait := channel.connections.frames.take(self._sender, now):
+        sender = self._sender
+        if wait := channel.connections.frames.take(sender, now):
             waiting = channel.connections.waiting_for_frames
-            pause = max(wait, PAUSE_SECONDS, (waiting[self._sender] + 1) / WAKES_PER_SECOND)
+            pause = max(wait, PAUSE_SECONDS, (waiting[sender] + 1) / WAKES_PER_SECOND)
             if any(self._waits.take(None, now) for _ in range(round(pause / PAUSE_SECONDS))):
                 channel.refuse("frames_cut")
                 most = channel.connections.limits.frames_per_second
@@ -125,15 +126,16 @@ class EdgeWebSocketProtocol(WebSocketProtocol):  # type: ignore[misc]
                 return
             channel.refuse("frames")
             loop = asyncio.get_running_loop()
-            waiting[self._sender] += 1
+            waiting[sender] += 1
             self._too_fast = loop.call_later(pause, self._on_waited)
             self.transport.pauseProducing()
         super().onFrameBegin()
 
     @property
-    def _sender(self) -> int | str:
+    def _sender(self) -> str:
+        """Whose frames and uploads these are: of the user, once there is one, else of the address."""
         channel = self.channel
-        return channel.source if channel.user_id is None else channel.user_id
+        return channel.source if channel.user_id is None else f"user:{channel.user_id}"
 
     def _on_waited(self) -> None:
         self._end_wait()
@@ -141,10 +143,10 @@ class EdgeWebSocketProtocol(WebSocketProtocol):  # type: ignore[misc]
 
     def _end_wait(self) -> None:
         self._too_fast = None
-        waiting = self.channel.connections.waiting_for_frames
-        waiting[self._sender] -= 1
-        if not waiting[self._sender]:
-            del waiting[self._sender]
+        waiting, sender = self.channel.connections.waiting_for_frames, self._sender
+        waiting[sender] -= 1
+        if not waiting[sender]:
+            del waiting[sender]
 
     def _resume(self) -> None:
         """Read again, unless the client still has to wait for something."""
@@ -203,9 +205,7 @@ class EdgeWebSocketProtocol(WebSocketProtocol):  # type: ignore[misc]
         if self._unfinished_bytes <= FREE_BYTES or self.state != self.STATE_OPEN:
             return
         if self._upload is None:
-            channel = self.channel
-            holder = channel.source if channel.user_id is None else f"user:{channel.user_id}"
-            self._upload = Upload(channel.connections.uploads, holder)
+            self._upload = Upload(self.channel.connections.uploads, self._sender)
         try:
             self._upload.grow(self._unfinished_bytes)
         except TooManyUploads as full:
