@@ -127,3 +127,60 @@ def test_most_new_connections_of_a_busy_address_are_closed_at_once(hub: Hub) -> 
             other.sendall(page(hub))
             assert read_answer(other).startswith(b"HTTP/1.1 200 "), "another address is served"
     assert hub.has_logged_limit("127.0.0.17", "TOOLHUB_MAX_CONNECTIONS_PER_ADDRESS")
+
+
+@pytest.fixture(scope="module")
+def proxied() -> Iterator[Hub]:
+    env = {
+        "TOOLHUB_TRUSTED_PROXIES": "127.0.0.1",
+        "TOOLHUB_MAX_CONNECTIONS_PER_ADDRESS": str(PER_ADDRESS),
+        SETTING: "20/m",
+    }
+    with Hub(env=env, seed=seed.seed_examples) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def opening(hub: Hub, client: str) -> Iterator[socket.socket]:
+    """Ask for a WebSocket as a proxy does for this client."""
+    with connected(hub) as opened:
+        opened.sendall(Target(hub.port, hub.seeded["alice"], forwarded_for=client).upgrade())
+        yield opened
+
+
+def use_up_websockets(hub: Hub, client: str) -> None:
+    for _ in range(PER_ADDRESS):
+        with opening(hub, client) as one:
+            assert b" 101 " in one.recv(65_536)
+
+
+def test_websockets_of_a_client_behind_a_proxy_wait_for_its_rate(proxied: Hub) -> None:
+    use_up_websockets(proxied, "198.51.100.21")
+    with opening(proxied, "198.51.100.21") as waiting:
+        wait_until(lambda: proxied.has_logged_limit("198.51.100.21", SETTING))
+        with opening(proxied, "198.51.100.22") as other:
+            assert b" 101 " in other.recv(65_536), "another client of the same proxy is served"
+        with connected(proxied) as kept:
+            for _ in range(3 * PER_ADDRESS):
+                kept.sendall(head(proxied, "GET /sign-in/ HTTP/1.1", "X-Forwarded-For: 198.51.100.21"))
+                assert read_answer(kept).startswith(b"HTTP/1.1 200 "), "requests of the same client have no rate"
+        waiting.settimeout(0.01)
+        with pytest.raises(TimeoutError):
+            waiting.recv(1)
+        waiting.settimeout(60)
+        assert b" 101 " in waiting.recv(65_536)
+
+
+def test_a_client_behind_a_proxy_that_leaves_while_it_waits_leaves_nothing(proxied: Hub) -> None:
+    use_up_websockets(proxied, "198.51.100.23")
+    before = count_descriptors(proxied)
+    with contextlib.ExitStack() as leaving:
+        for _ in range(PER_ADDRESS):
+            leaving.enter_context(opening(proxied, "198.51.100.23"))
+        wait_until(lambda: proxied.has_logged_limit("198.51.100.23", SETTING))
+        with opening(proxied, "198.51.100.23") as late:
+            assert late.recv(65_536).startswith(b"HTTP/1.1 503 "), "those that wait count"
+    wait_until(lambda: count_descriptors(proxied) <= before, what="nothing that is left")
+    with opening(proxied, "198.51.100.23") as next_one:
+        next_one.settimeout(10)
+        assert b" 101 " in next_one.recv(65_536), "nobody waits before it any more"

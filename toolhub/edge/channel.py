@@ -208,9 +208,19 @@ class EdgeChannel(HTTPChannel):
         self._networkProducer.pauseProducing()
         return False
 
+    def may_upgrade(self) -> bool:
+        """Return whether the WebSocket that the latest request asks for may be opened; if not, it waits for `begin`.
+
+        One that comes directly has waited before, with the other first requests.
+        """
+        return not self.is_proxy or self.connections.may_begin(self)
+
     def begin(self) -> None:
-        """Pass the first request on, which has waited."""
+        """Pass on the first request, or open the WebSocket, which has waited."""
         if self not in self.connections.open:
+            return
+        if self.phase is Phase.ANSWERING:
+            self.requests[-1].upgrade()
             return
         self._has_begun, self.paused = True, False
         self._wait(self.connections.limits.header_seconds)

@@ -4,12 +4,12 @@ A connection that has not brought the headers of a request yet costs its sender 
 out: above a limit, the oldest one of them is closed, then the one that has been idle for longest, then the slowest
 body. Only when all are busy is the new one refused, with 503 after its headers. The probes are answered even then.
 
-The first requests of an address's new connections have a rate. Those that come faster wait, and make room before all
-others: whoever connects again as soon as a request is refused does not keep the process busy. While they wait, most
-further connections of that address are closed at once.
+The first requests of an address's new connections have a rate (`Arrivals`). Those that wait for it make room before all
+others. While they wait, most further connections of that address are closed at once.
 
 A proxy's connections have no limit of their own. Each request and WebSocket that one of them carries counts for the
-address of its client, from the end of its headers to the end of its answer.
+address of its client, from the end of its headers to the end of its answer. Of the rate, only WebSockets use something:
+a proxy keeps its connections for all other requests.
 
 One timer per process checks all of them once a second: Twisted's own timers, two per request, took more time than the
 rest of its bookkeeping (measured).
@@ -17,7 +17,6 @@ rest of its bookkeeping (measured).
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
@@ -26,6 +25,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from toolhub.client_address import TrustedProxies, counted, parse_address, subscriber_network
+from toolhub.edge.arrivals import Arrivals
 from toolhub.edge.limits import Limits
 from toolhub.rates import Rates
 from toolhub.refusals import Refusals
@@ -66,8 +66,6 @@ otherwise be answered as fast as this process can.
 """
 SILENT_SHARE = 0.75
 """With a larger share of connections that have brought no headers, an address is silent rather than busy."""
-BEGIN_SECONDS = 0.05
-"""So often, requests that wait for the rate of their address may begin."""
 YOUNG_SECONDS = 0.5
 """A connection that has just begun to wait comes after all older ones. What its client has sent may not be read yet, or
 its answer not be written: in a flood, each new connection would end the one before it.
@@ -155,8 +153,10 @@ class Connections:
         """Of WebSockets, by user."""
         self.waiting_for_frames: Counter[str] = Counter()
         """How many WebSockets wait for that rate, by user."""
-        self.arrivals = Rates(limits.connections_per_second, limits.max_connections_per_address)
-        """First requests of new connections, by address or IPv6 subscriber."""
+        self.arrivals: Arrivals[Connection] = Arrivals(
+            limits.connections_per_second, limits.max_connections_per_address
+        )
+        """First requests of new connections, and WebSockets of clients behind a proxy."""
         self.replacements = Rates(limits.connections_per_second, MAX_OVER_LIMIT)
         """New connections of an address that has its maximum already, by address or IPv6 subscriber."""
         self.answers_over_limit = Rates(OVER_LIMIT_ANSWERS_PER_SECOND, OVER_LIMIT_ANSWERS_PER_SECOND)
@@ -169,8 +169,6 @@ class Connections:
         self._fresh: dict[Connection, None] = {}
         self._fresh_by_address: dict[str, dict[Connection, None]] = {}
         """Those without headers, the oldest first: a flood of new connections must not look at all the others."""
-        self._waiting_to_begin: dict[str, dict[Connection, None]] = {}
-        """Those without headers whose first request waits, by address or IPv6 subscriber, the oldest first."""
         self._over_limit: OrderedDict[Connection, None] = OrderedDict()
         self.held_bytes = 0
         self._victims: dict[str | None, list[tuple[Connection, Phase, float]]] = {}
@@ -218,9 +216,7 @@ class Connections:
 
     def _is_silent(self, groups: tuple[str, ...]) -> bool:
         """Return whether nearly all of these connections have asked for nothing."""
-        if self._waiting_to_begin.get(groups[-1]):
-            return False
-        return all(
+        return self.arrivals.find_oldest(groups[-1]) is None and all(
             len(self._fresh_by_address.get(group, ())) > SILENT_SHARE * len(self.by_address.get(group, ()))
             for group in groups
         )
@@ -282,37 +278,20 @@ class Connections:
                 del self._fresh_by_address[group]
 
     def may_begin(self, connection: Connection) -> bool:
-        """Return whether the first request of a connection may begin; if not, its `begin` is called later."""
+        """Return whether what a connection asks for may begin; if not, its `begin` is called later."""
         if not connection.groups or connection.over_limit:
             return True
-        sender = connection.groups[-1]
-        if sender not in self._waiting_to_begin and not self.arrivals.take(sender, time.monotonic()):
-            return True
-        if not self._waiting_to_begin:
-            asyncio.get_running_loop().call_later(BEGIN_SECONDS, self._begin_waiting)
-        self._waiting_to_begin.setdefault(sender, {})[connection] = None
-        connection.refuse("arrivals")
-        return False
-
-    def _begin_waiting(self) -> None:
-        loop, now = asyncio.get_running_loop(), time.monotonic()
-        for sender, waiting in list(self._waiting_to_begin.items()):
-            while waiting and not self.arrivals.take(sender, now):
-                first = next(iter(waiting))
-                del waiting[first]
-                loop.call_soon(first.begin)
-            if not waiting:
-                del self._waiting_to_begin[sender]
-        if self._waiting_to_begin:
-            loop.call_later(BEGIN_SECONDS, self._begin_waiting)
+        may = self.arrivals.may_begin(connection, connection.groups[-1])
+        if not may:
+            connection.refuse("arrivals")
+        return may
 
     def remove(self, connection: Connection) -> None:
         """Remove a connection that has ended; a repeated call has no effect."""
         if connection not in self.open:
             return
         del self.open[connection]
-        if connection in self._fresh and connection.groups:
-            self._waiting_to_begin.get(connection.groups[-1], {}).pop(connection, None)
+        self.arrivals.forget(connection)
         self.on_headers(connection)
         self._over_limit.pop(connection, None)
         self.waiting_for_reader.pop(connection, None)
@@ -339,11 +318,9 @@ class Connections:
 
     def _make_room(self, group: str | None = None) -> bool:
         """Evict the connection of a group (None: of all) that is needed least; return False when all are busy."""
-        waiting = (
-            next(iter(self._waiting_to_begin.values()), {}) if group is None else self._waiting_to_begin.get(group)
-        )
-        if waiting:
-            self._evict(next(iter(waiting)))
+        waiting = self.arrivals.find_oldest(group)
+        if waiting is not None:
+            self._evict(waiting)
             return True
         fresh = self._fresh if group is None else self._fresh_by_address.get(group, {})
         young = time.monotonic() - YOUNG_SECONDS

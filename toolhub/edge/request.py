@@ -168,21 +168,24 @@ class EdgeRequest(WebRequest):  # type: ignore[misc]
         if received:
             self._pass_on(received, more=True)
 
-    def process(self) -> Any:
+    def process(self) -> None:
         """Pass on a request that is complete, or the end of one that the application is reading."""
         if self.rejected:
-            return None
+            return
         if self.started:
             self._pass_on(b"", more=False)
-            return None
+            return
         if self._wants_websocket():
-            if self._has_problem():
-                return None
-            self.channel.on_upgrade()
-            return super().process()
+            if not self._has_problem() and self.channel.may_upgrade():
+                self.upgrade()
+            return
         self._start(None)
         self._pass_on(self.content.getvalue(), more=False)
-        return None
+
+    def upgrade(self) -> None:
+        """Become a WebSocket."""
+        self.channel.on_upgrade()
+        super().process()
 
     def _wants_websocket(self) -> bool:
         upgrade = self.requestHeaders.getRawHeaders(b"Upgrade")
