@@ -23,6 +23,7 @@ from toolhub.access import bearer, issued_tokens
 from toolhub.access.models import AccessToken, digest_of
 from toolhub.access.signals import revoked
 from toolhub.parts import parts
+from toolhub.rates import Rates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -271,10 +272,34 @@ async def test_a_flood_of_invented_tokens_from_a_throttled_address_costs_no_quer
     submitted: list[object] = []
     with monkeypatch.context() as patched:
         patched.setattr(get_authenticator()._threads, "submit", lambda *work: submitted.append(work))
-        for _ in range(100):
-            refused = await get_refusal(unknown_token(), address)
-            assert refused.status == 429 and int(refused.headers()["Retry-After"]) > 0
+        refusals = await asyncio.gather(*(get_refusal(unknown_token(), address) for _ in range(100)))
+    assert all(refused.status == 429 and int(refused.headers()["Retry-After"]) > 0 for refused in refusals)
     assert submitted == []
+
+
+async def test_who_goes_on_with_invented_tokens_is_answered_later_and_nobody_else_is(
+    alice: User, address: str, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.BAD_TOKENS_RATE = "1/10h"
+    monkeypatch.setattr(issued_tokens, "FRESH_SECONDS", 3600.0)
+    monkeypatch.setattr(bearer, "REJECTION_SECONDS", 3600.0)
+    monkeypatch.setattr(get_authenticator(), "_rejections", Rates(0.001, 3))
+    _, valid = await issue(alice)
+
+    async def status(token: str, sender: str) -> int:
+        try:
+            await get_authenticator().authenticate(token, sender)
+        except bearer.BadToken as refused:
+            return refused.status
+        return 200
+
+    assert [await status(unknown_token(), address) for _ in range(5)] == [401, 429, 429, 429, 429]
+    waiting = asyncio.ensure_future(status(unknown_token(), address))
+    await asyncio.sleep(0)
+    assert await status(valid, address) == 200
+    assert await status(unknown_token(), address + "0") == 401
+    assert not waiting.done()
+    waiting.cancel()
 
 
 async def test_addresses_of_one_ipv6_network_are_one_sender_and_ipv4_has_one_spelling(

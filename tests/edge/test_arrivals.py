@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e import seed
 from tests.e2e.attacks import Target
-from tests.edge.test_channel import connected, count_descriptors, head, initialize, read_answer, read_to_end
+from tests.edge.test_channel import connected, count_sockets, head, initialize, read_answer, read_to_end
 from tests.polling import wait_until
 from tests.real_servers import Hub
 from toolhub.edge.connections import MAX_OVER_LIMIT
@@ -91,7 +91,7 @@ def test_a_websocket_waits_too_and_is_opened(hub: Hub) -> None:
 
 def test_who_waits_makes_room_and_who_leaves_leaves_nothing(hub: Hub) -> None:
     use_up(hub, "127.0.0.16")
-    before = count_descriptors(hub)
+    before = count_sockets(hub)
     with contextlib.ExitStack() as stack:
         waiting = [stack.enter_context(connected(hub, "127.0.0.16")) for _ in range(PER_ADDRESS)]
         for one in waiting:
@@ -102,7 +102,7 @@ def test_who_waits_makes_room_and_who_leaves_leaves_nothing(hub: Hub) -> None:
         stack.enter_context(connected(hub, "127.0.0.16")).sendall(page(hub))
         with contextlib.suppress(ConnectionResetError):
             assert waiting[0].recv(1) == b"", "the one that has waited for longest"
-    wait_until(lambda: count_descriptors(hub) <= before, what="nothing that is left")
+    wait_until(lambda: count_sockets(hub) <= before, what="nothing that is left")
 
 
 def is_closed_at_once(opened: socket.socket) -> bool:
@@ -173,14 +173,14 @@ def test_websockets_of_a_client_behind_a_proxy_wait_for_its_rate(proxied: Hub) -
 
 def test_a_client_behind_a_proxy_that_leaves_while_it_waits_leaves_nothing(proxied: Hub) -> None:
     use_up_websockets(proxied, "198.51.100.23")
-    before = count_descriptors(proxied)
+    before = count_sockets(proxied)
     with contextlib.ExitStack() as leaving:
         for _ in range(PER_ADDRESS):
             leaving.enter_context(opening(proxied, "198.51.100.23"))
         wait_until(lambda: proxied.has_logged_limit("198.51.100.23", SETTING))
         with opening(proxied, "198.51.100.23") as late:
             assert late.recv(65_536).startswith(b"HTTP/1.1 503 "), "those that wait count"
-    wait_until(lambda: count_descriptors(proxied) <= before, what="nothing that is left")
+    wait_until(lambda: count_sockets(proxied) <= before, what="nothing that is left")
     with opening(proxied, "198.51.100.23") as next_one:
         next_one.settimeout(10)
         assert b" 101 " in next_one.recv(65_536), "nobody waits before it any more"

@@ -907,6 +907,13 @@ FAULTS: tuple[Fault, ...] = (
         "tests/edge/test_arrivals.py",
     ),
     Fault(
+        "who goes on with invented tokens is answered later",
+        "toolhub/access/bearer.py",
+        "            if self._rejections.take(source, now):\n",
+        "            if False:\n",
+        "tests/access/test_bearer.py",
+    ),
+    Fault(
         "who leaves while waiting for the rate of new connections is forgotten",
         "toolhub/edge/connections.py",
         "        self.arrivals.forget(connection)\n",
@@ -1049,7 +1056,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "a refusal that had to wait is answered",
         "toolhub/edge/channel.py",
-        "            self._is_answer_late = False\n            self._reject_over_limit()\n",
+        "        if self in self.connections.open:\n            self._reject_over_limit()\n",
         "            self.transport.abortConnection()\n",
         "tests/edge/test_channel.py",
     ),

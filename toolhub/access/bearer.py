@@ -7,7 +7,8 @@ Known tokens are answered from memory for 5 s; everything else is looked up in t
     └── CheckUnavailable     503  the database does not answer and the token was not checked recently
         └── TooManyLookups   429  too many tokens of this address are waiting to be looked up; 503: of all addresses
 
-An address with too many invalid tokens gets 429 for the next one, and no query. A valid token from there passes.
+An address with too many invalid tokens gets 429 for the next one, and no query; one that goes on fast gets it a second
+later. A valid token from there passes.
 
 `cached` is for the hot path: no lock, no await, no database. `forget` is thread-safe. While the database is away, a
 token that was valid stays valid for 10 minutes; its own expiry, and a revocation that reached this process, still
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import re
 import threading
 import time
@@ -40,6 +42,7 @@ from toolhub.access import throttle
 from toolhub.access.issued_tokens import IssuedTokens
 from toolhub.access.models import AccessToken, digest_of
 from toolhub.log_throttle import ThrottledWarning
+from toolhub.rates import Rates
 
 log = logging.getLogger(__name__)
 
@@ -56,10 +59,17 @@ MAX_WAITING_FROM_ADDRESS = 500
 """Maximum number of them from one address, so that one sender cannot take all the places."""
 MAX_LIMITED_ADDRESSES = 10_000
 """Maximum number of addresses with too many invalid tokens that are remembered in this process."""
+REJECTIONS_PER_SECOND = 20
+"""How many rejections such an address gets at once. Whoever tries again at each of them would otherwise be answered as
+fast as this process can: behind a proxy, hundreds of such clients doubled the time of everybody's calls (measured)."""
+REJECTION_SECONDS = 1.0
+"""How much later the others come, on average; each time another time, as all would try again together."""
 MAX_CACHED_TOKENS = 50_000
 """Maximum number of tokens kept in memory; the least recently used one is dropped first."""
 TOKEN_PATTERN = re.compile(r"thp_[A-Za-z0-9_-]{43}")
 UNAVAILABLE_ERRORS = (OperationalError, InterfaceError)
+
+_random = random.SystemRandom()
 
 T = TypeVar("T")
 Restriction: TypeAlias = tuple[str, frozenset[int] | None]
@@ -234,6 +244,8 @@ class Authenticator:
         """Number of look-ups by counted address."""
         self._limited: OrderedDict[str, float] = OrderedDict()
         """Counted addresses with too many invalid tokens, with the monotonic time when that ends."""
+        self._rejections = Rates(REJECTIONS_PER_SECOND, REJECTIONS_PER_SECOND)
+        """By counted address, those with too many invalid tokens."""
         self._issued = IssuedTokens()
         self._lock = threading.Lock()
         self._changes = 0
@@ -260,7 +272,7 @@ class Authenticator:
             return credential
         digest = digest_of(token)
         source = client_address.counted(address)
-        self._reject_invented(token, digest, source)
+        await self._reject_invented(token, digest, source)
         key = f"{digest} {source}"
         begun = False
         with self._lock:
@@ -296,10 +308,13 @@ class Authenticator:
             if not self._waiting[source]:
                 del self._waiting[source]
 
-    def _reject_invented(self, token: str, digest: str, source: str) -> None:
-        """Raise TooManyBadTokens for a token that cannot be valid, from an address with too many; never blocks."""
-        rest = self._limited.get(source, 0.0) - time.monotonic()
+    async def _reject_invented(self, token: str, digest: str, source: str) -> None:
+        """Raise TooManyBadTokens for a token that cannot be valid, from an address with too many."""
+        now = time.monotonic()
+        rest = self._limited.get(source, 0.0) - now
         if rest > 0 and digest not in self._known and self._is_invented(token, digest):
+            if self._rejections.take(source, now):
+                await asyncio.sleep(REJECTION_SECONDS * _random.uniform(0.5, 1.5))
             raise TooManyBadTokens(max(1, round(rest)))
 
     def _is_invented(self, token: str, digest: str) -> bool:

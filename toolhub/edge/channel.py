@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import random
 import struct
 import termios
 import time
@@ -35,11 +36,15 @@ LINGER_SECONDS = 2.0
 can overtake the answer."""
 RETRY_AFTER_SECONDS = 5
 LATE_ANSWER_SECONDS = 1.0
+"""On average, and each time another one: hundreds that are refused together would come again together."""
 MAX_PIPELINED_BYTES = 16_384
 """Bytes of later requests that wait for the answer to the one before them."""
 MAX_TRAILER_BYTES = 4096
 UPLOAD_BUFFER_BYTES = 65_536
 """Bytes of a body that wait for the application; then the client has to wait, too."""
+
+
+_random = random.SystemRandom()
 
 
 class TooManyChunks(Exception):
@@ -87,7 +92,6 @@ class EdgeChannel(HTTPChannel):
     _rest_bytes = 0
     """What the transport has not got yet of an answer."""
     _expects_continue = False
-    _is_answer_late = False
     _has_begun = False
     """Its first request has waited for the rate of new connections."""
     _uploading_paused_at = 0.0
@@ -322,10 +326,16 @@ class EdgeChannel(HTTPChannel):
         self.refuse(self.over_limit)
         self.requests[-1].rejected = True
         if self.is_proxy and self.connections.answers_over_limit.take(self.source, time.monotonic()):
-            self.phase, self._is_answer_late = Phase.CLOSING, True
-            self._wait(LATE_ANSWER_SECONDS)
+            self.phase = Phase.CLOSING
+            self._wait(inf)
             self.transport.pauseProducing()
+            seconds = LATE_ANSWER_SECONDS * _random.uniform(0.5, 1.5)
+            asyncio.get_running_loop().call_later(seconds, self._reject_late)
         else:
+            self._reject_over_limit()
+
+    def _reject_late(self) -> None:
+        if self in self.connections.open:
             self._reject_over_limit()
 
     def _reject_over_limit(self) -> None:
@@ -390,9 +400,6 @@ class EdgeChannel(HTTPChannel):
             self.loseConnection()
         elif self.phase is Phase.UPGRADED:
             self.socket.on_message_due()
-        elif self._is_answer_late:
-            self._is_answer_late = False
-            self._reject_over_limit()
         else:
             self.transport.abortConnection()
 
