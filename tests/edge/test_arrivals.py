@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -17,13 +18,14 @@ from toolhub.edge.connections import MAX_OVER_LIMIT
 
 PER_ADDRESS = 4
 SETTING = "TOOLHUB_CONNECTIONS_RATE"
+RATE, SECONDS_FOR_ONE = "20/m", 3.0
 
 
 @pytest.fixture(scope="module")
 def hub() -> Iterator[Hub]:
     env = {
         "TOOLHUB_MAX_CONNECTIONS_PER_ADDRESS": str(PER_ADDRESS),
-        SETTING: "20/m",
+        SETTING: RATE,
         "TOOLHUB_HEADER_SECONDS": "2",
         "TOOLHUB_WEBSOCKET_HEADER_SECONDS": "1",
     }
@@ -44,9 +46,10 @@ def use_up(hub: Hub, sender: str) -> None:
 
 
 def test_a_request_that_comes_too_fast_waits_and_is_answered(hub: Hub) -> None:
+    begun = time.monotonic()
     use_up(hub, "127.0.0.11")
     with connected(hub, "127.0.0.11") as waiting:
-        waiting.sendall(page(hub) + page(hub))
+        waiting.sendall(page(hub) + head(hub, "GET /sign-in/ HTTP/1.1", "Connection: close"))
         wait_until(lambda: hub.has_logged_limit("127.0.0.11", SETTING))
         with connected(hub, "127.0.0.11") as probe:
             probe.sendall(head(hub, "GET /healthz HTTP/1.1", "Connection: close"))
@@ -54,12 +57,10 @@ def test_a_request_that_comes_too_fast_waits_and_is_answered(hub: Hub) -> None:
         with connected(hub, "127.0.0.12") as other:
             other.sendall(page(hub))
             assert read_answer(other).startswith(b"HTTP/1.1 200 "), "nor does another address"
-        waiting.settimeout(0.01)
-        with pytest.raises(TimeoutError):
-            waiting.recv(1)
-        waiting.settimeout(60)
-        assert read_answer(waiting).startswith(b"HTTP/1.1 200 "), "longer than headers may take"
-        assert read_answer(waiting).startswith(b"HTTP/1.1 200 "), "the next request of a connection has no rate"
+        answers = read_to_end(waiting)
+        assert time.monotonic() - begun >= SECONDS_FOR_ONE
+        assert answers.startswith(b"HTTP/1.1 200 "), "longer than headers may take"
+        assert answers.count(b"HTTP/1.1 200 ") == 2, "the next request of a connection has no rate"
 
 
 def test_requests_on_a_kept_connection_have_no_rate(hub: Hub) -> None:
@@ -134,7 +135,7 @@ def proxied() -> Iterator[Hub]:
     env = {
         "TOOLHUB_TRUSTED_PROXIES": "127.0.0.1",
         "TOOLHUB_MAX_CONNECTIONS_PER_ADDRESS": str(PER_ADDRESS),
-        SETTING: "20/m",
+        SETTING: RATE,
     }
     with Hub(env=env, seed=seed.seed_examples) as running:
         yield running
@@ -155,6 +156,7 @@ def use_up_websockets(hub: Hub, client: str) -> None:
 
 
 def test_websockets_of_a_client_behind_a_proxy_wait_for_its_rate(proxied: Hub) -> None:
+    begun = time.monotonic()
     use_up_websockets(proxied, "198.51.100.21")
     with opening(proxied, "198.51.100.21") as waiting:
         wait_until(lambda: proxied.has_logged_limit("198.51.100.21", SETTING))
@@ -164,11 +166,8 @@ def test_websockets_of_a_client_behind_a_proxy_wait_for_its_rate(proxied: Hub) -
             for _ in range(3 * PER_ADDRESS):
                 kept.sendall(head(proxied, "GET /sign-in/ HTTP/1.1", "X-Forwarded-For: 198.51.100.21"))
                 assert read_answer(kept).startswith(b"HTTP/1.1 200 "), "requests of the same client have no rate"
-        waiting.settimeout(0.01)
-        with pytest.raises(TimeoutError):
-            waiting.recv(1)
-        waiting.settimeout(60)
         assert b" 101 " in waiting.recv(65_536)
+        assert time.monotonic() - begun >= SECONDS_FOR_ONE
 
 
 def test_a_client_behind_a_proxy_that_leaves_while_it_waits_leaves_nothing(proxied: Hub) -> None:
@@ -182,5 +181,5 @@ def test_a_client_behind_a_proxy_that_leaves_while_it_waits_leaves_nothing(proxi
             assert late.recv(65_536).startswith(b"HTTP/1.1 503 "), "those that wait count"
     wait_until(lambda: count_sockets(proxied) <= before, what="nothing that is left")
     with opening(proxied, "198.51.100.23") as next_one:
-        next_one.settimeout(10)
+        next_one.settimeout(PER_ADDRESS * SECONDS_FOR_ONE)
         assert b" 101 " in next_one.recv(65_536), "nobody waits before it any more"

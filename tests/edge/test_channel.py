@@ -72,7 +72,10 @@ def read_answer(connection: socket.socket) -> bytes:
     head, _, body = received.partition(b"\r\n\r\n")
     length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
     while len(body) < length:
-        body += connection.recv(65_536)
+        more = connection.recv(65_536)
+        assert more, "the answer is not complete"
+        body += more
+    assert len(body) == length, "another answer follows, and would be lost"
     return head + b"\r\n\r\n" + body
 
 
