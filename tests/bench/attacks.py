@@ -25,7 +25,7 @@ from tests.e2e import attacks, seed
 from tests.e2e.attacks import ATTACKS, FEW, Canary, SmallHub, Target
 from tests.real_servers import ROOT
 
-REST_SECONDS = 4.0
+REST_SECONDS = 10.0
 QUIET = "(nobody attacks)"
 
 
