@@ -8,9 +8,13 @@ Generic cell rate algorithm (ITU-T I.371): one number for each key, the time at 
 
 from __future__ import annotations
 
+import random
 from collections.abc import Hashable
 
 MAX_KEYS = 10_000
+REFUSALS_PER_SECOND = 20
+REFUSAL_SECONDS = 1.0
+_random = random.SystemRandom()
 PERIODS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -52,3 +56,21 @@ class Rates:
         self._full_at = {key: at for key, at in self._full_at.items() if at > now}
         while len(self._full_at) >= MAX_KEYS:
             del self._full_at[next(iter(self._full_at))]
+
+
+class RefusalDelays:
+    """How much later a refusal is sent to a sender that gets more than 20 of them a second.
+
+    Whoever tries again at each of them would otherwise be answered as fast as the process can: behind a proxy, hundreds
+    of such clients doubled the time of everybody's calls (measured). Each delay is another one, a second on average:
+    hundreds that are refused together would come again together.
+    """
+
+    __slots__ = ("_rates",)
+
+    def __init__(self) -> None:
+        self._rates = Rates(REFUSALS_PER_SECOND, REFUSALS_PER_SECOND)
+
+    def find(self, key: Hashable, now: float) -> float:
+        """Count a refusal of this key; return the seconds until it is to be sent. `now` is in monotonic seconds."""
+        return REFUSAL_SECONDS * _random.uniform(0.5, 1.5) if self._rates.take(key, now) else 0.0

@@ -19,11 +19,11 @@ from django.utils import timezone
 
 from tests.factories import make_toolset
 from tests.polling import wait_until_async
+from toolhub import rates
 from toolhub.access import bearer, issued_tokens
 from toolhub.access.models import AccessToken, digest_of
 from toolhub.access.signals import revoked
 from toolhub.parts import parts
-from toolhub.rates import Rates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -282,8 +282,8 @@ async def test_who_goes_on_with_invented_tokens_is_answered_later_and_nobody_els
 ) -> None:
     settings.BAD_TOKENS_RATE = "1/10h"
     monkeypatch.setattr(issued_tokens, "FRESH_SECONDS", 3600.0)
-    monkeypatch.setattr(bearer, "REJECTION_SECONDS", 3600.0)
-    monkeypatch.setattr(get_authenticator(), "_rejections", Rates(0.001, 3))
+    monkeypatch.setattr(rates, "REFUSAL_SECONDS", 3600.0)
+    monkeypatch.setattr(get_authenticator()._delays, "_rates", rates.Rates(0.001, 3))
     _, valid = await issue(alice)
 
     async def status(token: str, sender: str) -> int:

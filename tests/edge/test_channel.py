@@ -17,7 +17,7 @@ import pytest
 from tests.e2e import seed
 from tests.polling import wait_until
 from tests.real_servers import Hub
-from toolhub.edge.connections import OVER_LIMIT_ANSWERS_PER_SECOND
+from toolhub.rates import REFUSALS_PER_SECOND
 
 PER_ADDRESS = 20
 HEADER_SECONDS = 2
@@ -518,7 +518,7 @@ def test_many_refusals_of_one_client_behind_a_proxy_wait_and_are_answered(hub: H
     client = "X-Forwarded-For: 192.0.2.93"
     with contextlib.ExitStack() as stack:
         open_sockets(stack, hub, client)
-        late = [stack.enter_context(connected(hub, PROXY)) for _ in range(2 * OVER_LIMIT_ANSWERS_PER_SECOND)]
+        late = [stack.enter_context(connected(hub, PROXY)) for _ in range(2 * REFUSALS_PER_SECOND)]
         for one in late:
             one.sendall(head(hub, "GET /sign-in/ HTTP/1.1", client))
         answers = [read_to_end(one) for one in late]

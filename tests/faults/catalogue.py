@@ -909,7 +909,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "who goes on with invented tokens is answered later",
         "toolhub/access/bearer.py",
-        "            if self._rejections.take(source, now):\n",
+        "            if seconds := self._delays.find(source, now):\n",
         "            if False:\n",
         "tests/access/test_bearer.py",
     ),

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import re
 import threading
 import time
@@ -42,7 +41,7 @@ from toolhub.access import throttle
 from toolhub.access.issued_tokens import IssuedTokens
 from toolhub.access.models import AccessToken, digest_of
 from toolhub.log_throttle import ThrottledWarning
-from toolhub.rates import Rates
+from toolhub.rates import RefusalDelays
 
 log = logging.getLogger(__name__)
 
@@ -59,17 +58,10 @@ MAX_WAITING_FROM_ADDRESS = 500
 """Maximum number of them from one address, so that one sender cannot take all the places."""
 MAX_LIMITED_ADDRESSES = 10_000
 """Maximum number of addresses with too many invalid tokens that are remembered in this process."""
-REJECTIONS_PER_SECOND = 20
-"""How many rejections such an address gets at once. Whoever tries again at each of them would otherwise be answered as
-fast as this process can: behind a proxy, hundreds of such clients doubled the time of everybody's calls (measured)."""
-REJECTION_SECONDS = 1.0
-"""How much later the others come, on average; each time another time, as all would try again together."""
 MAX_CACHED_TOKENS = 50_000
 """Maximum number of tokens kept in memory; the least recently used one is dropped first."""
 TOKEN_PATTERN = re.compile(r"thp_[A-Za-z0-9_-]{43}")
 UNAVAILABLE_ERRORS = (OperationalError, InterfaceError)
-
-_random = random.SystemRandom()
 
 T = TypeVar("T")
 Restriction: TypeAlias = tuple[str, frozenset[int] | None]
@@ -244,7 +236,7 @@ class Authenticator:
         """Number of look-ups by counted address."""
         self._limited: OrderedDict[str, float] = OrderedDict()
         """Counted addresses with too many invalid tokens, with the monotonic time when that ends."""
-        self._rejections = Rates(REJECTIONS_PER_SECOND, REJECTIONS_PER_SECOND)
+        self._delays = RefusalDelays()
         """By counted address, those with too many invalid tokens."""
         self._issued = IssuedTokens()
         self._lock = threading.Lock()
@@ -313,8 +305,8 @@ class Authenticator:
         now = time.monotonic()
         rest = self._limited.get(source, 0.0) - now
         if rest > 0 and digest not in self._known and self._is_invented(token, digest):
-            if self._rejections.take(source, now):
-                await asyncio.sleep(REJECTION_SECONDS * _random.uniform(0.5, 1.5))
+            if seconds := self._delays.find(source, now):
+                await asyncio.sleep(seconds)
             raise TooManyBadTokens(max(1, round(rest)))
 
     def _is_invented(self, token: str, digest: str) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import random
 import struct
 import termios
 import time
@@ -35,16 +34,11 @@ LINGER_SECONDS = 2.0
 """How long a client may keep sending after an early answer: a socket closed with unread bytes is reset, and the reset
 can overtake the answer."""
 RETRY_AFTER_SECONDS = 5
-LATE_ANSWER_SECONDS = 1.0
-"""On average, and each time another one: hundreds that are refused together would come again together."""
 MAX_PIPELINED_BYTES = 16_384
 """Bytes of later requests that wait for the answer to the one before them."""
 MAX_TRAILER_BYTES = 4096
 UPLOAD_BUFFER_BYTES = 65_536
 """Bytes of a body that wait for the application; then the client has to wait, too."""
-
-
-_random = random.SystemRandom()
 
 
 class TooManyChunks(Exception):
@@ -325,12 +319,12 @@ class EdgeChannel(HTTPChannel):
             return
         self.refuse(self.over_limit)
         self.requests[-1].rejected = True
-        if self.is_proxy and self.connections.answers_over_limit.take(self.source, time.monotonic()):
+        delay = self.connections.refusal_delays.find(self.source, time.monotonic()) if self.is_proxy else 0.0
+        if delay:
             self.phase = Phase.CLOSING
             self._wait(inf)
             self.transport.pauseProducing()
-            seconds = LATE_ANSWER_SECONDS * _random.uniform(0.5, 1.5)
-            asyncio.get_running_loop().call_later(seconds, self._reject_late)
+            asyncio.get_running_loop().call_later(delay, self._reject_late)
         else:
             self._reject_over_limit()
 

@@ -27,7 +27,7 @@ from typing import Any, Protocol
 from toolhub.client_address import TrustedProxies, counted, parse_address, subscriber_network
 from toolhub.edge.arrivals import Arrivals
 from toolhub.edge.limits import Limits
-from toolhub.rates import Rates
+from toolhub.rates import Rates, RefusalDelays
 from toolhub.refusals import Refusals
 from toolhub.transports.uploads import Uploads
 
@@ -60,10 +60,6 @@ MAX_DISCARDED_BYTES = 33_554_432
 """What is read and thrown away from one sweep to the next, of all connections that have got an early answer."""
 LAST_EVICTABLE = Phase.BODY
 """Up to this phase a connection makes room for another one: the lowest phase first, the oldest of a phase first."""
-OVER_LIMIT_ANSWERS_PER_SECOND = 20
-"""How many refusals a client behind a proxy gets at once; more of them wait. Whoever tries again at each answer would
-otherwise be answered as fast as this process can.
-"""
 SILENT_SHARE = 0.75
 """With a larger share of connections that have brought no headers, an address is silent rather than busy."""
 YOUNG_SECONDS = 0.5
@@ -159,7 +155,7 @@ class Connections:
         """First requests of new connections, and WebSockets of clients behind a proxy."""
         self.replacements = Rates(limits.connections_per_second, MAX_OVER_LIMIT)
         """New connections of an address that has its maximum already, by address or IPv6 subscriber."""
-        self.answers_over_limit = Rates(OVER_LIMIT_ANSWERS_PER_SECOND, OVER_LIMIT_ANSWERS_PER_SECOND)
+        self.refusal_delays = RefusalDelays()
         """Of clients behind a proxy, by address."""
         self.open: dict[Connection, None] = {}
         self.by_address: dict[str, dict[Connection, None]] = {}
