@@ -25,7 +25,8 @@ class Credential:
     user_id: int
     username: str
     id: str
-    """`token:12`, `stdio:12`, `admin:3` (user 3 tries a tool in the admin), `admin:3:17` (as user 17)."""
+    """`token:12`, `app:4` (a connected app), `stdio:12`, `admin:3` (user 3 tries a tool in the admin), `admin:3:17` (as
+    user 17)."""
     label: str
     """Name of the token, for the audit log."""
     toolset_ids: frozenset[int] | None

@@ -157,3 +157,31 @@ def load() -> Snapshot:
     from catalog.policy import snapshot
 
     return snapshot.refresh()
+
+
+def connect_app(
+    user: User, name: str = "Claude", *, toolsets: Iterable[Toolset] | None = None, days: int = 90
+) -> tuple[Any, dict[str, Any]]:
+    """A client that this user connected, as the token endpoint would leave it, and the tokens that it got."""
+    from types import SimpleNamespace
+
+    from django.utils import timezone
+
+    from toolhub.oauth import registration, rotation, tokens
+    from toolhub.oauth.consent import Decision
+    from toolhub.oauth.resources import RESOURCE
+
+    wanted = registration.Wanted(name, ("http://127.0.0.1/callback",), "none", "native")
+    client, _secret = registration.save(wanted, "203.0.113.7")
+    decision = Decision("mcp", "127.0.0.1", days, None if toolsets is None else tuple(toolsets))
+    app = decision.create_connection(user, client, tokens.new_code())
+    app.activated = timezone.now()
+    app.save()
+    given = {
+        "access_token": tokens.new_access_token(),
+        "refresh_token": tokens.new_refresh_token(),
+        "scope": "mcp",
+        "expires_in": 3600,
+    }
+    rotation.store_tokens(given, SimpleNamespace(resource=[RESOURCE]), app, previous=None)
+    return app, given

@@ -13,6 +13,8 @@ from catalog.errors import Cancellation
 from catalog.models import PersonalSecret
 from catalog.policy import grant_targets, messages, snapshot, visibility
 from toolhub.access.hooks import Hooks
+from toolhub.oauth.credentials import ConnectedApps
+from toolhub.oauth.models import ConnectedApp
 from toolhub.parts import parts
 
 
@@ -38,6 +40,9 @@ def connect() -> None:
             reaches_more=grant_targets.reaches_more,
             groups_with_access=grant_targets.find_groups_with_access,
             toolsets_for=_toolsets_for,
+            has_connected_app=_has_connected_app,
+            revoke_apps=_revoke_apps,
+            credential_kinds=(ConnectedApps(),),
             user_inlines=inlines.USER_INLINES,
             group_inlines=inlines.GROUP_INLINES,
         )
@@ -59,6 +64,15 @@ def _has_any_access(user_id: int) -> bool:
 
 def _has_personal_secrets(user_id: int) -> bool:
     return PersonalSecret.objects.filter(user_id=user_id).exists()
+
+
+def _has_connected_app(user_id: int) -> bool:
+    return ConnectedApp.objects.usable().filter(user_id=user_id).exists()
+
+
+def _revoke_apps(user_id: int) -> None:
+    for app in ConnectedApp.objects.filter(user_id=user_id, revoked=None):
+        app.revoke()
 
 
 def _toolsets_for(user_id: int) -> frozenset[int]:

@@ -6,6 +6,7 @@ import base64
 import os
 import re
 import secrets
+import ssl
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -16,6 +17,10 @@ from toolhub.client_address import Network, parse_network
 
 TRUE = frozenset({"1", "true", "yes", "on"})
 FALSE = frozenset({"0", "false", "no", "off"})
+WEB_SCHEMES = frozenset(
+    {"about", "blob", "data", "file", "filesystem", "ftp", "http", "https", "javascript", "mailto", "tel", "vbscript"}
+    | {"view-source", "ws", "wss"}
+)
 KEYLESS = "TOOLHUB_KEYLESS"
 """Set by toolhub for processes that run its code and get none of its keys."""
 
@@ -50,6 +55,14 @@ def boolean(name: str, default: bool) -> bool:
     if value in FALSE:
         return False
     raise ImproperlyConfigured(f"{name} must be one of 1, true, yes, on, 0, false, no, off; it is {value!r}.")
+
+
+def choice(name: str, options: tuple[str, ...]) -> str:
+    """Return one of the options; the first one is the default."""
+    value = text(name, options[0]).lower()
+    if value not in options:
+        raise ImproperlyConfigured(f"{name} must be one of {', '.join(options)}; it is {value!r}.")
+    return value
 
 
 def integer(name: str, default: int, *, minimum: int = 0, maximum: int = 10**12) -> int:
@@ -102,6 +115,18 @@ def words(name: str, default: tuple[str, ...] = ()) -> list[str]:
     return [word.strip() for word in text(name).split(",") if word.strip()] or list(default)
 
 
+def schemes(name: str, default: tuple[str, ...]) -> list[str]:
+    """Return a comma-separated list of URL schemes of applications, in lower case."""
+    found = [word.lower() for word in words(name, default)]
+    for scheme in found:
+        if not re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme) or scheme in WEB_SCHEMES:
+            raise ImproperlyConfigured(
+                f"{name} must list schemes of applications, such as cursor or vscode, separated by commas, and none "
+                f"that a browser opens itself; it has {scheme!r}."
+            )
+    return found
+
+
 def networks(name: str) -> list[Network]:
     """Return a comma-separated list of networks, such as 10.0.0.0/8, or single addresses."""
     found = []
@@ -124,6 +149,17 @@ def variables(name: str, names: list[str]) -> list[str]:
                 f"it has {one!r}."
             )
     return names
+
+
+def certificates(name: str) -> str:
+    """Return the path of a file with PEM certificates, "" when not set."""
+    path = text(name)
+    if path:
+        try:
+            ssl.create_default_context(cafile=path)
+        except (OSError, ssl.SSLError) as error:
+            raise ImproperlyConfigured(f"{name}: {path} has no certificates in PEM format: {error}") from error
+    return path
 
 
 def url(name: str, default: str = "") -> str:

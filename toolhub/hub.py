@@ -18,6 +18,7 @@ from toolhub.edge.connections import Connections
 from toolhub.egress import ConnectionPools
 from toolhub.jobs import Job, Scheduler
 from toolhub.memory import FreePages
+from toolhub.oauth import cleanup
 from toolhub.pages.tool_tests.runs import ToolTestRuns
 from toolhub.pages.try_it.remote import TryOwners
 from toolhub.pages.try_it.run import TryRuns
@@ -121,6 +122,7 @@ def background_jobs() -> list[Job]:
         *schedule.jobs(),
         Job("Remove expired tasks", CLEANUP_INTERVAL_SECONDS, _remove_expired_tasks),
         Job("Remove expired results", CLEANUP_INTERVAL_SECONDS, _clean_up_results),
+        Job("Remove expired connections of apps", CLEANUP_INTERVAL_SECONDS, cleanup.clean_up),
         Job("Return free memory", MEMORY_INTERVAL_SECONDS, FreePages().give_back),
     ]
 

@@ -72,6 +72,8 @@ SILENCED_SYSTEM_CHECKS = [
     "security.W021",
     "django_ratelimit.E003",
     "django_ratelimit.W001",
+    # Redirects to plain http go to the own computer only: `toolhub.oauth.redirects`.
+    "oauth2_provider.W008",
 ]
 
 # --- applications --------------------------------------------------------------------------------------------------
@@ -89,8 +91,10 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "simple_history",
     "channels",
+    "oauth2_provider",
     "toolhub.apps.ToolhubConfig",
     "toolhub.access.apps.AccessConfig",
+    "toolhub.oauth.apps.OAuthConfig",
     "toolhub.pages.apps.PagesConfig",
     "catalog.apps.CatalogConfig",
     "audit.apps.AuditConfig",
@@ -207,6 +211,8 @@ GEOCODING_URL = env.text("TOOLHUB_GEOCODING_URL", "https://geocoding-api.open-me
 )
 EMAIL_TIMEOUT = 20
 DEFAULT_FROM_EMAIL = env.text("TOOLHUB_EMAIL_FROM", f"toolhub@{urlsplit(PUBLIC_URL).hostname or 'localhost'}")
+CA_FILE = env.certificates("TOOLHUB_CA_FILE")
+"""File with certificates (PEM) of further authorities that outgoing requests trust."""
 ALLOW_PRIVATE_NETWORKS = env.words("TOOLHUB_ALLOW_PRIVATE_NETWORKS")
 """Private networks (CIDR, or CIDR:port) that tools may reach."""
 
@@ -257,6 +263,51 @@ SESSION_IDLE_SECONDS = env.integer("TOOLHUB_SESSION_IDLE_SECONDS", 28_800, minim
 """Seconds without a request after which a stateful session ends."""
 STOP_SECONDS = env.integer("TOOLHUB_STOP_SECONDS", 25, minimum=1, maximum=300)
 """Maximum seconds that a stopping server lets running calls finish before it cancels them."""
+
+# --- clients that sign in with OAuth -------------------------------------------------------------------------------
+CLIENT_REGISTRATION = env.choice("TOOLHUB_CLIENT_REGISTRATION", ("anyone", "listed", "nobody"))
+"""Who may register a client: anyone, those at CLIENT_HOSTS, or nobody; clients that are known stay."""
+CLIENT_HOSTS = [host.lower() for host in env.words("TOOLHUB_CLIENT_HOSTS")]
+"""Hosts of client documents and of redirect addresses that may register when CLIENT_REGISTRATION is "listed"."""
+CLIENT_SCHEMES = env.schemes(
+    "TOOLHUB_CLIENT_SCHEMES", ("cursor", "vscode", "vscode-insiders", "windsurf", "zed", "kiro", "lmstudio", "goose")
+)
+"""Schemes of applications, beside https and http to the own computer, that an answer may be sent to."""
+CLIENT_NETWORKS = env.words("TOOLHUB_CLIENT_NETWORKS")
+"""Private networks (CIDR, or CIDR:port) from which client documents may be fetched."""
+REGISTRATIONS_RATE = env.rate("TOOLHUB_REGISTRATIONS_RATE", "60/h")
+"""Rate of client registrations of one address."""
+OAUTH2_PROVIDER_APPLICATION_MODEL = "oauth.Client"
+OAUTH2_PROVIDER: dict[str, Any] = {
+    "OAUTH2_SERVER_CLASS": "toolhub.oauth.server.AuthorizationServer",
+    "OAUTH2_VALIDATOR_CLASS": "toolhub.oauth.validator.Validator",
+    "SCOPES_BACKEND_CLASS": "toolhub.oauth.scopes.Scopes",
+    "ACCESS_TOKEN_GENERATOR": "toolhub.oauth.tokens.new_access_token",
+    "REFRESH_TOKEN_GENERATOR": "toolhub.oauth.tokens.new_refresh_token",
+    "OIDC_ISS_ENDPOINT": PUBLIC_URL,
+    "AUTHORIZATION_CODE_EXPIRE_SECONDS": 60,
+    "REFRESH_TOKEN_REUSE_PROTECTION": True,
+    "ALLOW_LOCALHOST_LOOPBACK": True,
+    "ALLOWED_REDIRECT_URI_SCHEMES": ["http", "https", *CLIENT_SCHEMES],
+    "CIMD_ENABLED": True,
+    "CIMD_METADATA_FETCHER": "toolhub.oauth.client_documents.Fetcher",
+    "CIMD_REGISTRATION_PERMISSION_CLASSES": ["toolhub.oauth.client_documents.Permission"],
+    **{
+        f"COMPLIANT_BCP_RFC9700_{name}": True
+        for name in (
+            "IMPLICIT_GRANT",
+            "PASSWORD_GRANT",
+            "PKCE_METHOD",
+            "ACCESS_TOKEN_TRANSPORT",
+            "AUTHZ_RESPONSE_ISS",
+            "TOKEN_STORAGE",
+            "REFRESH_TOKEN",
+            "REDIRECT_URI_MATCHING",
+            "PKCE_REQUIRED",
+        )
+    },
+}
+"""Settings of django-oauth-toolkit, which only `toolhub.oauth` imports."""
 
 # --- the audit log -------------------------------------------------------------------------------------------------
 MIN_FREE_MB = env.integer("TOOLHUB_MIN_FREE_MB", 200)

@@ -8,4 +8,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("admin/", admin.site.urls),
     path("", include("catalog.urls")),
     path("", include("toolhub.access.urls")),
+    path("", include("toolhub.oauth.urls")),
 ]

@@ -35,7 +35,7 @@ MAX_SEARCH_SECONDS = 0.12
 """Search budget of one page, in rows and in seconds, whichever is used up first."""
 NOT_OK = "not_ok"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_CREDENTIAL = re.compile(r"(token|admin|stdio):[0-9]+")
+_CREDENTIAL = re.compile(r"(token|app|admin|stdio):[0-9]+")
 _FIRST_SLICE_ROWS, _MAX_SLICE_ROWS = 2_000, 20_000
 _PROBE_ENTRIES = 500
 """Number of entries of two indexes that are compared to find the one with fewer entries."""

@@ -24,8 +24,9 @@ from toolhub.parts import parts
 
 MIN_VALUE_CHARACTERS = 4
 """Minimum characters of a value: shorter ones are not searched for, because they occur inside ordinary words."""
-HUB_CREDENTIAL_PATTERN = r"thp_[A-Za-z0-9_-]{20,}"
-"""Pattern of this hub's access tokens, wherever they occur."""
+HUB_CREDENTIAL_PATTERN = r"th[cprso]_[A-Za-z0-9_-]{20,}"
+"""Pattern of this hub's access tokens, refresh tokens, codes and client secrets, wherever they occur."""
+_HUB_CREDENTIAL_PREFIXES = ("thp_", "tho_", "thr_", "thc_", "ths_")
 _MIN_CORE_CHARACTERS = 8
 _MAX_PATTERN_CHARACTERS = 200
 """Maximum characters of a value whose spellings are part of the pattern. Longer ones are searched one by one: a pattern
@@ -109,7 +110,7 @@ class SecretValues:
         """Return whether canonical (ASCII) JSON text contains any of the values."""
         if len(text) >= self._min_long_characters and any(spelling in text for spelling in self._long_in_json):
             return True
-        if len(text) < self._min_characters and "thp_" not in text:
+        if len(text) < self._min_characters and not any(prefix in text for prefix in _HUB_CREDENTIAL_PREFIXES):
             return False
         return self._in_json.search(text) is not None
 

@@ -20,7 +20,7 @@ from django.utils import timezone
 from tests.factories import make_toolset
 from tests.polling import wait_until_async
 from toolhub import rates
-from toolhub.access import bearer, issued_tokens
+from toolhub.access import bearer, issued_tokens, personal_tokens, token_errors
 from toolhub.access.models import AccessToken, digest_of
 from toolhub.access.signals import revoked
 from toolhub.parts import parts
@@ -65,8 +65,8 @@ def issue(user: User, **options: Any) -> tuple[AccessToken, str]:
     return AccessToken.objects.issue(user, "laptop", **options)
 
 
-async def get_refusal(token: str, address: str = "") -> bearer.BadToken:
-    with pytest.raises(bearer.BadToken) as caught:
+async def get_refusal(token: str, address: str = "") -> token_errors.BadToken:
+    with pytest.raises(token_errors.BadToken) as caught:
         await get_authenticator().authenticate(token, address)
     return caught.value
 
@@ -101,7 +101,7 @@ async def test_unknown_expired_revoked_and_inactive_read_the_same_outside_and_di
     await sync_to_async(type(alice).objects.filter(pk=alice.pk).update)(is_active=False)
     answers.append(await get_refusal(inactive_text))
     assert {(answer.status, *answer.headers().items()) for answer in answers} == {
-        (401, ("WWW-Authenticate", bearer.challenge(sent=True)))
+        (401, ("WWW-Authenticate", token_errors.challenge(sent=True)))
     }
     reasons = [answer.reason for answer in answers]
     assert reasons[0] == "unknown"
@@ -121,7 +121,7 @@ async def test_a_cached_token_is_rejected_once_it_expires(alice: User, monkeypat
     assert get_authenticator().cached(text) is not None
     # Not waited for: on a busy machine a moment is over before the token was looked up at all.
     monkeypatch.setattr(bearer, "time", SimpleNamespace(time=ends.timestamp, monotonic=time.monotonic))
-    monkeypatch.setattr(bearer, "timezone", SimpleNamespace(now=lambda: ends))
+    monkeypatch.setattr(personal_tokens, "timezone", SimpleNamespace(now=lambda: ends))
     assert get_authenticator().cached(text) is None
     assert "has expired" in (await get_refusal(text)).reason
 
@@ -148,7 +148,7 @@ async def test_a_look_up_that_began_before_a_revocation_is_not_remembered_after_
         assert go_on.wait(60)
         return timezone.now()
 
-    monkeypatch.setattr(bearer, "timezone", SimpleNamespace(now=now))
+    monkeypatch.setattr(personal_tokens, "timezone", SimpleNamespace(now=now))
     asking = asyncio.create_task(get_authenticator().authenticate(text))
     assert await asyncio.to_thread(read.wait, 60)
     await sync_to_async(token.revoke)()
@@ -236,7 +236,7 @@ async def test_an_address_with_too_many_bad_tokens_waits_while_every_valid_token
     await get_authenticator().authenticate(text, address)
     assert [(await get_refusal(unknown_token(), address)).status for _ in range(3)] == [401, 401, 401]
     refused = await get_refusal(unknown_token(), address)
-    assert isinstance(refused, bearer.TooManyBadTokens)
+    assert isinstance(refused, token_errors.TooManyBadTokens)
     assert refused.status == 429
     assert 0 < int(refused.headers()["Retry-After"]) <= 36_000
     for malformed in ("x", "", "thp_short"):
@@ -289,7 +289,7 @@ async def test_who_goes_on_with_invented_tokens_is_answered_later_and_nobody_els
     async def status(token: str, sender: str) -> int:
         try:
             await get_authenticator().authenticate(token, sender)
-        except bearer.BadToken as refused:
+        except token_errors.BadToken as refused:
             return refused.status
         return 200
 
@@ -497,9 +497,13 @@ def test_the_cache_is_bounded(alice: User, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("value", [None, "", "Basic abc", "Bearer", "Bearer ", "thp_x"])
 def test_a_header_without_a_bearer_token_is_challenged_without_an_error(value: str | None) -> None:
-    with pytest.raises(bearer.BadToken) as caught:
+    with pytest.raises(token_errors.BadToken) as caught:
         bearer.from_header(value)
-    assert caught.value.headers() == {"WWW-Authenticate": 'Bearer realm="toolhub"'}
+    challenge = caught.value.headers()["WWW-Authenticate"]
+    assert challenge == (
+        'Bearer realm="toolhub", '
+        'resource_metadata="http://localhost:8000/.well-known/oauth-protected-resource/mcp", scope="mcp"'
+    )
 
 
 @pytest.mark.parametrize("value", ["Bearer thp_x", "bearer thp_x", "BEARER   thp_x "])

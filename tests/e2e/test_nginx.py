@@ -8,29 +8,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import re
-import shutil
-import socket
-import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
 from tests.client import HttpClient, WebSocketClient
-from tests.conftest import missing
 from tests.e2e import attacks
 from tests.e2e.attacks import Canary, Line, SmallHub, Target, message
-from tests.polling import wait_until, wait_until_async
-from tests.real_servers import ROOT
+from tests.nginx import CONNECTION, PASS, answers, listen, read_location
+from tests.nginx import run as run_program
+from tests.polling import wait_until_async
 
 ALICE, BOB, ATTACKER, CAROL = "127.0.0.5", "127.0.0.6", "127.0.0.66", "127.0.0.7"
 INVENTED = "203.0.113.99"
@@ -45,8 +40,6 @@ UPLOAD_BYTES, UPLOAD_RATE = 100_000, 20_000
 READ_BYTES, READ_RATE = 500_000, 100_000
 SEND_BUFFER_BYTES = 16_384
 """What the kernel takes from nginx for a client: without a bound a whole answer would wait there."""
-PASS = "proxy_pass http://127.0.0.1:8000;"
-CONNECTION = "proxy_set_header Connection $http_connection;"
 ESTABLISHED, CLOSED_FIRST = "01", {"04", "05", "06", "0B"}
 """States in /proc/net/tcp; the others are of a socket that has closed before its peer did."""
 
@@ -60,21 +53,6 @@ ENV = {
     "TOOLHUB_SLOW_READER_SECONDS": "2",
 }
 CONFIGURATION = """
-daemon off;
-{user}
-worker_processes 1;
-worker_rlimit_nofile 8192;
-pid nginx.pid;
-error_log error.log;
-events {{ worker_connections 4096; }}
-http {{
-    access_log off;
-    client_body_temp_path body;
-    proxy_temp_path proxy;
-    fastcgi_temp_path fastcgi;
-    scgi_temp_path scgi;
-    uwsgi_temp_path uwsgi;
-    client_max_body_size 4m;
     upstream toolhub {{
         server 127.0.0.1:{hub};
         keepalive 16;
@@ -85,7 +63,6 @@ http {{
         '' '';
     }}
     {servers}
-}}
 """
 
 
@@ -120,77 +97,22 @@ def list_addresses(username: str) -> list[list[str]]:
     return sorted([call.transport, call.address] for call in calls)
 
 
-def read_location() -> str:
-    """Return what the README recommends."""
-    found = re.search(
-        r"^```nginx\n.*?^(location / \{\n.*?^\})", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE
-    )
-    assert found is not None
-    assert PASS in found[1] and CONNECTION in found[1], found[1]
-    return found[1]
-
-
-def listen() -> socket.socket:
-    """Return a socket that nginx inherits, as at an upgrade of its program: no port has to be guessed."""
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-    listener.bind(("127.0.0.1", 0))
-    listener.listen(1024)
-    return listener
-
-
 @contextlib.contextmanager
 def run_nginx(hub_port: int, folder: Path) -> Iterator[Nginx]:
-    program = shutil.which("nginx", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin")
-    if program is None:
-        missing("nginx", "it is not installed")
-        return
     plain = read_location().replace(PASS, f"proxy_pass http://127.0.0.1:{hub_port};")
     pooled = read_location().replace(PASS, "proxy_pass http://toolhub;")
     pooled = pooled.replace(CONNECTION, "proxy_set_header Connection $connection_upgrade;")
     streaming = pooled.replace("{", "{\nproxy_request_buffering off;", 1)
     with contextlib.ExitStack() as stack:
-        listeners = [stack.enter_context(listen()) for _ in range(3)]
+        listeners = [stack.enter_context(listen(SEND_BUFFER_BYTES)) for _ in range(3)]
         ports = [int(listener.getsockname()[1]) for listener in listeners]
         servers = [
             f"server {{ listen 127.0.0.1:{port}; {location} }}"
             for port, location in zip(ports, (plain, pooled, streaming), strict=True)
         ]
-        (folder / "nginx.conf").write_text(
-            CONFIGURATION.format(
-                user="user root;" if os.geteuid() == 0 else "",
-                hub=hub_port,
-                keeps=int(NGINX_KEEPS_SECONDS * 1000),
-                servers="\n".join(servers),
-            )
-        )
-        descriptors = [listener.fileno() for listener in listeners]
-        with (folder / "output.log").open("wb") as output:
-            process = subprocess.Popen(
-                [program, "-p", str(folder), "-c", "nginx.conf", "-e", "error.log"],
-                env={**os.environ, "NGINX": "".join(f"{number};" for number in descriptors)},
-                pass_fds=descriptors,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-            )
-    try:
-
-        def is_ready() -> bool:
-            assert process.poll() is None, f"nginx ended:\n{log()}"
-            with contextlib.suppress(httpx2.HTTPError):
-                return all(httpx2.get(f"http://127.0.0.1:{port}/healthz").status_code == 200 for port in ports)
-            return False
-
-        def log() -> str:
-            return "".join(path.read_text(errors="replace") for path in folder.glob("*.log"))
-
-        wait_until(is_ready, what="nginx")
-        yield Nginx(*ports)
-        assert "[alert]" not in log() and "[emerg]" not in log(), log()
-    finally:
-        process.terminate()
-        process.wait(30)
+        content = CONFIGURATION.format(hub=hub_port, keeps=int(NGINX_KEEPS_SECONDS * 1000), servers="\n".join(servers))
+        with run_program(content, listeners, folder, lambda: all(map(answers, ports))):
+            yield Nginx(*ports)
 
 
 @pytest.fixture(scope="module")

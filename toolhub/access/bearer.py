@@ -1,11 +1,7 @@
 """Authentication of bearer tokens.
 
 Known tokens are answered from memory for 5 s; everything else is looked up in the database, in threads of its own.
-
-    BadToken                 401  unknown, malformed, expired, revoked, of an inactive user: one answer for all of them
-    ├── TooManyBadTokens     429  this address sent too many of them
-    └── CheckUnavailable     503  the database does not answer and the token was not checked recently
-        └── TooManyLookups   429  too many tokens of this address are waiting to be looked up; 503: of all addresses
+`token_errors` has the rejections, `kinds` what a token can be.
 
 An address with too many invalid tokens gets 429 for the next one, and no query; one that goes on fast gets it a second
 later. A valid token from there passes.
@@ -19,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import threading
 import time
 from collections import OrderedDict
@@ -27,19 +22,20 @@ from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from typing import TypeAlias, TypeVar
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, close_old_connections, connections
-from django.utils import timezone
 
 from audit.types import Credential
 from toolhub import client_address, deadline
-from toolhub.access import throttle
+from toolhub.access import hooks, throttle
 from toolhub.access.issued_tokens import IssuedTokens
-from toolhub.access.models import AccessToken, digest_of
+from toolhub.access.kinds import CredentialKind, Revocable, group_keys, key_of
+from toolhub.access.models import digest_of
+from toolhub.access.personal_tokens import LAST_USED_SECONDS, PersonalTokens
+from toolhub.access.token_errors import BadToken, CheckUnavailable, TooManyBadTokens, TooManyLookups
 from toolhub.log_throttle import ThrottledWarning
 from toolhub.rates import RefusalDelays
 
@@ -47,7 +43,6 @@ log = logging.getLogger(__name__)
 
 FRESH_SECONDS = 5.0
 STALE_SECONDS = 600.0
-LAST_USED_SECONDS = 60.0
 THREADS = 3
 CLOSE_SECONDS = 3.0
 ANSWER_SECONDS = settings.RECORD_SECONDS
@@ -60,68 +55,11 @@ MAX_LIMITED_ADDRESSES = 10_000
 """Maximum number of addresses with too many invalid tokens that are remembered in this process."""
 MAX_CACHED_TOKENS = 50_000
 """Maximum number of tokens kept in memory; the least recently used one is dropped first."""
-TOKEN_PATTERN = re.compile(r"thp_[A-Za-z0-9_-]{43}")
 UNAVAILABLE_ERRORS = (OperationalError, InterfaceError)
 
 T = TypeVar("T")
 Restriction: TypeAlias = tuple[str, frozenset[int] | None]
 """The id of a credential, and the toolsets it is restricted to; None: no restriction."""
-
-
-class BadToken(Exception):
-    """A rejected token; `reason` is for the log and the audit log, the caller gets only the status and the headers."""
-
-    status = 401
-    sentence = "A valid access token is required: Authorization: Bearer thp_..."
-    """For the client."""
-
-    def __init__(
-        self, reason: str, *, sent: bool = True, code: str = "unknown", owner: tuple[int, str] | None = None
-    ) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.sent = sent
-        self.code = code
-        """One word for the page on which the token's owner connects a client."""
-        self.owner = owner
-        """The owner, when known: the user's primary key and the credential's id."""
-
-    def headers(self) -> dict[str, str]:
-        return {"WWW-Authenticate": challenge(sent=self.sent)}
-
-
-class TooManyBadTokens(BadToken):
-    status = 429
-
-    def __init__(self, seconds: int) -> None:
-        super().__init__(f"too many invalid tokens from this address; try again in {seconds} s", code="throttled")
-        self.seconds = seconds
-        self.sentence = (
-            "Too many invalid tokens came from this address. Remove old tokens from your clients, "
-            f"and try again in {seconds} s."
-        )
-
-    def headers(self) -> dict[str, str]:
-        return {"Retry-After": str(self.seconds)}
-
-
-class CheckUnavailable(BadToken):
-    status = 503
-    sentence = "The access token cannot be checked now. Try again in 5 s."
-
-    def __init__(self) -> None:
-        super().__init__(self.sentence, code="unavailable")
-
-    def headers(self) -> dict[str, str]:
-        return {"Retry-After": "5"}
-
-
-class TooManyLookups(CheckUnavailable):
-    def __init__(self, *, from_address: bool) -> None:
-        whose = "from this address" if from_address else "at this server"
-        self.status = 429 if from_address else 503
-        self.sentence = f"Too many access tokens {whose} are waiting to be checked. Try again in 5 s."
-        super().__init__()
 
 
 @dataclass(slots=True)
@@ -130,13 +68,6 @@ class _CachedCredential:
     fresh_until: float  # monotonic
     stale_until: float  # monotonic
     marked_at: float  # monotonic: when `last_used` was last written from here
-
-
-def challenge(*, sent: bool) -> str:
-    """Return the value of WWW-Authenticate; RFC 6750 names an error only when a token was sent."""
-    if sent:
-        return 'Bearer realm="toolhub", error="invalid_token", error_description="The access token is not valid"'
-    return 'Bearer realm="toolhub"'
 
 
 def from_header(value: str | None) -> str:
@@ -150,45 +81,51 @@ def from_header(value: str | None) -> str:
     return token
 
 
-def filter_valid_now(credential_ids: Iterable[str]) -> set[str]:
+def credential_kinds() -> tuple[CredentialKind, ...]:
+    """Return the kinds of credentials of this installation."""
+    return (PersonalTokens(), *hooks.installed().credential_kinds)
+
+
+def filter_valid_now(credential_ids: Iterable[str], kinds: Iterable[CredentialKind] | None = None) -> set[str]:
     """Return those of the ids that are valid now, asked in this thread. Raises the errors of the database."""
     from toolhub.access import try_permissions
 
-    tokens: dict[int, set[str]] = {}
-    tries: set[str] = set()
-    for text in credential_ids:
-        kind, _, number = text.partition(":")
-        if kind == "admin":
-            tries.add(text)
-        elif number.isdecimal():
-            tokens.setdefault(int(number), set()).add(text)
+    wanted = set(credential_ids)
     good: set[str] = set()
-    for chunk in _chunks(tokens):
-        for found in AccessToken.objects.usable().filter(pk__in=chunk).values_list("pk", flat=True):
-            good |= tokens[found]
-    return good | try_permissions.filter_permitted(tries)
+    for kind in credential_kinds() if kinds is None else kinds:
+        ids = group_keys(wanted, kind)
+        for chunk in _chunks(ids):
+            for key in kind.filter_usable(chunk):
+                good |= ids[key]
+    return good | try_permissions.filter_permitted(text for text in wanted if text.startswith("admin:"))
 
 
-def filter_current_now(restrictions: Iterable[Restriction], *, or_wider: bool = False) -> set[Restriction]:
+def find_now(credential_id: str) -> Revocable | None:
+    """Return the stored credential with this id; None when it is gone, or of a kind that cannot be revoked."""
+    for kind in credential_kinds():
+        for key in group_keys([credential_id], kind):
+            return kind.find(key)
+    return None
+
+
+def filter_current_now(
+    restrictions: Iterable[Restriction], *, or_wider: bool = False, kinds: Iterable[CredentialKind] | None = None
+) -> set[Restriction]:
     """Return those that are as the database has them now, asked in this thread. Raises the errors of the database.
 
-    With `or_wider`, those too whose token may see more by now.
+    With `or_wider`, those too whose credential may see more by now.
     """
     found = set(restrictions)
-    tokens: dict[int, set[Restriction]] = {}
+    then: dict[str, set[Restriction]] = {}
     for restriction in found:
-        kind, _, number = restriction[0].partition(":")
-        if kind != "admin" and number.isdecimal():
-            tokens.setdefault(int(number), set()).add(restriction)
-    for chunk in _chunks(tokens):
-        now: dict[int, set[int] | None] = {}
-        rows = AccessToken.objects.filter(pk__in=chunk).values_list("pk", "restricted", "toolsets")
-        for pk, restricted, toolset in rows:
-            known = now.setdefault(pk, set() if restricted else None)
-            if known is not None and toolset is not None:
-                known.add(toolset)
-        for pk, toolset_ids in now.items():
-            found -= {one for one in tokens[pk] if not _is_current(one[1], toolset_ids, or_wider=or_wider)}
+        then.setdefault(restriction[0], set()).add(restriction)
+    for kind in credential_kinds() if kinds is None else kinds:
+        ids = group_keys(then, kind)
+        for chunk in _chunks(ids):
+            for key, toolset_ids in kind.find_toolsets(chunk).items():
+                for restriction in (one for text in ids[key] for one in then[text]):
+                    if not _is_current(restriction[1], toolset_ids, or_wider=or_wider):
+                        found.discard(restriction)
     return found
 
 
@@ -212,13 +149,11 @@ def _run_with_fresh_connections(work: Callable[..., T], *args: object) -> T:
         close_old_connections()
 
 
-def _mark_used(token_id: int) -> None:
-    now = timezone.now()
-    outdated = AccessToken.objects.filter(pk=token_id).exclude(last_used__gt=now - timedelta(seconds=LAST_USED_SECONDS))
+def _mark_used(kind: CredentialKind, key: int, address: str) -> None:
     try:
-        outdated.update(last_used=now)
+        kind.mark_used(key, address)
     except DatabaseError as error:
-        log.warning("cannot note the last use of token %s: %s", token_id, type(error).__name__)
+        log.warning("cannot note the last use of a token: %s", type(error).__name__)
 
 
 def _chunks(ids: Iterable[int], size: int = 500) -> Iterable[list[int]]:
@@ -238,7 +173,8 @@ class Authenticator:
         """Counted addresses with too many invalid tokens, with the monotonic time when that ends."""
         self._delays = RefusalDelays()
         """By counted address, those with too many invalid tokens."""
-        self._issued = IssuedTokens()
+        self._kinds = credential_kinds()
+        self._issued = {kind: IssuedTokens(kind) for kind in self._kinds}
         self._lock = threading.Lock()
         self._changes = 0
         """Incremented by every `forget`: an answer that was read before one is not cached after it."""
@@ -310,7 +246,11 @@ class Authenticator:
             raise TooManyBadTokens(max(1, round(rest)))
 
     def _is_invented(self, token: str, digest: str) -> bool:
-        return not TOKEN_PATTERN.fullmatch(token) or self._issued.rules_out(digest)
+        kind = self._find_kind(token)
+        return kind is None or self._issued[kind].rules_out(digest)
+
+    def _find_kind(self, token: str) -> CredentialKind | None:
+        return next((kind for kind in self._kinds if kind.pattern.fullmatch(token)), None)
 
     def authenticate_now(self, token: str, address: str = "") -> Credential:
         """Run `authenticate` in code without an event loop (the stdio command, tests)."""
@@ -321,7 +261,7 @@ class Authenticator:
         ).result()
 
     async def filter_valid(self, credential_ids: Iterable[str]) -> set[str]:
-        """Return those of the ids ("token:12", "stdio:12", "admin:3", "admin:3:17") that are valid now.
+        """Return those of the ids ("token:12", "stdio:12", "app:4", "admin:3", "admin:3:17") that are valid now.
 
         Asks the database, in one thread. While it does not answer, all of them count as valid for the same 10 minutes.
         """
@@ -340,7 +280,7 @@ class Authenticator:
         wanted = frozenset(restrictions)
         if not wanted:
             return set()
-        filter_now = partial(filter_current_now, or_wider=or_wider)
+        filter_now = partial(filter_current_now, or_wider=or_wider, kinds=self._kinds)
         lookup = self._threads.submit(_run_with_fresh_connections, filter_now, wanted)
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
@@ -350,7 +290,7 @@ class Authenticator:
 
     def _filter_valid(self, credential_ids: frozenset[str]) -> set[str]:
         try:
-            good = filter_valid_now(credential_ids)
+            good = filter_valid_now(credential_ids, self._kinds)
         except UNAVAILABLE_ERRORS:
             return self._assume_valid(credential_ids)
         self._reached = time.monotonic()
@@ -362,7 +302,8 @@ class Authenticator:
     def forget(self, key: str | int | None = None) -> None:
         """Drop what is cached about a token (its SHA-256), a credential ("token:12"), a user (its key), or all."""
         if not isinstance(key, str) or ":" in key:
-            self._issued.expire()
+            for issued in self._issued.values():
+                issued.expire()
         with self._lock:
             self._changes += 1
             if key is None:
@@ -402,7 +343,7 @@ class Authenticator:
             if not self._may_be_valid(token, digest):
                 raise TooManyBadTokens(seconds)
         try:
-            return self._look_up(token, digest, known, changes)
+            return self._look_up(token, digest, address, known, changes)
         except CheckUnavailable:
             raise
         except BadToken as bad:
@@ -416,10 +357,11 @@ class Authenticator:
 
     def _may_be_valid(self, token: str, digest: str) -> bool:
         """Return whether a usable token has this digest: others from a throttled address are not looked up."""
-        if not TOKEN_PATTERN.fullmatch(token):
+        kind = self._find_kind(token)
+        if kind is None:
             return False
         try:
-            return self._issued.has(digest)
+            return self._issued[kind].has(digest)
         except UNAVAILABLE_ERRORS as error:
             self._warning.warn("tokens cannot be checked: %s", type(error).__name__)
             raise CheckUnavailable from None
@@ -431,38 +373,24 @@ class Authenticator:
             while len(self._limited) > MAX_LIMITED_ADDRESSES:
                 self._limited.popitem(last=False)
 
-    def _look_up(self, token: str, digest: str, known: _CachedCredential | None, changes: int) -> Credential:
-        if not TOKEN_PATTERN.fullmatch(token):
+    def _look_up(
+        self, token: str, digest: str, address: str, known: _CachedCredential | None, changes: int
+    ) -> Credential:
+        kind = self._find_kind(token)
+        if kind is None:
             raise BadToken("the token has the wrong format", code="malformed")
         try:
-            row = AccessToken.objects.select_related("user").filter(digest=digest).first()
-            toolsets = frozenset(row.toolsets.values_list("pk", flat=True)) if row and row.restricted else None
+            credential = kind.look_up(digest)
         except UNAVAILABLE_ERRORS as error:
             return self._reuse_stale(known, f"the database does not answer ({type(error).__name__})")
-        now, clock = timezone.now(), time.monotonic()
-        self._reached = clock
-        if row is None:
-            raise BadToken("unknown")
-        name, owner = row.user.get_username(), (row.user.pk, row.credential_id)
-        if row.revoked is not None:
-            raise BadToken(f"{row.credential_id} of {name} was revoked", code="revoked", owner=owner)
-        if row.expires <= now:
-            raise BadToken(f"{row.credential_id} of {name} has expired", code="expired", owner=owner)
-        if not row.user.is_active:
-            raise BadToken(f"{row.credential_id}: the user {name} is not active", code="inactive", owner=owner)
-        credential = Credential(
-            user_id=row.user.pk,
-            username=row.user.get_username(),
-            id=row.credential_id,
-            label=row.name,
-            toolset_ids=toolsets,
-            expires_at=row.expires.timestamp(),
-            made_by_owner=row.made_by_owner,
-        )
+        except BadToken:
+            self._reached = time.monotonic()
+            raise
+        clock = self._reached = time.monotonic()
         marked_at = known.marked_at if known is not None else 0.0
         if clock - marked_at >= LAST_USED_SECONDS:
             marked_at = clock
-            self._threads.submit(_run_with_fresh_connections, _mark_used, row.pk)
+            self._threads.submit(_run_with_fresh_connections, _mark_used, kind, key_of(credential), address)
         self._remember(
             digest, _CachedCredential(credential, clock + FRESH_SECONDS, clock + STALE_SECONDS, marked_at), changes
         )

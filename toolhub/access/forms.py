@@ -29,6 +29,9 @@ NAME_RATE, ADDRESS_RATE, ACCOUNT_RATE, DEVICE_RATE = "10/10m", "60/10m", "100/h"
 everywhere, and of a browser that signed in to the account before, which counts for itself alone."""
 
 
+MAX_KEY_CHARACTERS = 18
+
+
 @contextmanager
 def throttled(request: HttpRequest | None, name: str) -> Iterator[None]:
     """Reject a password after too many wrong ones; a ValidationError raised inside is one.
@@ -149,6 +152,20 @@ def native_language_names() -> list[tuple[str, str]]:
     return [(code, get_language_info(code)["name_local"]) for code, _name in settings.LANGUAGES]
 
 
+class ToolsetsField(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]
+    """A choice among toolsets, each with a checkbox."""
+
+    widget = forms.CheckboxSelectMultiple
+
+    def clean(self, value: Any) -> Any:
+        for one in value or ():
+            if len(str(one)) > MAX_KEY_CHARACTERS:  # no database can look for such a number
+                raise ValidationError(
+                    self.error_messages["invalid_pk_value"], code="invalid_pk_value", params={"pk": one}
+                )
+        return super().clean(value)
+
+
 class TokenForm(forms.Form):
     name = forms.CharField(
         label=_("Name"),
@@ -161,17 +178,16 @@ class TokenForm(forms.Form):
         initial=DEFAULT_DAYS,
         choices=((7, _("7 days")), (30, _("30 days")), (90, _("90 days")), (180, _("180 days")), (365, _("1 year"))),
     )
-    toolsets: forms.ModelMultipleChoiceField[Any] = forms.ModelMultipleChoiceField(
+    toolsets = ToolsetsField(
         label=_("Only these toolsets"),
         queryset=None,
         required=False,
-        widget=forms.CheckboxSelectMultiple,
         help_text=_("If you choose none, the token can use everything you have access to."),
     )
 
     def __init__(self, *args: Any, toolset_ids: frozenset[int] = frozenset(), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        field = cast("forms.ModelMultipleChoiceField[Any]", self.fields["toolsets"])
+        field = cast(ToolsetsField, self.fields["toolsets"])
         field.queryset = apps.get_model("catalog", "Toolset")._default_manager.filter(pk__in=toolset_ids)
         if not toolset_ids:
             del self.fields["toolsets"]

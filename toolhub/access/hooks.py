@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from toolhub.access.kinds import CredentialKind
 from toolhub.parts import parts
 
 
@@ -24,6 +25,10 @@ def _no_groups(group_ids: frozenset[int]) -> frozenset[int]:
 
 def _no_difference(user_id: int, other_id: int) -> bool:
     return False
+
+
+def _revoke_nothing(user_id: int) -> None:
+    return
 
 
 def _no_cancellation(call_id: UUID, username: str) -> None:
@@ -46,6 +51,12 @@ class Hooks:
     """Those of the groups (primary keys) that have grants or rate limits."""
     toolsets_for: Callable[[int], frozenset[int]] = _no_toolsets
     """The toolsets (primary keys) in which this user may use something: the choices for restricting their tokens."""
+    credential_kinds: tuple[CredentialKind, ...] = ()
+    """Kinds of credentials beside personal access tokens."""
+    has_connected_app: Callable[[int], bool] = _no_access
+    """Whether this user has connected an app that may still be used."""
+    revoke_apps: Callable[[int], None] = _revoke_nothing
+    """Revoke every connected app of this user."""
     user_inlines: tuple[Any, ...] = ()
     """The inlines of other applications on the page of an account."""
     group_inlines: tuple[Any, ...] = ()

@@ -10,20 +10,23 @@ from __future__ import annotations
 import threading
 import time
 
-from toolhub.access.models import AccessToken
+from toolhub.access.kinds import CredentialKind
 
 FRESH_SECONDS = 1.0
 """Seconds for which the memory answers without asking for newer tokens."""
 RELOAD_SECONDS = 5.0
 """Minimum seconds between two complete reads."""
+MAX_AGE_SECONDS = 3600.0
+"""Seconds after which everything is read again, so that tokens which ended are not kept for ever."""
 OVERLAP_IDS = 1_000
 """Ids before the newest one that are read again: a token may be committed after one with a higher id."""
 
 
 class IssuedTokens:
-    """The first half of the digest of every usable token, as this process last read them."""
+    """The first half of the digest of every usable token of a kind, as this process last read them."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: CredentialKind) -> None:
+        self._kind = kind
         self._lock = threading.Lock()
         self._digests: set[str] | None = None
         self._newest_id = 0
@@ -49,15 +52,15 @@ class IssuedTokens:
     def _refresh(self) -> set[str]:
         now = time.monotonic()
         known = self._digests
-        if known is None or (self._outdated and now - self._loaded_at >= RELOAD_SECONDS):
+        age = now - self._loaded_at
+        if known is None or age >= (RELOAD_SECONDS if self._outdated else MAX_AGE_SECONDS):
             self._outdated = False
-            rows = list(AccessToken.objects.usable().order_by().values_list("pk", "digest"))
+            rows = self._kind.list_issued(0)
             known = self._digests = {_short(digest) for _pk, digest in rows}
             self._loaded_at = self._read_at = now
             self._newest_id = max((pk for pk, _digest in rows), default=0)
         elif now - self._read_at >= FRESH_SECONDS:
-            newer = AccessToken.objects.usable().filter(pk__gt=self._newest_id - OVERLAP_IDS).order_by()
-            rows = list(newer.values_list("pk", "digest"))
+            rows = self._kind.list_issued(self._newest_id - OVERLAP_IDS)
             known |= {_short(digest) for _pk, digest in rows}
             self._read_at = now
             self._newest_id = max((pk for pk, _digest in rows), default=self._newest_id)

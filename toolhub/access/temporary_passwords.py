@@ -2,7 +2,7 @@
 
 Otherwise a manager of accounts could sign in as an account that owns nothing yet, create a token, and keep it when the
 account gets access later. So nothing else can be done with such a password, and the owner's own password revokes the
-tokens from before. Passwords that a command sets are the operator's own business.
+tokens and connected apps from before. Passwords that a command sets are the operator's own business.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from django.urls import resolve, reverse
 from django.urls.exceptions import Resolver404
 
 from audit.actions import actor as actors
+from toolhub.access import hooks
 from toolhub.access.models import AccessToken, TemporaryPassword
 from toolhub.access.privileges import list_changes
 
@@ -55,6 +56,7 @@ def on_saved(instance: User, **_rest: Any) -> None:
     elif TemporaryPassword.objects.filter(user=instance).delete()[0]:
         for token in AccessToken.objects.filter(user=instance, revoked=None):
             token.revoke()
+        hooks.installed().revoke_apps(instance.pk)
 
 
 def _has_new_password(user: User, update_fields: frozenset[str] | None) -> bool:

@@ -33,6 +33,7 @@ from toolhub.access import device_cookies, hooks, preferences, temporary_passwor
 from toolhub.access.forms import AccountForm, NewPasswordForm, SignInForm, TokenForm, native_language_names
 from toolhub.access.models import AccessToken, AccessTokenQuerySet
 
+AUTHORIZE_PATH = "/oauth/authorize?"
 MAX_TOKENS = 100
 """Maximum number of usable tokens of one user: a script that creates one per run must not fill the table."""
 
@@ -42,20 +43,28 @@ class SignIn(auth_views.LoginView):
     authentication_form = SignInForm
     redirect_authenticated_user = True
 
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Answer; a sign-in for a client that runs in a web page keeps the window that opened this one."""
+        response = super().dispatch(request, *args, **kwargs)
+        if self.get_redirect_url().startswith(AUTHORIZE_PATH):
+            response.headers["Cross-Origin-Opener-Policy"] = "unsafe-none"
+        return response
+
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         return super().get_context_data(**kwargs, languages=native_language_names())
 
     def get_default_redirect_url(self) -> str:
         """Return the page after a sign-in that did not ask for a certain page.
 
-        A user without a token is led to the next step: connecting a client. If a client could use nothing, the default
-        page follows instead: the tools page explains what to do then.
+        A user without a token or a connected app is led to the next step: connecting a client. If a client could use
+        nothing, the default page follows instead: the tools page explains what to do then.
         """
         key = self.request.user.pk
         if (
             key is not None
             and hooks.installed().has_any_access(key)
             and not _own_tokens(self.request).usable().exists()
+            and not hooks.installed().has_connected_app(key)
         ):
             return reverse("access:connect")
         return super().get_default_redirect_url()

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 
 import httpcore2
 import httpx2
+from django.conf import settings
 from django.utils.translation import gettext_noop as _
 
 from .addresses import AllowList, check_address, is_address
@@ -87,7 +88,10 @@ _Key: TypeAlias = tuple[AllowList, Resolver, ssl.SSLContext | None, bytes, bytes
 
 @cache
 def default_ssl_context() -> ssl.SSLContext:
-    return httpx2.create_ssl_context(trust_env=False)
+    context = httpx2.create_ssl_context(trust_env=False)
+    if settings.CA_FILE:
+        context.load_verify_locations(settings.CA_FILE)
+    return context
 
 
 def new_pool(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.http import HttpRequest
@@ -200,7 +201,7 @@ def steps(request: HttpRequest) -> list[dict[str, Any]]:
             add_grant,
         ),
         (
-            AccessToken.objects.exists(),
+            AccessToken.objects.exists() or apps.get_model("oauth.ConnectedApp")._default_manager.exists(),
             _("Connect a client"),
             _("Choose your AI client. The page creates a token and shows the exact steps."),
             "/connect/",

@@ -21,8 +21,8 @@ from django.views.decorators.http import require_POST, require_safe
 
 from audit.actions import log
 from toolhub import invisible
-from toolhub.access.bearer import filter_valid_now
-from toolhub.access.models import AccessToken, ServingProcess
+from toolhub.access import bearer
+from toolhub.access.models import ServingProcess
 from toolhub.pages.staff import page, staff_page
 from toolhub.server import clients, presence
 from toolhub.server.presence import Bound, Holder
@@ -146,16 +146,18 @@ def disconnect(request: HttpRequest) -> HttpResponse:
 @staff_page("access.view_connections", REVOKE_PERMISSION)
 @require_POST
 def revoke(request: HttpRequest) -> HttpResponse:
-    """Revoke the token of the connection in the body: every connection with it is closed, every request rejected."""
+    """Revoke the token or the connected app of the connection in the body.
+
+    Every connection with it is closed, and every request rejected.
+    """
     row = _find_row(request)
-    kind, _colon, number = row["credential"].partition(":") if row is not None else ("", "", "")
-    token = AccessToken.objects.filter(pk=int(number)).first() if kind in _TOKEN_KINDS and number.isdecimal() else None
+    token = bearer.find_now(row["credential"]) if row is not None else None
     if token is None:
         messages.warning(request, _("This connection has already ended."))
     elif token.revoke():
-        messages.success(request, _("The token %(name)s was revoked. Its clients are now rejected.") % {"name": token})
+        messages.success(request, _("“%(name)s” was revoked. Its clients are now rejected.") % {"name": token})
     else:
-        messages.info(request, _("The token %(name)s was already revoked.") % {"name": token})
+        messages.info(request, _("“%(name)s” was already revoked.") % {"name": token})
     return _back(request)
 
 
@@ -179,13 +181,12 @@ def close(request: HttpRequest) -> HttpResponse:
 
 
 NOBODY = "-"
-_TOKEN_KINDS = frozenset({"token", "stdio"})
 
 
 def _filter_rows(rows: list[clients.Row], request: HttpRequest) -> tuple[list[clients.Row], int]:
     """Return the rows that the address filters for, at most `MAX_LISTED_ROWS`, and their total."""
     kind, wanted = request.GET.get("kind", ""), request.GET.get("q", "").casefold().strip()[:100]
-    good = filter_valid_now({row["credential"] for row in rows})
+    good = bearer.filter_valid_now({row["credential"] for row in rows})
     found = [
         row
         for row in rows
@@ -213,7 +214,7 @@ def _present_row(row: clients.Row, names: dict[str, str]) -> dict[str, Any]:
         "client": invisible.show(row["client"][:80]) or _("unnamed client"),
         "version": invisible.show(row["version"][:40]),
         "token": invisible.show(row["token"]),
-        "has_token": row["credential"].partition(":")[0] in _TOKEN_KINDS,
+        "is_revocable": not row["credential"].startswith("admin:"),
         "kind": KIND_LABELS.get(row["kind"], row["kind"]),
         "open": row["kind"] in {clients.STREAM, clients.WEBSOCKET, clients.STDIO} or bool(row["streams"]),
         "stateless": row["kind"] == clients.STATELESS,

@@ -20,7 +20,7 @@ from django.conf import settings
 from audit.types import Credential
 from catalog.errors import ACCESS_REVOKED, CLIENT_GONE, SERVER_STOPPING, Cancellation
 from toolhub import deadline
-from toolhub.access.bearer import BadToken, CheckUnavailable
+from toolhub.access.token_errors import BadToken, CheckUnavailable
 from toolhub.server import dispatch, sessions, subscribers
 from toolhub.server import peer as peers
 from toolhub.server.methods import lifecycle

@@ -22,7 +22,7 @@ from django.http.request import split_domain_port, validate_host
 
 from audit.recorder import AuditLogUnavailable
 from audit.types import Caller
-from toolhub.access.bearer import BadToken, TooManyBadTokens, TooManyLookups
+from toolhub.access.token_errors import BadToken, TooManyBadTokens, TooManyLookups
 from toolhub.server import errors
 from toolhub.server.peer import Peer
 from toolhub.server.process import ServerRole

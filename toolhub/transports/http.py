@@ -12,7 +12,7 @@ import time
 from channels.consumer import AsyncConsumer
 
 from toolhub.access import bearer
-from toolhub.access.bearer import BadToken
+from toolhub.access.token_errors import BadToken
 from toolhub.server.process import ServerRole
 from toolhub.server.turns import count_turns
 from toolhub.transports import guard, handshake, modern

@@ -19,7 +19,7 @@ from channels.consumer import AsyncConsumer
 from django.conf import settings
 
 from toolhub.access import bearer
-from toolhub.access.bearer import BadToken, CheckUnavailable
+from toolhub.access.token_errors import BadToken, CheckUnavailable
 from toolhub.server.process import ServerRole
 from toolhub.server.request_rates import TooManyRequests
 from toolhub.server.turns import count_turns

@@ -9,7 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from toolhub.access import bearer
+from toolhub.access.token_errors import BadToken
 from toolhub.hub import Hub
 from toolhub.management import database, event_loop
 from toolhub.transports import stdio
@@ -31,7 +31,7 @@ class Command(BaseCommand):
         hub = Hub()
         try:
             credential = hub.server.authenticator.authenticate_now(token)
-        except bearer.BadToken as bad:
+        except BadToken as bad:
             raise CommandError(
                 f"The token was rejected: {bad.reason}. Create one with `manage.py createtoken USER`."
             ) from None

@@ -1,0 +1,66 @@
+"""Personal access tokens (`thp_...`) as a kind of credentials: people create them for scripts and clients."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from datetime import timedelta
+
+from django.utils import timezone
+
+from audit.types import Credential
+from toolhub.access.models import AccessToken
+from toolhub.access.token_errors import BadToken
+
+LAST_USED_SECONDS = 60.0
+
+
+class PersonalTokens:
+    prefixes = frozenset({"token", "stdio"})
+    pattern = re.compile(r"thp_[A-Za-z0-9_-]{43}")
+
+    def look_up(self, digest: str) -> Credential:
+        """Return the credential of the token with this SHA-256. Raises BadToken when it is not valid now."""
+        row = AccessToken.objects.select_related("user").filter(digest=digest).first()
+        if row is None:
+            raise BadToken("unknown")
+        toolsets = frozenset(row.toolsets.values_list("pk", flat=True)) if row.restricted else None
+        name, owner = row.user.get_username(), (row.user.pk, row.credential_id)
+        if row.revoked is not None:
+            raise BadToken(f"{row.credential_id} of {name} was revoked", code="revoked", owner=owner)
+        if row.expires <= timezone.now():
+            raise BadToken(f"{row.credential_id} of {name} has expired", code="expired", owner=owner)
+        if not row.user.is_active:
+            raise BadToken(f"{row.credential_id}: the user {name} is not active", code="inactive", owner=owner)
+        return Credential(
+            user_id=row.user.pk,
+            username=name,
+            id=row.credential_id,
+            label=row.name,
+            toolset_ids=toolsets,
+            expires_at=row.expires.timestamp(),
+            made_by_owner=row.made_by_owner,
+        )
+
+    def list_issued(self, after: int) -> list[tuple[int, str]]:
+        return list(AccessToken.objects.usable().filter(pk__gt=after).order_by().values_list("pk", "digest"))
+
+    def filter_usable(self, keys: Collection[int]) -> set[int]:
+        return set(AccessToken.objects.usable().filter(pk__in=keys).values_list("pk", flat=True))
+
+    def find_toolsets(self, keys: Collection[int]) -> dict[int, set[int] | None]:
+        found: dict[int, set[int] | None] = {}
+        rows = AccessToken.objects.filter(pk__in=keys).values_list("pk", "restricted", "toolsets")
+        for pk, restricted, toolset in rows:
+            known = found.setdefault(pk, set() if restricted else None)
+            if known is not None and toolset is not None:
+                known.add(toolset)
+        return found
+
+    def mark_used(self, key: int, address: str) -> None:
+        now = timezone.now()
+        outdated = AccessToken.objects.filter(pk=key).exclude(last_used__gt=now - timedelta(seconds=LAST_USED_SECONDS))
+        outdated.update(last_used=now)
+
+    def find(self, key: int) -> AccessToken | None:
+        return AccessToken.objects.filter(pk=key).first()

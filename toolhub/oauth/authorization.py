@@ -1,0 +1,278 @@
+"""The authorization endpoint: a person sees which client asks, and decides.
+
+The parameters are checked before anybody signs in, as far as no document has to be fetched for it. An error of the
+client goes back to it; when the client or its redirect address is not known, it is shown here and nothing is redirected
+(RFC 6749, section 4.1.2.1). The decision is a form of this site: CSRF-safe, never framed, never skipped, and good for
+the request that was shown, once.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import parse_qsl, quote, urlencode
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.cache import add_never_cache_headers
+from django.views.decorators.csrf import csrf_protect
+from django.views.decorators.debug import sensitive_variables
+from django.views.decorators.http import require_http_methods
+from oauth2_provider.cimd import is_cimd_client_id
+from oauth2_provider.oauth2_backends import get_oauthlib_core
+from oauthlib.oauth2.rfc6749 import errors
+
+from toolhub.access import hooks, throttle
+from toolhub.access.middleware import PAGES_POLICY
+from toolhub.access.models import digest_of
+from toolhub.oauth import client_documents, redirects, resources
+from toolhub.oauth.consent import SOME, ConsentForm
+from toolhub.oauth.models import Client, ConnectedApp
+from toolhub.oauth.validator import find_client
+
+PARAMETERS = (
+    "client_id",
+    "redirect_uri",
+    "response_type",
+    "scope",
+    "state",
+    "code_challenge",
+    "code_challenge_method",
+    "resource",
+)
+"""The parameters that are read. `prompt` and the like cannot skip the question to the person."""
+MAX_PARAMETER_CHARACTERS = 4_096
+MAX_APPS = 100
+"""Maximum number of usable connections of one person."""
+DOCUMENTS_RATE = "30/10m"
+"""Rate of client documents that are fetched for one person."""
+_SESSION_KEY, _MAX_PENDING, _PENDING_SECONDS = "oauth_consents", 8, 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A valid authorization request."""
+
+    query: str
+    """Its parameters, as this server reads them."""
+    scope: str
+    client: Client
+    redirect_uri: str
+    credentials: dict[str, Any]
+
+
+class Unknown(Exception):
+    """A request that cannot be answered to the client: `code` says why, for the page."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class Invalid(Exception):
+    """A request of a known client that is invalid: `address` has the error for it."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        self.address = address
+
+
+@csrf_protect
+@require_http_methods(["GET", "HEAD", "POST"])
+@sensitive_variables()
+def authorize(request: HttpRequest) -> HttpResponse:
+    """Ask the person in front of the browser, and send the answer to the client."""
+    response = _authorize(request)
+    # A client that runs in a web page waits in the window that opened this one for the answer.
+    response.headers["Cross-Origin-Opener-Policy"] = "unsafe-none"
+    add_never_cache_headers(response)
+    return response
+
+
+def _authorize(request: HttpRequest) -> HttpResponse:
+    try:
+        query = read_query(request)
+        if not request.user.is_authenticated:
+            _check_before_sign_in(request, query)
+            return redirect_to_login(f"{request.path}?{query}")
+        found = check(query, request.user)
+    except Unknown as problem:
+        return _show_problem(request, problem.code)
+    except Invalid as invalid:
+        return _redirect(invalid.address)
+    if request.method != "POST":
+        return _ask(request, found)
+    return _decide(request, found)
+
+
+def read_query(request: HttpRequest) -> str:
+    """Return the parameters that count. Raises Unknown when one is too long for any honest client."""
+    pairs = [(name, value) for name in PARAMETERS for value in request.GET.getlist(name)]
+    if any(len(value) > MAX_PARAMETER_CHARACTERS for _name, value in pairs) or len(pairs) > 2 * len(PARAMETERS):
+        raise Unknown("invalid")
+    return urlencode(pairs, quote_via=quote)
+
+
+def _check_before_sign_in(request: HttpRequest, query: str) -> None:
+    client_id = request.GET.get("client_id", "")
+    if find_client(client_id) is None and is_cimd_client_id(client_id) and client_documents.may_register_at_all():
+        return
+    check(query, None)
+
+
+def check(query: str, user: Any) -> Request:
+    """Return the request when it is valid; for a person, the document of its client may be fetched.
+
+    Raises Unknown and Invalid.
+    """
+    core = get_oauthlib_core()
+    headers = {}
+    client_id = _find_client_id(query)
+    if user is not None and is_cimd_client_id(client_id) and _needs_document(client_id):
+        guess = throttle.reserve([throttle.Counter("client-document", f"{user.pk}", DOCUMENTS_RATE)])
+        if guess.seconds:
+            raise Unknown("too_many")
+        headers[client_documents.MAY_FETCH] = "1"
+    try:
+        scopes, credentials = core.server.validate_authorization_request(
+            f"{reverse('oauth:authorize')}?{query}", http_method="GET", headers=headers
+        )
+    except errors.FatalClientError as error:
+        raise Unknown(_find_code(error, client_id)) from None
+    except errors.OAuth2Error as error:
+        raise Invalid(redirects.add_issuer(error.in_uri(error.redirect_uri))) from None
+    oauth_request = credentials.pop("request")
+    found = Request(query, " ".join(scopes), oauth_request.client, credentials["redirect_uri"], credentials)
+    try:
+        resources.check(_find_all(query, "resource"), state=credentials["state"])
+    except errors.OAuth2Error as error:
+        raise Invalid(redirects.add_issuer(error.in_uri(found.redirect_uri))) from None
+    credentials["resource"] = [resources.RESOURCE]
+    return found
+
+
+def _find_all(query: str, name: str) -> list[str]:
+    return [value for key, value in parse_qsl(query, keep_blank_values=True) if key == name]
+
+
+def _find_client_id(query: str) -> str:
+    return next(iter(_find_all(query, "client_id")), "")
+
+
+def _needs_document(client_id: str) -> bool:
+    known = find_client(client_id)
+    return known is None or known.cimd_expires_at is None or known.cimd_expires_at <= timezone.now()
+
+
+def _find_code(error: errors.FatalClientError, client_id: str) -> str:
+    if isinstance(error, errors.InvalidClientIdError):
+        if Client.objects.filter(client_id=client_id.replace("\x00", ""), blocked=True).exists():
+            return "blocked"
+        return "document" if is_cimd_client_id(client_id) else "client"
+    if isinstance(error, errors.InvalidRedirectURIError | errors.MismatchingRedirectURIError):
+        return "redirect"
+    return "invalid"
+
+
+# --- the question ----------------------------------------------------------------------------------------------------
+
+
+def _ask(request: HttpRequest, found: Request, form: ConsentForm | None = None, note: str = "") -> HttpResponse:
+    user = cast(User, request.user)
+    questions = hooks.installed()
+    if form is None:
+        form = ConsentForm(toolset_ids=questions.toolsets_for(user.pk))
+    client = found.client
+    context = {
+        "form": form,
+        "note": note,
+        "nonce": _remember(request, found),
+        "action": f"{request.path}?{found.query}",
+        "client": client,
+        "destination": redirects.describe(found.redirect_uri),
+        "only_own_computer": redirects.lead_to_own_computer(client.redirects),
+        "nothing": not questions.has_any_access(user.pk),
+        "earlier": ConnectedApp.objects.usable().filter(user=user, client=client).first(),
+        "some": SOME,
+    }
+    response = render(request, "oauth/authorize.html", context, status=400 if form.errors else 200)
+    source = redirects.policy_source(found.redirect_uri)
+    response.headers["Content-Security-Policy"] = PAGES_POLICY.replace(
+        "form-action 'self'", f"form-action 'self' {source}"
+    )
+    return response
+
+
+def _decide(request: HttpRequest, found: Request) -> HttpResponse:
+    user = cast(User, request.user)
+    toolset_ids = hooks.installed().toolsets_for(user.pk)
+    if not _is_asked(request, found):
+        return _ask(request, found, note="expired")
+    if request.POST.get("decision") != "allow":
+        denied = errors.AccessDeniedError(state=found.credentials["state"])
+        return _send(request, found, redirects.add_issuer(denied.in_uri(found.redirect_uri)))
+    form = ConsentForm(request.POST, toolset_ids=toolset_ids)
+    if not form.is_valid():
+        return _ask(request, found, form)
+    if ConnectedApp.objects.usable().filter(user=user).count() >= MAX_APPS:
+        return _ask(request, found, form, note="full")
+    decision = form.decide(found.scope, redirects.describe(found.redirect_uri).name)
+    core = get_oauthlib_core()
+    headers, _body, _status = core.server.create_authorization_response(
+        f"{request.path}?{found.query}",
+        http_method="GET",
+        scopes=found.scope.split(),
+        credentials={**found.credentials, "user": user, "decision": decision},
+    )
+    return _send(request, found, redirects.add_issuer(headers["Location"]))
+
+
+def _send(request: HttpRequest, found: Request, address: str) -> HttpResponse:
+    destination = redirects.describe(found.redirect_uri)
+    if destination.kind == "app":
+        # The browser hands this address to an application and stays on the page.
+        return render(request, "oauth/handed_over.html", {"address": address, "client": found.client})
+    return _redirect(address)
+
+
+def _redirect(address: str) -> HttpResponse:
+    response = HttpResponse(status=302)
+    # Not HttpResponseRedirect, which knows no schemes of applications; the address was checked against the client's.
+    response.headers["Location"] = address
+    return response
+
+
+def _remember(request: HttpRequest, found: Request) -> str:
+    """Return a nonce that the decision about this request has to bring, once."""
+    now = int(time.time())
+    pending = {
+        nonce: (digest, at)
+        for nonce, (digest, at) in request.session.get(_SESSION_KEY, {}).items()
+        if now - at < _PENDING_SECONDS
+    }
+    for nonce in list(pending)[: max(0, len(pending) - _MAX_PENDING + 1)]:
+        del pending[nonce]
+    nonce = secrets.token_urlsafe(16)
+    pending[nonce] = (digest_of(found.query), now)
+    request.session[_SESSION_KEY] = pending
+    return nonce
+
+
+def _is_asked(request: HttpRequest, found: Request) -> bool:
+    pending = dict(request.session.get(_SESSION_KEY, {}))
+    digest, at = pending.pop(request.POST.get("nonce", ""), ("", 0))
+    request.session[_SESSION_KEY] = pending
+    return bool(digest == digest_of(found.query) and time.time() - at < _PENDING_SECONDS)
+
+
+def _show_problem(request: HttpRequest, code: str) -> HttpResponse:
+    status = 429 if code == "too_many" else 400
+    context = {"problem": code, "listed": settings.CLIENT_REGISTRATION == "listed"}
+    return render(request, "oauth/problem.html", context, status=status)

@@ -1,0 +1,81 @@
+import django.db.models.deletion
+import django.utils.timezone
+import oauth2_provider.generators
+import oauth2_provider.models
+import uuid
+from django.conf import settings
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+
+    initial = True
+
+    dependencies = [
+        ('catalog', '0013_saved_test_cases'),
+        migrations.swappable_dependency(settings.AUTH_USER_MODEL),
+    ]
+
+    operations = [
+        migrations.CreateModel(
+            name='Client',
+            fields=[
+                ('id', models.BigAutoField(primary_key=True, serialize=False)),
+                ('client_id', models.CharField(db_index=True, default=oauth2_provider.generators.generate_client_id, max_length=255, unique=True, verbose_name='client ID')),
+                ('redirect_uris', models.TextField(blank=True, help_text='Allowed URIs list, space separated', verbose_name='redirect URIs')),
+                ('post_logout_redirect_uris', models.TextField(blank=True, default='', help_text='Allowed Post Logout URIs list, space separated', verbose_name='post logout redirect URIs')),
+                ('client_type', models.CharField(choices=[('confidential', 'Confidential'), ('public', 'Public')], max_length=32, verbose_name='client type')),
+                ('authorization_grant_type', models.CharField(choices=[('authorization-code', 'Authorization code'), ('urn:ietf:params:oauth:grant-type:device_code', 'Device Code'), ('implicit', 'Implicit'), ('password', 'Resource owner password-based'), ('client-credentials', 'Client credentials'), ('openid-hybrid', 'OpenID connect hybrid')], max_length=44, verbose_name='authorization grant type')),
+                ('client_secret', oauth2_provider.models.ClientSecretField(blank=True, db_index=True, default=oauth2_provider.generators.generate_client_secret, help_text='Client secret for authentication', max_length=255, verbose_name='client secret')),
+                ('hash_client_secret', models.BooleanField(default=True, verbose_name='hash client secret')),
+                ('name', models.CharField(blank=True, max_length=255, verbose_name='name')),
+                ('skip_authorization', models.BooleanField(default=False, verbose_name='skip authorization')),
+                ('created', models.DateTimeField(auto_now_add=True, verbose_name='created')),
+                ('updated', models.DateTimeField(auto_now=True, verbose_name='updated')),
+                ('algorithm', models.CharField(blank=True, choices=[('', 'No OIDC support'), ('RS256', 'RSA with SHA-2 256'), ('HS256', 'HMAC with SHA-2 256')], default='', max_length=5, verbose_name='algorithm')),
+                ('allowed_origins', models.TextField(blank=True, default='', help_text='Allowed origins list to enable CORS, space separated', verbose_name='allowed origins')),
+                ('registration_source', models.CharField(choices=[('manual', 'Manual'), ('dcr', 'Dynamic Client Registration'), ('cimd', 'Client ID Metadata Document')], default='manual', help_text='How this application was registered (manual, DCR per RFC 7591, or CIMD)', max_length=32, verbose_name='registration source')),
+                ('cimd_expires_at', models.DateTimeField(blank=True, default=None, help_text='When the cached Client ID Metadata Document should be re-fetched', null=True, verbose_name='CIMD expires at')),
+                ('trusted', models.BooleanField(default=False, help_text='People see that you know this client when they connect it.', verbose_name='trusted')),
+                ('blocked', models.BooleanField(default=False, help_text='When on, nobody can connect it, and its connections are rejected.', verbose_name='blocked')),
+                ('auth_method', models.CharField(default='none', editable=False, max_length=32, verbose_name='authentication')),
+                ('registered_from', models.CharField(blank=True, editable=False, max_length=64, verbose_name='registered from')),
+                ('last_used', models.DateTimeField(editable=False, null=True, verbose_name='last used')),
+                ('user', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='%(app_label)s_%(class)s', to=settings.AUTH_USER_MODEL, verbose_name='user')),
+            ],
+            options={
+                'verbose_name': 'client',
+                'verbose_name_plural': 'clients',
+                'abstract': False,
+            },
+        ),
+        migrations.CreateModel(
+            name='ConnectedApp',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('family', models.UUIDField(default=uuid.uuid4, editable=False, unique=True)),
+                ('scope', models.CharField(editable=False, max_length=200, verbose_name='scope')),
+                ('restricted', models.BooleanField(default=False, verbose_name='only some toolsets')),
+                ('destination', models.CharField(editable=False, max_length=300, verbose_name='answers go to')),
+                ('created', models.DateTimeField(default=django.utils.timezone.now, editable=False, verbose_name='created')),
+                ('activated', models.DateTimeField(editable=False, null=True, verbose_name='connected')),
+                ('expires', models.DateTimeField(verbose_name='expires')),
+                ('last_used', models.DateTimeField(editable=False, null=True, verbose_name='last used')),
+                ('last_address', models.CharField(blank=True, editable=False, max_length=64, verbose_name='last used from')),
+                ('revoked', models.DateTimeField(editable=False, null=True, verbose_name='revoked')),
+                ('code_digest', models.CharField(editable=False, max_length=64, unique=True)),
+                ('rotated', models.DateTimeField(editable=False, null=True)),
+                ('previous_digest', models.CharField(blank=True, editable=False, max_length=64)),
+                ('successor', models.TextField(blank=True, editable=False)),
+                ('client', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='connections', to=settings.OAUTH2_PROVIDER_APPLICATION_MODEL, verbose_name='client')),
+                ('toolsets', models.ManyToManyField(blank=True, related_name='+', to='catalog.toolset', verbose_name='toolsets')),
+                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='connected_apps', to=settings.AUTH_USER_MODEL, verbose_name='user')),
+            ],
+            options={
+                'verbose_name': 'connected app',
+                'verbose_name_plural': 'connected apps',
+                'ordering': ('-id',),
+                'indexes': [models.Index(fields=['user', '-id'], name='connected_app_user')],
+            },
+        ),
+    ]

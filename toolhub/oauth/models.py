@@ -1,0 +1,149 @@
+"""Clients that sign in with OAuth, and the connections that people gave them.
+
+django-oauth-toolkit keeps codes, access tokens and refresh tokens, all as SHA-256. A `ConnectedApp` is what a person
+decided: which client, which toolsets, for how long. It has one id for as long as it lasts, whatever tokens come and go;
+revoking it revokes them.
+"""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.db import models, transaction
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+from oauth2_provider.models import (
+    AbstractApplication,
+    ApplicationManager,
+    get_access_token_model,
+    get_refresh_token_model,
+)
+
+from toolhub.oauth import redirects
+
+
+class Client(AbstractApplication):  # type: ignore[misc]
+    """An AI client that people can connect: it registered itself, has a document at its own address, or was added."""
+
+    trusted = models.BooleanField(
+        _("trusted"), default=False, help_text=_("People see that you know this client when they connect it.")
+    )
+    blocked = models.BooleanField(
+        _("blocked"), default=False, help_text=_("When on, nobody can connect it, and its connections are rejected.")
+    )
+    auth_method = models.CharField(_("authentication"), max_length=32, default="none", editable=False)
+    """How it authenticates at the token endpoint, as registered."""
+    registered_from = models.CharField(_("registered from"), max_length=64, blank=True, editable=False)
+    last_used = models.DateTimeField(_("last used"), null=True, editable=False)
+
+    objects = ApplicationManager()
+
+    class Meta(AbstractApplication.Meta):  # type: ignore[misc]
+        verbose_name = _("client")
+        verbose_name_plural = _("clients")
+
+    def __str__(self) -> str:
+        return self.name or self.document_host or str(self.client_id)
+
+    @property
+    def document_host(self) -> str:
+        """The host of the client's own document, which proves who it is; "" for a client that only says so."""
+        if self.registration_source != self.RegistrationSource.CIMD:
+            return ""
+        return urlsplit(self.client_id).netloc
+
+    @property
+    def redirects(self) -> list[str]:
+        return str(self.redirect_uris).split()
+
+    def get_absolute_url(self) -> str:
+        return ""
+
+    def is_usable(self, request: Any) -> bool:
+        return not self.blocked
+
+    def redirect_uri_allowed(self, uri: str) -> bool:
+        """Return whether an answer may be sent there: as registered, and a port of the own computer may differ."""
+        return not redirects.find_problem(uri) and bool(super().redirect_uri_allowed(uri))
+
+
+class ConnectedAppQuerySet(models.QuerySet["ConnectedApp"]):
+    def usable(self, now: datetime | None = None) -> ConnectedAppQuerySet:
+        return self.filter(
+            activated__isnull=False,
+            revoked=None,
+            expires__gt=now or timezone.now(),
+            user__is_active=True,
+            client__blocked=False,
+        )
+
+
+class ConnectedApp(models.Model):
+    """A client that a person connected; pending until the client has exchanged its code for tokens."""
+
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="connected_apps", verbose_name=_("user")
+    )
+    client = models.ForeignKey(Client, on_delete=models.CASCADE, related_name="connections", verbose_name=_("client"))
+    family = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    """The `token_family` of all its refresh tokens."""
+    scope = models.CharField(_("scope"), max_length=200, editable=False)
+    restricted = models.BooleanField(_("only some toolsets"), default=False)
+    toolsets = models.ManyToManyField("catalog.Toolset", blank=True, related_name="+", verbose_name=_("toolsets"))
+    destination = models.CharField(_("answers go to"), max_length=300, editable=False)
+    """Host or scheme of the redirect address."""
+    created = models.DateTimeField(_("created"), default=timezone.now, editable=False)
+    activated = models.DateTimeField(_("connected"), null=True, editable=False)
+    expires = models.DateTimeField(_("expires"))
+    last_used = models.DateTimeField(_("last used"), null=True, editable=False)
+    last_address = models.CharField(_("last used from"), max_length=64, blank=True, editable=False)
+    revoked = models.DateTimeField(_("revoked"), null=True, editable=False)
+
+    code_digest = models.CharField(max_length=64, unique=True, editable=False)
+    """SHA-256 of its code: who sends that again shows that it was stolen."""
+    rotated = models.DateTimeField(null=True, editable=False)
+    previous_digest = models.CharField(max_length=64, blank=True, editable=False)
+    """SHA-256 of the refresh token that was exchanged last."""
+    successor = models.TextField(blank=True, editable=False)
+    """The answer to that exchange, readable only with that token: see `toolhub.oauth.rotation`."""
+
+    objects = ConnectedAppQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("-id",)
+        verbose_name = _("connected app")
+        verbose_name_plural = _("connected apps")
+        indexes = [models.Index(fields=["user", "-id"], name="connected_app_user")]
+
+    def __str__(self) -> str:
+        return str(self.client)
+
+    @property
+    def credential_id(self) -> str:
+        return f"app:{self.pk}"
+
+    @property
+    def is_expired(self) -> bool:
+        return self.expires <= timezone.now()
+
+    @property
+    def is_usable(self) -> bool:
+        return self.activated is not None and self.revoked is None and not self.is_expired
+
+    def revoke(self) -> bool:
+        """Revoke it with all its tokens; return False if it was revoked before. Caches forget it after the commit."""
+        with transaction.atomic():
+            locked = ConnectedApp.objects.select_for_update().get(pk=self.pk)
+            if locked.revoked is not None:
+                return False
+            self.revoked = timezone.now()
+            self.successor = ""
+            self.save(update_fields=["revoked", "successor"])
+            refresh_tokens = get_refresh_token_model().objects.filter(token_family=self.family)
+            get_access_token_model().objects.filter(refresh_token__in=refresh_tokens).delete()
+            refresh_tokens.filter(revoked=None).update(revoked=self.revoked)
+        return True

@@ -1,0 +1,182 @@
+"""Dynamic client registration (RFC 7591) that is safe to offer to everybody.
+
+A registration gives nobody access: a person still has to sign in and allow the client. What it could do is fill the
+database or send codes to strange addresses. So each address has a rate, a client that nobody connects disappears after
+a day, and redirect addresses are the person's own computer, https, or an application that the operator listed.
+django-oauth-toolkit's own view has none of these bounds.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.utils import timezone
+
+from toolhub import client_address
+from toolhub.access import throttle
+from toolhub.access.models import digest_of
+from toolhub.oauth import client_documents, redirects, scopes, tokens
+from toolhub.oauth.endpoints import error, json_endpoint
+from toolhub.oauth.models import Client, ConnectedApp
+
+MAX_BODY_BYTES = 65_536
+MAX_UNUSED_CLIENTS = 10_000
+"""Maximum number of registered clients that nobody has connected; the oldest make room."""
+UNUSED_HOURS = 24
+AUTH_METHODS = ("none", "client_secret_basic", "client_secret_post")
+GRANT_TYPES = ("authorization_code", "refresh_token")
+
+
+class InvalidMetadata(Exception):
+    """A registration that is refused, with a code of RFC 7591, section 3.2.2, and a sentence for the developer."""
+
+    def __init__(self, code: str, description: str) -> None:
+        super().__init__(description)
+        self.code, self.description = code, description
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a client asks to be registered as."""
+
+    name: str
+    redirect_uris: tuple[str, ...]
+    auth_method: str
+    application_type: str
+
+
+@json_endpoint("POST")
+def register(request: HttpRequest) -> HttpResponse:
+    """Register a client; the answer is the only one with its secret."""
+    if not client_documents.may_register_at_all():
+        return error("access_denied", "Clients cannot register at this server. Ask its administrator.", 403)
+    address = client_address.counted(str(request.META.get("REMOTE_ADDR", "")))
+    guess = throttle.reserve([throttle.Counter("client-registration", address, settings.REGISTRATIONS_RATE)])
+    if guess.seconds:
+        text = f"Too many clients were registered from your address. Try again in {guess.seconds} s."
+        return error("temporarily_unavailable", text, 429, {"Retry-After": str(guess.seconds)})
+    try:
+        wanted = read(request)
+    except InvalidMetadata as refused:
+        return error(refused.code, refused.description)
+    if not client_documents.may_register(redirects.hosts_of(wanted.redirect_uris)):
+        return error("access_denied", "Only listed clients can register at this server. Ask its administrator.", 403)
+    client, secret = save(wanted, address)
+    return JsonResponse(describe(client, wanted, secret), status=201)
+
+
+def read(request: HttpRequest) -> Wanted:
+    """Return what the body asks for. Raises InvalidMetadata."""
+    if request.content_type != "application/json":
+        raise InvalidMetadata("invalid_client_metadata", "The body must be application/json.")
+    if int(request.META.get("CONTENT_LENGTH") or 0) > MAX_BODY_BYTES or len(request.body) > MAX_BODY_BYTES:
+        raise InvalidMetadata("invalid_client_metadata", f"The body is larger than {MAX_BODY_BYTES:,} bytes.")
+    try:
+        given = json.loads(request.body)
+    except (ValueError, RecursionError):
+        raise InvalidMetadata("invalid_client_metadata", "The body is not valid JSON.") from None
+    if not isinstance(given, dict):
+        raise InvalidMetadata("invalid_client_metadata", "The body must be a JSON object.")
+    return Wanted(
+        name=_read_name(given.get("client_name")),
+        redirect_uris=_read_redirects(given.get("redirect_uris")),
+        auth_method=_read_flow(given),
+        application_type="web" if given.get("application_type") == "web" else "native",
+    )
+
+
+def _read_name(name: object) -> str:
+    if name is None:
+        return ""
+    if not isinstance(name, str):
+        raise InvalidMetadata("invalid_client_metadata", "client_name must be a string.")
+    return client_documents.clean_name(name)
+
+
+def _read_redirects(addresses: object) -> tuple[str, ...]:
+    if not isinstance(addresses, list) or not 0 < len(addresses) <= redirects.MAX_ADDRESSES:
+        raise InvalidMetadata(
+            "invalid_redirect_uri", f"redirect_uris must list 1 to {redirects.MAX_ADDRESSES} addresses."
+        )
+    for address in addresses:
+        if problem := redirects.find_problem(address):
+            raise InvalidMetadata("invalid_redirect_uri", f"redirect_uris: {problem}.")
+    return tuple(dict.fromkeys(addresses))
+
+
+def _read_flow(given: dict[str, Any]) -> str:
+    """Return the authentication method. Raises InvalidMetadata when the client could not use this server."""
+    grants, responses = given.get("grant_types", ["authorization_code"]), given.get("response_types", ["code"])
+    if not isinstance(grants, list) or "authorization_code" not in grants:
+        raise InvalidMetadata("invalid_client_metadata", "grant_types must contain authorization_code.")
+    if not isinstance(responses, list) or "code" not in responses:
+        raise InvalidMetadata("invalid_client_metadata", "response_types must contain code.")
+    method = given.get("token_endpoint_auth_method", "client_secret_basic")
+    if method not in AUTH_METHODS:
+        raise InvalidMetadata(
+            "invalid_client_metadata", f"token_endpoint_auth_method must be one of {', '.join(AUTH_METHODS)}."
+        )
+    return str(method)
+
+
+def save(wanted: Wanted, address: str) -> tuple[Client, str]:
+    """Store a new client and return it with its secret, "" for a public one. Older ones that nobody uses make room."""
+    secret = "" if wanted.auth_method == "none" else tokens.new_client_secret()
+    make_room()
+    client = Client.objects.create(
+        client_id=secrets.token_urlsafe(24),
+        client_type=Client.CLIENT_CONFIDENTIAL if secret else Client.CLIENT_PUBLIC,
+        authorization_grant_type=Client.GRANT_AUTHORIZATION_CODE,
+        client_secret=digest_of(secret) if secret else "",
+        hash_client_secret=False,
+        name=wanted.name,
+        redirect_uris=" ".join(wanted.redirect_uris),
+        registration_source=Client.RegistrationSource.DCR,
+        auth_method=wanted.auth_method,
+        registered_from=address,
+    )
+    return client, secret
+
+
+def describe(client: Client, wanted: Wanted, secret: str) -> dict[str, Any]:
+    """Return the answer of RFC 7591, section 3.2.1: everything as it was registered."""
+    found: dict[str, Any] = {
+        "client_id": client.client_id,
+        "client_id_issued_at": int(client.created.timestamp()),
+        "client_name": client.name,
+        "redirect_uris": list(wanted.redirect_uris),
+        "grant_types": list(GRANT_TYPES),
+        "response_types": ["code"],
+        "token_endpoint_auth_method": wanted.auth_method,
+        "application_type": wanted.application_type,
+        "scope": scopes.MCP,
+    }
+    if secret:
+        found |= {"client_secret": secret, "client_secret_expires_at": 0}
+    return found
+
+
+def _unused() -> Any:
+    registered = (Client.RegistrationSource.DCR, Client.RegistrationSource.CIMD)
+    used = ConnectedApp.objects.values("client")
+    return Client.objects.filter(registration_source__in=registered, trusted=False, blocked=False).exclude(pk__in=used)
+
+
+def make_room() -> None:
+    """Delete the oldest unused clients when there are too many."""
+    unused = _unused()
+    excess = unused.count() - MAX_UNUSED_CLIENTS + 1
+    if excess > 0:
+        oldest = list(unused.order_by("pk").values_list("pk", flat=True)[:excess])
+        Client.objects.filter(pk__in=oldest).delete()
+
+
+def remove_unused() -> None:
+    """Delete clients that nobody has connected for a day: a background job."""
+    _unused().filter(created__lt=timezone.now() - timedelta(hours=UNUSED_HOURS)).delete()

@@ -1,0 +1,41 @@
+"""The endpoints at which clients exchange codes and refresh tokens, and revoke what they no longer need."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
+from oauth2_provider.oauth2_backends import get_oauthlib_core
+
+from toolhub.oauth.endpoints import error, json_endpoint
+
+FORM = "application/x-www-form-urlencoded"
+
+
+@json_endpoint("POST")
+@sensitive_post_parameters()
+@sensitive_variables()
+def token(request: HttpRequest) -> HttpResponse:
+    """Exchange a code or a refresh token (RFC 6749, sections 4.1.3 and 6)."""
+    if request.content_type != FORM:
+        return error("invalid_request", f"The body must be {FORM}.")
+    _uri, headers, body, status = get_oauthlib_core().create_token_response(request)
+    return _answer(headers, body, status)
+
+
+@json_endpoint("POST")
+@sensitive_post_parameters()
+@sensitive_variables()
+def revoke(request: HttpRequest) -> HttpResponse:
+    """Revoke a token with everything that came from the same decision of a person (RFC 7009)."""
+    if request.content_type != FORM:
+        return error("invalid_request", f"The body must be {FORM}.")
+    _uri, headers, body, status = get_oauthlib_core().create_revocation_response(request)
+    return _answer(headers, body, status)
+
+
+def _answer(headers: dict[str, str], body: str, status: int) -> HttpResponse:
+    answer = HttpResponse(body or "{}", status=status, content_type="application/json")
+    for name, value in headers.items():
+        if not name.lower().startswith("access-control-"):
+            answer.headers[name] = value
+    return answer

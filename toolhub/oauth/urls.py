@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from django.urls import path, re_path
+
+from toolhub.oauth import authorization, connected_apps, metadata, registration, token_endpoint
+
+app_name = "oauth"
+urlpatterns = [
+    path(".well-known/oauth-protected-resource", metadata.protected_resource, name="protected-resource"),
+    path(".well-known/oauth-protected-resource/mcp", metadata.protected_resource),
+    path(".well-known/oauth-authorization-server", metadata.authorization_server, name="authorization-server"),
+    re_path(r"^\.well-known/", metadata.unknown),
+    path("oauth/authorize", authorization.authorize, name="authorize"),
+    path("oauth/token", token_endpoint.token, name="token"),
+    path("oauth/revoke", token_endpoint.revoke, name="revoke"),
+    path("oauth/register", registration.register, name="register"),
+    path("apps/", connected_apps.apps, name="apps"),
+    path("apps/<int:pk>/revoke/", connected_apps.revoke, name="disconnect"),
+]
