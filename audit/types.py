@@ -35,6 +35,8 @@ class Credential:
     """Unix seconds."""
     made_by_owner: bool = True
     """False for a token that somebody else created for this user: it never uses their personal secrets."""
+    may_write: bool = True
+    """False for an app that may use only tools that change nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ from uuid import UUID
 
 from audit.types import Reason
 
+WRITE_SCOPE = "mcp:write"
+"""The OAuth scope that tools which are not read-only take, where TOOLHUB_WRITE_SCOPE is on."""
 TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
 
 
@@ -158,6 +160,14 @@ class MissingCapability(CatalogError):
     def __init__(self, required: dict[str, Any], call_id: UUID | None = None) -> None:
         super().__init__(f"This needs a client that declares: {', '.join(capability_names(required))}.")
         self.required, self.call_id = required, call_id
+
+
+class InsufficientScope(CatalogError):
+    """A tool that changes something, called with an access token that may only read; `scope` is what it takes."""
+
+    def __init__(self, scope: str, call_id: UUID | None = None) -> None:
+        super().__init__(f"This tool changes something. The client must ask the person for the scope {scope}.")
+        self.scope, self.call_id = scope, call_id
 
 
 class CallNotLogged(CatalogError):

@@ -275,6 +275,8 @@ CLIENT_SCHEMES = env.schemes(
 """Schemes of applications, beside https and http to the own computer, that an answer may be sent to."""
 CLIENT_NETWORKS = env.words("TOOLHUB_CLIENT_NETWORKS")
 """Private networks (CIDR, or CIDR:port) from which client documents may be fetched."""
+WRITE_SCOPE = env.boolean("TOOLHUB_WRITE_SCOPE", False)
+"""Whether apps need the scope mcp:write for tools that are not read-only."""
 REGISTRATIONS_RATE = env.rate("TOOLHUB_REGISTRATIONS_RATE", "60/h")
 """Rate of client registrations of one address."""
 OAUTH2_PROVIDER_APPLICATION_MODEL = "oauth.Client"

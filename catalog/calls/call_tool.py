@@ -26,7 +26,9 @@ from catalog.calls.prompts import get_prompt
 from catalog.calls.resources import read_resource
 from catalog.errors import (
     TASKS_EXTENSION,
+    WRITE_SCOPE,
     CallNotLogged,
+    InsufficientScope,
     InternalFailure,
     InvalidArguments,
     LimitReached,
@@ -66,8 +68,8 @@ async def call_tool(
 
     `begun` is awaited once the start is durable and before anything runs: a task's row is committed there. `detached`
     says that the call runs as a task: without it a tool that must run as one raises MissingCapability. Raises
-    UnknownTool, MissingCapability, LimitReached, InvalidArguments, CallNotLogged, NeedsInput, ProtocolError,
-    InternalFailure. Cancel the awaiting task with a reason (`task.cancel(errors.CLIENT_GONE)`): the audit log keeps
+    UnknownTool, InsufficientScope, MissingCapability, LimitReached, InvalidArguments, CallNotLogged, NeedsInput,
+    ProtocolError, InternalFailure. Cancel the awaiting task with a reason (`task.cancel(errors.CLIENT_GONE)`): the audit log keeps
     the reason.
     """
     catalogue = await load_catalogue()
@@ -78,6 +80,8 @@ async def call_tool(
     tool, rule = seen
     prepared = get_prepared(tool)
     what = call_log.build_intent(caller, call_log.TOOL, name, "{}", channel.request_id, tool, rule)
+    if not (caller.credential.may_write or tool.annotations.get("readOnlyHint")):
+        await _refuse_scope(what, prepared, arguments)
     if prepared.has_requirements:
         missing = _find_missing_capabilities(prepared, channel, detached)
         if missing:
@@ -227,6 +231,15 @@ def _find_missing_capabilities(prepared: PreparedTool, channel: Channel, detache
         if not (opted and prepared.asks_before_task):
             missing["extensions"] = {TASKS_EXTENSION: {}}
     return missing
+
+
+async def _refuse_scope(what: Intent, prepared: PreparedTool, arguments: Any) -> NoReturn:
+    """Raise InsufficientScope for a tool that changes something."""
+    what.arguments = prepared.rejected_arguments_text(arguments)
+    error = InsufficientScope(WRITE_SCOPE)
+    reason = Reason("run.scope", {"scope": WRITE_SCOPE})
+    error.call_id = await call_log.refuse(what, outcomes.REFUSED, str(error), "InsufficientScope", reason=reason)
+    raise error
 
 
 async def _refuse_hidden(what: Intent) -> NoReturn:

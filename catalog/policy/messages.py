@@ -64,6 +64,7 @@ SENTENCES: dict[str, str | Promise] = {
         "Denied: %(most)s requests of the session were in progress. Identical attempts at that time: %(attempts)s."
     ),
     "run.asked": gettext_lazy("It asked for %(keys)s."),
+    "run.scope": gettext_lazy("The tool is not read-only, and the app was connected without the scope %(scope)s."),
     "run.capabilities": gettext_lazy("The client must declare these capabilities: %(names)s."),
 }
 """The reasons for decisions without a grant or limit, and for the ends of runs, by code."""

@@ -336,3 +336,34 @@ def test_the_database_has_no_code_in_clear(alices: Browser) -> None:
         for table in connection.introspection.table_names():
             cursor.execute(f'SELECT * FROM "{table}"')
             assert code not in repr(cursor.fetchall()), table
+
+
+# --- scopes ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wanted", "granted"),
+    [
+        (None, "mcp"),
+        ("mcp", "mcp"),
+        ("mcp:write", "mcp mcp:write"),
+        ("mcp mcp:write offline_access", "mcp mcp:write"),
+    ],
+)
+def test_a_client_gets_the_write_scope_when_it_asks_and_the_person_agrees(
+    wanted: str | None, granted: str, alices: Browser, settings: Any
+) -> None:
+    settings.WRITE_SCOPE = True
+    app = flow.register()
+    page = flow.ask(alices, app, scope=wanted)
+    assert ("change something" in page.content.decode()) == ("write" in granted)
+    code = flow.parameters(flow.decide(alices, app, page))["code"]
+    assert app.exchange(code).json()["scope"] == granted
+
+
+def test_without_the_setting_there_is_one_scope(alices: Browser) -> None:
+    app = flow.register()
+    page = flow.ask(alices, app, scope="mcp mcp:write")
+    assert "It asks to" not in page.content.decode()
+    code = flow.parameters(flow.decide(alices, app, page))["code"]
+    assert app.exchange(code).json()["scope"] == "mcp"

@@ -21,14 +21,15 @@ from tests.oauth import people
 from tests.oauth.people import Callback
 from tests.secure_hub import SecureHub
 
+SCOPES = ("mcp", "mcp mcp:write")
 SET_UPS = {"sqlite": {}, "two workers": {"workers": 2, "postgres": True, "redis": True}}
 
 
 @pytest.fixture(scope="module", params=SET_UPS, ids=list(SET_UPS))
 def site(request: pytest.FixtureRequest) -> Iterator[SecureHub]:
     options: dict[str, Any] = dict(SET_UPS[request.param])
-    env = {"TOOLHUB_TOOL_MODULES": "tests.e2e.functions"}
-    with SecureHub(seed=people.seed, env=env, **options) as running:
+    env = {"TOOLHUB_TOOL_MODULES": "tests.e2e.functions", "TOOLHUB_WRITE_SCOPE": "1"}
+    with SecureHub(seed=seed, env=env, **options) as running:
         yield running
 
 
@@ -42,6 +43,14 @@ def callback() -> Iterator[Callback]:
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that takes longer than this to answer would be taken for one that knows no discovery."""
     monkeypatch.setattr("mcp.client.session.DISCOVER_TIMEOUT_SECONDS", 120.0)
+
+
+def seed() -> dict[str, str]:
+    from catalog.models import Tool
+
+    tokens = people.seed()
+    Tool.objects.exclude(name="echo").update(read_only=True)
+    return tokens
 
 
 class Storage:
@@ -195,3 +204,14 @@ async def test_two_processes_of_a_client_refresh_at_the_same_time(site: SecureHu
         await use(client)
     assert person.asked == 1
     assert not site.hub.call(list_apps)[-1]["revoked"]
+
+
+async def test_a_client_asks_for_more_when_a_call_needs_it(site: SecureHub, callback: Callback) -> None:
+    person, storage = Person(site), Storage()
+    async with connect(site, person, storage, callback) as client:
+        await use(client)
+        assert storage.tokens is not None and storage.tokens.scope == SCOPES[0]
+        result = await client.call_tool("echo", {"text": "hello"})
+        assert result.content[0].text == "hello"  # type: ignore[union-attr]
+    assert person.asked == 2
+    assert storage.tokens.scope == SCOPES[1]

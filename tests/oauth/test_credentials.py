@@ -263,3 +263,73 @@ async def test_an_address_with_too_many_invalid_tokens_does_not_lock_apps_out(
     assert answer.status == 429
     assert (await app_of_alice.modern("tools/list")).status == 200
     assert authenticator.cached(app_of_alice.token) is not None
+
+
+# --- step-up ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def reader(app_of_alice: Person, settings: Any) -> Person:
+    """alice through an app that was connected without `mcp:write`, where that counts; t_silent is read-only."""
+    settings.WRITE_SCOPE = True
+
+    def fill() -> None:
+        from catalog.models import Tool
+
+        tool = Tool.objects.get(name="t_silent")
+        tool.read_only = True
+        tool.save()
+
+    await run_in_database(fill)
+    await refresh_catalogue()
+    return app_of_alice
+
+
+async def test_a_tool_that_is_not_read_only_takes_another_scope_and_says_so(reader: Person) -> None:
+    names = {tool["name"] for tool in (await reader.modern("tools/list")).json["result"]["tools"]}
+    assert names == {"t_add", "t_silent"}, "it is listed, so that a client can ask for the scope"
+    params = {"name": "t_add", "arguments": {"a": 1, "b": 2}}
+    await reader.begin_session()
+    for answer in (await reader.modern("tools/call", params), await reader.request("tools/call", params)):
+        assert answer.status == 403
+        challenge = answer.header("www-authenticate") or ""
+        assert 'error="insufficient_scope"' in challenge
+        assert 'scope="mcp mcp:write"' in challenge
+        assert "resource_metadata=" in challenge
+        assert answer.error["data"]["requiredScopes"] == ["mcp:write"]
+    calls = await run_in_database(lambda: list(Call.objects.values_list("outcome", "error_class", "detail_reason")))
+    assert calls == [("refused", "InsufficientScope", '["run.scope",{"scope":"mcp:write"}]')] * 2
+
+
+async def test_over_a_websocket_the_error_names_the_scope(reader: Person) -> None:
+    socket = await Socket(reader).opened()
+    await socket.initialize()
+    answer = await socket.request("tools/call", {"name": "t_add", "arguments": {"a": 1, "b": 2}})
+    assert answer["error"]["data"]["requiredScopes"] == ["mcp:write"]
+    await socket.leave()
+
+
+async def test_a_read_only_tool_needs_no_more_than_the_basic_scope(reader: Person, label: str) -> None:
+    call = reader.begin_modern("tools/call", {"name": "t_silent", "arguments": {"label": label}})
+    await asyncio.wait_for(functions.STARTED[label].wait(), 60)
+    functions.GO[label].set()
+    assert (await call.answer()).status == 200
+
+
+async def test_a_call_of_a_tool_that_is_not_granted_reads_the_same_as_ever(reader: Person) -> None:
+    answer = await reader.modern("tools/call", {"name": "t_other", "arguments": {}})
+    assert answer.status == 200 or answer.status == 400
+    assert answer.error["message"] == "Unknown tool: t_other"
+
+
+async def test_with_the_scope_everything_may_be_used(reader: Person) -> None:
+    await run_in_database(lambda: AccessToken.objects.update(scope="mcp mcp:write"))
+    params = {"name": "t_add", "arguments": {"a": 1, "b": 2}}
+    parts.get(Authenticator).forget()
+    assert (await reader.modern("tools/call", params)).status == 200
+
+
+async def test_personal_tokens_have_no_scopes(reader: Person, person: Any, alice: User) -> None:
+    by_token = await run_in_database(person, alice)
+    params = {"name": "t_add", "arguments": {"a": 1, "b": 2}}
+    assert (await by_token.modern("tools/call", params)).status == 200

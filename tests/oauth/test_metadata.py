@@ -105,3 +105,9 @@ def _get(path: str) -> object:
     from django.test import RequestFactory
 
     return RequestFactory().get(path)
+
+
+def test_the_write_scope_is_named_by_the_server_and_not_by_the_resource(settings: object) -> None:
+    settings.WRITE_SCOPE = True  # type: ignore[attr-defined]
+    assert Client().get(SERVER).json()["scopes_supported"] == ["mcp", "mcp:write"]
+    assert Client().get(PROTECTED[0]).json()["scopes_supported"] == ["mcp"]

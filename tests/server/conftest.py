@@ -45,6 +45,7 @@ class Outlet:
         self.messages: list[dict[str, Any]] = []
         self.closed = False
         self.retry_after: int | None = None
+        self.lacking_scope = ""
 
     def notify(self, message: dict[str, Any]) -> None:
         jsonrpc.encode(message)
@@ -54,6 +55,9 @@ class Outlet:
 
     def refuse(self, seconds: int) -> None:
         self.retry_after = seconds
+
+    def challenge(self, scope: str) -> None:
+        self.lacking_scope = scope
 
     def close(self) -> None:
         self.closed = True

@@ -70,6 +70,14 @@ class TooManyLookups(CheckUnavailable):
         super().__init__()
 
 
+def scope_challenge(scope: str) -> str:
+    """Return the value of WWW-Authenticate for a token without this scope: all scopes that it should have then."""
+    return (
+        'Bearer realm="toolhub", error="insufficient_scope", error_description="The tool is not read-only", '
+        f'resource_metadata="{RESOURCE_METADATA_URL}", scope="{DEFAULT_SCOPE} {scope}"'
+    )
+
+
 def challenge(*, sent: bool) -> str:
     """Return the value of WWW-Authenticate, which leads a client to the sign-in (RFC 9728, section 5.1).
 

@@ -32,7 +32,7 @@ from oauthlib.oauth2.rfc6749 import errors
 from toolhub.access import hooks, throttle
 from toolhub.access.middleware import PAGES_POLICY
 from toolhub.access.models import digest_of
-from toolhub.oauth import client_documents, redirects, resources
+from toolhub.oauth import client_documents, redirects, resources, scopes
 from toolhub.oauth.consent import SOME, ConsentForm
 from toolhub.oauth.models import Client, ConnectedApp
 from toolhub.oauth.validator import find_client
@@ -141,7 +141,7 @@ def check(query: str, user: Any) -> Request:
             raise Unknown("too_many")
         headers[client_documents.MAY_FETCH] = "1"
     try:
-        scopes, credentials = core.server.validate_authorization_request(
+        wanted, credentials = core.server.validate_authorization_request(
             f"{reverse('oauth:authorize')}?{query}", http_method="GET", headers=headers
         )
     except errors.FatalClientError as error:
@@ -149,7 +149,7 @@ def check(query: str, user: Any) -> Request:
     except errors.OAuth2Error as error:
         raise Invalid(redirects.add_issuer(error.in_uri(error.redirect_uri))) from None
     oauth_request = credentials.pop("request")
-    found = Request(query, " ".join(scopes), oauth_request.client, credentials["redirect_uri"], credentials)
+    found = Request(query, " ".join(wanted), oauth_request.client, credentials["redirect_uri"], credentials)
     try:
         resources.check(_find_all(query, "resource"), state=credentials["state"])
     except errors.OAuth2Error as error:
@@ -201,6 +201,8 @@ def _ask(request: HttpRequest, found: Request, form: ConsentForm | None = None, 
         "nothing": not questions.has_any_access(user.pk),
         "earlier": ConnectedApp.objects.usable().filter(user=user, client=client).first(),
         "some": SOME,
+        "has_write_scope": settings.WRITE_SCOPE,
+        "may_write": scopes.may_write(found.scope),
     }
     response = render(request, "oauth/authorize.html", context, status=400 if form.errors else 200)
     source = redirects.policy_source(found.redirect_uri)

@@ -13,6 +13,7 @@ from oauth2_provider.models import get_access_token_model
 from audit.types import Credential
 from toolhub.access.personal_tokens import LAST_USED_SECONDS
 from toolhub.access.token_errors import BadToken
+from toolhub.oauth import scopes
 from toolhub.oauth.models import Client, ConnectedApp
 from toolhub.oauth.resources import RESOURCE
 
@@ -29,7 +30,7 @@ class ConnectedApps:
         token = (
             get_access_token_model()
             .objects.filter(token_checksum=digest)
-            .values("expires", "resource", "refresh_token__token_family")
+            .values("expires", "resource", "scope", "refresh_token__token_family")
             .first()
         )
         if token is None or RESOURCE not in token["resource"]:
@@ -52,6 +53,7 @@ class ConnectedApps:
             label=str(app.client)[:100],
             toolset_ids=frozenset(app.toolsets.values_list("pk", flat=True)) if app.restricted else None,
             expires_at=min(app.expires, token["expires"]).timestamp(),
+            may_write=scopes.may_write(token["scope"]),
         )
 
     def list_issued(self, after: int) -> list[tuple[int, str]]:

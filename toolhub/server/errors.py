@@ -17,6 +17,7 @@ from catalog.errors import (
     CatalogError,
     DatabaseAway,
     EndNotLogged,
+    InsufficientScope,
     InternalFailure,
     InvalidArguments,
     LimitReached,
@@ -36,6 +37,7 @@ from toolhub.wire import jsonrpc
 from toolhub.wire.errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
+    INVALID_REQUEST,
     MISSING_CLIENT_CAPABILITY,
     RESOURCE_NOT_FOUND,
     McpError,
@@ -44,6 +46,15 @@ from toolhub.wire.meta import CALL_ID, PROBLEMS, RETRY_AFTER
 
 _CORRECTABLE = frozenset({"2025-11-25", "2026-07-28"})
 """Revisions where invalid arguments are a result that the model reads and corrects, not an error of the protocol."""
+
+
+class ScopeError(McpError):
+    """A call that takes another scope than the access token has; over HTTP, status 403 makes clients ask for it."""
+
+    def __init__(self, error: InsufficientScope) -> None:
+        details = {"requiredScopes": [error.scope], **({CALL_ID: str(error.call_id)} if error.call_id else {})}
+        super().__init__(INVALID_REQUEST, str(error), details)
+        self.scope = error.scope
 
 
 def tool_result(result: ToolResult) -> dict[str, Any]:
@@ -78,6 +89,8 @@ def mcp_error(error: CatalogError, peer: Peer) -> McpError:
             return McpError(code, "Resource not found", {"uri": error.uri})
         case ProtocolError():
             return McpError(error.code, error.message, error.data)
+        case InsufficientScope():
+            return ScopeError(error)
         case MissingCapability():
             if peer.era == "modern":
                 data = {"requiredCapabilities": error.required}

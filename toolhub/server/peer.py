@@ -25,6 +25,9 @@ class Outlet(Protocol):
     def refuse(self, seconds: int) -> None:
         """Note that the request is one of a flood, to be tried again after so long: over HTTP it gets status 429."""
 
+    def challenge(self, scope: str) -> None:
+        """Note that the access token lacks this scope: over HTTP the answer gets status 403 and says so."""
+
     def close(self) -> None:
         """End the response stream early and keep working: the client polls for later events (2025-11-25)."""
 

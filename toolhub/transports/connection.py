@@ -316,6 +316,9 @@ class Outlet:
     def refuse(self, seconds: int) -> None:
         """Do nothing: a message has no status."""
 
+    def challenge(self, scope: str) -> None:
+        """Do nothing: a message has no status; its error names the scope."""
+
 
 def is_modern(request: jsonrpc.Request) -> bool:
     meta = request.params.get("_meta")

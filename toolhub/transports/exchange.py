@@ -10,6 +10,7 @@ from typing import Any
 from audit.types import Credential
 from catalog.errors import CLIENT_GONE, Cancellation
 from toolhub.server import dispatch
+from toolhub.server.errors import ScopeError
 from toolhub.server.peer import Outlet, Peer
 from toolhub.server.process import ServerRole
 from toolhub.server.request_rates import TooManyRequests
@@ -172,6 +173,9 @@ async def answer(request: jsonrpc.Request, peer: Peer, outlet: Outlet, server: S
         return jsonrpc.result(request.id, await dispatch.answer(request, peer, outlet, server))
     except TooManyRequests as error:
         outlet.refuse(error.retry_after)
+        return jsonrpc.error(request.id, error)
+    except ScopeError as error:
+        outlet.challenge(error.scope)
         return jsonrpc.error(request.id, error)
     except McpError as error:
         return jsonrpc.error(request.id, error)

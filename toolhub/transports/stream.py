@@ -16,6 +16,7 @@ from typing import Any
 
 from django.conf import settings
 
+from toolhub.access import token_errors
 from toolhub.transports.asgi import EVENTS, JSON, Headers, Send, respond
 from toolhub.transports.outgoing import OutgoingQueue
 from toolhub.transports.resume import StreamLog
@@ -43,7 +44,7 @@ class EventStream:
         "_open",
         "_out",
         "_refuse",
-        "_retry_after",
+        "_rejection",
         "_send",
         "_stopping_early",
         "_task",
@@ -72,7 +73,8 @@ class EventStream:
             MAX_QUEUED_MESSAGES, settings.MAX_QUEUED_BYTES
         )
         self._ending = self._open = self._stopping_early = False
-        self._retry_after: int | None = None
+        self._rejection: tuple[int, tuple[bytes, bytes]] | None = None
+        """Status and header of an answer that is one error."""
         self._refuse = refuse
         self._task: asyncio.Task[None] | None = None
 
@@ -98,7 +100,10 @@ class EventStream:
             self._out.wake()
 
     def refuse(self, seconds: int) -> None:
-        self._retry_after = seconds
+        self._rejection = 429, (b"retry-after", b"%d" % seconds)
+
+    def challenge(self, scope: str) -> None:
+        self._rejection = 403, (b"www-authenticate", token_errors.scope_challenge(scope).encode())
 
     # --- for the transport ---------------------------------------------------------------------------------------
 
@@ -145,9 +150,9 @@ class EventStream:
                 await respond(self._send, status, [*EVENTS, *self._headers], sse.comment())
                 return
             headers = [*JSON, *self._headers]
-            if self._retry_after is not None and isinstance(message, dict):
-                status = 429
-                headers.append((b"retry-after", b"%d" % self._retry_after))
+            if self._rejection is not None and isinstance(message, dict):
+                status, header = self._rejection
+                headers.append(header)
             if self._json or status != 200:
                 # What it was made of would wait for a slow reader, too.
                 await respond(self._send, status, headers, jsonrpc.encode_and_empty(message))
