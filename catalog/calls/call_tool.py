@@ -69,8 +69,8 @@ async def call_tool(
     `begun` is awaited once the start is durable and before anything runs: a task's row is committed there. `detached`
     says that the call runs as a task: without it a tool that must run as one raises MissingCapability. Raises
     UnknownTool, InsufficientScope, MissingCapability, LimitReached, InvalidArguments, CallNotLogged, NeedsInput,
-    ProtocolError, InternalFailure. Cancel the awaiting task with a reason (`task.cancel(errors.CLIENT_GONE)`): the audit log keeps
-    the reason.
+    ProtocolError, InternalFailure. Cancel the awaiting task with a reason (`task.cancel(errors.CLIENT_GONE)`): the
+    audit log keeps the reason.
     """
     catalogue = await load_catalogue()
     seen = visibility.for_credential(caller.credential).tools.get(name)
