@@ -11,7 +11,7 @@ from django.test import Client as Browser
 from tests.factories import grant, load, make_tool, make_toolset
 from tests.oauth import flow
 from toolhub.access.models import digest_of
-from toolhub.oauth import authorization
+from toolhub.oauth import consent, questions
 from toolhub.oauth.models import Client, ConnectedApp
 
 if TYPE_CHECKING:
@@ -248,14 +248,14 @@ def test_the_page_of_one_person_decides_nothing_for_another(alices: Browser, bob
 def test_a_page_that_was_open_for_too_long_asks_again(alices: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     app = flow.register()
     page = flow.ask(alices, app)
-    monkeypatch.setattr(authorization, "_PENDING_SECONDS", 0)
+    monkeypatch.setattr(questions, "SECONDS", 0)
     assert flow.decide(alices, app, page).context["note"] == "expired"
 
 
 def test_many_open_pages_keep_the_session_small(alices: Browser) -> None:
     app = flow.register()
     pages = [flow.ask(alices, app) for _ in range(12)]
-    assert len(alices.session["oauth_consents"]) <= 8
+    assert len(alices.session["oauth_questions"]) <= 8
     assert flow.decide(alices, app, pages[0]).context["note"] == "expired"
     assert flow.decide(alices, app, pages[-1]).status_code == 302
 
@@ -318,7 +318,7 @@ def test_somebody_elses_toolset_cannot_be_chosen(alices: Browser, toolsets: list
 
 
 def test_one_person_has_a_bounded_number_of_apps(alices: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(authorization, "MAX_APPS", 2)
+    monkeypatch.setattr(consent, "MAX_APPS", 2)
     for _ in range(2):
         flow.connect(alices)
     app = flow.register()

@@ -39,12 +39,22 @@ def test_the_server_says_where_and_how_clients_sign_people_in() -> None:
     assert found["issuer"] == ISSUER
     assert found["code_challenge_methods_supported"] == ["S256"]
     assert found["response_types_supported"] == ["code"]
-    assert found["grant_types_supported"] == ["authorization_code", "refresh_token"]
+    assert found["grant_types_supported"] == [
+        "authorization_code",
+        "refresh_token",
+        "urn:ietf:params:oauth:grant-type:device_code",
+    ]
     assert "none" in found["token_endpoint_auth_methods_supported"]
     assert found["authorization_response_iss_parameter_supported"] is True
     assert found["client_id_metadata_document_supported"] is True
     assert "offline_access" not in found["scopes_supported"]
-    for name in ("authorization_endpoint", "token_endpoint", "revocation_endpoint", "registration_endpoint"):
+    for name in (
+        "authorization_endpoint",
+        "token_endpoint",
+        "revocation_endpoint",
+        "registration_endpoint",
+        "device_authorization_endpoint",
+    ):
         assert Client().options(found[name].removeprefix(ISSUER)).status_code in {204, 405}, name
 
 

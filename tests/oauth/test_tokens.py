@@ -63,7 +63,7 @@ def refused(answer: Any, code: str, status: int = 400) -> None:
         ({"grant_type": None}, "unsupported_grant_type", 400),
         (
             {"grant_type": "urn:ietf:params:oauth:grant-type:device_code", "device_code": "x"},
-            "unsupported_grant_type",
+            "unauthorized_client",
             400,
         ),
     ],

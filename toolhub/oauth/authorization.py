@@ -8,14 +8,11 @@ the request that was shown, once.
 
 from __future__ import annotations
 
-import secrets
-import time
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
 from django.conf import settings
-from django.contrib.auth.models import User
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -29,12 +26,11 @@ from oauth2_provider.cimd import is_cimd_client_id
 from oauth2_provider.oauth2_backends import get_oauthlib_core
 from oauthlib.oauth2.rfc6749 import errors
 
-from toolhub.access import hooks, throttle
+from toolhub.access import throttle
 from toolhub.access.middleware import PAGES_POLICY
-from toolhub.access.models import digest_of
-from toolhub.oauth import client_documents, redirects, resources, scopes
-from toolhub.oauth.consent import SOME, ConsentForm
-from toolhub.oauth.models import Client, ConnectedApp
+from toolhub.oauth import client_documents, questions, redirects, resources
+from toolhub.oauth.consent import ConsentForm, build_context, has_too_many_apps, read_form
+from toolhub.oauth.models import Client
 from toolhub.oauth.validator import find_client
 
 PARAMETERS = (
@@ -49,11 +45,8 @@ PARAMETERS = (
 )
 """The parameters that are read. `prompt` and the like cannot skip the question to the person."""
 MAX_PARAMETER_CHARACTERS = 4_096
-MAX_APPS = 100
-"""Maximum number of usable connections of one person."""
 DOCUMENTS_RATE = "30/10m"
 """Rate of client documents that are fetched for one person."""
-_SESSION_KEY, _MAX_PENDING, _PENDING_SECONDS = "oauth_consents", 8, 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,26 +178,16 @@ def _find_code(error: errors.FatalClientError, client_id: str) -> str:
 
 
 def _ask(request: HttpRequest, found: Request, form: ConsentForm | None = None, note: str = "") -> HttpResponse:
-    user = cast(User, request.user)
-    questions = hooks.installed()
-    if form is None:
-        form = ConsentForm(toolset_ids=questions.toolsets_for(user.pk))
-    client = found.client
-    context = {
-        "form": form,
+    context = build_context(request, found.client, found.scope, form)
+    context |= {
         "note": note,
-        "nonce": _remember(request, found),
+        "nonce": questions.remember(request, found.query),
         "action": f"{request.path}?{found.query}",
-        "client": client,
         "destination": redirects.describe(found.redirect_uri),
-        "only_own_computer": redirects.lead_to_own_computer(client.redirects),
-        "nothing": not questions.has_any_access(user.pk),
-        "earlier": ConnectedApp.objects.usable().filter(user=user, client=client).first(),
-        "some": SOME,
-        "has_write_scope": settings.WRITE_SCOPE,
-        "may_write": scopes.may_write(found.scope),
+        "only_own_computer": redirects.lead_to_own_computer(found.client.redirects),
     }
-    response = render(request, "oauth/authorize.html", context, status=400 if form.errors else 200)
+    status = 400 if context["form"].errors else 200
+    response = render(request, "oauth/authorize.html", context, status=status)
     source = redirects.policy_source(found.redirect_uri)
     response.headers["Content-Security-Policy"] = PAGES_POLICY.replace(
         "form-action 'self'", f"form-action 'self' {source}"
@@ -213,17 +196,15 @@ def _ask(request: HttpRequest, found: Request, form: ConsentForm | None = None, 
 
 
 def _decide(request: HttpRequest, found: Request) -> HttpResponse:
-    user = cast(User, request.user)
-    toolset_ids = hooks.installed().toolsets_for(user.pk)
-    if not _is_asked(request, found):
+    if not questions.is_answered(request, found.query):
         return _ask(request, found, note="expired")
     if request.POST.get("decision") != "allow":
         denied = errors.AccessDeniedError(state=found.credentials["state"])
         return _send(request, found, redirects.add_issuer(denied.in_uri(found.redirect_uri)))
-    form = ConsentForm(request.POST, toolset_ids=toolset_ids)
+    form = read_form(request)
     if not form.is_valid():
         return _ask(request, found, form)
-    if ConnectedApp.objects.usable().filter(user=user).count() >= MAX_APPS:
+    if has_too_many_apps(request):
         return _ask(request, found, form, note="full")
     decision = form.decide(found.scope, redirects.describe(found.redirect_uri).name)
     core = get_oauthlib_core()
@@ -231,7 +212,7 @@ def _decide(request: HttpRequest, found: Request) -> HttpResponse:
         f"{request.path}?{found.query}",
         http_method="GET",
         scopes=found.scope.split(),
-        credentials={**found.credentials, "user": user, "decision": decision},
+        credentials={**found.credentials, "user": request.user, "decision": decision},
     )
     return _send(request, found, redirects.add_issuer(headers["Location"]))
 
@@ -249,29 +230,6 @@ def _redirect(address: str) -> HttpResponse:
     # Not HttpResponseRedirect, which knows no schemes of applications; the address was checked against the client's.
     response.headers["Location"] = address
     return response
-
-
-def _remember(request: HttpRequest, found: Request) -> str:
-    """Return a nonce that the decision about this request has to bring, once."""
-    now = int(time.time())
-    pending = {
-        nonce: (digest, at)
-        for nonce, (digest, at) in request.session.get(_SESSION_KEY, {}).items()
-        if now - at < _PENDING_SECONDS
-    }
-    for nonce in list(pending)[: max(0, len(pending) - _MAX_PENDING + 1)]:
-        del pending[nonce]
-    nonce = secrets.token_urlsafe(16)
-    pending[nonce] = (digest_of(found.query), now)
-    request.session[_SESSION_KEY] = pending
-    return nonce
-
-
-def _is_asked(request: HttpRequest, found: Request) -> bool:
-    pending = dict(request.session.get(_SESSION_KEY, {}))
-    digest, at = pending.pop(request.POST.get("nonce", ""), ("", 0))
-    request.session[_SESSION_KEY] = pending
-    return bool(digest == digest_of(found.query) and time.time() - at < _PENDING_SECONDS)
 
 
 def _show_problem(request: HttpRequest, code: str) -> HttpResponse:

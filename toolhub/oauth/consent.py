@@ -9,11 +9,16 @@ from typing import Any, cast
 
 from django import forms
 from django.apps import apps
+from django.conf import settings
+from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
+from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from toolhub.access import hooks
 from toolhub.access.forms import ToolsetsField
+from toolhub.oauth import scopes
 from toolhub.oauth.models import Client, ConnectedApp
 
 EVERYTHING, SOME = "everything", "some"
@@ -46,6 +51,10 @@ class Decision:
         if self.toolsets is not None:
             connection.toolsets.set(self.toolsets)
         return connection
+
+
+MAX_APPS = 100
+"""Maximum number of usable connections of one person."""
 
 
 class ConsentForm(forms.Form):
@@ -86,3 +95,26 @@ class ConsentForm(forms.Form):
             days=self.cleaned_data["days"],
             toolsets=tuple(self.cleaned_data["toolsets"]) if some else None,
         )
+
+
+def build_context(request: HttpRequest, client: Client, scope: str, form: ConsentForm | None) -> dict[str, Any]:
+    """Return what every page that asks a person about a client shows."""
+    user = cast(User, request.user)
+    about = hooks.installed()
+    return {
+        "form": form or ConsentForm(toolset_ids=about.toolsets_for(user.pk)),
+        "client": client,
+        "nothing": not about.has_any_access(user.pk),
+        "earlier": ConnectedApp.objects.usable().filter(user=user, client=client).exists(),
+        "has_write_scope": settings.WRITE_SCOPE,
+        "may_write": scopes.may_write(scope),
+    }
+
+
+def read_form(request: HttpRequest) -> ConsentForm:
+    """Return the form that the person sent."""
+    return ConsentForm(request.POST, toolset_ids=hooks.installed().toolsets_for(cast(User, request.user).pk))
+
+
+def has_too_many_apps(request: HttpRequest) -> bool:
+    return ConnectedApp.objects.usable().filter(user=cast(User, request.user)).count() >= MAX_APPS

@@ -8,7 +8,7 @@ from __future__ import annotations
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import reverse
 
-from toolhub.oauth import scopes
+from toolhub.oauth import registration, scopes
 from toolhub.oauth.client_documents import may_register_at_all
 from toolhub.oauth.endpoints import error, json_endpoint
 from toolhub.oauth.resources import ISSUER, RESOURCE
@@ -38,10 +38,11 @@ def authorization_server(request: HttpRequest) -> HttpResponse:
         "authorization_endpoint": _address("authorize"),
         "token_endpoint": _address("token"),
         "revocation_endpoint": _address("revoke"),
+        "device_authorization_endpoint": _address("device-authorization"),
         "scopes_supported": sorted(scopes.Scopes().get_all_scopes()),
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
-        "grant_types_supported": ["authorization_code", "refresh_token"],
+        "grant_types_supported": list(registration.GRANT_TYPES),
         "code_challenge_methods_supported": ["S256"],
         "token_endpoint_auth_methods_supported": ["none", "client_secret_basic", "client_secret_post"],
         "revocation_endpoint_auth_methods_supported": ["none", "client_secret_basic", "client_secret_post"],

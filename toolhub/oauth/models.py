@@ -37,6 +37,9 @@ class Client(AbstractApplication):  # type: ignore[misc]
     )
     auth_method = models.CharField(_("authentication"), max_length=32, default="none", editable=False)
     """How it authenticates at the token endpoint, as registered."""
+    for_devices = models.BooleanField(
+        _("for devices"), default=False, help_text=_("It can also be connected with a code that a terminal shows.")
+    )
     registered_from = models.CharField(_("registered from"), max_length=64, blank=True, editable=False)
     last_used = models.DateTimeField(_("last used"), null=True, editable=False)
 
@@ -65,6 +68,10 @@ class Client(AbstractApplication):  # type: ignore[misc]
 
     def is_usable(self, request: Any) -> bool:
         return not self.blocked
+
+    def allows_grant_type(self, *grant_types: str) -> bool:
+        own = {self.authorization_grant_type} | ({self.GRANT_DEVICE_CODE} if self.for_devices else set())
+        return bool(own & set(grant_types))
 
     def redirect_uri_allowed(self, uri: str) -> bool:
         """Return whether an answer may be sent there: as registered, and a port of the own computer may differ."""
@@ -147,3 +154,30 @@ class ConnectedApp(models.Model):
             get_access_token_model().objects.filter(refresh_token__in=refresh_tokens).delete()
             refresh_tokens.filter(revoked=None).update(revoked=self.revoked)
         return True
+
+
+class DeviceRequest(models.Model):
+    """A program without a browser that waits for a person to enter its code elsewhere (RFC 8628)."""
+
+    client = models.ForeignKey(Client, on_delete=models.CASCADE, related_name="+", verbose_name=_("client"))
+    device_digest = models.CharField(max_length=64, unique=True, editable=False)
+    user_code = models.CharField(max_length=16, unique=True, editable=False)
+    """As stored: without the hyphen that people see."""
+    scope = models.CharField(max_length=200, editable=False)
+    address = models.CharField(max_length=64, editable=False)
+    """Where the program is, for the person who decides."""
+    expires = models.DateTimeField()
+    interval = models.PositiveSmallIntegerField(default=5)
+    """Seconds between two of its questions."""
+    polled = models.DateTimeField(null=True)
+    denied = models.BooleanField(default=False)
+    connection = models.OneToOneField(ConnectedApp, on_delete=models.CASCADE, null=True, related_name="+")
+    """What the person decided, once they have."""
+
+    class Meta:
+        verbose_name = _("device request")
+        verbose_name_plural = _("device requests")
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.client} ({self.address})"

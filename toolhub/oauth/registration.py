@@ -24,13 +24,14 @@ from toolhub.access.models import digest_of
 from toolhub.oauth import client_documents, redirects, scopes, tokens
 from toolhub.oauth.endpoints import error, json_endpoint
 from toolhub.oauth.models import Client, ConnectedApp
+from toolhub.oauth.validator import DEVICE_CODE
 
 MAX_BODY_BYTES = 65_536
 MAX_UNUSED_CLIENTS = 10_000
 """Maximum number of registered clients that nobody has connected; the oldest make room."""
 UNUSED_HOURS = 24
 AUTH_METHODS = ("none", "client_secret_basic", "client_secret_post")
-GRANT_TYPES = ("authorization_code", "refresh_token")
+GRANT_TYPES = ("authorization_code", "refresh_token", DEVICE_CODE)
 
 
 class InvalidMetadata(Exception):
@@ -49,6 +50,7 @@ class Wanted:
     redirect_uris: tuple[str, ...]
     auth_method: str
     application_type: str
+    grant_types: tuple[str, ...] = ("authorization_code", "refresh_token")
 
 
 @json_endpoint("POST")
@@ -65,6 +67,7 @@ def register(request: HttpRequest) -> HttpResponse:
         wanted = read(request)
     except InvalidMetadata as refused:
         return error(refused.code, refused.description)
+    # Where only listed clients register, one without any address is none of them.
     if not client_documents.may_register(redirects.hosts_of(wanted.redirect_uris)):
         return error("access_denied", "Only listed clients can register at this server. Ask its administrator.", 403)
     client, secret = save(wanted, address)
@@ -83,10 +86,13 @@ def read(request: HttpRequest) -> Wanted:
         raise InvalidMetadata("invalid_client_metadata", "The body is not valid JSON.") from None
     if not isinstance(given, dict):
         raise InvalidMetadata("invalid_client_metadata", "The body must be a JSON object.")
+    grants = _read_grants(given)
+    has_redirects = "authorization_code" in grants or given.get("redirect_uris")
     return Wanted(
         name=_read_name(given.get("client_name")),
-        redirect_uris=_read_redirects(given.get("redirect_uris")),
-        auth_method=_read_flow(given),
+        redirect_uris=_read_redirects(given.get("redirect_uris")) if has_redirects else (),
+        auth_method=_read_auth_method(given),
+        grant_types=grants,
         application_type="web" if given.get("application_type") == "web" else "native",
     )
 
@@ -110,13 +116,19 @@ def _read_redirects(addresses: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(addresses))
 
 
-def _read_flow(given: dict[str, Any]) -> str:
-    """Return the authentication method. Raises InvalidMetadata when the client could not use this server."""
+def _read_grants(given: dict[str, Any]) -> tuple[str, ...]:
+    """Return the grants that are offered here. Raises InvalidMetadata when the client could use none of them."""
     grants, responses = given.get("grant_types", ["authorization_code"]), given.get("response_types", ["code"])
-    if not isinstance(grants, list) or "authorization_code" not in grants:
-        raise InvalidMetadata("invalid_client_metadata", "grant_types must contain authorization_code.")
-    if not isinstance(responses, list) or "code" not in responses:
+    if not isinstance(grants, list) or not {"authorization_code", DEVICE_CODE} & set(map(str, grants)):
+        raise InvalidMetadata(
+            "invalid_client_metadata", f"grant_types must contain authorization_code or {DEVICE_CODE}."
+        )
+    if "authorization_code" in grants and (not isinstance(responses, list) or "code" not in responses):
         raise InvalidMetadata("invalid_client_metadata", "response_types must contain code.")
+    return tuple(grant for grant in GRANT_TYPES if grant in grants or grant == "refresh_token")
+
+
+def _read_auth_method(given: dict[str, Any]) -> str:
     method = given.get("token_endpoint_auth_method", "client_secret_basic")
     if method not in AUTH_METHODS:
         raise InvalidMetadata(
@@ -132,7 +144,10 @@ def save(wanted: Wanted, address: str) -> tuple[Client, str]:
     client = Client.objects.create(
         client_id=secrets.token_urlsafe(24),
         client_type=Client.CLIENT_CONFIDENTIAL if secret else Client.CLIENT_PUBLIC,
-        authorization_grant_type=Client.GRANT_AUTHORIZATION_CODE,
+        authorization_grant_type=(
+            Client.GRANT_AUTHORIZATION_CODE if "authorization_code" in wanted.grant_types else Client.GRANT_DEVICE_CODE
+        ),
+        for_devices=DEVICE_CODE in wanted.grant_types,
         client_secret=digest_of(secret) if secret else "",
         hash_client_secret=False,
         name=wanted.name,
@@ -151,8 +166,8 @@ def describe(client: Client, wanted: Wanted, secret: str) -> dict[str, Any]:
         "client_id_issued_at": int(client.created.timestamp()),
         "client_name": client.name,
         "redirect_uris": list(wanted.redirect_uris),
-        "grant_types": list(GRANT_TYPES),
-        "response_types": ["code"],
+        "grant_types": list(wanted.grant_types),
+        "response_types": ["code"] if "authorization_code" in wanted.grant_types else [],
         "token_endpoint_auth_method": wanted.auth_method,
         "application_type": wanted.application_type,
         "scope": scopes.MCP,

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+from oauthlib.oauth2.rfc6749 import errors
 from oauthlib.oauth2.rfc6749.endpoints.authorization import AuthorizationEndpoint
 from oauthlib.oauth2.rfc6749.endpoints.revocation import RevocationEndpoint
 from oauthlib.oauth2.rfc6749.endpoints.token import TokenEndpoint
 from oauthlib.oauth2.rfc6749.grant_types import AuthorizationCodeGrant, RefreshTokenGrant
 from oauthlib.oauth2.rfc6749.grant_types.authorization_code import code_challenge_method_s256
+from oauthlib.oauth2.rfc6749.grant_types.base import GrantTypeBase
 from oauthlib.oauth2.rfc6749.tokens import BearerToken
 
 from toolhub.oauth import tokens
-from toolhub.oauth.validator import find_lifetime
+from toolhub.oauth.validator import DEVICE_CODE, find_lifetime
 
 
 class CodeGrant(AuthorizationCodeGrant):  # type: ignore[misc]
@@ -25,6 +28,24 @@ class CodeGrant(AuthorizationCodeGrant):  # type: ignore[misc]
         if request.state:
             grant["state"] = request.state
         return grant
+
+
+class DeviceGrant(GrantTypeBase):  # type: ignore[misc]
+    """The exchange of a device code (RFC 8628, section 3.4); oauthlib's own knows neither `slow_down` nor an error."""
+
+    def create_token_response(self, request: Any, token_handler: Any) -> tuple[dict[str, str], str, int]:
+        headers: dict[str, str] = self._get_default_headers()
+        try:
+            if not request.device_code:
+                raise errors.InvalidRequestError(description="Missing device_code parameter.", request=request)
+            self.validate_client_authentication(request)
+            self.validate_grant_type(request)
+            self.request_validator.validate_device_code(request.device_code, request)
+        except errors.OAuth2Error as error:
+            return {**headers, **error.headers}, error.json, error.status_code
+        token = token_handler.create_token(request, refresh_token=True)
+        self.request_validator.save_token(token, request)
+        return headers, json.dumps(token), 200
 
 
 class AuthorizationServer(AuthorizationEndpoint, TokenEndpoint, RevocationEndpoint):  # type: ignore[misc]
@@ -45,7 +66,11 @@ class AuthorizationServer(AuthorizationEndpoint, TokenEndpoint, RevocationEndpoi
         TokenEndpoint.__init__(
             self,
             default_grant_type="authorization_code",
-            grant_types={"authorization_code": code, "refresh_token": refresh},
+            grant_types={
+                "authorization_code": code,
+                "refresh_token": refresh,
+                DEVICE_CODE: DeviceGrant(request_validator),
+            },
             default_token_type=bearer,
         )
         RevocationEndpoint.__init__(self, request_validator)

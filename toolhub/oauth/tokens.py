@@ -25,6 +25,10 @@ def new_code() -> str:
     return CODE_PREFIX + secrets.token_urlsafe(32)
 
 
+def new_device_code() -> str:
+    return CODE_PREFIX + secrets.token_urlsafe(32)
+
+
 def new_client_secret() -> str:
     return SECRET_PREFIX + secrets.token_urlsafe(32)
 

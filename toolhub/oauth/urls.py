@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.urls import path, re_path
 
-from toolhub.oauth import authorization, connected_apps, metadata, registration, token_endpoint
+from toolhub.oauth import authorization, connected_apps, device, metadata, registration, token_endpoint
 
 app_name = "oauth"
 urlpatterns = [
@@ -12,6 +12,8 @@ urlpatterns = [
     re_path(r"^\.well-known/", metadata.unknown),
     path("oauth/authorize", authorization.authorize, name="authorize"),
     path("oauth/token", token_endpoint.token, name="token"),
+    path("oauth/device", device.authorize, name="device-authorization"),
+    path("device/", device.device, name="device"),
     path("oauth/revoke", token_endpoint.revoke, name="revoke"),
     path("oauth/register", registration.register, name="register"),
     path("apps/", connected_apps.apps, name="apps"),

@@ -16,16 +16,18 @@ from django.utils.crypto import constant_time_compare
 from oauth2_provider.models import get_access_token_model, get_grant_model, get_refresh_token_model
 from oauth2_provider.oauth2_validators import OAuth2Validator
 from oauthlib.oauth2.rfc6749 import errors
+from oauthlib.oauth2.rfc8628 import errors as device_errors
 
 from toolhub.access.models import digest_of
 from toolhub.oauth import resources, rotation, scopes
-from toolhub.oauth.models import Client, ConnectedApp
+from toolhub.oauth.models import Client, ConnectedApp, DeviceRequest
 
 log = logging.getLogger(__name__)
 
 ACCESS_SECONDS = 3600
 """Seconds that an access token lasts, or less, when its connection ends before."""
-MAX_DESCRIPTION_CHARACTERS = 200
+MAX_POLL_SECONDS = 60
+DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
 CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
 """BASE64URL(SHA-256) of RFC 7636, section 4.2."""
 
@@ -115,6 +117,36 @@ class Validator(OAuth2Validator):  # type: ignore[misc]
     def invalidate_authorization_code(self, client_id: str, code: str, request: Any, *args: Any, **kwargs: Any) -> None:
         """Do nothing: the transaction that saved the tokens has deleted the code."""
 
+    # --- exchange of a device code -------------------------------------------------------------------------------
+
+    def validate_device_code(self, device_code: str, request: Any) -> None:
+        """Find the decision of the person. Raises OAuth2Error with the codes of RFC 8628, section 3.5."""
+        digest = digest_of(device_code)
+        with transaction.atomic():
+            found = (
+                DeviceRequest.objects.select_for_update().filter(device_digest=digest, client=request.client).first()
+            )
+            if found is None:
+                raise errors.InvalidGrantError(request=request)
+            now = timezone.now()
+            too_early = found.polled is not None and (now - found.polled).total_seconds() < found.interval - 1
+            found.polled = now
+            found.interval = min(MAX_POLL_SECONDS, found.interval + 5) if too_early else found.interval
+            found.save(update_fields=["polled", "interval"])
+        if found.denied:
+            raise errors.AccessDeniedError(request=request)
+        if found.expires <= now:
+            raise device_errors.ExpiredTokenError(request=request)
+        if too_early:
+            raise device_errors.SlowDownError(request=request)
+        connection = found.connection
+        if connection is None:
+            raise device_errors.AuthorizationPendingError(request=request)
+        if connection.revoked is not None or not connection.user.is_active:
+            raise errors.AccessDeniedError(request=request)
+        request.device_request, request.connection = found, connection
+        request.user, request.scopes = connection.user, connection.scope.split()
+
     # --- refresh -------------------------------------------------------------------------------------------------
 
     def validate_refresh_token(self, refresh_token: str, client: Any, request: Any, *args: Any, **kwargs: Any) -> bool:
@@ -160,7 +192,8 @@ class Validator(OAuth2Validator):  # type: ignore[misc]
         if request.grant_type == "refresh_token":
             rotation.rotate(token, request, connection)
         else:
-            if connection.activated is not None or not Grant.objects.filter(pk=request.grant.pk).delete()[0]:
+            used = request.device_request if request.grant_type == DEVICE_CODE else request.grant
+            if connection.activated is not None or not type(used).objects.filter(pk=used.pk).delete()[0]:
                 raise errors.InvalidGrantError(request=request)
             connection.activated = timezone.now()
             connection.save(update_fields=["activated"])
