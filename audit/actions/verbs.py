@@ -38,6 +38,8 @@ KINDS: dict[str, Promise] = {
     "access token": gettext_lazy("access token"),
     "call": gettext_lazy("call"),
     "calls": gettext_lazy("calls"),
+    "client": gettext_lazy("client"),
+    "connected app": gettext_lazy("connected app"),
     "connection": gettext_lazy("connection"),
     "grant": gettext_lazy("grant"),
     "group": gettext_lazy("group"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import queue
 import re
 import ssl
@@ -75,22 +76,28 @@ def callback() -> Iterator[Callback]:
 
 def answer(url: str, trust: ssl.SSLContext, name: str = "alice", decision: str = "allow") -> str:
     """Open what the client opens, sign in, decide, and return the address that the browser is sent to."""
+    sent = _decide(url, trust, name, decision)
+    assert sent.status_code == 302, sent.text
+    return str(sent.headers["location"])
+
+
+def enter_code(url: str, trust: ssl.SSLContext, name: str = "alice", decision: str = "allow") -> str:
+    """Open the address with the code of a program, sign in, decide, and return the page that says so."""
+    sent = _decide(url, trust, name, decision)
+    assert sent.status_code == 200, sent.text
+    return str(sent.text)
+
+
+def _decide(url: str, trust: ssl.SSLContext, name: str, decision: str) -> httpx2.Response:
     origin = "{0.scheme}://{0.netloc}".format(urlsplit(url))
     with httpx2.Client(verify=trust, trust_env=False, timeout=60, follow_redirects=True) as browser:
         page = browser.get(url)
         assert "/sign-in/" in str(page.url), page.text
-        fields = dict(_FIELD.findall(page.text))
-        fields["next"] = fields["next"].replace("&amp;", "&")
+        fields = {name: html.unescape(value) for name, value in _FIELD.findall(page.text)}
         given = {**fields, "username": name, "password": PASSWORD}
         page = browser.post(page.url, data=given, headers={"Referer": str(page.url)})
         action = _ACTION.search(page.text)
         assert action is not None, page.text
         given = {**dict(_FIELD.findall(page.text)), "decision": decision, "access": "everything", "days": "30"}
-        sent = browser.post(
-            origin + action[1].replace("&amp;", "&"),
-            data=given,
-            headers={"Referer": str(page.url)},
-            follow_redirects=False,
-        )
-    assert sent.status_code == 302, sent.text
-    return str(sent.headers["location"])
+        form = origin + html.unescape(action[1])
+        return browser.post(form, data=given, headers={"Referer": str(page.url)}, follow_redirects=False)

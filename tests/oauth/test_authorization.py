@@ -175,7 +175,7 @@ def test_a_client_was_never_asked_for_twice_without_the_person(alices: Browser) 
     app, _tokens = flow.connect(alices)
     page = flow.ask(alices, app, approval_prompt="auto")
     assert page.status_code == 200
-    assert page.context["earlier"] is not None
+    assert page.context["replaced"]
 
 
 def test_an_answer_to_an_application_is_a_page_that_hands_it_over(alices: Browser) -> None:

@@ -303,3 +303,13 @@ def test_a_file_that_holds_no_certificates_is_reported_at_the_start(tmp_path: Pa
             patch.setenv("TOOLHUB_CA_FILE", value)
             with pytest.raises(ImproperlyConfigured, match="TOOLHUB_CA_FILE"):
                 env.certificates("TOOLHUB_CA_FILE")
+
+
+def test_a_client_with_a_document_is_on_many_computers_and_each_has_its_connection(
+    documents: Documents, path: str, alices: Browser
+) -> None:
+    url = documents.describe(path, flow.CALLBACK)
+    one, tokens = flow.connect(alices, flow.App(url))
+    flow.connect(alices, flow.App(url))
+    assert ConnectedApp.objects.usable().count() == 2
+    assert one.refresh(tokens["refresh_token"]).status_code == 200

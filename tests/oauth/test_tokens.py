@@ -379,3 +379,60 @@ def test_a_client_that_refreshes_all_the_time_keeps_a_bounded_number_of_rows(
     assert RefreshToken.objects.count() == 3
     assert AccessToken.objects.count() == 2
     assert app.refresh(tokens["refresh_token"]).status_code == 200
+
+
+# --- connecting again ------------------------------------------------------------------------------------------------
+
+
+def test_an_installation_that_asks_again_stays_the_same_connection_with_the_new_decision(
+    alices: Browser, alice: User
+) -> None:
+    from tests.factories import grant, load, make_tool, make_toolset
+
+    numbers = make_toolset("Numbers")
+    grant(alice, make_tool(toolset=numbers))
+    load()
+    app, before = flow.connect(alices, days=7)
+    first = ConnectedApp.objects.get()
+    _app, after = flow.connect(alices, app, access="some", toolsets=[numbers.pk], days=30)
+    second = ConnectedApp.objects.get()
+    assert second.credential_id == first.credential_id
+    assert list(second.toolsets.all()) == [numbers] and second.restricted
+    assert second.expires > first.expires
+    refused(app.refresh(before["refresh_token"]), "invalid_grant")
+    assert second.revoked is None, "the tokens from before are gone, and no sign of a thief"
+    assert app.refresh(after["refresh_token"]).status_code == 200
+    assert not AccessToken.objects.filter(token_checksum=digest_of(before["access_token"])).exists()
+
+
+def test_what_nobody_fetched_replaces_nothing(alices: Browser) -> None:
+    app, tokens = flow.connect(alices)
+    flow.get_code(alices, app)
+    assert app.refresh(tokens["refresh_token"]).status_code == 200
+    flow.decide(alices, app, flow.ask(alices, app), decision="deny")
+    assert ConnectedApp.objects.usable().count() == 1
+
+
+@pytest.mark.parametrize("what", ["revoked", "expired", "of somebody else"])
+def test_a_connection_that_is_no_longer_usable_is_not_taken_up_again(what: str, alices: Browser, bob: User) -> None:
+    app, _tokens = flow.connect(alices)
+    first = ConnectedApp.objects.get()
+    browser = alices
+    if what == "revoked":
+        first.revoke()
+    elif what == "expired":
+        ConnectedApp.objects.update(expires=timezone.now())
+    else:
+        browser = Browser()
+        browser.force_login(bob)
+    flow.connect(browser, app)
+    assert ConnectedApp.objects.count() == 2
+    assert ConnectedApp.objects.latest("pk").is_usable
+
+
+def test_the_code_of_the_second_decision_is_watched_as_well(alices: Browser) -> None:
+    app, _tokens = flow.connect(alices)
+    code = flow.get_code(alices, app)
+    assert app.exchange(code).status_code == 200
+    refused(app.exchange(code), "invalid_grant")
+    assert ConnectedApp.objects.get().revoked is not None

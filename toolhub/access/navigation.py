@@ -56,7 +56,13 @@ GROUPS: tuple[tuple[Any, tuple[tuple[str, str], ...], tuple[tuple[str, str, Any,
     ),
     (
         gettext_lazy("People"),
-        (("auth.user", "person"), ("auth.group", "group"), ("access.accesstoken", "vpn_key")),
+        (
+            ("auth.user", "person"),
+            ("auth.group", "group"),
+            ("access.accesstoken", "vpn_key"),
+            ("oauth.connectedapp", "link"),
+            ("oauth.client", "apps"),
+        ),
         (),
     ),
     (

@@ -105,7 +105,7 @@ def build_context(request: HttpRequest, client: Client, scope: str, form: Consen
         "form": form or ConsentForm(toolset_ids=about.toolsets_for(user.pk)),
         "client": client,
         "nothing": not about.has_any_access(user.pk),
-        "earlier": ConnectedApp.objects.usable().filter(user=user, client=client).exists(),
+        "replaced": ConnectedApp(user=user, client=client).find_earlier() is not None,
         "has_write_scope": settings.WRITE_SCOPE,
         "may_write": scopes.may_write(scope),
     }

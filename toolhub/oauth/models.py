@@ -141,6 +141,44 @@ class ConnectedApp(models.Model):
     def is_usable(self) -> bool:
         return self.activated is not None and self.revoked is None and not self.is_expired
 
+    def find_earlier(self) -> ConnectedApp | None:
+        """Return the usable connection that this one replaces.
+
+        A client that registered itself is one installation, which asks again for more scopes, or because it lost its
+        tokens. One with a document has the same id on every computer, so its connections stay side by side.
+        """
+        if self.client.registration_source == Client.RegistrationSource.CIMD:
+            return None
+        return ConnectedApp.objects.usable().filter(user=self.user, client=self.client).exclude(pk=self.pk).first()
+
+    def activate(self) -> ConnectedApp:
+        """Make it usable, now that its client has fetched it; in a transaction that holds a lock on it.
+
+        An earlier connection of the same installation takes over what the person decided now, and keeps its id: its
+        sessions go on. Its tokens from before are no longer valid.
+        """
+        found = self.find_earlier()
+        locked = ConnectedApp.objects.select_for_update().filter(pk=found.pk, revoked=None) if found else None
+        earlier = locked.first() if locked is not None else None
+        if earlier is None:
+            self.activated = timezone.now()
+            self.save(update_fields=["activated"])
+            return self
+        toolsets = list(self.toolsets.all())
+        earlier._delete_tokens()
+        for name in ("family", "scope", "restricted", "destination", "expires", "code_digest"):
+            setattr(earlier, name, getattr(self, name))
+        earlier.rotated, earlier.previous_digest, earlier.successor = None, "", ""
+        self.delete()
+        earlier.save()
+        earlier.toolsets.set(toolsets)
+        return earlier
+
+    def _delete_tokens(self) -> None:
+        refresh_tokens = get_refresh_token_model().objects.filter(token_family=self.family)
+        get_access_token_model().objects.filter(refresh_token__in=refresh_tokens).delete()
+        refresh_tokens.delete()
+
     def revoke(self) -> bool:
         """Revoke it with all its tokens; return False if it was revoked before. Caches forget it after the commit."""
         with transaction.atomic():

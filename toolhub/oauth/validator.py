@@ -195,9 +195,7 @@ class Validator(OAuth2Validator):  # type: ignore[misc]
             used = request.device_request if request.grant_type == DEVICE_CODE else request.grant
             if connection.activated is not None or not type(used).objects.filter(pk=used.pk).delete()[0]:
                 raise errors.InvalidGrantError(request=request)
-            connection.activated = timezone.now()
-            connection.save(update_fields=["activated"])
-            rotation.store_tokens(token, request, connection, previous=None)
+            rotation.store_tokens(token, request, connection.activate(), previous=None)
 
     # --- revocation ----------------------------------------------------------------------------------------------
 
