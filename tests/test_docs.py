@@ -11,7 +11,10 @@ from django.core.management import get_commands
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-READERS = {"text", "secret", "boolean", "integer", "words", "url", "database", "rate", "redis", "networks"}
+READERS = {
+    *("text", "secret", "boolean", "integer", "words", "url", "database", "rate", "redis", "networks"),
+    *("choice", "schemes", "certificates"),
+}
 
 
 def settings_read() -> set[str]:

@@ -70,6 +70,7 @@ class Hub:
             self,
             server.bus,
             server.authenticator,
+            server.connect_check,
             self.try_runs,
             self.try_owners,
             self.test_runs,

@@ -24,6 +24,8 @@ MCP_PATHS = frozenset({"/mcp", "/mcp/"})
 """Both paths are served: a redirect would turn a POST into a GET."""
 WEBSOCKET_PATHS = frozenset({"/ws/mcp", "/ws/mcp/"})
 LIVE_PATH = "/ws/live"
+WRONG_PATHS = frozenset({"/sse", "/sse/", "/mcp/sse", "/mcp/sse/", "/messages", "/message"})
+"""Where clients of other servers look for MCP."""
 
 
 class Router:
@@ -37,6 +39,7 @@ class Router:
         self.websocket = McpWebsocketConsumer.as_asgi(server=hub.server, uploads=hub.uploads)
         self.live = LiveConsumer.as_asgi(sockets=hub.sockets)
         self.proxies = hub.edge.proxies
+        self.server = hub.server
         self.running: set[asyncio.Task[None]] = set()
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
@@ -51,6 +54,8 @@ class Router:
         if kind == "http":
             if path in MCP_PATHS:
                 return self.run_detached(self.http(scope, receive, send))
+            if path in WRONG_PATHS or (path == "/" and scope["method"] == "POST"):
+                self.report_wrong_path(scope)
             if path == "/healthz":
                 return healthz(scope, receive, send)
             if path == "/readyz":
@@ -63,6 +68,12 @@ class Router:
                 return self.run_detached(self.live(scope, receive, send))
             return reject_websocket(scope, receive, send)
         raise ValueError(f"no application for {kind!r}")
+
+    def report_wrong_path(self, scope: Scope) -> None:
+        """Tell the open Connect page at the same address about it; costs nothing unless there is one."""
+        if self.server.pages.keys:
+            client = scope.get("client")
+            self.server.connect_check.report_rejected(client[0] if client else "", "path")
 
     def run_detached(self, work: Any) -> Awaitable[None]:
         """Run `work` in a separate task; cancelling the future that Daphne receives cancels nothing.

@@ -35,7 +35,7 @@ from toolhub.access.issued_tokens import IssuedTokens
 from toolhub.access.kinds import CredentialKind, Revocable, group_keys, key_of
 from toolhub.access.models import digest_of
 from toolhub.access.personal_tokens import LAST_USED_SECONDS, PersonalTokens
-from toolhub.access.token_errors import BadToken, CheckUnavailable, TooManyBadTokens, TooManyLookups
+from toolhub.access.token_errors import PLACEHOLDER, BadToken, CheckUnavailable, TooManyBadTokens, TooManyLookups
 from toolhub.log_throttle import ThrottledWarning
 from toolhub.rates import RefusalDelays
 
@@ -378,7 +378,8 @@ class Authenticator:
     ) -> Credential:
         kind = self._find_kind(token)
         if kind is None:
-            raise BadToken("the token has the wrong format", code="malformed")
+            code = "placeholder" if token == PLACEHOLDER else "malformed"
+            raise BadToken("the token has the wrong format", code=code)
         try:
             credential = kind.look_up(digest)
         except UNAVAILABLE_ERRORS as error:

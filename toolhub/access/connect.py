@@ -18,7 +18,8 @@ from urllib.parse import quote
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-PLACEHOLDER = "thp_YOUR_TOKEN"
+from toolhub.access.token_errors import PLACEHOLDER
+
 Text = str | Promise
 
 
@@ -37,10 +38,15 @@ class Client:
     title: str
     about: Text
     snippets: tuple[Snippet, ...]
+    """With a token; empty for a client that takes none."""
     verification: Text
     """How to verify that it works."""
+    sign_in: tuple[Snippet, ...] = ()
+    """Without a token: the person signs in; empty for a client that cannot do that."""
     deeplink: str = ""
-    """The scheme, cursor or vscode, of a link that is shown once a token is known."""
+    """The scheme of a link that adds this server: cursor, vscode, lmstudio or goose."""
+    needs_public_address: bool = False
+    """Whether it connects from its vendor's servers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,54 +61,70 @@ def _json(value: object) -> str:
 
 
 _BEARER = {"Authorization": "Bearer @TOKEN@"}
-_BRIDGE = ["-y", "mcp-remote", "@URL@", "--header", "Authorization:${AUTHORIZATION}"]
+_BRIDGE = ["-y", "mcp-remote", "@URL@"]
+_URL = {"url": "@URL@"}
+_ADD_TO_FILE, _RUN = _("Add this to the file"), _("Run this command")
+
+
+def _servers(**server: object) -> str:
+    return _json({"mcpServers": {"@NAME@": server}})
+
 
 CLIENTS: tuple[Client, ...] = (
     Client(
         key="claude-code",
         title="Claude Code",
         about=_("Run one command in a terminal. With “--scope user”, the server is available in all your projects."),
+        sign_in=(
+            Snippet(_RUN, "claude mcp add --scope user --transport http @NAME@ @URL@"),
+            Snippet(_("Start Claude Code, type this, choose the server, and authenticate"), "/mcp"),
+        ),
         snippets=(
             Snippet(
-                _("Run this command"),
+                _RUN,
                 "claude mcp add --scope user --transport http @NAME@ @URL@ \\\n"
                 '  --header "Authorization: Bearer @TOKEN@"',
             ),
             Snippet(
                 _("Or share it with a project: everyone sets their own token in TOOLHUB_TOKEN"),
-                _json(
-                    {
-                        "mcpServers": {
-                            "@NAME@": {
-                                "type": "http",
-                                "url": "@URL@",
-                                "headers": {"Authorization": "Bearer ${TOOLHUB_TOKEN}"},
-                            }
-                        }
-                    }
-                ),
+                _servers(type="http", url="@URL@", headers={"Authorization": "Bearer ${TOOLHUB_TOKEN}"}),
                 ".mcp.json",
             ),
         ),
         verification=_("Type /mcp in Claude Code. The list shows the server as connected, with your tools."),
     ),
     Client(
+        key="claude",
+        title="Claude",
+        about=_("For claude.ai, Claude Desktop and the mobile apps. In a company, an owner adds the connector first."),
+        sign_in=(
+            Snippet(
+                _("Open Customize → Connectors, choose “Add custom connector”, paste this URL, and choose Connect"),
+                "@URL@",
+            ),
+        ),
+        snippets=(),
+        verification=_("The connector shows as connected. In a chat, it is listed under the tools button."),
+        needs_public_address=True,
+    ),
+    Client(
         key="claude-desktop",
         title="Claude Desktop",
-        about=_("Claude Desktop starts a small bridge (mcp-remote), which needs Node.js."),
+        about=_("For a server that Claude cannot reach from outside. A small bridge (mcp-remote) needs Node.js."),
+        sign_in=(
+            Snippet(
+                _("Open Settings → Developer → Edit Config, add this, and restart Claude Desktop"),
+                _servers(command="npx", args=[*_BRIDGE, "@HTTP@"]),
+                "claude_desktop_config.json",
+            ),
+        ),
         snippets=(
             Snippet(
                 _("Open Settings → Developer → Edit Config, add this, and restart Claude Desktop"),
-                _json(
-                    {
-                        "mcpServers": {
-                            "@NAME@": {
-                                "command": "npx",
-                                "args": [*_BRIDGE, "@HTTP@"],
-                                "env": {"AUTHORIZATION": "Bearer @TOKEN@"},
-                            }
-                        }
-                    }
+                _servers(
+                    command="npx",
+                    args=[*_BRIDGE, "--header", "Authorization:${AUTHORIZATION}", "@HTTP@"],
+                    env={"AUTHORIZATION": "Bearer @TOKEN@"},
                 ),
                 "claude_desktop_config.json",
             ),
@@ -110,18 +132,28 @@ CLIENTS: tuple[Client, ...] = (
         verification=_("The tools icon below the text box lists your tools."),
     ),
     Client(
-        key="cursor",
-        title="Cursor",
-        about=_(
-            "Add the settings to a file in your home folder. After you create a token, you can use the button instead."
-        ),
-        snippets=(
+        key="chatgpt",
+        title="ChatGPT",
+        about=_("Needs developer mode. In a company, an administrator turns it on for the workspace first."),
+        sign_in=(
             Snippet(
-                _("Add this to the file"),
-                _json({"mcpServers": {"@NAME@": {"url": "@URL@", "headers": _BEARER}}}),
-                "~/.cursor/mcp.json",
+                _(
+                    "Open Settings → Apps → Advanced settings and turn on developer mode. Choose “Create app”, paste "
+                    "this URL, choose OAuth, and create"
+                ),
+                "@URL@",
             ),
         ),
+        snippets=(),
+        verification=_("In a chat, choose + → More → Developer mode, and the app. It lists your tools."),
+        needs_public_address=True,
+    ),
+    Client(
+        key="cursor",
+        title="Cursor",
+        about=_("Use the button, or add the settings to a file in your home folder."),
+        sign_in=(Snippet(_ADD_TO_FILE, _servers(**_URL), "~/.cursor/mcp.json"),),
+        snippets=(Snippet(_ADD_TO_FILE, _servers(**_URL, headers=_BEARER), "~/.cursor/mcp.json"),),
         verification=_("Cursor Settings → MCP shows the server with a green dot and your tools."),
         deeplink="cursor",
     ),
@@ -132,9 +164,20 @@ CLIENTS: tuple[Client, ...] = (
             "For GitHub Copilot's agent mode. In a shared project, VS Code asks for the token once and "
             "keeps it in its secret store."
         ),
+        sign_in=(
+            Snippet(
+                _("Or run this command, on macOS and Linux"),
+                "code --add-mcp '" + json.dumps({"name": "@NAME@", "type": "http", "url": "@URL@"}) + "'",
+            ),
+            Snippet(
+                _("Or share it with a project"),
+                _json({"servers": {"@NAME@": {"type": "http", "url": "@URL@"}}}),
+                ".vscode/mcp.json",
+            ),
+        ),
         snippets=(
             Snippet(
-                _("Run this command"),
+                _("Run this command, on macOS and Linux"),
                 "code --add-mcp '"
                 + json.dumps({"name": "@NAME@", "type": "http", "url": "@URL@", "headers": _BEARER})
                 + "'",
@@ -162,6 +205,176 @@ CLIENTS: tuple[Client, ...] = (
             "Run “MCP: List Servers” from the command palette. The tools button of the chat lists your tools."
         ),
         deeplink="vscode",
+    ),
+    Client(
+        key="codex",
+        title="Codex CLI",
+        about=_("The command line, the IDE extension and the app share this configuration."),
+        sign_in=(
+            Snippet(_("Run this command. It opens your browser"), "codex mcp add @NAME@ --url @URL@"),
+            Snippet(_("If it does not, run this one"), "codex mcp login @NAME@"),
+        ),
+        snippets=(
+            Snippet(_("Set the token in the environment of Codex"), 'export TOOLHUB_TOKEN="@TOKEN@"'),
+            Snippet(
+                _ADD_TO_FILE,
+                '[mcp_servers.@NAME@]\nurl = "@URL@"\nbearer_token_env_var = "TOOLHUB_TOKEN"',
+                "~/.codex/config.toml",
+            ),
+        ),
+        verification=_("“codex mcp list” shows the server, and /mcp in Codex lists your tools."),
+    ),
+    Client(
+        key="gemini",
+        title="Gemini CLI",
+        about=_("Run one command in a terminal. With “--scope user”, the server is available in all your projects."),
+        sign_in=(
+            Snippet(_RUN, "gemini mcp add --scope user --transport http @NAME@ @URL@"),
+            Snippet(_("Start Gemini CLI and type this"), "/mcp auth @NAME@"),
+        ),
+        snippets=(
+            Snippet(
+                _RUN,
+                "gemini mcp add --scope user --transport http \\\n"
+                '  --header "Authorization: Bearer @TOKEN@" @NAME@ @URL@',
+            ),
+        ),
+        verification=_("“gemini mcp list” shows the server as connected."),
+    ),
+    Client(
+        key="windsurf",
+        title="Windsurf",
+        about=_(
+            "Open the MCP icon in the Cascade panel and choose Configure. On Windows the file is in %USERPROFILE%."
+        ),
+        sign_in=(Snippet(_ADD_TO_FILE, _servers(serverUrl="@URL@"), "~/.codeium/windsurf/mcp_config.json"),),
+        snippets=(
+            Snippet(_ADD_TO_FILE, _servers(serverUrl="@URL@", headers=_BEARER), "~/.codeium/windsurf/mcp_config.json"),
+        ),
+        verification=_("Choose the MCP icon, then Refresh. The server is green and lists your tools."),
+    ),
+    Client(
+        key="zed",
+        title="Zed",
+        about=_(
+            "Run “zed: open settings file” from the command palette. Signing in needs a Zed from March 2026 or later."
+        ),
+        sign_in=(
+            Snippet(
+                _("Add this to the file, and choose Authenticate in the MCP settings"),
+                _json({"context_servers": {"@NAME@": _URL}}),
+                "settings.json",
+            ),
+        ),
+        snippets=(
+            Snippet(
+                _ADD_TO_FILE, _json({"context_servers": {"@NAME@": {**_URL, "headers": _BEARER}}}), "settings.json"
+            ),
+        ),
+        verification=_("Settings → AI → MCP Servers shows a green dot beside the server."),
+    ),
+    Client(
+        key="lmstudio",
+        title="LM Studio",
+        about=_("Use the button, or choose Program → Install → Edit mcp.json in the right sidebar."),
+        sign_in=(Snippet(_ADD_TO_FILE, _servers(**_URL), "mcp.json"),),
+        snippets=(Snippet(_ADD_TO_FILE, _servers(**_URL, headers=_BEARER), "mcp.json"),),
+        verification=_("The sidebar shows the server as signed in, with your tools. Turn it on for a chat."),
+        deeplink="lmstudio",
+    ),
+    Client(
+        key="cline",
+        title="Cline",
+        about=_("In the Cline panel, choose the MCP Servers icon → Configure → Configure MCP Servers."),
+        sign_in=(
+            Snippet(
+                _("Add this to the file, and choose Authenticate beside the server"),
+                _servers(type="streamableHttp", url="@URL@"),
+                "cline_mcp_settings.json",
+            ),
+        ),
+        snippets=(
+            Snippet(
+                _ADD_TO_FILE, _servers(type="streamableHttp", url="@URL@", headers=_BEARER), "cline_mcp_settings.json"
+            ),
+        ),
+        verification=_("The row of the server lists your tools."),
+    ),
+    Client(
+        key="goose",
+        title="Goose",
+        about=_("Use the button, or “goose configure” → Add Extension → Remote Extension (Streamable HTTP)."),
+        sign_in=(
+            Snippet(
+                _ADD_TO_FILE,
+                "extensions:\n  @NAME@:\n    name: @NAME@\n    type: streamable_http\n    uri: @URL@\n"
+                "    enabled: true\n    timeout: 300",
+                "~/.config/goose/config.yaml",
+            ),
+        ),
+        snippets=(
+            Snippet(
+                _ADD_TO_FILE,
+                "extensions:\n  @NAME@:\n    name: @NAME@\n    type: streamable_http\n    uri: @URL@\n"
+                "    enabled: true\n    timeout: 300\n    headers:\n      Authorization: Bearer @TOKEN@",
+                "~/.config/goose/config.yaml",
+            ),
+        ),
+        verification=_("Start a new session. The extension is on, and its tools can be used."),
+        deeplink="goose",
+    ),
+    Client(
+        key="jetbrains",
+        title="JetBrains AI Assistant",
+        about=_("Open Settings → Tools → AI Assistant → Model Context Protocol (MCP), choose +, and “As JSON”."),
+        sign_in=(
+            Snippet(
+                _("Paste this. The bridge mcp-remote signs you in, and needs Node.js"),
+                _servers(command="npx", args=[*_BRIDGE, "@HTTP@"]),
+            ),
+        ),
+        snippets=(Snippet(_("Paste this"), _servers(**_URL, headers=_BEARER)),),
+        verification=_("The list of MCP servers shows it as connected."),
+    ),
+    Client(
+        key="inspector",
+        title="MCP Inspector",
+        about=_("For testing the server by hand, in a browser or in a terminal. It needs Node.js 22.19 or later."),
+        sign_in=(
+            Snippet(_("In a browser"), "npx @modelcontextprotocol/inspector --server-url @URL@ --transport http"),
+            Snippet(
+                _("In a terminal"),
+                "npx @modelcontextprotocol/inspector --cli @URL@ --transport http --method tools/list",
+            ),
+        ),
+        snippets=(
+            Snippet(
+                _("In a terminal"),
+                "npx @modelcontextprotocol/inspector --cli @URL@ --transport http \\\n"
+                '  --method tools/list --header "Authorization: Bearer @TOKEN@"',
+            ),
+            Snippet(
+                _("In a browser: choose “Streamable HTTP”, and under Authentication add this header"),
+                "Authorization: Bearer @TOKEN@",
+            ),
+        ),
+        verification=_("The list shows exactly the tools on your Tools page."),
+    ),
+    Client(
+        key="mcp-remote",
+        title=_("Any stdio client"),  # type: ignore[arg-type]
+        about=_("For clients that only start a local program (stdio). The bridge mcp-remote needs Node.js."),
+        sign_in=(
+            Snippet(_("Command to start"), "npx -y mcp-remote @URL@ @HTTP@"),
+            Snippet(_("On a machine without a browser"), "npx -y mcp-remote @URL@ @HTTP@ --device-code"),
+        ),
+        snippets=(
+            Snippet(
+                _("Command to start"),
+                'npx -y mcp-remote @URL@ @HTTP@ --header "Authorization: Bearer @TOKEN@"',
+            ),
+        ),
+        verification=_("It writes “Proxy established successfully” to stderr and waits for the client."),
     ),
     Client(
         key="python",
@@ -217,35 +430,6 @@ await client.close();""",
         verification=_("It prints the names of your tools."),
     ),
     Client(
-        key="inspector",
-        title="MCP Inspector",
-        about=_("For testing the server by hand, in a browser or in a terminal."),
-        snippets=(
-            Snippet(
-                _("In a terminal"),
-                "npx @modelcontextprotocol/inspector --cli @URL@ --transport http \\\n"
-                '  --method tools/list --header "Authorization: Bearer @TOKEN@"',
-            ),
-            Snippet(
-                _("In a browser: choose “Streamable HTTP”, and under Authentication add this header"),
-                "Authorization: Bearer @TOKEN@",
-            ),
-        ),
-        verification=_("The list shows exactly the tools on your Tools page."),
-    ),
-    Client(
-        key="mcp-remote",
-        title=_("Any stdio client"),  # type: ignore[arg-type]
-        about=_("For clients that only start a local program (stdio). The bridge mcp-remote needs Node.js."),
-        snippets=(
-            Snippet(
-                _("Command to start"),
-                'npx -y mcp-remote @URL@ @HTTP@ --header "Authorization: Bearer @TOKEN@"',
-            ),
-        ),
-        verification=_("It writes “Proxy established successfully” to stderr and waits for the client."),
-    ),
-    Client(
         key="curl",
         title="curl",
         about=_("One request, nothing to install."),
@@ -271,32 +455,67 @@ CLIENTS_BY_KEY = {client.key: client for client in CLIENTS}
 
 
 def fill(client: Client, public_url: str, token: str = "", name: str = "toolhub") -> list[FilledSnippet]:
-    """Return the snippets with this server's address and, when there is one, the token."""
+    """Return the snippets with a token, or a placeholder for it, and with this server's address."""
+    return _fill(client.snippets, public_url, token, name)
+
+
+def fill_sign_in(client: Client, public_url: str, name: str = "toolhub") -> list[FilledSnippet]:
+    """Return the snippets without a token, with this server's address."""
+    return _fill(client.sign_in, public_url, "", name)
+
+
+def _fill(parts: tuple[Snippet, ...], public_url: str, token: str, name: str) -> list[FilledSnippet]:
     return [
         FilledSnippet(part.label, _replace_placeholders(part.text, public_url, token, name), part.file)
-        for part in client.snippets
+        for part in parts
     ]
 
 
 def _replace_placeholders(text: str, public_url: str, token: str, name: str) -> str:
     # mcp-remote rejects an address without TLS unless allowed by an option; localhost needs no option.
-    host = public_url.split("://", 1)[-1]
-    plain = public_url.startswith("http://") and not host.startswith(("localhost", "127.0.0.1", "[::1]"))
-    if plain:
+    if not is_secure(public_url):
         text = text.replace("@HTTP@", "--allow-http")
     else:
         text = text.replace(',\n        "@HTTP@"', "").replace(" @HTTP@", "")
     return text.replace("@URL@", f"{public_url}/mcp").replace("@TOKEN@", token or PLACEHOLDER).replace("@NAME@", name)
 
 
-def deeplink(client: Client, public_url: str, token: str, name: str = "toolhub") -> str:
-    """Return the link that adds this server to the client, or "" if there is none."""
-    settings = {"url": f"{public_url}/mcp", "headers": {"Authorization": f"Bearer {token}"}}
-    if client.deeplink == "cursor":
-        packed = base64.b64encode(json.dumps(settings).encode()).decode()
-        return f"cursor://anysphere.cursor-deeplink/mcp/install?name={quote(name)}&config={quote(packed)}"
-    if client.deeplink == "vscode":
-        return "vscode:mcp/install?" + quote(json.dumps({"name": name, "type": "http", **settings}))
+def is_secure(public_url: str) -> bool:
+    """Return whether clients sign in at this address: https, or the own computer."""
+    host = public_url.split("://", 1)[-1]
+    return public_url.startswith("https://") or host.startswith(("localhost", "127.0.0.1", "[::1]"))
+
+
+def is_public(public_url: str) -> bool:
+    """Return whether a client in a data center could reach this address, as far as its spelling tells."""
+    host = public_url.split("://", 1)[-1].partition(":")[0].partition("/")[0]
+    return (
+        public_url.startswith("https://")
+        and "." in host.strip(".")
+        and not host.startswith(("127.", "10.", "192.168."))
+    )
+
+
+def deeplink(client: Client, public_url: str, token: str = "", name: str = "toolhub") -> str:
+    """Return the link that adds this server to the client, or "" if there is none.
+
+    Without a token the person signs in: a link with one would be kept in the history of the browser, so no page has it.
+    """
+    url = f"{public_url}/mcp"
+    settings: dict[str, object] = {"url": url}
+    if token:
+        settings["headers"] = {"Authorization": f"Bearer {token}"}
+    packed = quote(base64.b64encode(json.dumps(settings).encode()).decode())
+    match client.deeplink:
+        case "cursor":
+            return f"cursor://anysphere.cursor-deeplink/mcp/install?name={quote(name)}&config={packed}"
+        case "vscode":
+            return "vscode:mcp/install?" + quote(json.dumps({"name": name, "type": "http", **settings}))
+        case "lmstudio":
+            return f"lmstudio://add_mcp?name={quote(name)}&config={packed}"
+        case "goose":
+            given = {"type": "streamable_http", "url": url, "id": name, "name": name, "description": "toolhub"}
+            return "goose://extension?" + "&".join(f"{key}={quote(value, safe='')}" for key, value in given.items())
     return ""
 
 
@@ -327,6 +546,24 @@ TROUBLES: tuple[Trouble, ...] = (
         _(
             "A token starts with thp_ and has 47 characters. Perhaps the copy was cut off, or the "
             "placeholder is still there."
+        ),
+    ),
+    Trouble(
+        "placeholder",
+        _("A client on your network sent the placeholder instead of a token."),
+        _("Create a token here, and paste the settings again: they then contain it."),
+    ),
+    Trouble(
+        "path",
+        _("A client on your network used a wrong address of this server."),
+        _("The address ends with /mcp. Paste it again as shown above, with nothing after it."),
+    ),
+    Trouble(
+        "silence",
+        _("Nothing has come from the client for 30 seconds."),
+        _(
+            "Restart the client, and check that it uses exactly the address above. If it says that it is connected, it "
+            "was connected before: see Apps and Tokens."
         ),
     ),
     Trouble(

@@ -12,6 +12,8 @@ from django.conf import settings
 
 RESOURCE_METADATA_URL = f"{settings.PUBLIC_URL}/.well-known/oauth-protected-resource/mcp"
 DEFAULT_SCOPE = "mcp"
+PLACEHOLDER = "thp_YOUR_TOKEN"
+"""What the Connect page shows before there is a token."""
 
 
 class BadToken(Exception):

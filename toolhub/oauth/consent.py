@@ -18,7 +18,7 @@ from django.utils.translation import gettext_lazy as _
 
 from toolhub.access import hooks
 from toolhub.access.forms import ToolsetsField
-from toolhub.oauth import scopes
+from toolhub.oauth import progress, scopes
 from toolhub.oauth.models import Client, ConnectedApp
 
 EVERYTHING, SOME = "everything", "some"
@@ -50,6 +50,7 @@ class Decision:
         )
         if self.toolsets is not None:
             connection.toolsets.set(self.toolsets)
+        progress.report_to_person("allowed", user.pk, str(client))
         return connection
 
 
@@ -101,6 +102,7 @@ def build_context(request: HttpRequest, client: Client, scope: str, form: Consen
     """Return what every page that asks a person about a client shows."""
     user = cast(User, request.user)
     about = hooks.installed()
+    progress.report_to_person("asked", user.pk, str(client))
     return {
         "form": form or ConsentForm(toolset_ids=about.toolsets_for(user.pk)),
         "client": client,

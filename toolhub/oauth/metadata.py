@@ -8,7 +8,7 @@ from __future__ import annotations
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.urls import reverse
 
-from toolhub.oauth import registration, scopes
+from toolhub.oauth import progress, registration, scopes
 from toolhub.oauth.client_documents import may_register_at_all
 from toolhub.oauth.endpoints import error, json_endpoint
 from toolhub.oauth.resources import ISSUER, RESOURCE
@@ -33,6 +33,7 @@ def protected_resource(request: HttpRequest) -> HttpResponse:
 @json_endpoint("GET")
 def authorization_server(request: HttpRequest) -> HttpResponse:
     """Answer with the metadata of the authorization server (RFC 8414, section 2)."""
+    progress.report_to_address("metadata", request)
     found: dict[str, object] = {
         "issuer": ISSUER,
         "authorization_endpoint": _address("authorize"),

@@ -21,7 +21,7 @@ from django.utils import timezone
 from toolhub import client_address
 from toolhub.access import throttle
 from toolhub.access.models import digest_of
-from toolhub.oauth import client_documents, redirects, scopes, tokens
+from toolhub.oauth import client_documents, progress, redirects, scopes, tokens
 from toolhub.oauth.endpoints import error, json_endpoint
 from toolhub.oauth.models import Client, ConnectedApp
 from toolhub.oauth.validator import DEVICE_CODE
@@ -71,6 +71,7 @@ def register(request: HttpRequest) -> HttpResponse:
     if not client_documents.may_register(redirects.hosts_of(wanted.redirect_uris)):
         return error("access_denied", "Only listed clients can register at this server. Ask its administrator.", 403)
     client, secret = save(wanted, address)
+    progress.report_to_address("registered", request, str(client))
     return JsonResponse(describe(client, wanted, secret), status=201)
 
 

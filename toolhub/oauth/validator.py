@@ -19,7 +19,7 @@ from oauthlib.oauth2.rfc6749 import errors
 from oauthlib.oauth2.rfc8628 import errors as device_errors
 
 from toolhub.access.models import digest_of
-from toolhub.oauth import resources, rotation, scopes
+from toolhub.oauth import progress, resources, rotation, scopes
 from toolhub.oauth.models import Client, ConnectedApp, DeviceRequest
 
 log = logging.getLogger(__name__)
@@ -195,7 +195,9 @@ class Validator(OAuth2Validator):  # type: ignore[misc]
             used = request.device_request if request.grant_type == DEVICE_CODE else request.grant
             if connection.activated is not None or not type(used).objects.filter(pk=used.pk).delete()[0]:
                 raise errors.InvalidGrantError(request=request)
-            rotation.store_tokens(token, request, connection.activate(), previous=None)
+            active = connection.activate()
+            rotation.store_tokens(token, request, active, previous=None)
+            progress.report_to_person("issued", active.user_id, str(active), active.credential_id)
 
     # --- revocation ----------------------------------------------------------------------------------------------
 

@@ -1,10 +1,11 @@
 """The connection check: notifies the open page of a person about the clients that they connect.
 
 Nothing is stored while no page is open (`PageSubscriptions.keys` is empty): then a request costs one lookup there. A
-page is notified about its person's tokens, and about clients at its own address that were rejected before they were
-identified. A message has `topic` "connect", `step` ("revision", "tools", "call", "failed"), `credential` ("token:12",
-or null when it is not known), `token` (its name), `client`, and the fields of the step: `revision`, `count`, `name`,
-`failed`, or `reason`, one of the words that the page explains.
+page is notified about its person's tokens and apps, and about clients at its own address that were rejected before they
+were identified, or look for the sign-in. A message has `topic` "connect", `step` ("metadata", "registered", "asked",
+"allowed", "issued", "revision", "tools", "call", "failed"), `credential` ("token:12", "app:4", or null when it is not
+known), `token` (its name), `client`, and the fields of the step: `revision`, `count`, `name`, `failed`, or `reason`,
+one of the words that the page explains.
 """
 
 from __future__ import annotations
@@ -58,6 +59,15 @@ class ConnectCheck:
             self._pages.release(key)
             if not self._watchers[key]:
                 del self._watchers[key]
+
+    def report_sign_in(
+        self, step: str, *, address: str = "", user_id: int | None = None, client: str = "", credential: str = ""
+    ) -> None:
+        """Report a step of a sign-in, from a thread: to the pages of its person, or of those at this address."""
+        key = subscriptions.address_key(address) if user_id is None else subscriptions.connect_key(user_id)
+        if self._pages.keys and self._pages.is_subscribed(key):
+            message = {"topic": "connect", "step": step, "credential": credential or None, "client": client[:100]}
+            self._bus.publish_from_thread(STEP, {"keys": [key], "message": message})
 
     def report_session(self, credential: Credential, revision: str, client_name: str, client_version: str) -> None:
         """Report the start of a session."""
