@@ -69,18 +69,16 @@ def test_a_rejected_client_is_explained_on_the_open_page(hub: Hub, window: Windo
     stage(page, "token", "failed")
 
 
-def test_from_signing_in_to_a_connected_client_in_four_clicks_and_one_paste(
-    hub: Hub, window: Windows, client: Any
-) -> None:
+def test_from_signing_in_to_a_connected_client_with_a_token(hub: Hub, window: Windows, client: Any) -> None:
     mine = window()
     mine.sign_in("alice")
     page = mine.page
     page.click("nav >> text=Connect")
     page.click("text=Cursor")
+    page.click("text=Without a browser: use a token")
     page.click("text=Create token for this client")
     page.wait_for_selector('#check [data-live="live"]')
     stage(page, "token", "now")
-    # The fourth click copies what the one paste takes.
     (token,) = set(TOKEN.findall(page.text_content("#snippet-1")))
     client(token).result(60)
     for name in ("token", "revision", "tools"):

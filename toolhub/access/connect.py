@@ -244,9 +244,7 @@ CLIENTS: tuple[Client, ...] = (
     Client(
         key="windsurf",
         title="Windsurf",
-        about=_(
-            "Open the MCP icon in the Cascade panel and choose Configure. On Windows the file is in %USERPROFILE%."
-        ),
+        about=_("Choose the MCP icon in the Cascade panel, and Configure. On Windows, ~ is your user folder."),
         sign_in=(Snippet(_ADD_TO_FILE, _servers(serverUrl="@URL@"), "~/.codeium/windsurf/mcp_config.json"),),
         snippets=(
             Snippet(_ADD_TO_FILE, _servers(serverUrl="@URL@", headers=_BEARER), "~/.codeium/windsurf/mcp_config.json"),
@@ -256,9 +254,7 @@ CLIENTS: tuple[Client, ...] = (
     Client(
         key="zed",
         title="Zed",
-        about=_(
-            "Run “zed: open settings file” from the command palette. Signing in needs a Zed from March 2026 or later."
-        ),
+        about=_("Run “zed: open settings file” from the command palette. Zed signs in since March 2026."),
         sign_in=(
             Snippet(
                 _("Add this to the file, and choose Authenticate in the MCP settings"),
@@ -496,15 +492,13 @@ def is_public(public_url: str) -> bool:
     )
 
 
-def deeplink(client: Client, public_url: str, token: str = "", name: str = "toolhub") -> str:
+def deeplink(client: Client, public_url: str, name: str = "toolhub") -> str:
     """Return the link that adds this server to the client, or "" if there is none.
 
-    Without a token the person signs in: a link with one would be kept in the history of the browser, so no page has it.
+    The person then signs in: a link with a token would stay in the history of the browser.
     """
     url = f"{public_url}/mcp"
-    settings: dict[str, object] = {"url": url}
-    if token:
-        settings["headers"] = {"Authorization": f"Bearer {token}"}
+    settings = {"url": url}
     packed = quote(base64.b64encode(json.dumps(settings).encode()).decode())
     match client.deeplink:
         case "cursor":

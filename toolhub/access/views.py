@@ -182,12 +182,12 @@ def revoke(request: HttpRequest, pk: int) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @sensitive_variables("text", "context")
 def connect(request: HttpRequest, key: str = connect_page.CLIENTS[0].key) -> HttpResponse:
-    """Show the settings of one client to copy; a POST creates a token and shows the settings that contain it."""
+    """Show how to connect one client: by signing in, or with a token that a POST creates and shows in its settings."""
     client = connect_page.CLIENTS_BY_KEY.get(key)
     if client is None:
         raise Http404
     text = credential = ""
-    if request.method == "POST":
+    if request.method == "POST" and client.snippets:
         if _has_too_many_tokens(request):
             messages.error(
                 request,
@@ -196,18 +196,23 @@ def connect(request: HttpRequest, key: str = connect_page.CLIENTS[0].key) -> Htt
             return HttpResponseRedirect(reverse("access:tokens"))
         token, text = AccessToken.objects.issue(cast(User, request.user), str(client.title))
         credential = token.credential_id
+    public_url = settings.PUBLIC_URL
     context = {
         "section": "connect",
         "clients": connect_page.CLIENTS,
         "client": client,
-        "snippets": connect_page.fill(client, settings.PUBLIC_URL, text),
-        "deeplink": connect_page.deeplink(client, settings.PUBLIC_URL, text) if text else "",
+        "sign_in": connect_page.fill_sign_in(client, public_url),
+        "snippets": connect_page.fill(client, public_url, text),
+        "deeplink": connect_page.deeplink(client, public_url),
+        "signs_in": bool(client.sign_in) and not text,
+        "needs_tls": bool(client.sign_in) and not connect_page.is_secure(public_url),
+        "out_of_reach": client.needs_public_address and not connect_page.is_public(public_url),
         "text": text,
         "credential": credential,
         "troubles": connect_page.TROUBLES,
         "nothing": not hooks.installed().has_any_access(cast(User, request.user).pk),
-        "mcp_url": f"{settings.PUBLIC_URL}/mcp",
-        "websocket_url": "ws" + settings.PUBLIC_URL.removeprefix("http") + "/ws/mcp",
+        "mcp_url": f"{public_url}/mcp",
+        "websocket_url": "ws" + public_url.removeprefix("http") + "/ws/mcp",
     }
     return render(request, "access/connect.html", context)
 
