@@ -36,6 +36,8 @@ class Audience:
 
 
 ANYONE, SIGNED_IN, OWNER, STAFF = Audience("anyone"), Audience("signed in"), Audience("owner"), Audience("staff")
+MACHINE = Audience("machine")
+"""A program without a session: no cookie is read, so no form of another site can misuse one."""
 
 
 def needs(*permissions: str) -> Audience:
@@ -114,6 +116,19 @@ RULES: tuple[Rule, ...] = (
     Rule("calls/<uuid:pk>/", OWNER, at="calls/{call}/"),
     Rule("calls/<uuid:pk>/cancel/", OWNER, "POST", at="calls/{call}/cancel/", also="audit.cancel_call"),
     Rule("connect/", SIGNED_IN, "GET POST"),
+    Rule("apps/", SIGNED_IN),
+    Rule("apps/<int:pk>/revoke/", OWNER, "POST", at="apps/{app}/revoke/"),
+    Rule("device/", SIGNED_IN, "GET POST"),
+    Rule("oauth/authorize", ANYONE, "GET POST", empty=True),
+    Rule("oauth/token", MACHINE, "POST"),
+    Rule("oauth/revoke", MACHINE, "POST"),
+    Rule("oauth/device", MACHINE, "POST"),
+    Rule("oauth/register", MACHINE, "POST"),
+    Rule(".well-known/oauth-protected-resource", MACHINE),
+    Rule(".well-known/oauth-protected-resource/mcp", MACHINE),
+    Rule(".well-known/oauth-authorization-server", MACHINE),
+    Rule(".well-known/", MACHINE, "GET POST", empty=True),
+    Rule(".well-known/<path:rest>", MACHINE, "GET POST", at=".well-known/nothing", empty=True),
     Rule("connect/<slug:key>/", SIGNED_IN, "GET POST", at="connect/curl/"),
     # --- the admin as Django and the theme make it
     Rule("admin/", STAFF),
@@ -254,6 +269,8 @@ MODELS: tuple[Model, ...] = (
         special={"view": needs("auth.change_user|auth.change_group|auth.add_user|auth.add_group")},
     ),
     Model("access.accesstoken", "view add change"),
+    Model("oauth.client", "view add change"),
+    Model("oauth.connectedapp", "view change"),
     Model("catalog.tool"),
     Model("catalog.toolset"),
     Model("catalog.resource"),
@@ -382,6 +399,7 @@ def create_address_values(owner: User) -> dict[str, Any]:
     upstream = Upstream.objects.create(name="census", transport="streamable_http", url="https://example.com/mcp")
     document = ImportedDocument.objects.create(name="census", title="Census", source="census.json", pending=DOCUMENT)
     issued, _ = AccessToken.objects.issue(owner, "census")
+    app, _tokens = factories.connect_app(owner)
     (call,) = rows.save(rows.build_call(user=owner))
     now = timezone.now()
     models = {
@@ -390,6 +408,8 @@ def create_address_values(owner: User) -> dict[str, Any]:
         "auth.group": Group.objects.create(name="census"),
         "auth.permission": Permission.objects.first(),
         "access.accesstoken": issued,
+        "oauth.client": app.client,
+        "oauth.connectedapp": app,
         "catalog.tool": tool,
         "catalog.toolset": toolset,
         "catalog.resource": resource,
@@ -428,6 +448,7 @@ def collect_address_values(models: dict[str, Any]) -> dict[str, Any]:
         "document": models["catalog.importeddocument"].pk,
         "secret": models["catalog.secret"].name,
         "token": models["access.accesstoken"].pk,
+        "app": models["oauth.connectedapp"].pk,
         "tool": models["catalog.tool"].pk,
         "tool_name": models["catalog.tool"].name,
         "toolset": models["catalog.toolset"].pk,
@@ -443,6 +464,7 @@ ABSENT: dict[str, Any] = {
     "call": uuid.UUID(int=7 << 76 | 2 << 62),
     "secret": "no-such-secret",
     "token": 999_999_999,
+    "app": 999_999_999,
     "tool": 999_999_999,
     "resource": 999_999_999,
     "prompt": 999_999_999,

@@ -173,7 +173,8 @@ def connect_app(
 
     wanted = registration.Wanted(name, ("http://127.0.0.1/callback",), "none", "native")
     client, _secret = registration.save(wanted, "203.0.113.7")
-    decision = Decision("mcp", "127.0.0.1", days, None if toolsets is None else tuple(toolsets))
+    question = tokens.new_code()[:64]
+    decision = Decision("mcp", "127.0.0.1", question, days, None if toolsets is None else tuple(toolsets))
     app = decision.create_connection(user, client, tokens.new_code())
     app.activated = timezone.now()
     app.save()

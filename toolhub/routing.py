@@ -24,8 +24,6 @@ MCP_PATHS = frozenset({"/mcp", "/mcp/"})
 """Both paths are served: a redirect would turn a POST into a GET."""
 WEBSOCKET_PATHS = frozenset({"/ws/mcp", "/ws/mcp/"})
 LIVE_PATH = "/ws/live"
-WRONG_PATHS = frozenset({"/sse", "/sse/", "/mcp/sse", "/mcp/sse/", "/messages", "/message"})
-"""Where clients of other servers look for MCP."""
 
 
 class Router:
@@ -54,8 +52,9 @@ class Router:
         if kind == "http":
             if path in MCP_PATHS:
                 return self.run_detached(self.http(scope, receive, send))
-            if path in WRONG_PATHS or (path == "/" and scope["method"] == "POST"):
-                self.report_wrong_path(scope)
+            if self.server.pages.keys:
+                client = scope.get("client")
+                self.server.connect_check.report_path(client[0] if client else "", scope["method"], path)
             if path == "/healthz":
                 return healthz(scope, receive, send)
             if path == "/readyz":
@@ -68,12 +67,6 @@ class Router:
                 return self.run_detached(self.live(scope, receive, send))
             return reject_websocket(scope, receive, send)
         raise ValueError(f"no application for {kind!r}")
-
-    def report_wrong_path(self, scope: Scope) -> None:
-        """Tell the open Connect page at the same address about it; costs nothing unless there is one."""
-        if self.server.pages.keys:
-            client = scope.get("client")
-            self.server.connect_check.report_rejected(client[0] if client else "", "path")
 
     def run_detached(self, work: Any) -> Awaitable[None]:
         """Run `work` in a separate task; cancelling the future that Daphne receives cancels nothing.

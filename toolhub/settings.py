@@ -392,6 +392,8 @@ LOGGING = {
         "daphne.server": {"level": "WARNING"},
         "daphne.http_protocol": {"level": "WARNING"},
         "daphne.ws_protocol": {"level": "WARNING"},
+        "oauth2_provider": {"level": "WARNING"},
+        "oauthlib": {"level": "WARNING"},
         "httpx2": {"level": "WARNING"},
         "httpcore2": {"level": "WARNING"},
     },

@@ -44,8 +44,8 @@ pytestmark = pytest.mark.django_db
         {"redirect_uri": "javascript:alert(1)"},
         {"redirect_uri": ["http://127.0.0.1:41234/callback", "https://evil.example/"]},
         {"state": ["a", "b"]},
-        {"state": "x" * 5000},
-        {"scope": "x" * 5000},
+        {"state": "x" * 8000},
+        {"scope": "x" * 8000},
     ],
 )
 @pytest.mark.parametrize("signed_in", [True, False])

@@ -193,6 +193,34 @@ async def test_a_refresh_changes_neither_the_session_nor_the_id_in_the_log(app_o
     assert (await app_of_alice.request("tools/call", params)).status == 200, "the other process of the client uses it"
 
 
+async def test_a_new_decision_ends_the_streams_of_the_tokens_before(app_of_alice: Person, alice: User) -> None:
+    from django.test import Client as Browser
+
+    subscription = app_of_alice.begin_modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+    await subscription.wait_for_text(b"acknowledged")
+    app = await get_app()
+
+    def decide_again() -> None:
+        from tests.oauth import flow
+
+        browser = Browser()
+        browser.force_login(alice)
+        flow.connect(browser, App(app.client.client_id, redirect_uri="http://127.0.0.1/callback"))
+
+    await run_in_database(decide_again)
+    await subscription.answer()
+    assert (await app_of_alice.modern("tools/list")).status == 401
+    assert (await get_app()).pk == app.pk
+
+
+async def test_a_stream_ends_with_its_token(app_of_alice: Person) -> None:
+    soon = timezone.now() + timedelta(seconds=3)
+    await run_in_database(lambda: AccessToken.objects.update(expires=soon))
+    subscription = app_of_alice.begin_modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+    await subscription.answer()
+    assert timezone.now() >= soon
+
+
 async def test_a_session_belongs_to_one_app_alone(app_of_alice: Person, alice: User) -> None:
     await app_of_alice.begin_session()
     _other, tokens = await run_in_database(factories.connect_app, alice)

@@ -196,9 +196,23 @@ def test_a_client_that_nobody_connects_disappears_after_a_day(alices: Browser) -
     assert set(Client.objects.values_list("client_id", flat=True)) == {used.client_id, kept.client_id}
 
 
-def test_the_oldest_unused_clients_make_room(alices: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registration, "MAX_UNUSED_CLIENTS", 3)
-    used = flow.register()
+def test_who_fills_the_table_pushes_out_their_own_clients(alices: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    used, honest = flow.register(address="198.51.100.1"), flow.register(address="198.51.100.2")
     flow.connect(alices, used)
-    made = [flow.register().client_id for _ in range(5)]
-    assert set(Client.objects.values_list("client_id", flat=True)) == {used.client_id, *made[-3:]}
+    mine = [flow.register(address="203.0.113.7").client_id for _ in range(4)]
+    monkeypatch.setattr(registration, "MAX_UNUSED_CLIENTS", 5)
+    monkeypatch.setattr(registration, "EVICTED", 2)
+    refused = send(GOOD, address="203.0.113.8")
+    assert (refused.status_code, refused["Retry-After"]) == (429, "60"), "everybody is still signing in"
+    Client.objects.update(created=timezone.now() - timedelta(minutes=11))
+    assert send(GOOD, address="203.0.113.8").status_code == 201
+    left = set(Client.objects.values_list("client_id", flat=True))
+    assert {used.client_id, honest.client_id, *mine[2:]} < left
+    assert not set(mine[:2]) & left
+
+
+def test_a_subscriber_with_many_networks_has_a_rate_too(settings: Any) -> None:
+    settings.REGISTRATIONS_RATE = "1/h"
+    answers = [send(GOOD, address=f"2001:db8:7:{number:x}::1").status_code for number in range(12)]
+    assert answers == [201] * 10 + [429] * 2
+    assert send(GOOD, address="2001:db8:8::1").status_code == 201

@@ -16,8 +16,11 @@ from toolhub.parts import parts
 IGNORED_FIELDS = frozenset({"last_used", "last_login"})
 
 
-def notify(*, credentials: tuple[str, ...] = (), users: tuple[int, ...] = ()) -> None:
-    """Drop the cached answers about these and send `revoked`, after the commit."""
+def notify(*, credentials: tuple[str, ...] = (), users: tuple[int, ...] = (), superseded: bool = False) -> None:
+    """Drop the cached answers about these and send `revoked`, after the commit.
+
+    With `superseded`, the credentials stay valid, but their tokens from before do not: what is open ends.
+    """
 
     def committed() -> None:
         if (authenticator := parts.find(Authenticator)) is not None:
@@ -25,7 +28,7 @@ def notify(*, credentials: tuple[str, ...] = (), users: tuple[int, ...] = ()) ->
                 authenticator.forget(credential)
             for user in users:
                 authenticator.forget(user)
-        revoked.send(sender=AccessToken, credentials=credentials, users=users)
+        revoked.send(sender=AccessToken, credentials=credentials, users=users, superseded=superseded)
 
     transaction.on_commit(committed)
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from django.conf import settings
 from django.contrib.auth.views import redirect_to_login
+from django.db import IntegrityError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -44,7 +45,8 @@ PARAMETERS = (
     "resource",
 )
 """The parameters that are read. `prompt` and the like cannot skip the question to the person."""
-MAX_PARAMETER_CHARACTERS = 4_096
+MAX_QUERY_CHARACTERS = 7_000
+"""Twice encoded, as the address after the sign-in, it has to fit into a header."""
 DOCUMENTS_RATE = "30/10m"
 """Rate of client documents that are fetched for one person."""
 
@@ -72,9 +74,9 @@ class Unknown(Exception):
 class Invalid(Exception):
     """A request of a known client that is invalid: `address` has the error for it."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, client: Client | None) -> None:
         super().__init__(address)
-        self.address = address
+        self.address, self.client = address, client
 
 
 @csrf_protect
@@ -99,7 +101,7 @@ def _authorize(request: HttpRequest) -> HttpResponse:
     except Unknown as problem:
         return _show_problem(request, problem.code)
     except Invalid as invalid:
-        return _redirect(invalid.address)
+        return _answer_error(request, invalid)
     if request.method != "POST":
         return _ask(request, found)
     return _decide(request, found)
@@ -108,9 +110,10 @@ def _authorize(request: HttpRequest) -> HttpResponse:
 def read_query(request: HttpRequest) -> str:
     """Return the parameters that count. Raises Unknown when one is too long for any honest client."""
     pairs = [(name, value) for name in PARAMETERS for value in request.GET.getlist(name)]
-    if any(len(value) > MAX_PARAMETER_CHARACTERS for _name, value in pairs) or len(pairs) > 2 * len(PARAMETERS):
+    query = urlencode(pairs, quote_via=quote)
+    if len(query) > MAX_QUERY_CHARACTERS or len(pairs) > 2 * len(PARAMETERS):
         raise Unknown("invalid")
-    return urlencode(pairs, quote_via=quote)
+    return query
 
 
 def _check_before_sign_in(request: HttpRequest, query: str) -> None:
@@ -140,13 +143,14 @@ def check(query: str, user: Any) -> Request:
     except errors.FatalClientError as error:
         raise Unknown(_find_code(error, client_id)) from None
     except errors.OAuth2Error as error:
-        raise Invalid(redirects.add_issuer(error.in_uri(error.redirect_uri))) from None
+        address = redirects.add_issuer(error.in_uri(error.redirect_uri))
+        raise Invalid(address, find_client(client_id)) from None
     oauth_request = credentials.pop("request")
     found = Request(query, " ".join(wanted), oauth_request.client, credentials["redirect_uri"], credentials)
     try:
         resources.check(_find_all(query, "resource"), state=credentials["state"])
     except errors.OAuth2Error as error:
-        raise Invalid(redirects.add_issuer(error.in_uri(found.redirect_uri))) from None
+        raise Invalid(redirects.add_issuer(error.in_uri(found.redirect_uri)), found.client) from None
     credentials["resource"] = [resources.RESOURCE]
     return found
 
@@ -184,7 +188,6 @@ def _ask(request: HttpRequest, found: Request, form: ConsentForm | None = None, 
         "nonce": questions.remember(request, found.query),
         "action": f"{request.path}?{found.query}",
         "destination": redirects.describe(found.redirect_uri),
-        "only_own_computer": redirects.lead_to_own_computer(found.client.redirects),
     }
     status = 400 if context["form"].errors else 200
     response = render(request, "oauth/authorize.html", context, status=status)
@@ -208,12 +211,15 @@ def _decide(request: HttpRequest, found: Request) -> HttpResponse:
         return _ask(request, found, form, note="full")
     decision = form.decide(found.scope, redirects.describe(found.redirect_uri).name)
     core = get_oauthlib_core()
-    headers, _body, _status = core.server.create_authorization_response(
-        f"{request.path}?{found.query}",
-        http_method="GET",
-        scopes=found.scope.split(),
-        credentials={**found.credentials, "user": request.user, "decision": decision},
-    )
+    try:
+        headers, _body, _status = core.server.create_authorization_response(
+            f"{request.path}?{found.query}",
+            http_method="GET",
+            scopes=found.scope.split(),
+            credentials={**found.credentials, "user": request.user, "decision": decision},
+        )
+    except IntegrityError:  # the form was sent twice at the same time, or the client has just been removed
+        return _ask(request, found, note="expired")
     return _send(request, found, redirects.add_issuer(headers["Location"]))
 
 
@@ -223,6 +229,22 @@ def _send(request: HttpRequest, found: Request, address: str) -> HttpResponse:
         # The browser hands this address to an application and stays on the page.
         return render(request, "oauth/handed_over.html", {"address": address, "client": found.client})
     return _redirect(address)
+
+
+def _answer_error(request: HttpRequest, invalid: Invalid) -> HttpResponse:
+    """Send an error back to the client.
+
+    Anybody can register any address, so a link of this server could lead anywhere: a person is sent to another site by
+    their own click, unless the client is known for more than its own word (OAuth 2.1, section 7.12). The same after the
+    sign-in: a browser follows no redirect of its form to another place.
+    """
+    client, destination = invalid.client, redirects.describe(invalid.address)
+    is_known = client is not None and (client.trusted or client.registration_source == Client.RegistrationSource.MANUAL)
+    came_from_sign_in = urlsplit(request.headers.get("Referer", "")).path == reverse("access:login")
+    if (destination.kind == "computer" or is_known) and not came_from_sign_in:
+        return _redirect(invalid.address)
+    context = {"problem": "invalid", "address": invalid.address, "client": client, "destination": destination}
+    return render(request, "oauth/problem.html", context, status=400)
 
 
 def _redirect(address: str) -> HttpResponse:

@@ -20,7 +20,8 @@ from toolhub import egress, invisible
 from toolhub.oauth import redirects
 from toolhub.parts import parts
 
-MAX_NAME_CHARACTERS = 100
+MAX_NAME_CHARACTERS, MAX_ID_CHARACTERS = 100, 255
+_ID = re.compile(r"[\x21-\x7e]+")
 MAY_FETCH = "toolhub.may_fetch"
 """A header that only our own code can set: those of requests are named HTTP_..."""
 FETCH_SECONDS = 5.0
@@ -29,11 +30,21 @@ MIN_KEEP_SECONDS, MAX_KEEP_SECONDS = 300, 86_400
 _MAX_AGE = re.compile(r"max-age\s*=\s*(\d{1,9})", re.IGNORECASE)
 
 
+def is_client_id(text: object) -> bool:
+    """Return whether this can be the id of a client: anything else is unknown, and no database is asked for it."""
+    return isinstance(text, str) and 0 < len(text) <= MAX_ID_CHARACTERS and _ID.fullmatch(text) is not None
+
+
 class Permission:
     """Whether a client document may be fetched now."""
 
     def has_permission(self, request: Any, client_id: str) -> bool:
-        return bool(request.headers.get(MAY_FETCH)) and may_register({urlsplit(client_id).hostname or ""})
+        if not request.headers.get(MAY_FETCH):
+            return False
+        try:
+            return may_register({urlsplit(client_id).hostname or ""})
+        except ValueError:
+            return False
 
 
 class Fetcher:
@@ -110,11 +121,16 @@ def may_register_at_all() -> bool:
 
 def _check_address(client_id: str) -> None:
     """Check the id (draft-ietf-oauth-client-id-metadata-document, section 3). Raises CIMDError."""
-    address = urlsplit(client_id)
+    try:
+        address = urlsplit(client_id)
+        _ = address.port
+    except ValueError:
+        raise CIMDError("the id is no valid address") from None
     segments = address.path.split("/")
     if (
         not client_id.startswith("https://")
-        or not address.hostname
+        # People are shown this host as the proof of who asks: no letters that look like others, and one spelling.
+        or not redirects.HOST.fullmatch(address.netloc.rpartition(":")[0] or address.netloc)
         or not address.path.strip("/")
         or "@" in address.netloc
         or "#" in client_id

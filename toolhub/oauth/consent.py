@@ -18,6 +18,7 @@ from django.utils.translation import gettext_lazy as _
 
 from toolhub.access import hooks
 from toolhub.access.forms import ToolsetsField
+from toolhub.access.models import digest_of
 from toolhub.oauth import progress, scopes
 from toolhub.oauth.models import Client, ConnectedApp
 
@@ -31,18 +32,26 @@ class Decision:
 
     scope: str
     destination: str
+    question: str
+    """Digest of the nonce of the page."""
     days: int
     toolsets: tuple[Any, ...] | None
     """None: everything that the person may use, now and later."""
+    by_device: bool = False
 
     def create_connection(self, user: Any, client: Client, code_digest: str) -> ConnectedApp:
-        """Store a pending connection, which the exchange of the code with this SHA-256 activates."""
+        """Store a pending connection, which the exchange of the code with this SHA-256 activates.
+
+        Raises IntegrityError when the same page has been answered already, at the same time.
+        """
         now = timezone.now()
         connection = ConnectedApp.objects.create(
             user=user,
             client=client,
             scope=self.scope,
             destination=self.destination,
+            question=self.question,
+            by_device=self.by_device,
             created=now,
             expires=now + timedelta(days=self.days),
             restricted=self.toolsets is not None,
@@ -87,18 +96,22 @@ class ConsentForm(forms.Form):
             self.add_error("toolsets", ValidationError(_("Choose at least one toolset."), code="required"))
         return cleaned
 
-    def decide(self, scope: str, destination: str) -> Decision:
+    def decide(self, scope: str, destination: str, *, by_device: bool = False) -> Decision:
         """Return what the valid form says."""
         some = self.cleaned_data.get("access") == SOME
         return Decision(
             scope=scope,
             destination=destination,
+            question=digest_of(str(self.data.get("nonce", ""))),
+            by_device=by_device,
             days=self.cleaned_data["days"],
             toolsets=tuple(self.cleaned_data["toolsets"]) if some else None,
         )
 
 
-def build_context(request: HttpRequest, client: Client, scope: str, form: ConsentForm | None) -> dict[str, Any]:
+def build_context(
+    request: HttpRequest, client: Client, scope: str, form: ConsentForm | None, *, by_device: bool = False
+) -> dict[str, Any]:
     """Return what every page that asks a person about a client shows."""
     user = cast(User, request.user)
     about = hooks.installed()
@@ -107,7 +120,7 @@ def build_context(request: HttpRequest, client: Client, scope: str, form: Consen
         "form": form or ConsentForm(toolset_ids=about.toolsets_for(user.pk)),
         "client": client,
         "nothing": not about.has_any_access(user.pk),
-        "replaced": ConnectedApp(user=user, client=client).find_earlier() is not None,
+        "replaced": ConnectedApp(user=user, client=client, by_device=by_device).find_earlier() is not None,
         "has_write_scope": settings.WRITE_SCOPE,
         "may_write": scopes.may_write(scope),
     }

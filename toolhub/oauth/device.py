@@ -7,13 +7,13 @@ program asks from, says so when it is in another network, and the person has to 
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, cast
 
-from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
-from django.db import transaction
+from django.db import IntegrityError, OperationalError, transaction
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -29,7 +29,7 @@ from oauthlib.oauth2.rfc6749 import errors
 from toolhub import client_address
 from toolhub.access import throttle
 from toolhub.access.models import digest_of
-from toolhub.oauth import questions, resources, scopes, tokens
+from toolhub.oauth import questions, registration, resources, scopes, tokens
 from toolhub.oauth.consent import ConsentForm, build_context, has_too_many_apps, read_form
 from toolhub.oauth.endpoints import error, json_endpoint
 from toolhub.oauth.models import Client, DeviceRequest
@@ -41,6 +41,9 @@ INTERVAL_SECONDS = 5
 ALPHABET = "BCDFGHJKLMNPQRSTVWXZ"
 """No vowels, so no words, and nothing that looks like a digit (RFC 8628, section 6.1)."""
 CODE_CHARACTERS = 8
+MAX_DRAWS = 5
+MAX_REQUESTS = 10_000
+"""Maximum number of requests that wait for a person."""
 WRONG_CODES_RATE = "10/10m"
 """Rate of codes that one person enters and that nobody shows: 20^8 are possible, and few are valid at one time."""
 
@@ -52,26 +55,19 @@ def authorize(request: HttpRequest) -> HttpResponse:
     """Give a program a code to show, and one to ask with."""
     if request.content_type != FORM:
         return error("invalid_request", f"The body must be {FORM}.")
-    address = _find_address(request)
-    guess = throttle.reserve([throttle.Counter("device-request", address, settings.REGISTRATIONS_RATE)])
-    if guess.seconds:
-        text = f"Too many codes were requested from your address. Try again in {guess.seconds} s."
-        return error("temporarily_unavailable", text, 429, {"Retry-After": str(guess.seconds)})
+    seconds = registration.wait_seconds("device-request", _find_address(request))
+    DeviceRequest.objects.filter(expires__lt=timezone.now()).delete()
+    if not seconds and DeviceRequest.objects.count() >= MAX_REQUESTS:
+        seconds = INTERVAL_SECONDS
+    if seconds:
+        text = f"Too many codes were requested. Try again in {seconds} s."
+        return error("temporarily_unavailable", text, 429, {"Retry-After": str(seconds)})
     try:
         client, scope = _identify(request)
     except errors.OAuth2Error as refused:
         return error(refused.error, refused.description or "", refused.status_code)
     device_code = tokens.new_device_code()
-    user_code = "".join(secrets.choice(ALPHABET) for _number in range(CODE_CHARACTERS))
-    DeviceRequest.objects.create(
-        client=client,
-        device_digest=digest_of(device_code),
-        user_code=user_code,
-        scope=scope,
-        address=str(request.META.get("REMOTE_ADDR", ""))[:64],
-        expires=timezone.now() + timedelta(seconds=SECONDS),
-        interval=INTERVAL_SECONDS,
-    )
+    user_code = _store(client, scope, device_code, str(request.META.get("REMOTE_ADDR", "")))
     page = f"{ISSUER}{reverse('oauth:device')}"
     return JsonResponse(
         {
@@ -83,6 +79,28 @@ def authorize(request: HttpRequest) -> HttpResponse:
             "interval": INTERVAL_SECONDS,
         }
     )
+
+
+def _store(client: Client, scope: str, device_code: str, address: str) -> str:
+    """Store the request and return its user code, one that no other request has."""
+    for _attempt in range(MAX_DRAWS):
+        user_code = draw_code()
+        with suppress(IntegrityError), transaction.atomic():
+            DeviceRequest.objects.create(
+                client=client,
+                device_digest=digest_of(device_code),
+                user_code=user_code,
+                scope=scope,
+                address=address[:64],
+                expires=timezone.now() + timedelta(seconds=SECONDS),
+                interval=INTERVAL_SECONDS,
+            )
+            return user_code
+    raise OperationalError("no free user code was drawn")
+
+
+def draw_code() -> str:
+    return "".join(secrets.choice(ALPHABET) for _number in range(CODE_CHARACTERS))
 
 
 def _identify(request: HttpRequest) -> tuple[Client, str]:
@@ -148,7 +166,7 @@ def _enter_again(request: HttpRequest, problem: str, status: int) -> HttpRespons
 
 
 def _ask(request: HttpRequest, found: DeviceRequest, form: ConsentForm | None = None, note: str = "") -> HttpResponse:
-    context: dict[str, Any] = build_context(request, found.client, found.scope, form)
+    context: dict[str, Any] = build_context(request, found.client, found.scope, form, by_device=True)
     context |= {
         "note": note,
         "nonce": questions.remember(request, _subject(found)),
@@ -175,7 +193,7 @@ def _decide(request: HttpRequest, found: DeviceRequest) -> HttpResponse:
         waiting = DeviceRequest.objects.select_for_update().filter(pk=found.pk, connection=None, denied=False).first()
         if waiting is None:
             return _enter_again(request, _("This code is unknown or has expired. Start again in the program."), 400)
-        decision = form.decide(found.scope, found.address)
+        decision = form.decide(found.scope, found.address, by_device=True)
         waiting.connection = decision.create_connection(request.user, found.client, found.device_digest)
         waiting.save(update_fields=["connection"])
     return render(request, "oauth/device_done.html", {"client": found.client, "allowed": True})

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from django.core.exceptions import SuspiciousOperation
+from django.core.exceptions import BadRequest, SuspiciousOperation
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.request import RawPostDataException
@@ -65,5 +65,9 @@ def _call(view: View, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpRe
         log.warning("%s cannot be answered: the database does not answer (%s)", request.path, type(failure).__name__)
         text = f"The server cannot answer now. Try again in {RETRY_SECONDS} s."
         return error("temporarily_unavailable", text, 503, {"Retry-After": str(RETRY_SECONDS)})
-    except (SuspiciousOperation, RawPostDataException, UnicodeError):
+    except (SuspiciousOperation, BadRequest, RawPostDataException, UnicodeError):
         return error("invalid_request", "The body of the request cannot be read.")
+    except Exception:
+        # Clients read JSON here, also when the fault is ours; the log has the details.
+        log.exception("%s failed", request.path)
+        return error("server_error", "The server failed. Its log has the details.", 500)

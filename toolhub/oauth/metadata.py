@@ -57,7 +57,7 @@ def authorization_server(request: HttpRequest) -> HttpResponse:
 
 
 @json_endpoint("GET", "POST")
-def unknown(request: HttpRequest) -> HttpResponse:
+def unknown(request: HttpRequest, rest: str = "") -> HttpResponse:
     """Answer 404 in JSON: clients look for several documents here, and read each answer."""
     return error("not_found", "There is no such document at this server.", 404)
 

@@ -23,6 +23,8 @@ from oauth2_provider.models import (
     get_refresh_token_model,
 )
 
+from audit.actions import actor
+from toolhub.access.credential_changes import notify
 from toolhub.oauth import redirects
 
 
@@ -89,6 +91,16 @@ class ConnectedAppQuerySet(models.QuerySet["ConnectedApp"]):
         )
 
 
+def lock_connections(app: ConnectedApp) -> ConnectedApp | None:
+    """Lock all connections of the same person and client, in one order, and return this one as it is now.
+
+    In a transaction; None when it is gone. Only these rows: the client has those of other people, too.
+    """
+    both = ConnectedApp.objects.filter(user=app.user_id, client=app.client_id).order_by("pk")
+    rows = both.select_related("client", "user").select_for_update(of=("self",))
+    return next((row for row in rows if row.pk == app.pk), None)
+
+
 class ConnectedApp(models.Model):
     """A client that a person connected; pending until the client has exchanged its code for tokens."""
 
@@ -110,6 +122,9 @@ class ConnectedApp(models.Model):
     last_address = models.CharField(_("last used from"), max_length=64, blank=True, editable=False)
     revoked = models.DateTimeField(_("revoked"), null=True, editable=False)
 
+    by_device = models.BooleanField(default=False, editable=False)
+    question = models.CharField(max_length=64, unique=True, editable=False)
+    """SHA-256 of the nonce of the page on which the person decided: two answers are one decision."""
     code_digest = models.CharField(max_length=64, unique=True, editable=False)
     """SHA-256 of its code: who sends that again shows that it was stolen."""
     rotated = models.DateTimeField(null=True, editable=False)
@@ -141,37 +156,45 @@ class ConnectedApp(models.Model):
     def is_usable(self) -> bool:
         return self.activated is not None and self.revoked is None and not self.is_expired
 
+    @property
+    def fetched(self) -> datetime:
+        """When its client exchanged the code; a connection that another one took over has the time of that."""
+        return self.activated or self.created
+
     def find_earlier(self) -> ConnectedApp | None:
         """Return the usable connection that this one replaces.
 
         A client that registered itself is one installation, which asks again for more scopes, or because it lost its
-        tokens. One with a document has the same id on every computer, so its connections stay side by side.
+        tokens. A client with a document, or one that an administrator added, has the same id on every computer, so its
+        connections stay side by side. So do those by a device code, which somebody else may have started.
         """
-        if self.client.registration_source == Client.RegistrationSource.CIMD:
+        if self.by_device or self.client.registration_source != Client.RegistrationSource.DCR:
             return None
         return ConnectedApp.objects.usable().filter(user=self.user, client=self.client).exclude(pk=self.pk).first()
 
     def activate(self) -> ConnectedApp:
-        """Make it usable, now that its client has fetched it; in a transaction that holds a lock on it.
+        """Make it usable, now that its client has fetched it; the caller holds `lock_connections` for it.
 
         An earlier connection of the same installation takes over what the person decided now, and keeps its id: its
-        sessions go on. Its tokens from before are no longer valid.
+        sessions go on. Its tokens from before are no longer valid, and its streams have to connect again.
         """
-        found = self.find_earlier()
-        locked = ConnectedApp.objects.select_for_update().filter(pk=found.pk, revoked=None) if found else None
-        earlier = locked.first() if locked is not None else None
+        earlier = self.find_earlier()
         if earlier is None:
             self.activated = timezone.now()
             self.save(update_fields=["activated"])
             return self
         toolsets = list(self.toolsets.all())
         earlier._delete_tokens()
-        for name in ("family", "scope", "restricted", "destination", "expires", "code_digest"):
+        for name in ("family", "scope", "restricted", "destination", "expires", "code_digest", "question", "created"):
             setattr(earlier, name, getattr(self, name))
+        earlier.activated = timezone.now()
         earlier.rotated, earlier.previous_digest, earlier.successor = None, "", ""
-        self.delete()
-        earlier.save()
-        earlier.toolsets.set(toolsets)
+        # It is the person's decision, although a client without one fetches it.
+        with actor.override(self.user.get_username(), self.user_id):
+            self.delete()
+            earlier.save()
+            earlier.toolsets.set(toolsets)
+        notify(credentials=(earlier.credential_id,), superseded=True)
         return earlier
 
     def _delete_tokens(self) -> None:
@@ -182,9 +205,10 @@ class ConnectedApp(models.Model):
     def revoke(self) -> bool:
         """Revoke it with all its tokens; return False if it was revoked before. Caches forget it after the commit."""
         with transaction.atomic():
-            locked = ConnectedApp.objects.select_for_update().get(pk=self.pk)
-            if locked.revoked is not None:
+            locked = lock_connections(self)
+            if locked is None or locked.revoked is not None:
                 return False
+            self.family = locked.family
             self.revoked = timezone.now()
             self.successor = ""
             self.save(update_fields=["revoked", "successor"])

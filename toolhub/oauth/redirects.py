@@ -20,7 +20,8 @@ MAX_CHARACTERS = 2_000
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 _ADDRESS = re.compile(r"[A-Za-z0-9\-._~:/?\[\]@!$&'()*+,;=%]+")
 """RFC 3986 without the fragment."""
-_HOST = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+"""A name in ASCII (others as punycode), or an IPv4 address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def find_problem(address: object) -> str:
             return ""
         if scheme == "http":
             return "http is accepted for localhost, 127.0.0.1 and [::1] only; use https"
-        return "" if _HOST.fullmatch(host) or _is_ipv6(host) else "one has no valid host"
+        return "" if HOST.fullmatch(host) or _is_ipv6(host) else "one has no valid host"
     if scheme in settings.CLIENT_SCHEMES:
         return ""
     return f"the scheme {scheme[:30]!r} is not accepted; the operator can list it in TOOLHUB_CLIENT_SCHEMES"
@@ -80,12 +81,6 @@ def describe(address: str) -> Destination:
     if host in LOOPBACK_HOSTS:
         return Destination("computer", host)
     return Destination("web", host if parts.port in {None, 443} else f"{host}:{parts.port}")
-
-
-def lead_to_own_computer(addresses: Iterable[str]) -> bool:
-    """Return whether every address is one that any program on the person's computer can listen at."""
-    kinds = {describe(address).kind for address in addresses}
-    return kinds == {"computer"}
 
 
 def policy_source(address: str) -> str:

@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
+from django.db.models import Count
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils import timezone
 
@@ -30,6 +31,13 @@ MAX_BODY_BYTES = 65_536
 MAX_UNUSED_CLIENTS = 10_000
 """Maximum number of registered clients that nobody has connected; the oldest make room."""
 UNUSED_HOURS = 24
+SAFE_MINUTES = 10
+"""Minutes for which a new client makes no room: its person is signing in."""
+FULL_SECONDS = 60
+EVICTED = 100
+"""So many make room at once: finding them takes a look at all."""
+SUBSCRIBER_FACTOR = 10
+"""A subscriber with many IPv6 networks has this many times the rate of one."""
 AUTH_METHODS = ("none", "client_secret_basic", "client_secret_post")
 GRANT_TYPES = ("authorization_code", "refresh_token", DEVICE_CODE)
 
@@ -59,10 +67,9 @@ def register(request: HttpRequest) -> HttpResponse:
     if not client_documents.may_register_at_all():
         return error("access_denied", "Clients cannot register at this server. Ask its administrator.", 403)
     address = client_address.counted(str(request.META.get("REMOTE_ADDR", "")))
-    guess = throttle.reserve([throttle.Counter("client-registration", address, settings.REGISTRATIONS_RATE)])
-    if guess.seconds:
-        text = f"Too many clients were registered from your address. Try again in {guess.seconds} s."
-        return error("temporarily_unavailable", text, 429, {"Retry-After": str(guess.seconds)})
+    if seconds := wait_seconds("client-registration", address):
+        text = f"Too many clients were registered from your address. Try again in {seconds} s."
+        return error("temporarily_unavailable", text, 429, {"Retry-After": str(seconds)})
     try:
         wanted = read(request)
     except InvalidMetadata as refused:
@@ -70,6 +77,9 @@ def register(request: HttpRequest) -> HttpResponse:
     # Where only listed clients register, one without any address is none of them.
     if not client_documents.may_register(redirects.hosts_of(wanted.redirect_uris)):
         return error("access_denied", "Only listed clients can register at this server. Ask its administrator.", 403)
+    if not make_room():
+        text = f"Too many clients have registered. Try again in {FULL_SECONDS} s."
+        return error("temporarily_unavailable", text, 429, {"Retry-After": str(FULL_SECONDS)})
     client, secret = save(wanted, address)
     progress.report_to_address("registered", request, str(client))
     return JsonResponse(describe(client, wanted, secret), status=201)
@@ -139,9 +149,8 @@ def _read_auth_method(given: dict[str, Any]) -> str:
 
 
 def save(wanted: Wanted, address: str) -> tuple[Client, str]:
-    """Store a new client and return it with its secret, "" for a public one. Older ones that nobody uses make room."""
+    """Store a new client and return it with its secret, "" for a public one."""
     secret = "" if wanted.auth_method == "none" else tokens.new_client_secret()
-    make_room()
     client = Client.objects.create(
         client_id=secrets.token_urlsafe(24),
         client_type=Client.CLIENT_CONFIDENTIAL if secret else Client.CLIENT_PUBLIC,
@@ -184,13 +193,33 @@ def _unused() -> Any:
     return Client.objects.filter(registration_source__in=registered, trusted=False, blocked=False).exclude(pk__in=used)
 
 
-def make_room() -> None:
-    """Delete the oldest unused clients when there are too many."""
+def make_room() -> bool:
+    """Delete an unused client when there are too many; return whether there is room for one more.
+
+    The oldest of the address with the most of them goes: an address that fills the table pushes out its own.
+    """
     unused = _unused()
-    excess = unused.count() - MAX_UNUSED_CLIENTS + 1
-    if excess > 0:
-        oldest = list(unused.order_by("pk").values_list("pk", flat=True)[:excess])
-        Client.objects.filter(pk__in=oldest).delete()
+    if unused.count() < MAX_UNUSED_CLIENTS:
+        return True
+    old = unused.filter(created__lt=timezone.now() - timedelta(minutes=SAFE_MINUTES))
+    sources = old.order_by().values("registered_from").annotate(number=Count("pk")).order_by("-number")
+    source = sources.first()
+    if source is None:
+        return False
+    oldest = list(
+        old.filter(registered_from=source["registered_from"]).order_by("pk").values_list("pk", flat=True)[:EVICTED]
+    )
+    Client.objects.filter(pk__in=oldest).delete()
+    return True
+
+
+def wait_seconds(group: str, address: str) -> int:
+    """Count one registration, or the like, of this counted address; return the seconds to wait if that is too many."""
+    counters = [throttle.Counter(group, address, settings.REGISTRATIONS_RATE)]
+    if network := client_address.subscriber_network(address):
+        number, _slash, period = settings.REGISTRATIONS_RATE.partition("/")
+        counters.append(throttle.Counter(group, network, f"{int(number) * SUBSCRIBER_FACTOR}/{period}"))
+    return throttle.reserve(counters).seconds
 
 
 def remove_unused() -> None:

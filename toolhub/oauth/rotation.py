@@ -40,7 +40,9 @@ def rotate(token: dict[str, Any], request: Any, connection: ConnectedApp) -> Non
 
     The connection is locked. Raises InvalidGrantError when the token has become older than that meanwhile.
     """
-    used = RefreshToken.objects.get(pk=request.refresh_token_instance.pk)
+    used = RefreshToken.objects.filter(pk=request.refresh_token_instance.pk, token_family=connection.family).first()
+    if used is None:  # a new decision of the person has taken over meanwhile
+        raise errors.InvalidGrantError(request=request)
     if used.revoked is not None:
         given = tokens.open_with(request.refresh_token, connection.successor)
         if given is None or not may_repeat(connection, used.token_checksum):

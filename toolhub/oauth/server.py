@@ -17,6 +17,8 @@ from oauthlib.oauth2.rfc6749.tokens import BearerToken
 from toolhub.oauth import tokens
 from toolhub.oauth.validator import DEVICE_CODE, find_lifetime
 
+UNSUPPORTED = ""
+
 
 class CodeGrant(AuthorizationCodeGrant):  # type: ignore[misc]
     """The authorization code grant: PKCE with S256 alone, and a code that logs recognise."""
@@ -48,6 +50,19 @@ class DeviceGrant(GrantTypeBase):  # type: ignore[misc]
         return headers, json.dumps(token), 200
 
 
+class TokenTypes(dict[str, Any]):
+    """The grants by name; oauthlib hands an unknown one to the default grant, which takes "openid" for its own."""
+
+    def get(self, name: Any, default: Any = None) -> Any:
+        return super().get(name, self[UNSUPPORTED])
+
+
+class UnsupportedGrant(GrantTypeBase):  # type: ignore[misc]
+    def create_token_response(self, request: Any, token_handler: Any) -> tuple[dict[str, str], str, int]:
+        error = errors.UnsupportedGrantTypeError(request=request)
+        return self._get_default_headers(), error.json, error.status_code
+
+
 class AuthorizationServer(AuthorizationEndpoint, TokenEndpoint, RevocationEndpoint):  # type: ignore[misc]
     def __init__(
         self,
@@ -66,11 +81,14 @@ class AuthorizationServer(AuthorizationEndpoint, TokenEndpoint, RevocationEndpoi
         TokenEndpoint.__init__(
             self,
             default_grant_type="authorization_code",
-            grant_types={
-                "authorization_code": code,
-                "refresh_token": refresh,
-                DEVICE_CODE: DeviceGrant(request_validator),
-            },
+            grant_types=TokenTypes(
+                {
+                    "authorization_code": code,
+                    "refresh_token": refresh,
+                    DEVICE_CODE: DeviceGrant(request_validator),
+                    UNSUPPORTED: UnsupportedGrant(request_validator),
+                }
+            ),
             default_token_type=bearer,
         )
         RevocationEndpoint.__init__(self, request_validator)

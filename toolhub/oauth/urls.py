@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from django.urls import path, re_path
+from django.urls import path
 
 from toolhub.oauth import authorization, connected_apps, device, metadata, registration, token_endpoint
 
@@ -9,7 +9,8 @@ urlpatterns = [
     path(".well-known/oauth-protected-resource", metadata.protected_resource, name="protected-resource"),
     path(".well-known/oauth-protected-resource/mcp", metadata.protected_resource),
     path(".well-known/oauth-authorization-server", metadata.authorization_server, name="authorization-server"),
-    re_path(r"^\.well-known/", metadata.unknown),
+    path(".well-known/", metadata.unknown),
+    path(".well-known/<path:rest>", metadata.unknown),
     path("oauth/authorize", authorization.authorize, name="authorize"),
     path("oauth/token", token_endpoint.token, name="token"),
     path("oauth/device", device.authorize, name="device-authorization"),

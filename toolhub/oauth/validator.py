@@ -19,13 +19,15 @@ from oauthlib.oauth2.rfc6749 import errors
 from oauthlib.oauth2.rfc8628 import errors as device_errors
 
 from toolhub.access.models import digest_of
-from toolhub.oauth import progress, resources, rotation, scopes
-from toolhub.oauth.models import Client, ConnectedApp, DeviceRequest
+from toolhub.oauth import client_documents, progress, resources, rotation, scopes
+from toolhub.oauth.models import Client, ConnectedApp, DeviceRequest, lock_connections
 
 log = logging.getLogger(__name__)
 
 ACCESS_SECONDS = 3600
 """Seconds that an access token lasts, or less, when its connection ends before."""
+REPLAY_SECONDS = 600
+"""How long a code that comes a second time revokes what the first one got."""
 MAX_POLL_SECONDS = 60
 DEVICE_CODE = "urn:ietf:params:oauth:grant-type:device_code"
 CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
@@ -44,6 +46,17 @@ def find_lifetime(request: Any) -> int:
 
 class Validator(OAuth2Validator):  # type: ignore[misc]
     # --- clients -------------------------------------------------------------------------------------------------
+
+    def _load_application(self, client_id: str, request: Any) -> Client | None:
+        if not client_documents.is_client_id(client_id):
+            return None
+        found: Client | None = super()._load_application(client_id, request)
+        return found
+
+    def _extract_basic_auth(self, request: Any) -> str | None:
+        found: str | None = super()._extract_basic_auth(request)
+        # The library decodes whatever comes, and fails for letters that base64 does not have.
+        return found if found is None or found.isascii() else "-"
 
     def _check_secret(self, provided_secret: str, stored_secret: str) -> bool:
         # The secret has 256 random bits: a slow hash would protect nothing, and let anybody keep the process busy.
@@ -92,8 +105,10 @@ class Validator(OAuth2Validator):  # type: ignore[misc]
         if connection is None:
             return False
         if connection.activated is not None:
-            log.warning("%s: its code was sent a second time; it is revoked", connection.credential_id)
-            connection.revoke()
+            # Later, the code may just have been found in the history of a browser, which is no way to disconnect.
+            if (timezone.now() - connection.fetched).total_seconds() < REPLAY_SECONDS:
+                log.warning("%s: its code was sent a second time; it is revoked", connection.credential_id)
+                connection.revoke()
             return False
         grant = Grant.objects.filter(code=code, application=client).first()
         if grant is None or grant.is_expired() or connection.revoked is not None or not connection.user.is_active:
@@ -186,8 +201,8 @@ class Validator(OAuth2Validator):  # type: ignore[misc]
     def _save_bearer_token(self, token: dict[str, Any], request: Any, *args: Any, **kwargs: Any) -> None:
         """Store new tokens; called in a transaction. Raises InvalidGrantError when another request was faster."""
         self._check_and_set_request_resource(request)
-        connection = ConnectedApp.objects.select_for_update().select_related("client").get(pk=request.connection.pk)
-        if connection.revoked is not None:
+        connection = lock_connections(request.connection)
+        if connection is None or connection.revoked is not None:
             raise errors.InvalidGrantError(request=request)
         if request.grant_type == "refresh_token":
             rotation.rotate(token, request, connection)
@@ -220,7 +235,7 @@ class Validator(OAuth2Validator):  # type: ignore[misc]
 
 def find_client(client_id: str) -> Client | None:
     """Return a known client that may be used, without fetching anything."""
-    if "\x00" in client_id:
+    if not client_documents.is_client_id(client_id):
         return None
     found: Client | None = Client.objects.filter(client_id=client_id, blocked=False).first()
     return found

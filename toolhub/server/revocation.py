@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import Any
 
 from catalog.errors import ACCESS_REVOKED
@@ -50,9 +51,11 @@ class RevocationWatch:
     async def close_revoked(self) -> None:
         """Close and cancel everything of credentials that are no longer valid.
 
+        Streams and sockets also close when their access token expires, although its app may go on with another one.
         Streams and sockets of a token whose toolsets were changed close too: their client connects anew. Its calls and
         tasks continue unless the token sees less than at their start.
         """
+        self._subscribers.close_expired(time.time(), ACCESS_REVOKED)
         open_now = {**self._subscribers.credentials(), **self._requests.credentials()}
         if not open_now:
             return
@@ -91,13 +94,18 @@ class RevocationWatch:
                 # A stopped watch would keep a revoked stream open; it tries again in two seconds.
                 log.exception("Could not check the credentials of open streams")
 
-    def _on_revoked(self, credentials: tuple[str, ...] = (), users: tuple[int, ...] = (), **_: Any) -> None:
+    def _on_revoked(
+        self, credentials: tuple[str, ...] = (), users: tuple[int, ...] = (), superseded: bool = False, **_: Any
+    ) -> None:
         """Handle the signal, in the revoking thread."""
-        self._bus.publish_from_thread(REVOKED, {"credentials": list(credentials), "users": list(users)})
+        payload = {"credentials": list(credentials), "users": list(users), "superseded": superseded}
+        self._bus.publish_from_thread(REVOKED, payload)
 
     def _on_revocation_message(self, payload: dict[str, Any]) -> None:
         for credential in payload.get("credentials") or ():
             self._authenticator.forget(str(credential))
         for user in payload.get("users") or ():
             self._authenticator.forget(int(user))
+        if payload.get("superseded"):
+            self._subscribers.close_credentials(map(str, payload.get("credentials") or ()), ACCESS_REVOKED)
         self._hurry.set()

@@ -206,6 +206,13 @@ class Subscribers:
         for listener in [listener for listener in self._all if listener.credential_id in wanted]:
             close_quietly(listener, reason)
 
+    def close_expired(self, now: float, reason: Cancellation) -> None:
+        """Close the listeners whose token has expired; `now` in Unix seconds."""
+        for listener in list(self._all):
+            expires_at = listener.peer.caller.credential.expires_at
+            if expires_at is not None and expires_at <= now:
+                close_quietly(listener, reason)
+
     def restrictions(self) -> set[Restriction]:
         """Return the restrictions to toolsets with which listeners were attached."""
         return {listener.restriction for listener in self._all}

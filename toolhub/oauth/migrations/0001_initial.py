@@ -64,6 +64,8 @@ class Migration(migrations.Migration):
                 ('last_used', models.DateTimeField(editable=False, null=True, verbose_name='last used')),
                 ('last_address', models.CharField(blank=True, editable=False, max_length=64, verbose_name='last used from')),
                 ('revoked', models.DateTimeField(editable=False, null=True, verbose_name='revoked')),
+                ('by_device', models.BooleanField(default=False, editable=False)),
+                ('question', models.CharField(editable=False, max_length=64, unique=True)),
                 ('code_digest', models.CharField(editable=False, max_length=64, unique=True)),
                 ('rotated', models.DateTimeField(editable=False, null=True)),
                 ('previous_digest', models.CharField(blank=True, editable=False, max_length=64)),

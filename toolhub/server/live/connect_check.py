@@ -28,6 +28,7 @@ MAX_RECENT_STEPS = 20
 """Number of recent steps that a newly opened page still receives."""
 MIN_REPEAT_SECONDS = 1.0
 """Minimum seconds between two messages about the same step of the same token, however fast its client is."""
+WRONG_PATHS = frozenset({"/sse", "/sse/", "/mcp/sse", "/mcp/sse/", "/message", "/messages", "/messages/"})
 _REASONS = {UNSUPPORTED_VERSION: "revision", HEADER_MISMATCH: "headers"}
 
 
@@ -119,6 +120,11 @@ class ConnectCheck:
         if any(map(self._pages.is_subscribed, keys)) and self._is_new(keys[0], "failed", reason):
             message = {"topic": "connect", "step": "failed", "credential": credential, "client": "", "reason": reason}
             self._bus.publish_soon(STEP, {"keys": keys, "message": message})
+
+    def report_path(self, address: str, method: str, path: str) -> None:
+        """Report a request to an address at which clients of other servers look for MCP."""
+        if path in WRONG_PATHS or (path == "/" and method == "POST"):
+            self.report_rejected(address, "path")
 
     def clear(self) -> None:
         """Remove every page and its messages."""
