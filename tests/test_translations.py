@@ -245,6 +245,8 @@ FOR_PROGRAMS = (
     "catalog/examples/",
     "catalog/policy/loader.py",
     "catalog/schemas/",
+    "toolhub/oauth/server.py",
+    "toolhub/oauth/validator.py",
     "toolhub/wire/",
     "toolhub/server/",
 )

@@ -75,9 +75,7 @@ class _DeletionPreview:
 
     def add_count(self, model: type[models.Model], number: int, example: Any) -> None:
         meta = model._meta
-        # Django's automatic many-to-many tables have only an English name.
-        nameless = meta.auto_created and not isinstance(meta.verbose_name_plural, Promise)
-        kind = _("relations between them") if nameless else str(meta.verbose_name_plural)
+        kind = _("relations between them") if _is_nameless(model) else str(meta.verbose_name_plural)
         self.model_count[kind] = self.model_count.get(kind, 0) + number
         admin = self.site._registry.get(model)
         if admin is not None and not admin.has_delete_permission(self.request, example):
@@ -111,14 +109,12 @@ class _DeletionPreview:
             if not number:
                 continue
             links = [one.name for one in other._meta.concrete_fields if one.many_to_one]
-            first = (
-                list(rows.select_related(*links)[:MAX_NAMED_ROWS]) if not other._meta.auto_created else list(rows[:1])
-            )
+            first = list(rows.select_related(*links)[:MAX_NAMED_ROWS]) if not _is_nameless(other) else list(rows[:1])
             if rule is not CASCADE:
                 self.protected += [self.format_name(row) for row in first]
                 continue
             self.add_count(other, number, first[0])
-            if not other._meta.auto_created:
+            if not _is_nameless(other):
                 found += [self.format_name(row) for row in first]
                 if number > MAX_NAMED_ROWS:
                     found.append(_format_remainder(number - MAX_NAMED_ROWS))
@@ -126,6 +122,12 @@ class _DeletionPreview:
                 if below:
                     found.append(below)
         return found
+
+
+def _is_nameless(model: type[models.Model]) -> bool:
+    """Return whether a table has only an English name: Django's many-to-many tables, and those of some libraries."""
+    names = (model._meta.verbose_name_plural,) if model._meta.auto_created else (model._meta.verbose_name,)
+    return not all(isinstance(name, Promise) for name in names)
 
 
 def _format_remainder(number: int) -> str:

@@ -134,4 +134,6 @@ def test_every_reason_in_the_code_has_a_sentence_in_both_languages() -> None:
     assert found >= {*CANCELLATIONS, "run.process_ended", "run.client_left", "unknown.tool"}
     params = {"number": 1, "effect": "allow", "kind": "tool", "name": "a", "by": "everyone", "whom": "", "rate": "3/m"}
     for text in found:
-        assert messages.translate_reason(Reason(text, {**params, "seconds": 3, "keys": "a", "names": "b"})), text
+        assert messages.translate_reason(
+            Reason(text, {**params, "seconds": 3, "keys": "a", "names": "b", "scope": "mcp:write"})
+        ), text

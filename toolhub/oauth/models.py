@@ -16,6 +16,7 @@ from django.conf import settings
 from django.db import models, transaction
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext_noop
 from oauth2_provider.models import (
     AbstractApplication,
     ApplicationManager,
@@ -26,6 +27,16 @@ from oauth2_provider.models import (
 from audit.actions import actor
 from toolhub.access.credential_changes import notify
 from toolhub.oauth import redirects
+
+LIBRARY_TEXTS = (
+    *(gettext_noop("Client ID Metadata Document"), gettext_noop("Dynamic Client Registration"), gettext_noop("Manual")),
+    *(gettext_noop("CIMD expires at"), gettext_noop("algorithm"), gettext_noop("allowed origins")),
+    *(gettext_noop("authorization grant type"), gettext_noop("client ID"), gettext_noop("client secret")),
+    *(gettext_noop("hash client secret"), gettext_noop("post logout redirect URIs"), gettext_noop("redirect URIs")),
+    *(gettext_noop("registration source"), gettext_noop("skip authorization"), gettext_noop("updated")),
+    *(gettext_noop("Allowed URIs list, space separated"), gettext_noop("Confidential"), gettext_noop("Public")),
+)
+"""Texts of the library's own client, which it has in few languages."""
 
 
 class Client(AbstractApplication):  # type: ignore[misc]
@@ -108,7 +119,7 @@ class ConnectedApp(models.Model):
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="connected_apps", verbose_name=_("user")
     )
     client = models.ForeignKey(Client, on_delete=models.CASCADE, related_name="connections", verbose_name=_("client"))
-    family = models.UUIDField(unique=True, default=uuid.uuid4, editable=False)
+    family = models.UUIDField(_("token family"), unique=True, default=uuid.uuid4, editable=False)
     """The `token_family` of all its refresh tokens."""
     scope = models.CharField(_("scope"), max_length=200, editable=False)
     restricted = models.BooleanField(_("only some toolsets"), default=False)
@@ -122,15 +133,17 @@ class ConnectedApp(models.Model):
     last_address = models.CharField(_("last used from"), max_length=64, blank=True, editable=False)
     revoked = models.DateTimeField(_("revoked"), null=True, editable=False)
 
-    by_device = models.BooleanField(default=False, editable=False)
-    question = models.CharField(max_length=64, unique=True, editable=False)
+    by_device = models.BooleanField(_("by a device code"), default=False, editable=False)
+    question = models.CharField(_("digest of the page"), max_length=64, unique=True, editable=False)
     """SHA-256 of the nonce of the page on which the person decided: two answers are one decision."""
-    code_digest = models.CharField(max_length=64, unique=True, editable=False)
+    code_digest = models.CharField(_("digest of the code"), max_length=64, unique=True, editable=False)
     """SHA-256 of its code: who sends that again shows that it was stolen."""
-    rotated = models.DateTimeField(null=True, editable=False)
-    previous_digest = models.CharField(max_length=64, blank=True, editable=False)
+    rotated = models.DateTimeField(_("refreshed"), null=True, editable=False)
+    previous_digest = models.CharField(
+        _("digest of the previous refresh token"), max_length=64, blank=True, editable=False
+    )
     """SHA-256 of the refresh token that was exchanged last."""
-    successor = models.TextField(blank=True, editable=False)
+    successor = models.TextField(_("encrypted answer"), blank=True, editable=False)
     """The answer to that exchange, readable only with that token: see `toolhub.oauth.rotation`."""
 
     objects = ConnectedAppQuerySet.as_manager()

@@ -23,6 +23,7 @@ TRANSLATED_NAMES = frozenset(
         gettext_noop("Compare upstream servers"),
         gettext_noop("Remove expired tasks"),
         gettext_noop("Remove expired results"),
+        gettext_noop("Remove expired connections of apps"),
         gettext_noop("Return free memory"),
     }
 )
