@@ -70,6 +70,7 @@ def test_from_signing_in_to_a_clients_settings_that_hold_a_token_once(hub: Hub, 
     page.click("nav >> text=Connect")
     page.click("nav.chips >> text=Cursor")
     assert not TOKEN.search(page.content())
+    page.click("text=Without a browser: use a token")
     page.click("text=Create token for this client")
     page.wait_for_selector("text=You see it only once")
     (token,) = set(TOKEN.findall(page.locator("#snippet-1").inner_text()))

@@ -147,7 +147,7 @@ def connect(alice: Window) -> tuple[int, str]:
     page.fill("#id_password", seed.PASSWORD)
     hand.click("form button.primary")
     page.wait_for_url("**/connect/")
-    hand.click("nav.chips >> text=Cursor")
+    hand.click("nav.chips >> text=curl")
     hand.click("text=Create token for this client")
     page.wait_for_selector('#check [data-live="live"]')
     stage(page, "token", "now")

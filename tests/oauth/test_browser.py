@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,6 +16,7 @@ from tests.browser.conftest import chromium as chromium
 from tests.oauth import people
 from tests.oauth.flow import challenge_of
 from tests.oauth.people import PASSWORD, Callback
+from tests.oauth.test_clients import Person, Storage, connect, use
 from tests.secure_hub import SecureHub
 
 pytestmark = pytest.mark.chromium
@@ -156,6 +159,64 @@ def test_an_answer_to_another_site_and_to_an_application_passes_the_policy_of_th
     page.wait_for_selector("text=Back to the client")
     assert page.get_attribute("main a.button", "href").startswith("cursor://callback?code=thc_")
     assert [text for text in page.complaints if "Content Security Policy" in text] == []
+
+
+def follow(site: SecureHub, callback: Callback, name: str) -> Any:
+    """Connect an official client that signs this person in, and let it call a tool."""
+    person, storage = Person(site, name), Storage()
+
+    async def run() -> None:
+        async with connect(site, person, storage, callback) as client:
+            await use(client)
+
+    return asyncio.run(run())
+
+
+def stage(page: Any, name: str, state: str) -> None:
+    page.wait_for_selector(f'[data-stage="{name}"][data-state="{state}"]')
+
+
+def test_the_connect_page_follows_the_client_that_is_being_connected_step_by_step(
+    site: SecureHub, callback: Callback, page: Any
+) -> None:
+    page.goto(f"{site.url}/connect/claude-code/")
+    sign_in(page)
+    page.wait_for_selector('#check [data-live="live"]')
+    stage(page, "found", "now")
+    assert not page.is_visible("text=Create token for this client"), "no token is needed"
+    assert f"{site.url}/mcp" in page.inner_text("#sign-in-1")
+    # Another client of alice is at work all the time.
+    wrong = {"Authorization": f"Bearer {site.hub.seeded['alice']}", "Accept": "application/json, text/event-stream"}
+    hello = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "another", "version": "1"},
+    }
+    message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+    trust = site.authority.trust()
+    assert httpx2.post(f"{site.url}/mcp", headers=wrong, json=message, verify=trust).status_code == 200
+    httpx2.post(f"{site.url}/", verify=trust)
+    page.wait_for_selector('[data-reason="path"]:visible')
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(follow, site, callback, "alice").result(120)
+    for name in ("found", "introduced", "allowed", "token", "revision", "tools", "call"):
+        stage(page, name, "done")
+    page.wait_for_selector("[data-connected]:visible")
+    assert page.text_content("[data-token]") == "Python SDK"
+    assert not page.is_visible("[data-reason]")
+
+
+def test_a_client_that_says_nothing_gets_a_hint_and_a_placeholder_is_recognised(site: SecureHub, page: Any) -> None:
+    page.clock.install()
+    page.goto(f"{site.url}/connect/cursor/")
+    sign_in(page)
+    page.wait_for_selector('#check [data-live="live"]')
+    assert page.get_attribute("text=Add to Cursor", "href").startswith("cursor://")
+    page.clock.fast_forward(31_000)
+    page.wait_for_selector('[data-reason="silence"]:visible')
+    headers = {"Authorization": "Bearer thp_YOUR_TOKEN", "Accept": "application/json, text/event-stream"}
+    httpx2.post(f"{site.url}/mcp", headers=headers, json={}, verify=site.authority.trust())
+    page.wait_for_selector('[data-reason="placeholder"]:visible')
 
 
 @pytest.mark.parametrize("width", [390, 1280])

@@ -5,7 +5,7 @@ page is notified about its person's tokens and apps, and about clients at its ow
 were identified, or look for the sign-in. A message has `topic` "connect", `step` ("metadata", "registered", "asked",
 "allowed", "issued", "revision", "tools", "call", "failed"), `credential` ("token:12", "app:4", or null when it is not
 known), `token` (its name), `client`, and the fields of the step: `revision`, `count`, `name`, `failed`, or `reason`,
-one of the words that the page explains.
+one of the words that the page explains. `recent` is true for what happened before the page was opened.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ConnectCheck:
         start = time.monotonic() - RECENT_SECONDS
         for at, message in self._recent.get(subscriptions.connect_key(watcher.user_id), ()):
             if at > start:
-                watcher.send(message)
+                watcher.send({**message, "recent": True})
 
     def forget(self, watcher: Watcher) -> None:
         for key in [key for key, found in self._watchers.items() if watcher in found]:

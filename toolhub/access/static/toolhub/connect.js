@@ -67,6 +67,8 @@
 
   const follow = (message) => {
     const known = message.credential;
+    // What another client did before this page was opened; only a page with a new token is about one of these.
+    if (signsIn && message.recent) return;
     if (message.step in SIGN_IN) {
       // Another client that signs in later does not start this one again.
       if (signsIn && (!isDone("token") || known === mine)) { followSignIn(message); restart(); }
