@@ -54,9 +54,9 @@ class Quickstart(Hub):
     def token(self) -> str:
         return self.find_in_output(r"with the token +(thp_\S+)")
 
-    async def sign_in(self) -> Pages:
-        pages = Pages(self, "admin")
-        await pages.send("/sign-in/", username="admin", password=self.find_in_output(r"as +admin / (\S+)"))
+    async def sign_in(self, name: str = "admin") -> Pages:
+        pages = Pages(self, name)
+        await pages.send("/sign-in/", username=name, password=self.find_in_output(rf"as +{name} / (\S+)"))
         return pages
 
 
@@ -103,6 +103,9 @@ async def test_without_node_everything_else_works_and_it_says_what_is_missing(tm
             assert result.content[0].text == "42"
 
         await use_as_demo(hub, use)
+        pages = await hub.sign_in("demo")
+        async with pages:
+            assert "calculate_sum" in await pages.get("/tools/")
         pages = await hub.sign_in()
         async with pages:
             tools = "/admin" + said.rpartition("/admin")[2]

@@ -37,12 +37,14 @@ def test_the_first_run_makes_accounts_and_a_token_and_a_later_run_keeps_them(tmp
         "mcp_url",
         "websocket_url",
         "username",
+        "password",
         "token",
     }
     assert facts["mcp_url"] == "http://localhost:8123/mcp"
     assert facts["websocket_url"] == "ws://localhost:8123/ws/mcp"
     assert facts["token"].startswith("thp_") and len(facts["token"]) == 47
-    assert len(facts["admin_password"]) >= 12
+    assert len(facts["admin_password"]) >= 12 and len(facts["password"]) >= 12
+    assert facts["password"] != facts["admin_password"]
     names = {path.name for path in (tmp_path / "hub").iterdir()}
     assert {"secret-key", "record-key", "toolhub.sqlite3"} <= names
     placed = {"TOOLHUB_DATA_DIR": str(tmp_path / "hub"), "TOOLHUB_PUBLIC_URL": "http://localhost:8123"}
@@ -54,7 +56,7 @@ def test_the_first_run_makes_accounts_and_a_token_and_a_later_run_keeps_them(tmp
     left = manage("exporttools", **placed).stdout
     assert "secrets:" in left and "tools:" not in left.replace("Tools", "") and "toolsets:" not in left
     again = json.loads(second.stdout.splitlines()[0])
-    assert again == {**facts, "admin_password": None, "token": None}
+    assert again == {**facts, "admin_password": None, "password": None, "token": None}
     token = manage("createtoken", "demo", "--name", "more", **placed)
     assert token.stdout.strip().startswith("thp_") and len(token.stdout.splitlines()) == 1
     spoken = manage("quickstart", "--no-serve", **placed)

@@ -20,6 +20,9 @@ from django.db import transaction
 from catalog.examples import catalogue
 from toolhub.access.models import AccessToken
 
+DEMO = "demo"
+"""The user who uses the examples."""
+
 
 class Command(BaseCommand):
     help = "Set up toolhub with SQLite and an example catalogue, print the addresses, and serve it in one process."
@@ -44,9 +47,9 @@ class Command(BaseCommand):
         call_command("migrate", interactive=False, verbosity=0)
         password = create_admin()
         with transaction.atomic():  # a first run that fails half-way is repeated as a first run
-            user, token = create_demo_user()
+            demo_password, token = create_demo_user()
             if token is not None:
-                catalogue.load(user)
+                catalogue.load(DEMO)
         facts = {
             "url": settings.PUBLIC_URL,
             "admin_url": f"{settings.PUBLIC_URL}/admin/",
@@ -54,7 +57,8 @@ class Command(BaseCommand):
             "admin_password": password,
             "mcp_url": f"{settings.PUBLIC_URL}/mcp",
             "websocket_url": f"{settings.PUBLIC_URL.replace('http', 'ws', 1)}/ws/mcp",
-            "username": user,
+            "username": DEMO,
+            "password": demo_password,
             "token": token,
         }
         if options["json"]:
@@ -98,15 +102,16 @@ def create_admin() -> str | None:
     return password
 
 
-def create_demo_user() -> tuple[str, str | None]:
-    """Return the `demo` user's name and a new access token, or None as token when the user existed."""
-    user, made = User.objects.get_or_create(username="demo")
+def create_demo_user() -> tuple[str | None, str | None]:
+    """Create the `demo` user if needed; return a password and an access token, or None twice when the user existed."""
+    user, made = User.objects.get_or_create(username=DEMO)
     if not made:
-        return user.username, None
-    user.set_unusable_password()
+        return None, None
+    password = secrets.token_urlsafe(12)
+    user.set_password(password)
     user.save()
     _, token = AccessToken.objects.issue(user, name="quickstart")
-    return user.username, token
+    return password, token
 
 
 def describe_example_upstream() -> list[str]:
@@ -121,22 +126,25 @@ def describe_example_upstream() -> list[str]:
 
 def format_welcome(facts: dict[str, str | None]) -> str:
     url, mcp, token = facts["url"], facts["mcp_url"], facts["token"]
-    password = facts["admin_password"] or "(printed by the first run)"
+    earlier = "(printed by the first run)"
     lines = [
         "",
         f"  toolhub is ready at {url}",
         "",
         f"  Connect an AI client   {mcp}",
-        f"  with the token         {token or '(printed by the first run; createtoken demo prints a new one)'}",
+        f"  and sign in as         {facts['username']} / {facts['password'] or earlier}",
+        f"  or with the token      {token or '(printed by the first run; createtoken demo prints a new one)'}",
         "",
         f"  Manage tools           {facts['admin_url']}",
-        f"  as                     admin / {password}",
+        f"  as                     admin / {facts['admin_password'] or earlier}",
         *describe_example_upstream(),
         "",
     ]
     if token:
         lines += [
-            "  For example, with Claude Code:",
+            "  For example, with Claude Code, which then signs in with /mcp:",
+            f"    claude mcp add --transport http toolhub {mcp}",
+            "  or, where there is no browser:",
             f"    claude mcp add --transport http toolhub {mcp} \\",
             f'      --header "Authorization: Bearer {token}"',
             "",
