@@ -18,7 +18,7 @@ from tests.clients.report import clean_environment
 from tests.clients.versions import NPM, PYTHON_1
 from tests.oauth import people
 from tests.oauth.people import Callback
-from tests.oauth.test_clients import list_apps, seed
+from tests.oauth.test_clients import SET_UPS, list_apps, seed
 from tests.polling import wait_until
 from tests.secure_hub import SecureHub
 
@@ -28,10 +28,11 @@ TOOLS = ["add", "ask_name", "chatter", "come_back", "echo", "prints", "steps", "
 LINK = re.compile(r"https://localhost:\d+/(?:oauth/authorize\?|device/)\S+")
 
 
-@pytest.fixture(scope="module")
-def site() -> Iterator[SecureHub]:
+@pytest.fixture(scope="module", params=SET_UPS, ids=list(SET_UPS))
+def site(request: pytest.FixtureRequest) -> Iterator[SecureHub]:
+    options: dict[str, Any] = dict(SET_UPS[request.param])
     env = {"TOOLHUB_TOOL_MODULES": "tests.e2e.functions", "TOOLHUB_WRITE_SCOPE": "1"}
-    with SecureHub(seed=seed, env=env) as running:
+    with SecureHub(seed=seed, env=env, **options) as running:
         yield running
 
 
