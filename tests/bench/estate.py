@@ -139,7 +139,53 @@ def _make_users(numbers: range) -> list[Any]:
             for number, owner in enumerate(owners)
         ),
     )
+    _make_apps(owners)
     return made
+
+
+def _make_apps(owners: list[Any]) -> None:
+    """For each of these owners, once per mention, an installation of a client that registered itself, connected."""
+    from django.utils import timezone
+
+    from toolhub.oauth.models import Client, ConnectedApp
+
+    now = timezone.now()
+    clients = _save(
+        Client,
+        (
+            Client(
+                client_id=str(uuid.uuid4()),
+                name=f"Client {number}",
+                client_type=Client.CLIENT_PUBLIC,
+                client_secret="",
+                hash_client_secret=False,
+                authorization_grant_type=Client.GRANT_AUTHORIZATION_CODE,
+                redirect_uris="http://127.0.0.1/callback",
+                registration_source=Client.RegistrationSource.DCR,
+                registered_from="192.0.2.1",
+                last_used=now,
+            )
+            for number in range(len(owners))
+        ),
+    )
+    _save(
+        ConnectedApp,
+        (
+            ConnectedApp(
+                user=owner,
+                client=client,
+                scope="mcp",
+                destination="127.0.0.1",
+                activated=now,
+                expires=now + timedelta(days=90 if number % 5 else -1),
+                last_used=now,
+                last_address="192.0.2.1",
+                question=hashlib.sha256(uuid.uuid4().bytes).hexdigest(),
+                code_digest=hashlib.sha256(uuid.uuid4().bytes).hexdigest(),
+            )
+            for number, (owner, client) in enumerate(zip(owners, clients, strict=True))
+        ),
+    )
 
 
 def _make_tools(numbers: range) -> list[Any]:

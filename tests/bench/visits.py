@@ -17,6 +17,8 @@ LISTS = (
     ("auth/user", ("q=seed09", "is_staff__exact=1", "p=2", "o=-2")),
     ("auth/group", ("q=team", "p=2")),
     ("access/accesstoken", ("q=seed", "p=2")),
+    ("oauth/client", ("q=client", "p=2", "trusted__exact=0")),
+    ("oauth/connectedapp", ("q=seed", "p=2")),
     (
         "catalog/tool",
         ("q=invoice", "p=3", "o=-2", "quarantine=yes", "toolsets__id__exact={toolset}"),
@@ -155,6 +157,8 @@ def find_heaviest(owner: Any, call: Any) -> dict[str, Any]:
         "auth.group": Group.objects.filter(name__startswith="team ").order_by("name").first(),
         "auth.permission": Permission.objects.first(),
         "access.accesstoken": owner.access_tokens.first(),
+        "oauth.client": owner.connected_apps.first().client,
+        "oauth.connectedapp": owner.connected_apps.first(),
         "catalog.tool": Tool.objects.order_by("name").filter(name__startswith="tool_").first(),
         "catalog.toolset": Toolset.objects.filter(name__startswith="set ").order_by("name").first(),
         "catalog.resource": Resource.objects.first(),

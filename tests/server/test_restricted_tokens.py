@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 from uuid import uuid4
 
@@ -30,6 +30,7 @@ from tests.server.conftest import (
 )
 from tests.server.functions import ENDED, STARTED
 from toolhub.access.models import AccessToken
+from toolhub.oauth.models import ConnectedApp
 from toolhub.server import sessions
 from toolhub.server.dispatch import METHODS
 
@@ -48,15 +49,34 @@ PERSONAL = {"initialize", "ping", "server/discover", "logging/setLevel"}
 """Methods that say nothing of the catalogue."""
 
 
-async def restricted_token(user: User, toolsets: Iterable[Toolset]) -> Credential:
-    chosen = list(toolsets)
+Restrict = Callable[[User, Iterable[Toolset]], Awaitable[Credential]]
 
-    def issue() -> Credential:
-        row, _ = AccessToken.objects.issue(user, "restricted", toolsets=chosen)
-        return factories.credential(user, id=row.credential_id, toolset_ids=frozenset(one.pk for one in chosen))
 
-    found: Credential = await sync_to_async(issue)()
-    return found
+@pytest.fixture(params=["token", "app"])
+def restricted(request: pytest.FixtureRequest) -> Restrict:
+    """Makes a credential that sees some toolsets only: a personal token, and a connected app."""
+
+    def issue(user: User, chosen: list[Toolset]) -> Credential:
+        if request.param == "token":
+            row: Any = AccessToken.objects.issue(user, "restricted", toolsets=chosen)[0]
+        else:
+            row = factories.connect_app(user, toolsets=chosen)[0]
+        found: Credential = factories.credential(
+            user, id=row.credential_id, toolset_ids=frozenset(one.pk for one in chosen)
+        )
+        return found
+
+    async def restrict(user: User, toolsets: Iterable[Toolset]) -> Credential:
+        made: Credential = await sync_to_async(issue)(user, list(toolsets))
+        return made
+
+    return restrict
+
+
+def find_row(credential: Credential) -> Any:
+    """The personal token or the connected app that this credential is."""
+    kind, _, number = credential.id.partition(":")
+    return {"token": AccessToken, "app": ConnectedApp}[kind]._default_manager.get(pk=int(number))
 
 
 @pytest.fixture
@@ -169,11 +189,11 @@ async def answer_of(client: Client, method: str, params: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("revision", [MODERN, STATEFUL])
 async def test_over_every_method_another_toolsets_things_read_like_nothing(
-    whole: Credential, alice: User, revision: str
+    whole: Credential, alice: User, restricted: Restrict, revision: str
 ) -> None:
     owner = modern(whole, OPTED)
     task_id, uri = await waiting_task(owner), await stored_result(owner)
-    narrow = await restricted_token(alice, [await open_toolset()])
+    narrow = await restricted(alice, [await open_toolset()])
     client = modern(narrow, OPTED) if revision == MODERN else await handshake(narrow)
     named = targets(task_id, uri)
     for method in METHODS[revision]:
@@ -198,11 +218,11 @@ async def test_over_every_method_another_toolsets_things_read_like_nothing(
 
 
 async def test_a_token_of_the_same_toolset_and_one_without_a_restriction_reach_the_task(
-    whole: Credential, alice: User
+    whole: Credential, alice: User, restricted: Restrict
 ) -> None:
     closed = await sync_to_async(Toolset.objects.get)(name="Closed")
-    first = modern(await restricted_token(alice, [closed]), OPTED)
-    second = modern(await restricted_token(alice, [closed, await open_toolset()]), OPTED)
+    first = modern(await restricted(alice, [closed]), OPTED)
+    second = modern(await restricted(alice, [closed, await open_toolset()]), OPTED)
     task_id, uri = await waiting_task(first), await stored_result(first)
     for client in (first, second, modern(whole, OPTED)):
         assert (await client.result("tasks/get", {"taskId": task_id}))["status"] == "input_required"
@@ -216,13 +236,13 @@ async def test_a_token_of_the_same_toolset_and_one_without_a_restriction_reach_t
 
 
 async def test_a_token_without_any_toolset_and_rows_of_before_the_column_stay_apart(
-    whole: Credential, alice: User
+    whole: Credential, alice: User, restricted: Restrict
 ) -> None:
     owner = modern(whole, OPTED)
     task_id, uri = await waiting_task(owner), await stored_result(owner)
-    nothing = await restricted_token(alice, [])
+    nothing = await restricted(alice, [])
     assert await store.get(nothing, task_id) is None and await stored_results.get(nothing, uri) is None
-    closed = await restricted_token(alice, [await sync_to_async(Toolset.objects.get)(name="Closed")])
+    closed = await restricted(alice, [await sync_to_async(Toolset.objects.get)(name="Closed")])
     assert await store.get(closed, task_id) is not None and await stored_results.get(closed, uri) is not None
     for model in (Task, StoredResult):
         await sync_to_async(model.objects.update)(toolset_ids=None)
@@ -272,7 +292,7 @@ async def change_toolsets(credential: Credential, toolsets: Iterable[Toolset] | 
     """Restrict the token to other toolsets, as its form does; None is all of them."""
 
     def change() -> None:
-        row = AccessToken.objects.get(pk=int(credential.id.partition(":")[2]))
+        row = find_row(credential)
         row.restricted = toolsets is not None
         row.save()
         row.toolsets.set(toolsets or ())
@@ -282,17 +302,17 @@ async def change_toolsets(credential: Credential, toolsets: Iterable[Toolset] | 
 
 @pytest.mark.parametrize("as_task", [False, True])
 async def test_what_runs_for_a_token_that_sees_fewer_toolsets_is_cancelled_and_what_sees_more_continues(
-    whole: Credential, alice: User, publish: Any, as_task: bool
+    whole: Credential, alice: User, restricted: Restrict, publish: Any, as_task: bool
 ) -> None:
     closed = await sync_to_async(Toolset.objects.get)(name="Closed")
     opened = await open_toolset()
     await sync_to_async(publish)(alice, "server_wait", toolset=closed)
     await refresh_catalogue()
     tokens = {
-        "widened": await restricted_token(alice, [closed]),
-        "freed": await restricted_token(alice, [closed]),
-        "same": await restricted_token(alice, [closed, opened]),
-        "narrowed": await restricted_token(alice, [closed, opened]),
+        "widened": await restricted(alice, [closed]),
+        "freed": await restricted(alice, [closed]),
+        "same": await restricted(alice, [closed, opened]),
+        "narrowed": await restricted(alice, [closed, opened]),
         "limited": whole,
     }
     for label in tokens:

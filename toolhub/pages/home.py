@@ -203,7 +203,7 @@ def steps(request: HttpRequest) -> list[dict[str, Any]]:
         (
             AccessToken.objects.exists() or apps.get_model("oauth.ConnectedApp")._default_manager.exists(),
             _("Connect a client"),
-            _("Choose your AI client. The page creates a token and shows the exact steps."),
+            _("Choose your AI client. The page shows the exact steps."),
             "/connect/",
         ),
     ]
