@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
 import re
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +29,7 @@ from tests.secure_hub import SecureHub
 FOREIGN = Path(__file__).parent.parent / "clients" / "foreign"
 WAIT_SECONDS = 180
 TOOLS = ["add", "ask_name", "chatter", "come_back", "echo", "prints", "steps", "touch", "wait"]
-LINK = re.compile(r"https://localhost:\d+/(?:oauth/authorize\?|device/)\S+")
+LINK = re.compile(r"https://localhost:\d+/(?:oauth/authorize\?|device/)[!-~]+")
 
 
 @pytest.fixture(scope="module", params=SET_UPS, ids=list(SET_UPS))
@@ -60,13 +64,15 @@ class Program:
     def __init__(self, command: Sequence[str | Path], where: Path, site: SecureHub, **options: Any) -> None:
         ca_file = str(site.authority.ca_file)
         self.log = (where / "errors.log").open("w+")
+        options.setdefault("stderr", self.log)
         self.process = subprocess.Popen(
             list(map(str, command)),
             cwd=where,
-            env=clean_environment(where, NODE_EXTRA_CA_CERTS=ca_file, TEST_CA_FILE=ca_file),
+            env=clean_environment(
+                where, NODE_EXTRA_CA_CERTS=ca_file, TEST_CA_FILE=ca_file, MCP_INSPECTOR_SECRET_STORE="file"
+            ),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self.log,
             text=True,
             **options,
         )
@@ -98,8 +104,9 @@ class Program:
         """The address that it asks the person to open."""
 
         def look() -> str | None:
+            ended = self.process.poll() is not None
             found = LINK.search(self.errors())
-            assert found or self.process.poll() is None, self.errors()
+            assert found or not ended, self.errors()
             return found[0] if found else None
 
         return str(wait_until(look, WAIT_SECONDS, "an address to open"))
@@ -165,3 +172,40 @@ def test_mcp_remote_signs_in_with_a_code_in_a_terminal(site: SecureHub, project:
         text = program.wait()
     assert "Authorized." in text
     assert '"name": "add"' in text
+
+
+class Terminal:
+    """A terminal for what a program says to the person in front of it; it is written to a file."""
+
+    def __init__(self) -> None:
+        self.screen, self.line = pty.openpty()
+
+    def copy(self, program: Program) -> None:
+        os.close(self.line)
+        threading.Thread(target=self._copy, args=(program.log.name,), daemon=True).start()
+
+    def _copy(self, log: str) -> None:
+        ended = contextlib.suppress(OSError)  # the program has ended
+        with open(self.screen, "rb", buffering=0) as screen, open(log, "ab", buffering=0) as target, ended:
+            while said := screen.read(4096):
+                target.write(said)
+
+
+@pytest.mark.node
+def test_the_inspector_signs_in_with_a_browser_and_keeps_what_it_got(site: SecureHub, project: Path) -> None:
+    command: list[str | Path] = [project / "node_modules/node/bin/node", project / "node_modules/.bin/mcp-inspector"]
+    command += ["--cli", site.mcp_url, "--transport", "http", "--format", "json", "--connect-timeout", "0"]
+    command += ["--callback-url", "http://127.0.0.1:0/oauth/callback", "--method"]
+    terminal = Terminal()
+    with Program([*command, "tools/list"], project, site, stderr=terminal.line) as program:
+        terminal.copy(program)
+        sent = people.answer(program.find_link(), site.authority.trust())
+        assert httpx2.get(sent).status_code == 200
+        listed = program.read()
+    assert [tool["name"] for tool in listed["result"]["tools"]] == TOOLS
+    called = ["tools/call", "--tool-name", "add", "--tool-arg", "a=1", "b=2", "--stored-auth-only"]
+    with Program([*command, *called], project, site) as program:
+        total = program.read()
+        program.wait()
+    assert total["result"]["content"][0]["text"] == "3"
+    assert site.hub.call(list_apps)[-1]["user"] == "alice"
