@@ -11,6 +11,8 @@ listening                 calls, 64 at a time, while ten people hold 500 streams
                           2026-07-28, half GET streams of 2025-11-25; against the same server while nobody listens
 postgres                  the audit log in PostgreSQL (`--database`, an empty one) against SQLite, 64 at a time
 memory                    what the process holds before and after `--calls` calls
+credentials               calls, 64 at a time, with the token of a connected app and with a personal one, in alternating
+                          pairs
 versions                  calls, 64 at a time, of this checkout and of the one in `--against`, in alternating pairs
 """
 
@@ -21,6 +23,7 @@ import json
 import statistics
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -33,7 +36,19 @@ META = {
     "io.modelcontextprotocol/clientCapabilities": {},
 }
 STREAMS = 500
-WORKLOADS = ("call-1", "call-8", "call-64", "websocket", "list", "api", "listening", "memory", "postgres", "versions")
+WORKLOADS = (
+    "call-1",
+    "call-8",
+    "call-64",
+    "websocket",
+    "list",
+    "api",
+    "listening",
+    "memory",
+    "postgres",
+    "credentials",
+    "versions",
+)
 
 
 def spec(running: servers.Running, method: str, name: str = "", *, expect: str, path: str = "/mcp") -> dict[str, Any]:
@@ -207,26 +222,41 @@ def memory(total: int) -> dict[str, Any]:
     return {"before_mb": round(before, 1), "after_mb": round(after, 1), "calls": total}
 
 
-def versions(rounds: int, seconds: float, against: Path) -> dict[str, Any]:
-    """Ratios of this checkout to the other, pair by pair: calls per second, and CPU for a call, which is less noisy."""
-    with servers.hub() as here, servers.hub(root=against) as there:
-        both = {"here": here, "there": there}
-        pairs = []
-        for number in range(rounds):
-            order = ("here", "there") if number % 2 == 0 else ("there", "here")
-            runs = {
-                name: load(both[name], spec(both[name], "tools/call", "add", expect='"3"'), 64, seconds)
-                for name in order
-            }
-            ratios = {key: runs["here"][key] / runs["there"][key] for key in ("per_second", "cpu_us")}
-            pairs.append(ratios)
-            for name in ("here", "there"):
-                sys.stdout.write(f"{runs[name]['per_second']:>9.0f}/s {runs[name]['cpu_us']:>5.0f} us CPU {name:<6}")
-            sys.stdout.write(f"{ratios['per_second']:>7.2f} {ratios['cpu_us']:>5.2f}\n")
-            sys.stdout.flush()
-    medians = {key: statistics.median(pair[key] for pair in pairs) for key in ("per_second", "cpu_us")}
+def pairs(parties: dict[str, Callable[[], dict[str, Any]]], rounds: int) -> dict[str, Any]:
+    """Ratios of the first to the second, pair by pair: calls per second, and CPU for a call, which is less noisy."""
+    first, second = parties
+    found = []
+    for number in range(rounds):
+        order = (first, second) if number % 2 == 0 else (second, first)
+        runs = {name: parties[name]() for name in order}
+        ratios = {key: runs[first][key] / runs[second][key] for key in ("per_second", "cpu_us")}
+        found.append(ratios)
+        for name in parties:
+            sys.stdout.write(f"{runs[name]['per_second']:>9.0f}/s {runs[name]['cpu_us']:>5.0f} us CPU {name:<9}")
+        sys.stdout.write(f"{ratios['per_second']:>7.2f} {ratios['cpu_us']:>5.2f}\n")
+        sys.stdout.flush()
+    medians = {key: statistics.median(pair[key] for pair in found) for key in ("per_second", "cpu_us")}
     sys.stdout.write(f"  median: {medians['per_second']:.3f} of its calls, {medians['cpu_us']:.3f} of its CPU a call\n")
-    return {"medians": medians, "pairs": pairs}
+    return {"medians": medians, "pairs": found}
+
+
+def credentials(rounds: int, seconds: float) -> dict[str, Any]:
+    with servers.hub(app=True) as hub:
+        personal = spec(hub, "tools/call", "add", expect='"3"')
+        (token,) = hub.listeners
+        app = {**personal, "headers": {**personal["headers"], "Authorization": f"Bearer {token}"}}
+        return pairs(
+            {"app": lambda: load(hub, app, 64, seconds), "personal": lambda: load(hub, personal, 64, seconds)}, rounds
+        )
+
+
+def versions(rounds: int, seconds: float, against: Path) -> dict[str, Any]:
+    with servers.hub() as here, servers.hub(root=against) as there:
+
+        def run(hub: servers.Running) -> dict[str, Any]:
+            return load(hub, spec(hub, "tools/call", "add", expect='"3"'), 64, seconds)
+
+        return pairs({"here": lambda: run(here), "there": lambda: run(there)}, rounds)
 
 
 def main() -> None:
@@ -263,6 +293,9 @@ def main() -> None:
         elif name == "postgres":
             results[name] = postgres(options.rounds, options.seconds, options.database)
             show("tools/call, 64 at a time, by database", results[name], "SQLite")
+        elif name == "credentials":
+            sys.stdout.write("\ntools/call, 64 at a time, with both kinds of token in turn\n")
+            results[name] = credentials(options.rounds, options.seconds)
         elif name == "versions":
             if options.against is None:
                 parser.error("versions needs --against DIR")

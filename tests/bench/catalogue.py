@@ -1,6 +1,7 @@
 """Fill a hub's database for the benchmark: `python -m tests.bench.catalogue [--tools N]`.
 
-Prints the caller's token, and with --listeners one line more for each of so many people who only listen.
+Prints the token of the caller, with --listeners one line more for each of so many people who only listen, and with
+--app one more of the caller: of an app that is connected.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ def main() -> None:
     parser.add_argument("--visible", type=int, default=100)
     parser.add_argument("--api", default="", help="address of a local HTTP API that the tool `remote_add` calls")
     parser.add_argument("--listeners", type=int, default=0)
+    parser.add_argument("--app", action="store_true", help="print a token of a connected app of the caller, too")
     options = parser.parse_args()
     django.setup()
 
@@ -77,6 +79,10 @@ def main() -> None:
         listener, _ = User.objects.get_or_create(username=f"listener-{number}")
         Grant.objects.get_or_create(toolset=toolset, user=listener)
         sys.stdout.write(AccessToken.objects.issue(listener, name="bench")[1] + "\n")
+    if options.app:
+        from tests.factories import connect_app
+
+        sys.stdout.write(connect_app(user)[1]["access_token"] + "\n")
 
 
 if __name__ == "__main__":

@@ -94,6 +94,7 @@ def hub(
     workers: int = 1,
     api: str = "",
     listeners: int = 0,
+    app: bool = False,
     root: Path = ROOT,
 ) -> Iterator[Running]:
     """toolhub as an operator runs it: token, policy, validation, durable log, hash chain. `root` is its checkout."""
@@ -117,7 +118,7 @@ def hub(
     try:
         subprocess.run([*run, "migrate", "--verbosity", "0"], cwd=root, env=environment, check=True)
         fill = [sys.executable, "-m", "tests.bench.catalogue", "--tools", str(tools), "--visible", str(visible)]
-        fill += ["--api", api, "--listeners", str(listeners)]
+        fill += ["--api", api, "--listeners", str(listeners), *(["--app"] if app else [])]
         token = subprocess.run(
             fill, cwd=root, env=environment, check=True, capture_output=True, text=True
         ).stdout.strip()
