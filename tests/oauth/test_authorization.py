@@ -115,7 +115,7 @@ def test_an_error_of_a_known_client_goes_back_with_its_state_and_the_issuer(
     answer = (alices if signed_in else Browser()).get(app.url(**changes))
     found = flow.parameters(answer)
     assert answer["Location"].startswith(f"{flow.CALLBACK}?")
-    assert (found["error"], found["state"], found["iss"]) == (code, app.state, flow.ISSUER)
+    assert (found["error"], found["state"], found.get("iss")) == (code, app.state, flow.ISSUER)
     assert "code" not in found
     assert not ConnectedApp.objects.exists()
 
@@ -232,8 +232,19 @@ def test_a_decision_counts_once_and_for_the_request_that_was_shown(alices: Brows
     other = flow.register(client_name="Another")
     nonce = flow.ask(alices, app).context["nonce"]
     stolen = alices.post(other.url(), {"nonce": nonce, "decision": "allow", "access": "everything", "days": 90})
+    assert stolen.status_code == 200, "not answered"
     assert stolen.context["note"] == "expired"
     assert ConnectedApp.objects.count() == 1
+
+
+def test_a_page_on_which_a_person_denied_cannot_be_sent_again_to_allow(alices: Browser) -> None:
+    app = flow.register()
+    page = flow.ask(alices, app)
+    assert "access_denied" in flow.decide(alices, app, page, decision="deny")["Location"]
+    again = flow.decide(alices, app, page)
+    assert again.status_code == 200, "not answered"
+    assert again.context["note"] == "expired"
+    assert not ConnectedApp.objects.exists()
 
 
 def test_the_page_of_one_person_decides_nothing_for_another(alices: Browser, bob: User) -> None:
