@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
     from django.test import Client
 
+    from toolhub.access.bearer import Authenticator
+
 REQUIRED = frozenset(filter(None, os.environ.get("TOOLHUB_TEST_REQUIRE", "").split(",")))
 
 
@@ -101,3 +103,16 @@ def browser(root: User) -> Client:
     client = Client()
     client.force_login(root)
     return client
+
+
+@pytest.fixture
+def authenticator() -> Iterator[Authenticator]:
+    """Knows nothing yet, and hears of what is revoked; its threads let go of the test's database at the end."""
+    from toolhub.access.bearer import Authenticator
+    from toolhub.parts import parts
+
+    made = Authenticator()
+    parts.put(made)
+    yield made
+    made.settle()
+    parts.remove(Authenticator)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
 from django.test import Client
-
-from toolhub.access.bearer import Authenticator
-from toolhub.parts import parts
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -34,13 +31,3 @@ def browser(address: str) -> Callable[[User | None], Client]:
         return client
 
     return make
-
-
-@pytest.fixture
-def authenticator() -> Iterator[Authenticator]:
-    """Knows nothing yet, and hears of what is revoked; its threads let go of the test's database at the end."""
-    made = Authenticator()
-    parts.put(made)
-    yield made
-    made.settle()
-    parts.remove(Authenticator)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.core.cache import caches
 from django.test import Client
 
-from toolhub.access.bearer import Authenticator
-from toolhub.parts import parts
+from tests.oauth import people
+from tests.oauth.people import Callback
+from tests.secure_hub import SecureHub
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
+
+SET_UPS = {"sqlite": {}, "two workers": {"workers": 2, "postgres": True, "redis": True}}
 
 
 @pytest.fixture
@@ -32,11 +35,15 @@ def _fresh_rates() -> Iterator[None]:
     caches["limits"].clear()
 
 
+@pytest.fixture(scope="module", params=SET_UPS, ids=list(SET_UPS))
+def site(request: pytest.FixtureRequest) -> Iterator[SecureHub]:
+    options: dict[str, Any] = dict(SET_UPS[request.param])
+    env = {"TOOLHUB_TOOL_MODULES": "tests.e2e.functions", "TOOLHUB_WRITE_SCOPE": "1"}
+    with SecureHub(seed=people.seed_read_only, env=env, **options) as running:
+        yield running
+
+
 @pytest.fixture
-def authenticator() -> Iterator[Authenticator]:
-    """Knows nothing yet, and hears of what is revoked; its threads let go of the test's database at the end."""
-    made = Authenticator()
-    parts.put(made)
-    yield made
-    made.settle()
-    parts.remove(Authenticator)
+def callback() -> Iterator[Callback]:
+    with people.callback() as waiting:
+        yield waiting

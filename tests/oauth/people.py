@@ -34,6 +34,15 @@ def seed() -> dict[str, str]:
     return tokens
 
 
+def seed_read_only() -> dict[str, str]:
+    """The same, with tools that all but `echo` need no `mcp:write` for."""
+    from catalog.models import Tool
+
+    tokens = seed()
+    Tool.objects.exclude(name="echo").update(read_only=True)
+    return tokens
+
+
 class Callback:
     """The program on a person's computer that waits for the answer."""
 

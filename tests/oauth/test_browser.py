@@ -39,12 +39,6 @@ def site() -> Iterator[SecureHub]:
         yield running
 
 
-@pytest.fixture
-def callback() -> Iterator[Callback]:
-    with people.callback() as waiting:
-        yield waiting
-
-
 def register(site: SecureHub, redirect_uri: str, name: str = "Claude") -> str:
     given = {"client_name": name, "redirect_uris": [redirect_uri], "token_endpoint_auth_method": "none"}
     answer = httpx2.post(f"{site.url}/oauth/register", json=given, verify=site.authority.trust())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -22,35 +22,12 @@ from tests.oauth.people import Callback
 from tests.secure_hub import SecureHub
 
 SCOPES = ("mcp", "mcp mcp:write")
-SET_UPS = {"sqlite": {}, "two workers": {"workers": 2, "postgres": True, "redis": True}}
-
-
-@pytest.fixture(scope="module", params=SET_UPS, ids=list(SET_UPS))
-def site(request: pytest.FixtureRequest) -> Iterator[SecureHub]:
-    options: dict[str, Any] = dict(SET_UPS[request.param])
-    env = {"TOOLHUB_TOOL_MODULES": "tests.e2e.functions", "TOOLHUB_WRITE_SCOPE": "1"}
-    with SecureHub(seed=seed, env=env, **options) as running:
-        yield running
-
-
-@pytest.fixture
-def callback() -> Iterator[Callback]:
-    with people.callback() as waiting:
-        yield waiting
 
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that takes longer than this to answer would be taken for one that knows no discovery."""
     monkeypatch.setattr("mcp.client.session.DISCOVER_TIMEOUT_SECONDS", 120.0)
-
-
-def seed() -> dict[str, str]:
-    from catalog.models import Tool
-
-    tokens = people.seed()
-    Tool.objects.exclude(name="echo").update(read_only=True)
-    return tokens
 
 
 class Storage:

@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from tests.clients.report import clean_environment
 from tests.clients.versions import NPM, PYTHON_1
 from tests.oauth import people
 from tests.oauth.people import Callback
-from tests.oauth.test_clients import SET_UPS, list_apps, seed
+from tests.oauth.test_clients import list_apps
 from tests.polling import wait_until
 from tests.secure_hub import SecureHub
 
@@ -30,20 +30,6 @@ FOREIGN = Path(__file__).parent.parent / "clients" / "foreign"
 WAIT_SECONDS = 180
 TOOLS = ["add", "ask_name", "chatter", "come_back", "echo", "prints", "steps", "touch", "wait"]
 LINK = re.compile(r"https://localhost:\d+/(?:oauth/authorize\?|device/)[!-~]+")
-
-
-@pytest.fixture(scope="module", params=SET_UPS, ids=list(SET_UPS))
-def site(request: pytest.FixtureRequest) -> Iterator[SecureHub]:
-    options: dict[str, Any] = dict(SET_UPS[request.param])
-    env = {"TOOLHUB_TOOL_MODULES": "tests.e2e.functions", "TOOLHUB_WRITE_SCOPE": "1"}
-    with SecureHub(seed=seed, env=env, **options) as running:
-        yield running
-
-
-@pytest.fixture
-def callback() -> Iterator[Callback]:
-    with people.callback() as waiting:
-        yield waiting
 
 
 @pytest.fixture(scope="module")

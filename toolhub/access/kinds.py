@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from typing import Protocol
+from typing import Any, Protocol
+
+from django.db.models import QuerySet
 
 from audit.types import Credential
 
@@ -48,6 +50,16 @@ class CredentialKind(Protocol):
 
     def find(self, key: int) -> Revocable | None:
         """Return the stored credential, or None."""
+
+
+def collect_toolsets(stored: QuerySet[Any]) -> dict[int, set[int] | None]:
+    """Return by key the toolsets of these rows, which have the fields `restricted` and `toolsets`; None: all."""
+    found: dict[int, set[int] | None] = {}
+    for key, restricted, toolset in stored.values_list("pk", "restricted", "toolsets"):
+        known = found.setdefault(key, set() if restricted else None)
+        if known is not None and toolset is not None:
+            known.add(toolset)
+    return found
 
 
 def group_keys(credential_ids: Iterable[str], kind: CredentialKind) -> dict[int, set[str]]:

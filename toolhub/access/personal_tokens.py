@@ -9,6 +9,7 @@ from datetime import timedelta
 from django.utils import timezone
 
 from audit.types import Credential
+from toolhub.access.kinds import collect_toolsets
 from toolhub.access.models import AccessToken
 from toolhub.access.token_errors import BadToken
 
@@ -49,13 +50,7 @@ class PersonalTokens:
         return set(AccessToken.objects.usable().filter(pk__in=keys).values_list("pk", flat=True))
 
     def find_toolsets(self, keys: Collection[int]) -> dict[int, set[int] | None]:
-        found: dict[int, set[int] | None] = {}
-        rows = AccessToken.objects.filter(pk__in=keys).values_list("pk", "restricted", "toolsets")
-        for pk, restricted, toolset in rows:
-            known = found.setdefault(pk, set() if restricted else None)
-            if known is not None and toolset is not None:
-                known.add(toolset)
-        return found
+        return collect_toolsets(AccessToken.objects.filter(pk__in=keys))
 
     def mark_used(self, key: int, address: str) -> None:
         now = timezone.now()

@@ -11,6 +11,7 @@ from django.utils import timezone
 from oauth2_provider.models import get_access_token_model
 
 from audit.types import Credential
+from toolhub.access.kinds import collect_toolsets
 from toolhub.access.personal_tokens import LAST_USED_SECONDS
 from toolhub.access.token_errors import BadToken
 from toolhub.oauth import scopes
@@ -64,13 +65,7 @@ class ConnectedApps:
         return set(ConnectedApp.objects.usable().filter(pk__in=keys).values_list("pk", flat=True))
 
     def find_toolsets(self, keys: Collection[int]) -> dict[int, set[int] | None]:
-        found: dict[int, set[int] | None] = {}
-        rows = ConnectedApp.objects.filter(pk__in=keys).values_list("pk", "restricted", "toolsets")
-        for pk, restricted, toolset in rows:
-            known = found.setdefault(pk, set() if restricted else None)
-            if known is not None and toolset is not None:
-                known.add(toolset)
-        return found
+        return collect_toolsets(ConnectedApp.objects.filter(pk__in=keys))
 
     def mark_used(self, key: int, address: str) -> None:
         """Store that a client used it now, from this address, unless that was stored within the last minute."""
