@@ -92,9 +92,14 @@ INSTALLED_APPS = [
     "simple_history",
     "channels",
     "oauth2_provider",
+    "allauth",
+    "allauth.account",
+    "allauth.socialaccount",
+    "allauth.mfa",
     "toolhub.apps.ToolhubConfig",
     "toolhub.access.apps.AccessConfig",
     "toolhub.oauth.apps.OAuthConfig",
+    "toolhub.identity.apps.IdentityConfig",
     "toolhub.pages.apps.PagesConfig",
     "catalog.apps.CatalogConfig",
     "audit.apps.AuditConfig",
@@ -111,6 +116,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "toolhub.access.preferences.Preferences",
     "audit.actions.actor.ActorMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
     "toolhub.access.temporary_passwords.OwnPasswordFirst",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -310,6 +316,27 @@ OAUTH2_PROVIDER: dict[str, Any] = {
     },
 }
 """Settings of django-oauth-toolkit, which only `toolhub.oauth` imports."""
+
+# --- people who sign in with an identity provider, a passkey or a code -----------------------------------------------
+SIGN_IN_NETWORKS = env.words("TOOLHUB_SIGN_IN_NETWORKS")
+"""Private networks (CIDR, or CIDR:port) in which identity providers may be reached."""
+OIDC_ISSUER = env.text("TOOLHUB_OIDC_ISSUER")
+"""An OpenID Connect provider configured in the environment; more are configured in the admin."""
+OIDC_NAME = env.text("TOOLHUB_OIDC_NAME", "Single sign-on")
+OIDC_CLIENT_ID = env.text("TOOLHUB_OIDC_CLIENT_ID")
+OIDC_CLIENT_SECRET = env.secret("TOOLHUB_OIDC_CLIENT_SECRET")
+OIDC_SCOPES = env.text("TOOLHUB_OIDC_SCOPES", "openid profile email")
+OIDC_GROUPS_CLAIM = env.text("TOOLHUB_OIDC_GROUPS_CLAIM", "groups")
+OIDC_SUBJECT_CLAIM = env.text("TOOLHUB_OIDC_SUBJECT_CLAIM", "sub")
+SOCIALACCOUNT_ADAPTER = "toolhub.identity.adapter.Adapter"
+SOCIALACCOUNT_STORE_TOKENS = False
+SOCIALACCOUNT_QUERY_EMAIL = False
+ACCOUNT_EMAIL_VERIFICATION = "none"
+MFA_ADAPTER = "toolhub.identity.mfa_adapter.Adapter"
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_TOTP_ISSUER = "toolhub"
+"""Settings of django-allauth, which only `toolhub.identity` imports."""
 
 # --- the audit log -------------------------------------------------------------------------------------------------
 MIN_FREE_MB = env.integer("TOOLHUB_MIN_FREE_MB", 200)

@@ -1,0 +1,94 @@
+"""Accounts of people who sign in with an identity provider: made, deactivated, and active again."""
+
+from __future__ import annotations
+
+import logging
+import re
+from datetime import timedelta
+
+from django.contrib.auth.models import User
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from audit.actions import actor
+from toolhub import invisible
+from toolhub.identity.models import Deactivation, Identity, Provider
+
+log = logging.getLogger(__name__)
+
+MAX_NAME_CHARACTERS = 150
+MAX_ATTEMPTS = 1000
+_NOT_IN_NAMES = re.compile(r"[^\w.@+-]+")
+
+
+def create(provider: Provider, wanted: str, *, email: str = "", first_name: str = "", last_name: str = "") -> User:
+    """Create an account without a password and return it.
+
+    Its name is the wanted one, or that with a number: an account that exists is never taken over.
+    """
+    stem = _NOT_IN_NAMES.sub("-", invisible.show(wanted)).strip("-.")[: MAX_NAME_CHARACTERS - 6] or provider.slug
+    with actor.override(f"identity provider {provider.name}"):
+        for number in range(1, MAX_ATTEMPTS):
+            name = stem if number == 1 else f"{stem}-{number}"
+            if User.objects.filter(username__iexact=name).exists():
+                continue
+            user = User(username=name, email=email[:254], first_name=_clean(first_name), last_name=_clean(last_name))
+            user.set_unusable_password()
+            try:
+                with transaction.atomic():
+                    user.save()
+            except IntegrityError:  # another request took the name
+                continue
+            return user
+    raise IntegrityError(f"{MAX_ATTEMPTS} accounts have names like {stem}")
+
+
+def deactivate(user_id: int, reason: Deactivation.Reason, by: str) -> bool:
+    """Deactivate an account, which ends all its credentials and sessions; return whether it was active.
+
+    The last active superuser with a password stays active: somebody must be able to repair the configuration.
+    """
+    with transaction.atomic(), actor.override(by):
+        user = User.objects.select_for_update().filter(pk=user_id, is_active=True).first()
+        if user is None:
+            return False
+        if is_last_administrator(user):
+            log.warning("The account %s stays active: it is the last administrator with a password.", user.pk)
+            return False
+        Deactivation.objects.update_or_create(user=user, defaults={"reason": reason, "at": timezone.now()})
+        user.is_active = False
+        user.save(update_fields=["is_active"])
+    return True
+
+
+def reactivate(user_id: int, by: str) -> bool:
+    """Undo a deactivation by an identity provider; return whether the account is active now.
+
+    One that an administrator deactivated stays so.
+    """
+    with transaction.atomic(), actor.override(by):
+        user = User.objects.select_for_update().filter(pk=user_id).first()
+        if user is None:
+            return False
+        if not user.is_active:
+            if not Deactivation.objects.filter(user=user).exists():
+                return False
+            user.is_active = True
+            user.save(update_fields=["is_active"])  # `changes` removes the deactivation
+        return True
+
+
+def is_last_administrator(user: User) -> bool:
+    if not user.is_superuser or not user.has_usable_password():
+        return False
+    others = User.objects.filter(is_superuser=True, is_active=True).exclude(pk=user.pk)
+    return not any(other.has_usable_password() for other in others)
+
+
+def extend(identity: Identity) -> None:
+    """Confirm the sign-in for the provider's period, from now; the caller saves it."""
+    identity.valid_until = timezone.now() + timedelta(hours=identity.provider.lapse_hours)
+
+
+def _clean(name: str) -> str:
+    return " ".join(invisible.show(name).split())[:MAX_NAME_CHARACTERS]
