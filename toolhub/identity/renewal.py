@@ -15,6 +15,7 @@ from catalog.encryption import DecryptionError, KeysError
 from toolhub.identity import accounts, github, openid, sign_in
 from toolhub.identity.models import Deactivation, Identity, Provider
 from toolhub.identity.openid import NotConfirmed, Refused
+from toolhub.identity.people import Person
 
 log = logging.getLogger(__name__)
 
@@ -61,15 +62,25 @@ def check(identity: Identity) -> None:
     try:
         person, token = ask(provider, identity.read_refresh_token(), identity.subject)
     except Refused:
-        end(identity, Deactivation.Reason.REFUSED)
+        if _is_current(identity):
+            end(identity, Deactivation.Reason.REFUSED)
         return
-    # The person may have signed in meanwhile, and the answer to that is newer.
-    current = Identity.objects.select_related("provider").filter(pk=identity.pk).first()
-    if current is not None and current.refresh_token == identity.refresh_token:
-        try:
-            sign_in.confirm(current, person, token)
-        except sign_in.Refusal as refusal:
-            log.info("identity %s was confirmed and has no active account: %s", identity.pk, refusal.code)
+    store(identity, person, token)
+
+
+def store(identity: Identity, person: Person, token: str) -> None:
+    """Store the answer to a check, unless the person signed in meanwhile: the answer to that is newer."""
+    if not _is_current(identity):
+        return
+    try:
+        sign_in.confirm(identity, person, token)
+    except sign_in.Refusal as refusal:
+        log.info("identity %s was confirmed and has no active account: %s", identity.pk, refusal.code)
+
+
+def _is_current(identity: Identity) -> bool:
+    """Return whether the stored token is still the one that was used."""
+    return Identity.objects.filter(pk=identity.pk, refresh_token=identity.refresh_token).exists()
 
 
 def end(identity: Identity, reason: Deactivation.Reason) -> None:
