@@ -14,6 +14,7 @@ from catalog.models import PersonalSecret
 from catalog.policy import grant_targets, messages, snapshot, visibility
 from toolhub.access.hooks import Hooks
 from toolhub.identity import ways
+from toolhub.identity.admin import IdentityInline
 from toolhub.oauth.credentials import ConnectedApps
 from toolhub.oauth.models import ConnectedApp
 from toolhub.parts import parts
@@ -46,7 +47,7 @@ def connect() -> None:
             credential_kinds=(ConnectedApps(),),
             sign_in_ways=ways.list_ways,
             sign_in_options=ways.list_options,
-            user_inlines=inlines.USER_INLINES,
+            user_inlines=(*inlines.USER_INLINES, IdentityInline),
             group_inlines=inlines.GROUP_INLINES,
         )
     )

@@ -46,10 +46,7 @@ class SignIn(auth_views.LoginView):
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Answer; a sign-in for a client that runs in a web page keeps the window that opened this one."""
-        response = super().dispatch(request, *args, **kwargs)
-        if self.get_redirect_url().startswith(AUTHORIZE_PATH):
-            response.headers["Cross-Origin-Opener-Policy"] = "unsafe-none"
-        return response
+        return keep_opener(super().dispatch(request, *args, **kwargs), self.get_redirect_url())
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         return super().get_context_data(
@@ -61,6 +58,13 @@ class SignIn(auth_views.LoginView):
 
     def get_default_redirect_url(self) -> str:
         return find_first_page(self.request)
+
+
+def keep_opener(response: HttpResponseBase, target: str) -> HttpResponseBase:
+    """Keep the window that opened this one, when the sign-in is for a client that runs in a web page."""
+    if target.startswith(AUTHORIZE_PATH):
+        response.headers["Cross-Origin-Opener-Policy"] = "unsafe-none"
+    return response
 
 
 def find_first_page(request: HttpRequest) -> str:

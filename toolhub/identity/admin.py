@@ -64,7 +64,7 @@ class SuperusersOnly(ModelAdmin):
 
 class ProviderForm(forms.ModelForm):  # type: ignore[type-arg]
     new_secret = forms.CharField(
-        label=_("client secret"),
+        label=_("New client secret"),
         required=False,
         max_length=1000,
         strip=True,
@@ -167,7 +167,7 @@ class ProviderAdmin(SuperusersOnly):
         if obj is None:
             return self.add_fieldsets
         changes = self.has_change_permission(request, obj) and not obj.from_environment
-        secret = ("new_secret", "secret_state") if changes else ("secret_state",)
+        secret = ("secret_state", "new_secret") if changes else ("secret_state",)
         connection = ("issuer", "client_id", *secret, "scopes")
         people = ("subject_claim", "groups_claim", "new_people", ("check_minutes", "lapse_hours"))
         return (
@@ -298,6 +298,20 @@ def run_checks(provider: Provider) -> list[tuple[bool, str]]:
     return found
 
 
+def describe_state(row: Identity) -> tuple[str, Any]:
+    """Return (key, text) of whether a person can sign in with this identity, and why not."""
+    if row.provisioned is False:
+        return "ended", _("removed by provisioning")
+    if row.valid_until is None:
+        return "waiting", _("not signed in yet")
+    if row.valid_until <= timezone.now():
+        return "lapsed", _("lapsed")
+    if row.user.is_active:
+        return "active", _("active")
+    ended = getattr(row.user, "deactivation", None)
+    return "ended", ended.get_reason_display() if ended is not None else _("user inactive")
+
+
 @admin.register(Identity)
 class IdentityAdmin(SuperusersOnly):
     list_display = ("user", "provider", "label", "state", "last_sign_in", "checked", "valid_until")
@@ -327,17 +341,11 @@ class IdentityAdmin(SuperusersOnly):
         label={"active": "success", "waiting": "info", "lapsed": "warning", "ended": "danger"},
     )
     def state(self, row: Identity) -> tuple[str, Any]:
-        if row.provisioned is False:
-            return "ended", _("removed by provisioning")
-        if row.valid_until is None:
-            return "waiting", _("not signed in yet")
-        if row.valid_until <= timezone.now():
-            return "lapsed", _("lapsed")
-        return ("active", _("active")) if row.user.is_active else ("ended", _("user inactive"))
+        return describe_state(row)
 
     @admin.display(description=_("state"))
     def state_now(self, row: Identity) -> Any:
-        return self.state(row)[1]
+        return describe_state(row)[1]
 
     @admin.display(description=_("groups at the provider"))
     def groups_there(self, row: Identity) -> str:
@@ -349,3 +357,25 @@ class IdentityAdmin(SuperusersOnly):
         number = len(queryset)
         text = ngettext("%d identity was removed.", "%d identities were removed.", number) % number
         self.message_user(request, text, messages.SUCCESS)
+
+
+class IdentityInline(TabularInline):  # type: ignore[misc]
+    """The identities on the page of a user, to read."""
+
+    model = Identity
+    extra = 0
+    tab = True
+    show_change_link = True
+    fields = readonly_fields = ("provider", "label", "state", "last_sign_in", "valid_until")
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        return super().get_queryset(request).select_related("provider", "user__deactivation")
+
+    @admin.display(description=_("state"))
+    def state(self, row: Identity) -> Any:
+        return describe_state(row)[1]
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    has_change_permission = has_delete_permission = has_add_permission

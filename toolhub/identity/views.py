@@ -24,7 +24,7 @@ from django.views.decorators.http import require_GET, require_POST, require_safe
 
 from toolhub import client_address
 from toolhub.access import throttle
-from toolhub.access.views import find_first_page
+from toolhub.access.views import find_first_page, keep_opener
 from toolhub.identity import openid, providers, sign_in
 from toolhub.identity.models import Identity, Provider
 
@@ -51,7 +51,7 @@ def start(request: HttpRequest, slug: str) -> HttpResponseBase:
     if seconds := throttle.wait_seconds("provider-start", address, START_RATE, count=True):
         request.throttled_seconds = seconds  # type: ignore[attr-defined]
         return sign_in.refuse(request, slug, "too_many")
-    return _leave(request, provider, sign_in.LOGIN, target)
+    return keep_opener(_leave(request, provider, sign_in.LOGIN, target), target)
 
 
 @never_cache
@@ -67,7 +67,7 @@ def callback(request: HttpRequest, slug: str) -> HttpResponseBase:
         return sign_in.refuse(request, slug, "issuer")
     adapter = get_adapter(request).get_provider(request, slug).get_oauth2_adapter(request)
     answer: HttpResponseBase = OAuth2CallbackView.adapter_view(adapter)(request)
-    return answer
+    return keep_opener(answer, answer.headers.get("Location", ""))
 
 
 @login_required
