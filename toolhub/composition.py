@@ -13,6 +13,8 @@ from catalog.errors import Cancellation
 from catalog.models import PersonalSecret
 from catalog.policy import grant_targets, messages, snapshot, visibility
 from toolhub.access.hooks import Hooks
+from toolhub.identity import ways
+from toolhub.identity.admin import IdentityInline
 from toolhub.oauth.credentials import ConnectedApps
 from toolhub.oauth.models import ConnectedApp
 from toolhub.parts import parts
@@ -43,7 +45,9 @@ def connect() -> None:
             has_connected_app=_has_connected_app,
             revoke_apps=_revoke_apps,
             credential_kinds=(ConnectedApps(),),
-            user_inlines=inlines.USER_INLINES,
+            sign_in_ways=ways.list_ways,
+            sign_in_options=ways.list_options,
+            user_inlines=(*inlines.USER_INLINES, IdentityInline),
             group_inlines=inlines.GROUP_INLINES,
         )
     )

@@ -16,6 +16,7 @@ from toolhub.client_address import TrustedProxies
 from toolhub.edge import limits
 from toolhub.edge.connections import Connections
 from toolhub.egress import ConnectionPools
+from toolhub.identity import renewal
 from toolhub.jobs import Job, Scheduler
 from toolhub.memory import FreePages
 from toolhub.oauth import cleanup
@@ -124,6 +125,7 @@ def background_jobs() -> list[Job]:
         Job("Remove expired tasks", CLEANUP_INTERVAL_SECONDS, _remove_expired_tasks),
         Job("Remove expired results", CLEANUP_INTERVAL_SECONDS, _clean_up_results),
         Job("Remove expired connections of apps", CLEANUP_INTERVAL_SECONDS, cleanup.clean_up),
+        Job("Check sign-ins with identity providers", renewal.INTERVAL_SECONDS, renewal.run),
         Job("Return free memory", MEMORY_INTERVAL_SECONDS, FreePages().give_back),
     ]
 

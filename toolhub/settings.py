@@ -139,6 +139,7 @@ TEMPLATES = [
         },
     },
 ]
+AUTHENTICATION_BACKENDS = ["toolhub.access.backends.Passwords"]
 AUTH_PASSWORD_VALIDATORS: list[dict[str, Any]] = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
@@ -319,6 +320,8 @@ OAUTH2_PROVIDER: dict[str, Any] = {
 """Settings of django-oauth-toolkit, which only `toolhub.oauth` imports."""
 
 # --- people who sign in with an identity provider, a passkey or a code -----------------------------------------------
+LOCAL_PASSWORDS = env.boolean("TOOLHUB_LOCAL_PASSWORDS", True)
+"""Whether people may sign in with a password of this server. Superusers always may: somebody must be able to."""
 SIGN_IN_NETWORKS = env.words("TOOLHUB_SIGN_IN_NETWORKS")
 """Private networks (CIDR, or CIDR:port) in which identity providers may be reached."""
 OIDC_ISSUER = env.text("TOOLHUB_OIDC_ISSUER")

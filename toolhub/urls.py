@@ -9,5 +9,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("catalog.urls")),
     path("", include("toolhub.access.urls")),
     path("", include("toolhub.oauth.urls")),
+    path("", include("toolhub.identity.urls")),
     path("", include("toolhub.scim.urls")),
 ]

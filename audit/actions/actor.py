@@ -68,7 +68,12 @@ def current() -> Actor:
 
 
 def current_user() -> Any | None:
-    """Return the user of the current request (perhaps an anonymous one); None outside of a request."""
+    """Return the user of the current request (perhaps an anonymous one).
+
+    Return None outside of a request, and in a block that acts for somebody or something else.
+    """
+    if _overriding_actor.get() is not None:
+        return None
     request = _request.get()
     return None if request is None else getattr(request, "user", None)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -36,6 +37,41 @@ def _no_cancellation(call_id: UUID, username: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class SignInWay:
+    """A way to sign in beside a password: its name, and the address (without `next`) that leads there."""
+
+    name: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedIdentity:
+    """An identity with which a person can sign in."""
+
+    provider: str
+    label: str
+    last_used: datetime | None
+    unlink_address: str
+    """Where a POST removes it; "" if the person may not."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignInOptions:
+    """The ways of one person: the identities they have, and (name, address of a POST) of those they can link."""
+
+    identities: tuple[LinkedIdentity, ...] = ()
+    linkable: tuple[SignInWay, ...] = ()
+
+
+def _no_ways() -> tuple[SignInWay, ...]:
+    return ()
+
+
+def _no_options(user_id: int) -> SignInOptions:
+    return SignInOptions()
+
+
+@dataclass(frozen=True, slots=True)
 class Hooks:
     """The functions that the catalogue and the server provide for accounts and tokens."""
 
@@ -57,6 +93,10 @@ class Hooks:
     """Whether this user has connected an app that may still be used."""
     revoke_apps: Callable[[int], None] = _revoke_nothing
     """Revoke every connected app of this user."""
+    sign_in_ways: Callable[[], tuple[SignInWay, ...]] = _no_ways
+    """The ways to sign in beside a password."""
+    sign_in_options: Callable[[int], SignInOptions] = _no_options
+    """The identities of this user, and those they can link."""
     user_inlines: tuple[Any, ...] = ()
     """The inlines of other applications on the page of an account."""
     group_inlines: tuple[Any, ...] = ()

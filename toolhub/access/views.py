@@ -30,6 +30,7 @@ from django.views.i18n import set_language
 
 from toolhub.access import connect as connect_page
 from toolhub.access import device_cookies, hooks, preferences, temporary_passwords
+from toolhub.access.backends import may_use_password
 from toolhub.access.forms import AccountForm, NewPasswordForm, SignInForm, TokenForm, native_language_names
 from toolhub.access.models import AccessToken, AccessTokenQuerySet
 
@@ -45,29 +46,42 @@ class SignIn(auth_views.LoginView):
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Answer; a sign-in for a client that runs in a web page keeps the window that opened this one."""
-        response = super().dispatch(request, *args, **kwargs)
-        if self.get_redirect_url().startswith(AUTHORIZE_PATH):
-            response.headers["Cross-Origin-Opener-Policy"] = "unsafe-none"
-        return response
+        return keep_opener(super().dispatch(request, *args, **kwargs), self.get_redirect_url())
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        return super().get_context_data(**kwargs, languages=native_language_names())
+        return super().get_context_data(
+            **kwargs,
+            languages=native_language_names(),
+            ways=hooks.installed().sign_in_ways(),
+            local_passwords=settings.LOCAL_PASSWORDS,
+        )
 
     def get_default_redirect_url(self) -> str:
-        """Return the page after a sign-in that did not ask for a certain page.
+        return find_first_page(self.request)
 
-        A user without a token or a connected app is led to the next step: connecting a client. If a client could use
-        nothing, the default page follows instead: the tools page explains what to do then.
-        """
-        key = self.request.user.pk
-        if (
-            key is not None
-            and hooks.installed().has_any_access(key)
-            and not _own_tokens(self.request).usable().exists()
-            and not hooks.installed().has_connected_app(key)
-        ):
-            return reverse("access:connect")
-        return super().get_default_redirect_url()
+
+def keep_opener(response: HttpResponseBase, target: str) -> HttpResponseBase:
+    """Keep the window that opened this one, when the sign-in is for a client that runs in a web page."""
+    if target.startswith(AUTHORIZE_PATH):
+        response.headers["Cross-Origin-Opener-Policy"] = "unsafe-none"
+    return response
+
+
+def find_first_page(request: HttpRequest) -> str:
+    """Return the page after a sign-in that did not ask for a certain page.
+
+    A user without a token or a connected app is led to the next step: connecting a client. If a client could use
+    nothing, the tools page follows instead: it explains what to do then.
+    """
+    key = request.user.pk
+    if (
+        key is not None
+        and hooks.installed().has_any_access(key)
+        and not _own_tokens(request).usable().exists()
+        and not hooks.installed().has_connected_app(key)
+    ):
+        return reverse("access:connect")
+    return str(settings.LOGIN_REDIRECT_URL)
 
 
 class PasswordView(auth_views.PasswordChangeView):
@@ -115,7 +129,13 @@ def account(request: HttpRequest) -> HttpResponse:
         with translation.override(preference.language or translation.get_language()):
             messages.success(request, _("Your account was saved."))
         return redirect("access:account")
-    return render(request, "access/account.html", {"form": form, "section": "account"})
+    context = {
+        "form": form,
+        "section": "account",
+        "options": hooks.installed().sign_in_options(user.pk),
+        "has_password": user.has_usable_password() and may_use_password(user),
+    }
+    return render(request, "access/account.html", context)
 
 
 @require_safe

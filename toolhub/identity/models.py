@@ -79,6 +79,7 @@ class Provider(models.Model):
     created = models.DateTimeField(_("created"), default=timezone.now, editable=False)
 
     class Meta:
+        default_permissions = ("view",)
         verbose_name = _("identity provider")
         verbose_name_plural = _("identity providers")
         ordering = ("name",)
@@ -111,6 +112,7 @@ class GroupMapping(models.Model):
     )
 
     class Meta:
+        default_permissions = ("view",)
         verbose_name = _("group mapping")
         verbose_name_plural = _("group mappings")
         constraints = [
@@ -152,6 +154,7 @@ class Identity(models.Model):
     """When the sign-in lapses unless the provider confirms it; None: the person has not signed in yet."""
 
     class Meta:
+        default_permissions = ("view",)
         verbose_name = _("identity")
         verbose_name_plural = _("identities")
         constraints = [
