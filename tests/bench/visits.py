@@ -19,6 +19,8 @@ LISTS = (
     ("access/accesstoken", ("q=seed", "p=2")),
     ("oauth/client", ("q=client", "p=2", "trusted__exact=0")),
     ("oauth/connectedapp", ("q=seed", "p=2")),
+    ("scim/scimtoken", ("p=2",)),
+    ("scim/scimgroup", ("q=team", "p=2")),
     (
         "catalog/tool",
         ("q=invoice", "p=3", "o=-2", "quarantine=yes", "toolsets__id__exact={toolset}"),
@@ -151,6 +153,7 @@ def find_heaviest(owner: Any, call: Any) -> dict[str, Any]:
         ToolTest,
         Upstream,
     )
+    from toolhub.scim.models import ScimGroup, ScimToken
 
     models = {
         "auth.user": owner,
@@ -159,6 +162,8 @@ def find_heaviest(owner: Any, call: Any) -> dict[str, Any]:
         "access.accesstoken": owner.access_tokens.first(),
         "oauth.client": owner.connected_apps.first().client,
         "oauth.connectedapp": owner.connected_apps.first(),
+        "scim.scimtoken": ScimToken.objects.first(),
+        "scim.scimgroup": ScimGroup.objects.order_by("display_name").first(),
         "catalog.tool": Tool.objects.order_by("name").filter(name__startswith="tool_").first(),
         "catalog.toolset": Toolset.objects.filter(name__startswith="set ").order_by("name").first(),
         "catalog.resource": Resource.objects.first(),

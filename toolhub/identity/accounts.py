@@ -77,7 +77,8 @@ def deactivate(user_id: int, reason: Deactivation.Reason, by: str) -> bool:
 def reactivate(user_id: int, by: str) -> bool:
     """Undo a deactivation by an identity provider; return whether the account is active now.
 
-    One that an administrator deactivated stays so.
+    One that an administrator deactivated stays so, and so does one that a provider removed by provisioning, with
+    whatever identity its owner signs in.
     """
     with transaction.atomic(), actor.override(by):
         user = User.objects.select_for_update().filter(pk=user_id).first()
@@ -85,6 +86,8 @@ def reactivate(user_id: int, by: str) -> bool:
             return False
         if not user.is_active:
             if not Deactivation.objects.filter(user=user).exists():
+                return False
+            if Identity.objects.filter(user=user, provisioned=False).exists():
                 return False
             user.is_active = True
             user.save(update_fields=["is_active"])  # `changes` removes the deactivation

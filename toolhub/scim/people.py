@@ -314,12 +314,10 @@ def _update_account(identity: Identity, before: Person, person: Person, by: str)
 
 
 def _may_reactivate(identity: Identity) -> bool:
-    """Return whether another provider has nothing against it: each undoes only its own deactivation."""
-    others = Identity.objects.filter(user=identity.user_id).exclude(pk=identity.pk)
-    if others.filter(provisioned=False).exists():
-        return False
+    """Return whether this provider alone decides: what another one found at a sign-in is not undone for it."""
     reason = Deactivation.objects.filter(user=identity.user_id).values_list("reason", flat=True).first()
-    return reason == Deactivation.Reason.REMOVED or not others.exclude(provider=identity.provider_id).exists()
+    others = Identity.objects.filter(user=identity.user_id).exclude(provider=identity.provider_id)
+    return reason == Deactivation.Reason.REMOVED or not others.exists()
 
 
 def _check_name(provider: Provider, user_name: str) -> None:
