@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from django.contrib.auth.models import Group, User
+from django.core.management import call_command
 from django.test import Client as Browser
 
 from audit.models import Action
+from tests.identity import idp
 from tests.identity.company import Company, come
+from toolhub.env import fernet_key
 from toolhub.identity.models import GroupMapping, Identity, Provider
 
 if TYPE_CHECKING:
@@ -87,6 +91,18 @@ class TestTheDoor:
         other = Identity(pk=identity.pk + 1, refresh_token=identity.refresh_token)
         with pytest.raises(Exception, match="identity"):
             other.read_refresh_token()
+
+    def test_new_keys_take_over_the_secrets_of_providers_and_their_tokens(
+        self, company: Company, sales: Group, settings: Any
+    ) -> None:
+        company.employ("dora", "hub-sales")
+        come(Browser(), company, "dora")
+        before = Identity.objects.get().read_refresh_token()
+        settings.ENCRYPTION_KEYS = [fernet_key(), *settings.ENCRYPTION_KEYS]
+        call_command("rotatesecrets", stdout=StringIO())
+        settings.ENCRYPTION_KEYS = settings.ENCRYPTION_KEYS[:1]
+        assert Identity.objects.get().read_refresh_token() == before
+        assert Provider.objects.get().read_secret() == idp.CLIENT_SECRET
 
 
 class TestRefusals:
