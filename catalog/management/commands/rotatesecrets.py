@@ -25,7 +25,7 @@ class Command(BaseCommand):
                     raise CommandError(f"{problem} Nothing was changed.") from None
                 except encryption.KeysError as problem:
                     raise CommandError(f"{problem}. Nothing was changed.") from None
-            log.record("re-encrypted", "secret", "all secrets", None, counts)
+            log.record("re-encrypted", "secret", "all secrets", None, {"values": sum(counts.values())})
         self.stdout.write("These values are now encrypted with the first key:")
         for what, number in counts.items():
             self.stdout.write(f"  {number:,} {what}")
