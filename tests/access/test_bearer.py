@@ -487,7 +487,7 @@ async def test_last_use_has_the_address_it_came_from(alice: User, address: str, 
 def test_another_address_within_the_minute_is_stored_and_the_same_one_is_not(alice: User) -> None:
     token, _text = AccessToken.objects.issue(alice, "laptop")
     kind = personal_tokens.PersonalTokens()
-    seen = []
+    seen: list[tuple[Any, str]] = []
     for address in ("10.0.0.7", "10.0.0.7", "10.0.0.8"):
         kind.mark_used(token.pk, address)
         token.refresh_from_db()

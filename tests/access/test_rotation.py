@@ -40,7 +40,7 @@ def age(token: AccessToken, *, created: timedelta, expires: timedelta) -> Access
     return token
 
 
-def read_rows() -> list[dict[str, Any]]:
+def read_rows() -> list[Any]:
     return list(AccessToken.objects.order_by("pk").values())
 
 
@@ -266,6 +266,20 @@ def test_nobody_gets_a_longer_token_than_they_had_or_could_create(alice: User, b
     long_left = age(issue(alice, days=3650), created=650 * DAY, expires=3000 * DAY)
     rotate(client, long_left)
     assert about(AccessToken.objects.get(replaces=long_left).expires, timezone.now() + 3000 * DAY)
+
+
+def test_many_rotations_hide_no_token_that_works(
+    alice: User, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "MAX_LISTED_TOKENS", 3)
+    issue(alice, "seldom used")
+    token, client = issue(alice, "rotated every day"), browser(alice)
+    for _ in range(4):
+        rotate(client, token, 0)
+        token = AccessToken.objects.get(replaces=token)
+    page = client.get("/tokens/").content.decode()
+    assert "seldom used" in page and token.prefix in page
+    assert "1 expired or revoked token<" in page
 
 
 def test_a_chain_of_rotations_is_deleted_with_its_owner(alice: User, root: User, browser: Browser) -> None:

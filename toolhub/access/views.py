@@ -14,12 +14,13 @@ from django.contrib import messages
 from django.contrib.auth import views as auth_views
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
+from django.db.models import BooleanField, ExpressionWrapper, Q
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse, reverse_lazy
-from django.utils import translation
+from django.utils import timezone, translation
 from django.utils.translation import get_supported_language_variant
 from django.utils.translation import gettext as _
 from django.utils.translation.trans_real import parse_accept_lang_header
@@ -50,6 +51,7 @@ MAX_TOKENS = 100
 Replaced tokens that still work have a bound of their own, `rotation.MAX_REPLACED_TOKENS`: whoever has all the tokens
 that they may have can rotate each of them.
 """
+MAX_LISTED_TOKENS = 300
 MAX_OFFERED_TOKENS = 3
 """Maximum number of tokens of one client that its Connect page offers to rotate."""
 
@@ -182,7 +184,10 @@ def _build_token_form(request: HttpRequest, data: Any = None) -> TokenForm:
 @sensitive_variables("context")
 def _render_tokens(request: HttpRequest, **context: Any) -> HttpResponse:
     """Return the page of the tokens; `context` has what happened to one of them, or another form than an empty one."""
-    rows = list(_own_tokens(request).select_related("replaces", "successor").prefetch_related("toolsets")[:300])
+    usable_now = ExpressionWrapper(Q(revoked=None, expires__gt=timezone.now()), output_field=BooleanField())
+    found = _own_tokens(request).select_related("replaces", "successor").prefetch_related("toolsets")
+    # Whatever many rotations leave behind, a token that works can be seen and revoked.
+    rows = list(found.order_by(usable_now.desc(), "-id")[:MAX_LISTED_TOKENS])
     context = {
         "section": "tokens",
         "form": context.pop("form", None) or _build_token_form(request),
