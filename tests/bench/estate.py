@@ -8,6 +8,7 @@ toolset 0 holds every tool, tool 0 has grants, limits and versions without end. 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import random
 import time
@@ -126,7 +127,7 @@ def _make_users(numbers: range) -> list[Any]:
     _join(member, ({"user_id": user.pk, "group_id": groups[user.place % len(groups)].pk} for user in made))
     now = timezone.now()
     owners = [user for user in made for _ in range(2)] + [zero] * min(len(made) // 2, 90)
-    _save(
+    tokens = _save(
         AccessToken,
         (
             AccessToken(
@@ -135,10 +136,18 @@ def _make_users(numbers: range) -> list[Any]:
                 digest=hashlib.sha256(uuid.uuid4().bytes).hexdigest(),
                 prefix="thp_abcd",
                 expires=now + timedelta(days=90 if number % 5 else -1),
+                last_used=now,
+                last_address="192.0.2.1",
+                client_key="curl",
             )
             for number, owner in enumerate(owners)
         ),
     )
+    for before, after in itertools.pairwise(tokens):
+        # Of each pair of one owner the later one: half of somebody's tokens were rotated.
+        if before.user_id == after.user_id and before.replaces is None:
+            after.replaces = before
+    AccessToken.objects.bulk_update(tokens, ["replaces"], batch_size=BATCH_ROWS)
     _make_apps(owners)
     return made
 

@@ -27,4 +27,9 @@ def _watch() -> None:
     from audit.actions.model_signals import watch
     from toolhub.access.models import AccessToken
 
-    watch(AccessToken, kind="access token", ignore=("digest", "last_used"), many_to_many_names=("toolsets",))
+    watch(
+        AccessToken,
+        kind="access token",
+        ignore=("digest", "last_used", "last_address"),
+        many_to_many_names=("toolsets",),
+    )

@@ -1,4 +1,4 @@
-"""Forms of the user area: sign-in (throttled), account, new password, new token."""
+"""Forms of the user area: sign-in (throttled), account, new password, tokens."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from unfold.forms import AdminOwnPasswordChangeForm
 from unfold.forms import AuthenticationForm as AdminAuthenticationForm
 
 from toolhub import client_address
-from toolhub.access import device_cookies, throttle
-from toolhub.access.models import DEFAULT_DAYS, Preference
+from toolhub.access import device_cookies, rotation, throttle
+from toolhub.access.models import DEFAULT_DAYS, MAX_NAME_CHARACTERS, Preference, check_name
 from toolhub.access.preferences import zones
 
 NAME_RATE, ADDRESS_RATE, ACCOUNT_RATE, DEVICE_RATE = "10/10m", "60/10m", "100/h", "10/10m"
@@ -166,17 +166,31 @@ class ToolsetsField(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]
         return super().clean(value)
 
 
-class TokenForm(forms.Form):
+class TokenNameForm(forms.Form):
     name = forms.CharField(
         label=_("Name"),
-        max_length=100,
+        max_length=MAX_NAME_CHARACTERS,
+        validators=[check_name],
         help_text=_("The client or machine that uses the token, for example “Cursor on my laptop”."),
     )
+
+
+MAX_OWN_DAYS = 365
+"""Maximum number of days for which people create tokens themselves."""
+
+
+class TokenForm(TokenNameForm):
     days = forms.TypedChoiceField(
         label=_("Valid for"),
         coerce=int,
         initial=DEFAULT_DAYS,
-        choices=((7, _("7 days")), (30, _("30 days")), (90, _("90 days")), (180, _("180 days")), (365, _("1 year"))),
+        choices=(
+            (7, _("7 days")),
+            (30, _("30 days")),
+            (90, _("90 days")),
+            (180, _("180 days")),
+            (MAX_OWN_DAYS, _("1 year")),
+        ),
     )
     toolsets = ToolsetsField(
         label=_("Only these toolsets"),
@@ -191,3 +205,12 @@ class TokenForm(forms.Form):
         field.queryset = apps.get_model("catalog", "Toolset")._default_manager.filter(pk__in=toolset_ids)
         if not toolset_ids:
             del self.fields["toolsets"]
+
+
+class RotateForm(forms.Form):
+    keep = forms.TypedChoiceField(
+        label=_("The old token works for"),
+        coerce=int,
+        initial=rotation.DEFAULT_KEEP_HOURS,
+        choices=rotation.KEEP_CHOICES,
+    )
