@@ -19,6 +19,9 @@ DEVELOPMENT = ENVIRONMENT == "development"
 DEBUG = env.boolean("TOOLHUB_DEBUG", False)
 DATA_DIR = Path(env.text("TOOLHUB_DATA_DIR", str(BASE_DIR / ".data"))).absolute()
 PUBLIC_URL = env.url("TOOLHUB_PUBLIC_URL", "http://localhost:8000")
+CONTACT_NAME = env.line("TOOLHUB_CONTACT_NAME", 100)
+CONTACT_URL = env.contact_address("TOOLHUB_CONTACT_URL")
+"""The person or team to ask for help, and their address: see `toolhub.contact`."""
 WORKSPACE_DIR = Path(env.text("TOOLHUB_WORKSPACE_DIR", str(DATA_DIR / "workspace"))).absolute()
 
 # --- keys ----------------------------------------------------------------------------------------------------------

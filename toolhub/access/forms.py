@@ -19,7 +19,7 @@ from django.utils.translation import gettext_lazy as _
 from unfold.forms import AdminOwnPasswordChangeForm
 from unfold.forms import AuthenticationForm as AdminAuthenticationForm
 
-from toolhub import client_address
+from toolhub import client_address, contact
 from toolhub.access import device_cookies, throttle
 from toolhub.access.models import DEFAULT_DAYS, Preference
 from toolhub.access.preferences import zones
@@ -48,9 +48,11 @@ def throttled(request: HttpRequest | None, name: str) -> Iterator[None]:
             "Too many failed attempts. Try again in %(minutes)d minutes.",
             minutes,
         ) % {"minutes": minutes}
-        advice = _(
-            "If these were not your attempts, use a browser in which you signed in before. If you forgot your "
-            "password, ask your administrator for a new one."
+        advice = contact.fill(
+            _(
+                "If these were not your attempts, use a browser in which you signed in before. If you forgot your "
+                "password, ask %(contact)s for a new one."
+            )
         )
         raise ValidationError([wait, advice], code="throttled")
     try:
