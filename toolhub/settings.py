@@ -99,6 +99,7 @@ INSTALLED_APPS = [
     "toolhub.access.apps.AccessConfig",
     "toolhub.oauth.apps.OAuthConfig",
     "toolhub.pages.apps.PagesConfig",
+    "toolhub.people.apps.PeopleConfig",
     "catalog.apps.CatalogConfig",
     "audit.apps.AuditConfig",
 ]
@@ -141,6 +142,9 @@ AUTH_PASSWORD_VALIDATORS: list[dict[str, Any]] = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
+LOCAL_PASSWORDS = env.boolean("TOOLHUB_LOCAL_PASSWORDS", True)
+"""Whether accounts have passwords of their own; without them nobody can be invited, or choose a new one by mail."""
+PASSWORD_RESET_TIMEOUT = 3600
 LOGIN_URL = "access:login"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "access:login"

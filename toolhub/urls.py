@@ -9,4 +9,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("catalog.urls")),
     path("", include("toolhub.access.urls")),
     path("", include("toolhub.oauth.urls")),
+    path("", include("toolhub.people.urls")),
 ]

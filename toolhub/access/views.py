@@ -16,7 +16,7 @@ from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404, redirect, render, resolve_url
 from django.template.loader import render_to_string
 from django.urls import reverse, reverse_lazy
 from django.utils import translation
@@ -30,7 +30,14 @@ from django.views.i18n import set_language
 
 from toolhub.access import connect as connect_page
 from toolhub.access import device_cookies, hooks, preferences, temporary_passwords
-from toolhub.access.forms import AccountForm, NewPasswordForm, SignInForm, TokenForm, native_language_names
+from toolhub.access.forms import (
+    AccountForm,
+    NewPasswordForm,
+    SignInForm,
+    TokenForm,
+    can_reset_passwords,
+    native_language_names,
+)
 from toolhub.access.models import AccessToken, AccessTokenQuerySet
 
 AUTHORIZE_PATH = "/oauth/authorize?"
@@ -51,23 +58,29 @@ class SignIn(auth_views.LoginView):
         return response
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        return super().get_context_data(**kwargs, languages=native_language_names())
+        options = {"can_reset": can_reset_passwords(), "local_passwords": settings.LOCAL_PASSWORDS}
+        return super().get_context_data(**kwargs, **options, languages=native_language_names())
 
     def get_default_redirect_url(self) -> str:
-        """Return the page after a sign-in that did not ask for a certain page.
-
-        A user without a token or a connected app is led to the next step: connecting a client. If a client could use
-        nothing, the default page follows instead: the tools page explains what to do then.
-        """
-        key = self.request.user.pk
-        if (
-            key is not None
-            and hooks.installed().has_any_access(key)
-            and not _own_tokens(self.request).usable().exists()
-            and not hooks.installed().has_connected_app(key)
-        ):
-            return reverse("access:connect")
+        """Return the page after a sign-in that did not ask for a certain page."""
+        if self.request.user.is_authenticated:
+            return choose_start_page(self.request.user)
         return super().get_default_redirect_url()
+
+
+def choose_start_page(user: User) -> str:
+    """Return the address of the first page of somebody who has just signed in.
+
+    A user without a token or a connected app is led to the next step: connecting a client. If a client could use
+    nothing, the default page follows instead: the tools page explains what to do then.
+    """
+    if (
+        hooks.installed().has_any_access(user.pk)
+        and not AccessToken.objects.filter(user=user).usable().exists()
+        and not hooks.installed().has_connected_app(user.pk)
+    ):
+        return reverse("access:connect")
+    return resolve_url(settings.LOGIN_REDIRECT_URL)
 
 
 class PasswordView(auth_views.PasswordChangeView):
