@@ -10,4 +10,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("toolhub.access.urls")),
     path("", include("toolhub.oauth.urls")),
     path("", include("toolhub.identity.urls")),
+    path("", include("toolhub.people.urls")),
 ]

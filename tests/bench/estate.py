@@ -149,7 +149,36 @@ def _make_users(numbers: range) -> list[Any]:
             after.replaces = before
     AccessToken.objects.bulk_update(tokens, ["replaces"], batch_size=BATCH_ROWS)
     _make_apps(owners)
+    _make_invitations(zero, made, groups)
     return made
+
+
+def _make_invitations(inviter: Any, people: list[Any], groups: list[Any]) -> None:
+    """One for each of these people, accepted by most; the last one is for every group."""
+    from django.utils import timezone
+
+    from toolhub.people.models import Invitation
+
+    now = timezone.now()
+    made = _save(
+        Invitation,
+        (
+            Invitation(
+                email=f"invited-{user.email}",
+                inviter=inviter,
+                inviter_name=inviter.username,
+                digest=hashlib.sha256(uuid.uuid4().bytes).hexdigest(),
+                expires=now + timedelta(days=7 if user.place % 3 else -1),
+                accepted=now if user.place % 2 else None,
+                accepted_by=user if user.place % 2 else None,
+                accepted_name=user.username if user.place % 2 else "",
+            )
+            for user in people
+        ),
+    )
+    if made:
+        pairs = ({"invitation_id": made[-1].pk, "group_id": group.pk} for group in groups)
+        _join(Invitation.groups.through, pairs)
 
 
 def _make_apps(owners: list[Any]) -> None:

@@ -114,6 +114,7 @@ class UserAdmin(PermissionLabelsAdmin, BoundedDeletion, DjangoUserAdmin, ModelAd
     list_per_page = 25
     autocomplete_fields = ("groups", "user_permissions")
     filter_horizontal = ()
+    list_before_template = "admin/people/invitation/links.html"
     change_form_outer_before_template = "admin/access/user_links.html"
 
     def get_inlines(self, request: HttpRequest, obj: Any) -> Any:

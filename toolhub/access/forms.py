@@ -14,12 +14,12 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.http import HttpRequest
-from django.utils.translation import get_language_info, ngettext
+from django.utils.translation import get_language_info, gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 from unfold.forms import AdminOwnPasswordChangeForm
 from unfold.forms import AuthenticationForm as AdminAuthenticationForm
 
-from toolhub import client_address
+from toolhub import client_address, contact
 from toolhub.access import device_cookies, rotation, throttle
 from toolhub.access.models import DEFAULT_DAYS, MAX_NAME_CHARACTERS, Preference, check_name
 from toolhub.access.preferences import zones
@@ -48,11 +48,8 @@ def throttled(request: HttpRequest | None, name: str) -> Iterator[None]:
             "Too many failed attempts. Try again in %(minutes)d minutes.",
             minutes,
         ) % {"minutes": minutes}
-        advice = _(
-            "If these were not your attempts, use a browser in which you signed in before. If you forgot your "
-            "password, ask your administrator for a new one."
-        )
-        raise ValidationError([wait, advice], code="throttled")
+        advice = _("If these were not your attempts, use a browser in which you signed in before.")
+        raise ValidationError([wait, advice, advise_forgotten()], code="throttled")
     try:
         yield
     except ValidationError:
@@ -61,6 +58,18 @@ def throttled(request: HttpRequest | None, name: str) -> Iterator[None]:
         guess.give_back()
         raise
     guess.give_back()
+
+
+def can_reset_passwords() -> bool:
+    """Return whether people can choose a new password by mail: see `toolhub.people.password_reset`."""
+    return bool(settings.LOCAL_PASSWORDS and settings.EMAIL_HOST)
+
+
+def advise_forgotten() -> str:
+    """Return what to do about a forgotten password."""
+    if can_reset_passwords():
+        return gettext("If you forgot your password, choose “Forgot your password?” on the sign-in page.")
+    return contact.fill(_("If you forgot your password, ask %(contact)s for a new one."))
 
 
 def list_counters(request: HttpRequest | None, name: str) -> list[throttle.Counter]:

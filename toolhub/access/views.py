@@ -17,7 +17,7 @@ from django.contrib.auth.models import User
 from django.db.models import BooleanField, ExpressionWrapper, Q
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404, redirect, render, resolve_url
 from django.template.loader import render_to_string
 from django.urls import reverse, reverse_lazy
 from django.utils import timezone, translation
@@ -41,6 +41,7 @@ from toolhub.access.forms import (
     SignInForm,
     TokenForm,
     TokenNameForm,
+    can_reset_passwords,
     native_language_names,
 )
 from toolhub.access.models import AccessToken, AccessTokenQuerySet
@@ -71,11 +72,15 @@ class SignIn(auth_views.LoginView):
             **kwargs,
             languages=native_language_names(),
             ways=hooks.installed().sign_in_ways(),
+            can_reset=can_reset_passwords(),
             local_passwords=settings.LOCAL_PASSWORDS,
         )
 
     def get_default_redirect_url(self) -> str:
-        return find_first_page(self.request)
+        """Return the page after a sign-in that did not ask for a certain page."""
+        if self.request.user.is_authenticated:
+            return choose_start_page(self.request.user)
+        return super().get_default_redirect_url()
 
 
 def keep_opener(response: HttpResponseBase, target: str) -> HttpResponseBase:
@@ -85,21 +90,19 @@ def keep_opener(response: HttpResponseBase, target: str) -> HttpResponseBase:
     return response
 
 
-def find_first_page(request: HttpRequest) -> str:
-    """Return the page after a sign-in that did not ask for a certain page.
+def choose_start_page(user: User) -> str:
+    """Return the address of the first page of somebody who has just signed in.
 
     A user without a token or a connected app is led to the next step: connecting a client. If a client could use
-    nothing, the tools page follows instead: it explains what to do then.
+    nothing, the default page follows instead: the tools page explains what to do then.
     """
-    key = request.user.pk
     if (
-        key is not None
-        and hooks.installed().has_any_access(key)
-        and not _own_tokens(request).usable().exists()
-        and not hooks.installed().has_connected_app(key)
+        hooks.installed().has_any_access(user.pk)
+        and not AccessToken.objects.filter(user=user).usable().exists()
+        and not hooks.installed().has_connected_app(user.pk)
     ):
         return reverse("access:connect")
-    return str(settings.LOGIN_REDIRECT_URL)
+    return resolve_url(settings.LOGIN_REDIRECT_URL)
 
 
 class PasswordView(auth_views.PasswordChangeView):

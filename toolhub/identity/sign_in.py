@@ -23,7 +23,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 
 from audit.actions import actor, log
-from toolhub.access.views import find_first_page
+from toolhub.access.views import choose_start_page
 from toolhub.identity import accounts, github, groups, openid, providers
 from toolhub.identity.models import Identity, Provider
 from toolhub.identity.people import ClaimsError, Person
@@ -158,7 +158,7 @@ def _sign_in(request: HttpRequest, identity: Identity, state: dict[str, Any]) ->
     target = str(state.get("next") or "")
     if target and url_has_allowed_host_and_scheme(target, allowed_hosts=None):
         return HttpResponseRedirect(target)
-    return redirect(find_first_page(request))
+    return redirect(choose_start_page(user))
 
 
 def _finish_link(request: HttpRequest, arrival: Arrival, state: dict[str, Any]) -> HttpResponse:

@@ -24,7 +24,7 @@ from django.views.decorators.http import require_GET, require_POST, require_safe
 
 from toolhub import client_address
 from toolhub.access import throttle
-from toolhub.access.views import find_first_page, keep_opener
+from toolhub.access.views import choose_start_page, keep_opener
 from toolhub.identity import openid, providers, sign_in
 from toolhub.identity.models import Identity, Provider
 
@@ -46,7 +46,7 @@ def start(request: HttpRequest, slug: str) -> HttpResponseBase:
     provider = _find(slug)
     target = _safe_target(request, request.GET.get("next", ""))
     if request.user.is_authenticated:
-        return HttpResponseRedirect(target or find_first_page(request))
+        return HttpResponseRedirect(target or choose_start_page(request.user))
     address = client_address.counted(str(request.META.get("REMOTE_ADDR", "")))
     if seconds := throttle.wait_seconds("provider-start", address, START_RATE, count=True):
         request.throttled_seconds = seconds  # type: ignore[attr-defined]
