@@ -32,10 +32,12 @@ class Audience:
 
     @property
     def is_staff(self) -> bool:
-        return self.name == "staff"
+        return self.name in {"staff", "superuser"}
 
 
 ANYONE, SIGNED_IN, OWNER, STAFF = Audience("anyone"), Audience("signed in"), Audience("owner"), Audience("staff")
+SUPERUSER = Audience("superuser")
+"""No permission that staff could hold is enough."""
 MACHINE = Audience("machine")
 """A program without a session: no cookie is read, so no form of another site can misuse one."""
 
@@ -136,6 +138,17 @@ RULES: tuple[Rule, ...] = (
     Rule(".well-known/oauth-authorization-server", MACHINE),
     Rule(".well-known/", MACHINE, "GET POST", empty=True),
     Rule(".well-known/<path:rest>", MACHINE, "GET POST", at=".well-known/nothing", empty=True),
+    Rule("scim/v2/Users", MACHINE, "GET POST"),
+    Rule("scim/v2/Users/<str:id>", MACHINE, at="scim/v2/Users/nobody"),
+    Rule("scim/v2/Groups", MACHINE, "GET POST"),
+    Rule("scim/v2/Groups/<str:id>", MACHINE, at="scim/v2/Groups/none"),
+    Rule("scim/v2/ServiceProviderConfig", MACHINE),
+    Rule("scim/v2/ResourceTypes", MACHINE),
+    Rule("scim/v2/ResourceTypes/<str:id>", MACHINE, at="scim/v2/ResourceTypes/User"),
+    Rule("scim/v2/Schemas", MACHINE),
+    Rule("scim/v2/Schemas/<str:id>", MACHINE, at="scim/v2/Schemas/none"),
+    Rule("scim/", MACHINE, "GET POST", empty=True),
+    Rule("scim/<path:rest>", MACHINE, "GET POST", at="scim/nothing", empty=True),
     Rule("connect/<slug:key>/", SIGNED_IN, "GET POST", at="connect/curl/"),
     # --- the admin as Django and the theme make it
     Rule("admin/", STAFF),
@@ -272,6 +285,12 @@ RULES: tuple[Rule, ...] = (
         "GET POST",
         at="admin/access/accesstoken/{access_accesstoken}/rotate/",
     ),
+    Rule(
+        "admin/scim/scimtoken/<path:object_id>/rotate/",
+        SUPERUSER,
+        "GET POST",
+        at="admin/scim/scimtoken/{scim_scimtoken}/rotate/",
+    ),
     Rule("admin/sessions/revoke/", needs(*CONNECTIONS.permissions, "access.change_accesstoken"), "POST"),
     Rule("admin/audit/call/export/", READS),
     Rule("admin/audit/call/compare/", READS),
@@ -306,6 +325,8 @@ MODELS: tuple[Model, ...] = (
     ),
     Model("oauth.client", "view add change"),
     Model("oauth.connectedapp", "view change"),
+    Model("scim.scimtoken", "view add change", special=dict.fromkeys(("view", "add", "change", "delete"), SUPERUSER)),
+    Model("scim.scimgroup", "view"),
     Model("catalog.tool"),
     Model("catalog.toolset"),
     Model("catalog.resource"),
@@ -435,6 +456,7 @@ def create_address_values(owner: User) -> dict[str, Any]:
     document = ImportedDocument.objects.create(name="census", title="Census", source="census.json", pending=DOCUMENT)
     issued, _ = AccessToken.objects.issue(owner, "census")
     app, _tokens = factories.connect_app(owner)
+    scim_token, scim_group = factories.make_provisioning()
     (call,) = rows.save(rows.build_call(user=owner))
     now = timezone.now()
     models = {
@@ -446,6 +468,8 @@ def create_address_values(owner: User) -> dict[str, Any]:
         "oauth.client": app.client,
         "oauth.connectedapp": app,
         "people.invitation": factories.invite(owner),
+        "scim.scimtoken": scim_token,
+        "scim.scimgroup": scim_group,
         "catalog.tool": tool,
         "catalog.toolset": toolset,
         "catalog.resource": resource,

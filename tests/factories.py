@@ -199,3 +199,18 @@ def connect_app(
     }
     rotation.store_tokens(given, SimpleNamespace(resource=[RESOURCE]), app, previous=None)
     return app, given
+
+
+def make_provisioning(slug: str = "census") -> tuple[Any, Any]:
+    """A token of an identity provider that provisions, and a group with one member that is mapped to nothing."""
+    from toolhub.identity import accounts
+    from toolhub.identity.models import Identity, Provider
+    from toolhub.scim.models import ScimGroup, ScimToken, ScimUser
+
+    provider = Provider.objects.create(slug=slug, name="Corp", issuer=f"https://{slug}.example", enabled=True)
+    user = accounts.create(provider, "ada")
+    identity = Identity.objects.create(user=user, provider=provider, issuer=provider.issuer, subject="sub-ada")
+    member = ScimUser.objects.create(provider=provider, identity=identity, user_name="ada", user_name_key="ada")
+    group = ScimGroup.objects.create(provider=provider, display_name="Analysts", display_name_key="analysts")
+    group.members.add(member)
+    return ScimToken.objects.issue(provider)[0], group

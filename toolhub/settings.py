@@ -103,6 +103,7 @@ INSTALLED_APPS = [
     "toolhub.access.apps.AccessConfig",
     "toolhub.oauth.apps.OAuthConfig",
     "toolhub.identity.apps.IdentityConfig",
+    "toolhub.scim.apps.ScimConfig",
     "toolhub.pages.apps.PagesConfig",
     "toolhub.people.apps.PeopleConfig",
     "catalog.apps.CatalogConfig",
@@ -336,6 +337,8 @@ OIDC_CLIENT_SECRET = env.secret("TOOLHUB_OIDC_CLIENT_SECRET")
 OIDC_SCOPES = env.text("TOOLHUB_OIDC_SCOPES", "openid profile email")
 OIDC_GROUPS_CLAIM = env.text("TOOLHUB_OIDC_GROUPS_CLAIM", "groups")
 OIDC_SUBJECT_CLAIM = env.text("TOOLHUB_OIDC_SUBJECT_CLAIM", "sub")
+PROVISIONING_RATE = env.rate("TOOLHUB_PROVISIONING_RATE", "1500/m")
+"""Rate of requests with one provisioning token (SCIM); above it, status 429."""
 SOCIALACCOUNT_ADAPTER = "toolhub.identity.adapter.Adapter"
 SOCIALACCOUNT_STORE_TOKENS = False
 SOCIALACCOUNT_QUERY_EMAIL = False

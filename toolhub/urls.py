@@ -11,4 +11,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("toolhub.oauth.urls")),
     path("", include("toolhub.identity.urls")),
     path("", include("toolhub.people.urls")),
+    path("", include("toolhub.scim.urls")),
 ]

@@ -150,6 +150,7 @@ def _make_users(numbers: range) -> list[Any]:
     AccessToken.objects.bulk_update(tokens, ["replaces"], batch_size=BATCH_ROWS)
     _make_apps(owners)
     _make_invitations(zero, made, groups)
+    _make_provisioning(made)
     return made
 
 
@@ -222,6 +223,67 @@ def _make_apps(owners: list[Any]) -> None:
                 code_digest=hashlib.sha256(uuid.uuid4().bytes).hexdigest(),
             )
             for number, (owner, client) in enumerate(zip(owners, clients, strict=True))
+        ),
+    )
+
+
+def _make_provisioning(people: list[Any]) -> None:
+    """An identity provider that provisioned all of them, in its first group; every other group has one of them."""
+    from django.contrib.auth.models import Group
+
+    from toolhub.identity.models import GroupMapping, Identity, Provider
+    from toolhub.scim.models import ScimGroup, ScimToken, ScimUser
+
+    provider, _made = Provider.objects.get_or_create(
+        slug="estate", defaults={"name": "Corp", "issuer": "https://idp.example.com", "enabled": True}
+    )
+    identities = _save(
+        Identity,
+        (
+            Identity(
+                user=user, provider=provider, issuer=provider.issuer, subject=f"sub-{user.username}", provisioned=True
+            )
+            for user in people
+        ),
+    )
+    users = _save(
+        ScimUser,
+        (
+            ScimUser(
+                provider=provider,
+                identity=identity,
+                user_name=identity.user.username,
+                user_name_key=identity.user.username,
+            )
+            for identity in identities
+        ),
+    )
+    first = ScimGroup.objects.filter(provider=provider).count()
+    names = [f"team there {number:04d}" for number in range(first, first + max(2, len(users) // 2))]
+    _save(
+        ScimGroup,
+        (
+            ScimGroup(provider=provider, display_name=name, display_name_key=name, external_id=name[-4:])
+            for name in names
+        ),
+    )
+    groups = list(ScimGroup.objects.filter(provider=provider).order_by("display_name"))
+    member = ScimGroup.members.through
+    _join(member, ({"scimuser_id": one.pk, "scimgroup_id": groups[0].pk} for one in users))
+    _join(
+        member,
+        (
+            {"scimuser_id": one.pk, "scimgroup_id": groups[1 + place % (len(groups) - 1)].pk}
+            for place, one in enumerate(users)
+        ),
+    )
+    team = Group.objects.filter(name__startswith="team ").order_by("name").first()
+    _save(GroupMapping, (GroupMapping(provider=provider, value=name, group=team) for name in names[::3]))
+    _save(
+        ScimToken,
+        (
+            ScimToken(provider=provider, digest=hashlib.sha256(uuid.uuid4().bytes).hexdigest(), prefix="thi_abcd")
+            for _ in range(len(users) // 2)
         ),
     )
 

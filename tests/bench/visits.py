@@ -20,6 +20,8 @@ LISTS = (
     ("people/invitation", ("q=seed", "p=2", "state=pending")),
     ("oauth/client", ("q=client", "p=2", "trusted__exact=0")),
     ("oauth/connectedapp", ("q=seed", "p=2")),
+    ("scim/scimtoken", ("p=2",)),
+    ("scim/scimgroup", ("q=team", "p=2")),
     (
         "catalog/tool",
         ("q=invoice", "p=3", "o=-2", "quarantine=yes", "toolsets__id__exact={toolset}"),
@@ -154,6 +156,7 @@ def find_heaviest(owner: Any, call: Any) -> dict[str, Any]:
         Upstream,
     )
     from toolhub.people.models import Invitation
+    from toolhub.scim.models import ScimGroup, ScimToken
 
     models = {
         "auth.user": owner,
@@ -163,6 +166,8 @@ def find_heaviest(owner: Any, call: Any) -> dict[str, Any]:
         "oauth.client": owner.connected_apps.first().client,
         "oauth.connectedapp": owner.connected_apps.first(),
         "people.invitation": Invitation.objects.last(),
+        "scim.scimtoken": ScimToken.objects.first(),
+        "scim.scimgroup": ScimGroup.objects.order_by("display_name").first(),
         "catalog.tool": Tool.objects.order_by("name").filter(name__startswith="tool_").first(),
         "catalog.toolset": Toolset.objects.filter(name__startswith="set ").order_by("name").first(),
         "catalog.resource": Resource.objects.first(),

@@ -21,13 +21,15 @@ MAX_ATTEMPTS = 1000
 _NOT_IN_NAMES = re.compile(r"[^\w.@+-]+")
 
 
-def create(provider: Provider, wanted: str, *, email: str = "", first_name: str = "", last_name: str = "") -> User:
-    """Create an account without a password and return it.
+def create(
+    provider: Provider, wanted: str, *, email: str = "", first_name: str = "", last_name: str = "", by: str = ""
+) -> User:
+    """Create an account without a password and return it; `by` is for the audit log, by default the provider.
 
     Its name is the wanted one, or that with a number: an account that exists is never taken over.
     """
     stem = _NOT_IN_NAMES.sub("-", invisible.show(wanted)).strip("-.")[: MAX_NAME_CHARACTERS - 6] or provider.slug
-    with actor.override(f"identity provider {provider.name}"):
+    with actor.override(by or f"identity provider {provider.name}"):
         for number in range(1, MAX_ATTEMPTS):
             name = stem if number == 1 else f"{stem}-{number}"
             if User.objects.filter(username__iexact=name).exists():
@@ -41,6 +43,17 @@ def create(provider: Provider, wanted: str, *, email: str = "", first_name: str 
                 continue
             return user
     raise IntegrityError(f"{MAX_ATTEMPTS} accounts have names like {stem}")
+
+
+def update(user: User, by: str, **wanted: str) -> None:
+    """Give an account these names (`first_name`, `last_name`) or this email address."""
+    cleaned = {name: text[:254] if name == "email" else _clean(text) for name, text in wanted.items()}
+    changed = [name for name, text in cleaned.items() if getattr(user, name) != text]
+    if changed:
+        for name in changed:
+            setattr(user, name, cleaned[name])
+        with actor.override(by):
+            user.save(update_fields=changed)
 
 
 def deactivate(user_id: int, reason: Deactivation.Reason, by: str) -> bool:
@@ -64,7 +77,8 @@ def deactivate(user_id: int, reason: Deactivation.Reason, by: str) -> bool:
 def reactivate(user_id: int, by: str) -> bool:
     """Undo a deactivation by an identity provider; return whether the account is active now.
 
-    One that an administrator deactivated stays so.
+    One that an administrator deactivated stays so, and so does one that a provider removed by provisioning, with
+    whatever identity its owner signs in.
     """
     with transaction.atomic(), actor.override(by):
         user = User.objects.select_for_update().filter(pk=user_id).first()
@@ -72,6 +86,8 @@ def reactivate(user_id: int, by: str) -> bool:
             return False
         if not user.is_active:
             if not Deactivation.objects.filter(user=user).exists():
+                return False
+            if Identity.objects.filter(user=user, provisioned=False).exists():
                 return False
             user.is_active = True
             user.save(update_fields=["is_active"])  # `changes` removes the deactivation
