@@ -30,6 +30,7 @@ from toolhub.identity.saml_metadata import MetadataError
 pytestmark = pytest.mark.django_db
 
 ACS, FINISH, OWN = (f"/sign-in/with/works/saml/{name}/" for name in ("acs", "finish", "metadata"))
+TRANSFORM = b'<ds:Transform Algorithm="http://www.w3.org/2001/10/xml-exc-c14n#"/>'
 ELSEWHERE, SELF = "https://evil.example/", conf.PUBLIC_URL
 
 
@@ -295,8 +296,30 @@ class TestRefusals:
         answer = post(form)
         assert (answer.status_code, Session.objects.count()) == (403, before)
 
-    def test_a_body_over_a_megabyte_is_refused(self, open_door: Provider) -> None:
+    def test_a_body_that_is_too_large_is_refused(self, open_door: Provider) -> None:
         assert post({"SAMLResponse": "A" * saml_views.MAX_BODY_BYTES}).status_code == 413
+
+    @pytest.mark.parametrize(
+        ("before", "after", "code"),
+        [
+            (b"others", b"<x%s/>" % b"".join(b' a%d="1"' % one for one in range(51)), "too_many_attributes"),
+            (TRANSFORM, TRANSFORM * 2, "signature_form"),
+            (
+                TRANSFORM,
+                TRANSFORM.replace(b"/>", b'><e:InclusiveNamespaces xmlns:e="e" PrefixList="%s"/></ds:Transform>')
+                % (b"p " * 101),
+                "signature_form",
+            ),
+        ],
+        ids=["attributes", "transforms", "prefixes"],
+    )
+    def test_a_signature_that_would_take_long_is_not_computed(
+        self, works: Company, open_door: Provider, before: bytes, after: bytes, code: str
+    ) -> None:
+        browser = Browser()
+        signed = works.sign(works.write(saml_idp.read_request(begin(browser)), "u-1", groups=["others"]))
+        changed = saml_idp.spoil(signed, lambda raw: raw.replace(before, after, 1))
+        assert_refused(browser, arrive(browser, {"SAMLResponse": saml_idp.pack(changed)}), code)
 
     def test_one_address_sends_only_so_many(self, open_door: Provider) -> None:
         found = [post({}, REMOTE_ADDR="203.0.113.8").status_code for _time in range(61)]

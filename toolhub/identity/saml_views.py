@@ -28,7 +28,8 @@ from toolhub.identity.saml_metadata import MetadataError
 
 logger = logging.getLogger(__name__)
 
-MAX_BODY_BYTES = 1_000_000
+MAX_BODY_BYTES = 500_000
+"""Maximum bytes of a response: enough for 1,000 groups with long names."""
 ANSWER_RATE = "60/10m"
 """Rate of responses from one address: each costs the verification of a signature."""
 WAIT_SECONDS = 300
