@@ -361,7 +361,7 @@ class TestRefusals:
         browser = Browser()
         browser.force_login(alice)
         thief = Browser()
-        thief.cookies[saml_views.COOKIE] = browser.session.session_key
+        thief.cookies[saml_views.COOKIE] = str(browser.session.session_key)
         assert thief.get(FINISH).status_code == 403
         assert signed_in(browser) == "alice"
 

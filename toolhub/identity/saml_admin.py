@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
@@ -113,5 +113,5 @@ def warn(metadata: Metadata) -> str:
     return ""
 
 
-def _date(value: object) -> str:
+def _date(value: datetime) -> str:
     return date_format(value, "DATE_FORMAT")
