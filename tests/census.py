@@ -128,6 +128,10 @@ RULES: tuple[Rule, ...] = (
     Rule("apps/", SIGNED_IN),
     Rule("apps/<int:pk>/revoke/", OWNER, "POST", at="apps/{app}/revoke/"),
     Rule("device/", SIGNED_IN, "GET POST"),
+    # Of a SAML provider only; tests/identity/test_saml.py has one.
+    Rule("sign-in/with/<slug:slug>/saml/acs/", MACHINE, "POST", at="sign-in/with/nothing/saml/acs/", empty=True),
+    Rule("sign-in/with/<slug:slug>/saml/finish/", ANYONE, at="sign-in/with/nothing/saml/finish/", empty=True),
+    Rule("sign-in/with/<slug:slug>/saml/metadata/", MACHINE, at="sign-in/with/nothing/saml/metadata/", empty=True),
     Rule("oauth/authorize", ANYONE, "GET POST", empty=True),
     Rule("oauth/token", MACHINE, "POST"),
     Rule("oauth/revoke", MACHINE, "POST"),

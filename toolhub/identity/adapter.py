@@ -47,5 +47,10 @@ def _app_of(row: Provider) -> SocialApp:
         name=row.name,
         client_id=row.client_id,
         secret=row.read_secret(),
-        settings={"server_url": row.issuer, "scope": row.scopes.split()},
+        settings={
+            "server_url": row.issuer,
+            "scope": row.scopes.split(),
+            "metadata": row.metadata,
+            "subject_claim": row.subject_claim,
+        },
     )

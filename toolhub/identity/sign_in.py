@@ -24,7 +24,7 @@ from django.utils.translation import gettext as _
 
 from audit.actions import actor, log
 from toolhub.access.views import choose_start_page
-from toolhub.identity import accounts, github, groups, openid, providers
+from toolhub.identity import accounts, github, groups, openid, providers, saml
 from toolhub.identity.models import Identity, Provider
 from toolhub.identity.people import ClaimsError, Person
 
@@ -86,6 +86,8 @@ def _read(provider: Provider, found: Any) -> Arrival:
         if said.get("nonce") != found.state.get("nonce"):
             raise Refusal("nonce")
         return Arrival(provider, openid.read_person(provider, said), token.token_secret if token else "")
+    if provider.kind == Provider.Kind.SAML:
+        return Arrival(provider, saml.read_person(provider, said), "")
     return Arrival(provider, github.read_person(said), token.token if token else "")
 
 
@@ -202,9 +204,16 @@ def _finish_test(request: HttpRequest, arrival: Arrival, found: Any) -> HttpResp
         "email": person.email,
         "groups": list(person.groups),
         "renews": bool(arrival.refresh_token),
-        "claims": sorted(str(name) for name in found.account.extra_data)[:100],
+        "claims": sorted(str(name) for name in _find_claims(arrival.provider, found.account.extra_data))[:100],
     }
     return redirect(reverse("admin:identity_provider_tested", args=[arrival.provider.pk]))
+
+
+def _find_claims(provider: Provider, said: dict[str, Any]) -> list[str]:
+    """Return the names of what the provider said."""
+    if provider.kind != Provider.Kind.SAML:
+        return list(said)
+    return [f"NameID ({said['name_id_format']})", *said["attributes"]] if said["name_id"] else list(said["attributes"])
 
 
 def fail(request: HttpRequest, slug: str, error: Any, exception: Exception | None, context: Any) -> HttpResponse:

@@ -27,6 +27,7 @@ from toolhub.access import throttle
 from toolhub.access.views import choose_start_page, keep_opener
 from toolhub.identity import openid, providers, sign_in
 from toolhub.identity.models import Identity, Provider
+from toolhub.identity.saml_metadata import MetadataError
 
 START_RATE = "60/10m"
 """Rate of sign-ins that one address begins: each stores a session."""
@@ -114,7 +115,7 @@ def _leave(request: HttpRequest, provider: Provider, purpose: str, target: str, 
         if provider.kind == Provider.Kind.OPENID:
             openid.fetch_configuration(provider.issuer)
         answer: HttpResponseBase = found.redirect(request, purpose, next_url=target or None, data=data)
-    except (OAuth2Error, requests.RequestException) as error:
+    except (OAuth2Error, requests.RequestException, MetadataError) as error:
         return sign_in.fail(request, provider.slug, None, error, None)
     return answer
 
