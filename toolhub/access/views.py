@@ -108,6 +108,14 @@ def choose_start_page(user: User) -> str:
 class PasswordView(auth_views.PasswordChangeView):
     """A page for one's own new password: it passes the request to the form, and renews the device cookie."""
 
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Answer those who can sign in with a password, and who must choose their own first."""
+        user = request.user
+        usable = user.is_authenticated and user.has_usable_password() and may_use_password(user)
+        if user.is_authenticated and not usable and temporary_passwords.SESSION_KEY not in request.session:
+            raise Http404
+        return super().dispatch(request, *args, **kwargs)
+
     def get_form_kwargs(self) -> dict[str, Any]:
         return {**super().get_form_kwargs(), "request": self.request}
 

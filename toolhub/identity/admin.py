@@ -17,6 +17,7 @@ from django import forms
 from django.conf import settings
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied, ValidationError
+from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
@@ -34,7 +35,7 @@ from unfold.widgets import UnfoldAdminPasswordWidget
 
 from audit.admin_base import ModelAdmin
 from catalog.encryption import KeysError
-from toolhub.identity import github, openid, saml_admin, sign_in, views
+from toolhub.identity import github, openid, providers, saml_admin, sign_in, views
 from toolhub.identity.models import GroupMapping, Identity, Provider
 
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -90,12 +91,20 @@ class ProviderForm(forms.ModelForm):  # type: ignore[type-arg]
         except ValueError:
             raise ValidationError(gettext("Enter an https address."), code="invalid") from None
         local = parts.scheme == "http" and host in LOCAL_HOSTS
-        if not host or parts.query or parts.fragment or parts.username or not (parts.scheme == "https" or local):
+        if not host or set(address) & set("?#@\\ ") or not (parts.scheme == "https" or local):
             raise ValidationError(
                 gettext("Enter an https address without a query, for example https://login.example.com."),
                 code="invalid",
             )
-        return address.removesuffix("/")
+        return address.rstrip("/")
+
+    def clean_slug(self) -> str:
+        slug = str(self.cleaned_data["slug"])
+        if slug == providers.ENVIRONMENT_SLUG:
+            raise ValidationError(
+                gettext("Choose another short name: this one is for the provider in the environment."), code="reserved"
+            )
+        return slug
 
     def clean_subject_claim(self) -> str:
         name = str(self.cleaned_data["subject_claim"]).strip()
@@ -132,7 +141,13 @@ class ProviderForm(forms.ModelForm):  # type: ignore[type-arg]
                     )
         if kind == Provider.Kind.OPENID and found.get("scopes") and "openid" not in found["scopes"].split():
             self.add_error("scopes", ValidationError(gettext("Include the scope openid."), code="openid"))
-        if secret := found.get("new_secret"):
+        secret = found.get("new_secret")
+        if kind == Provider.Kind.GITHUB and found.get("enabled") and not (secret or self.instance.client_secret):
+            self.add_error(
+                "new_secret", ValidationError(gettext("Required before people can sign in."), code="required")
+            )
+        # The other pages have no such field, whatever is sent to them.
+        if secret and self.instance.pk and not self.instance.from_environment:
             try:
                 self.instance.set_secret(secret)
             except KeysError as error:
@@ -225,13 +240,16 @@ class ProviderAdmin(SuperusersOnly):
     def get_actions(self, request: HttpRequest) -> Any:
         return {}
 
+    def get_queryset(self, request: HttpRequest) -> Any:
+        return super().get_queryset(request).annotate(people=Count("identities"))
+
     @display(description=_("state"), label={"on": "success", "off": "info"})  # type: ignore[untyped-decorator]
     def state(self, row: Provider) -> tuple[str, Any]:
         return ("on", _("on")) if row.enabled else ("off", _("off"))
 
     @admin.display(description=_("people"))
     def number_of_people(self, row: Provider) -> int:
-        return row.identities.count()
+        return row.people  # type: ignore[attr-defined, no-any-return]
 
     @admin.display(description=_("client secret"))
     def secret_state(self, row: Provider) -> str:

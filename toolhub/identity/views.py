@@ -24,6 +24,7 @@ from django.views.decorators.http import require_GET, require_POST, require_safe
 
 from toolhub import client_address
 from toolhub.access import throttle
+from toolhub.access.backends import may_use_password
 from toolhub.access.views import choose_start_page, keep_opener
 from toolhub.identity import openid, providers, sign_in
 from toolhub.identity.models import Identity, Provider
@@ -66,8 +67,11 @@ def callback(request: HttpRequest, slug: str) -> HttpResponseBase:
     if found is not None and found.rstrip("/") != provider.issuer.rstrip("/"):
         # RFC 9207: the answer of another provider, which wants to be taken for this one.
         return sign_in.refuse(request, slug, "issuer")
-    adapter = get_adapter(request).get_provider(request, slug).get_oauth2_adapter(request)
-    answer: HttpResponseBase = OAuth2CallbackView.adapter_view(adapter)(request)
+    try:
+        adapter = get_adapter(request).get_provider(request, slug).get_oauth2_adapter(request)
+        answer: HttpResponseBase = OAuth2CallbackView.adapter_view(adapter)(request)
+    except OAuth2Error as error:
+        return sign_in.fail(request, slug, None, error, None)
     return keep_opener(answer, answer.headers.get("Location", ""))
 
 
@@ -95,7 +99,7 @@ def unlink(request: HttpRequest, pk: int) -> HttpResponse:
     user = cast(User, request.user)
     identity = get_object_or_404(Identity, pk=pk, user=user, linked_by_owner=True)
     others = Identity.objects.filter(user=user, provider__enabled=True).exclude(pk=pk)
-    if not user.has_usable_password() and not others.exists():
+    if not (user.has_usable_password() and may_use_password(user)) and not others.exists():
         messages.error(request, _("This is your only way to sign in. Add another one first."))
         return redirect("access:account")
     identity.delete()
