@@ -13,6 +13,7 @@ from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import views as auth_views
 from django.contrib.auth.decorators import login_required
+from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.models import User
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
@@ -29,11 +30,10 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from django.views.i18n import set_language
 
 from toolhub.access import connect as connect_page
-from toolhub.access import device_cookies, hooks, preferences, temporary_passwords
+from toolhub.access import device_cookies, hooks, preferences, sign_in, temporary_passwords
 from toolhub.access.forms import AccountForm, NewPasswordForm, SignInForm, TokenForm, native_language_names
 from toolhub.access.models import AccessToken, AccessTokenQuerySet
 
-AUTHORIZE_PATH = "/oauth/authorize?"
 MAX_TOKENS = 100
 """Maximum number of usable tokens of one user: a script that creates one per run must not fill the table."""
 
@@ -46,28 +46,23 @@ class SignIn(auth_views.LoginView):
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Answer; a sign-in for a client that runs in a web page keeps the window that opened this one."""
         response = super().dispatch(request, *args, **kwargs)
-        if self.get_redirect_url().startswith(AUTHORIZE_PATH):
-            response.headers["Cross-Origin-Opener-Policy"] = "unsafe-none"
+        sign_in.keep_opener(response, self.get_redirect_url())
         return response
+
+    def form_valid(self, form: AuthenticationForm) -> HttpResponse:
+        """Sign the person in, unless the account has a second factor: then the password is only the first step."""
+        user = cast(User, form.get_user())
+        address = hooks.installed().second_step(self.request, user, self.get_redirect_url())
+        if address is None:
+            sign_in.complete(self.request, user, "password")
+            address = self.get_success_url()
+        return HttpResponseRedirect(address)
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         return super().get_context_data(**kwargs, languages=native_language_names())
 
     def get_default_redirect_url(self) -> str:
-        """Return the page after a sign-in that did not ask for a certain page.
-
-        A user without a token or a connected app is led to the next step: connecting a client. If a client could use
-        nothing, the default page follows instead: the tools page explains what to do then.
-        """
-        key = self.request.user.pk
-        if (
-            key is not None
-            and hooks.installed().has_any_access(key)
-            and not _own_tokens(self.request).usable().exists()
-            and not hooks.installed().has_connected_app(key)
-        ):
-            return reverse("access:connect")
-        return super().get_default_redirect_url()
+        return sign_in.find_first_page(cast(User, self.request.user))
 
 
 class PasswordView(auth_views.PasswordChangeView):
