@@ -156,7 +156,7 @@ RULES: tuple[Rule, ...] = (
     Rule("connect/<slug:key>/", SIGNED_IN, "GET POST", at="connect/curl/"),
     # --- the admin as Django and the theme make it
     Rule("admin/", STAFF),
-    Rule("admin/login/", ANYONE, "GET POST"),
+    Rule("admin/login/", ANYONE),
     Rule("admin/logout/", ANYONE, "POST"),
     Rule("admin/search/", STAFF),
     Rule("admin/password_change/", STAFF, "GET POST"),

@@ -375,7 +375,6 @@ UNFOLD: dict[str, Any] = {
     "ENVIRONMENT": "toolhub.access.navigation.environment",
     "DASHBOARD_CALLBACK": "toolhub.pages.home.dashboard",
     "BORDER_RADIUS": "8px",
-    "LOGIN": {"form": "toolhub.access.forms.AdminSignInForm"},
     "SIDEBAR": {
         "show_search": True,
         "command_search": True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -14,10 +14,10 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.http import HttpRequest
+from django.utils.functional import Promise
 from django.utils.translation import get_language_info, gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 from unfold.forms import AdminOwnPasswordChangeForm
-from unfold.forms import AuthenticationForm as AdminAuthenticationForm
 
 from toolhub import client_address, contact
 from toolhub.access import device_cookies, rotation, throttle
@@ -36,9 +36,22 @@ MAX_KEY_CHARACTERS = 18
 def throttled(request: HttpRequest | None, name: str) -> Iterator[None]:
     """Reject a password after too many wrong ones; a ValidationError raised inside is one.
 
+    Raises ValidationError when a rate is exceeded.
+    """
+    advice = _("If these were not your attempts, use a browser in which you signed in before.")
+    with bound_guesses(request, list_counters(request, name), advice, advise_forgotten()):
+        yield
+
+
+@contextmanager
+def bound_guesses(
+    request: HttpRequest | None, counters: Sequence[throttle.Counter], *advice: str | Promise
+) -> Iterator[None]:
+    """Reject a guess, with this advice, when a counter is full; a ValidationError raised inside is a wrong guess.
+
     Raises ValidationError when a rate is exceeded; the answer then has status 429 (see `middleware.SignInProtection`).
     """
-    guess = throttle.reserve(list_counters(request, name))
+    guess = throttle.reserve(counters)
     if guess.seconds:
         if request is not None:
             request.throttled_seconds = guess.seconds  # type: ignore[attr-defined]
@@ -48,8 +61,7 @@ def throttled(request: HttpRequest | None, name: str) -> Iterator[None]:
             "Too many failed attempts. Try again in %(minutes)d minutes.",
             minutes,
         ) % {"minutes": minutes}
-        advice = _("If these were not your attempts, use a browser in which you signed in before.")
-        raise ValidationError([wait, advice, advise_forgotten()], code="throttled")
+        raise ValidationError([wait, *advice], code="throttled")
     try:
         yield
     except ValidationError:
@@ -97,11 +109,7 @@ class ThrottledMixin:
 
 
 class SignInForm(ThrottledMixin, AuthenticationForm):
-    """The sign-in form of the user area."""
-
-
-class AdminSignInForm(ThrottledMixin, AdminAuthenticationForm):  # type: ignore[misc]
-    """The sign-in form of the admin, with the same counters."""
+    """The sign-in form, which leads to the admin too."""
 
 
 class OldPasswordMixin:

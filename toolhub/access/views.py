@@ -13,11 +13,12 @@ from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import views as auth_views
 from django.contrib.auth.decorators import login_required
+from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.models import User
 from django.db.models import BooleanField, ExpressionWrapper, Q
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
-from django.shortcuts import get_object_or_404, redirect, render, resolve_url
+from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse, reverse_lazy
 from django.utils import timezone, translation
@@ -30,7 +31,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from django.views.i18n import set_language
 
 from toolhub.access import connect as connect_page
-from toolhub.access import device_cookies, hooks, preferences, rotation, temporary_passwords
+from toolhub.access import device_cookies, hooks, preferences, rotation, sign_in, temporary_passwords
 from toolhub.access.backends import may_use_password
 from toolhub.access.forms import (
     MAX_KEY_CHARACTERS,
@@ -46,7 +47,6 @@ from toolhub.access.forms import (
 )
 from toolhub.access.models import AccessToken, AccessTokenQuerySet
 
-AUTHORIZE_PATH = "/oauth/authorize?"
 MAX_TOKENS = 100
 """Maximum number of usable tokens of one user: a script that creates one per run must not fill the table.
 
@@ -65,7 +65,18 @@ class SignIn(auth_views.LoginView):
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Answer; a sign-in for a client that runs in a web page keeps the window that opened this one."""
-        return keep_opener(super().dispatch(request, *args, **kwargs), self.get_redirect_url())
+        response = super().dispatch(request, *args, **kwargs)
+        sign_in.keep_opener(response, self.get_redirect_url())
+        return response
+
+    def form_valid(self, form: AuthenticationForm) -> HttpResponse:
+        """Sign the person in, unless the account has a second factor: then the password is only the first step."""
+        user = cast(User, form.get_user())
+        address = hooks.installed().second_step(self.request, user, self.get_redirect_url())
+        if address is None:
+            sign_in.complete(self.request, user, "password")
+            address = self.get_success_url()
+        return HttpResponseRedirect(address)
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         return super().get_context_data(
@@ -77,32 +88,7 @@ class SignIn(auth_views.LoginView):
         )
 
     def get_default_redirect_url(self) -> str:
-        """Return the page after a sign-in that did not ask for a certain page."""
-        if self.request.user.is_authenticated:
-            return choose_start_page(self.request.user)
-        return super().get_default_redirect_url()
-
-
-def keep_opener(response: HttpResponseBase, target: str) -> HttpResponseBase:
-    """Keep the window that opened this one, when the sign-in is for a client that runs in a web page."""
-    if target.startswith(AUTHORIZE_PATH):
-        response.headers["Cross-Origin-Opener-Policy"] = "unsafe-none"
-    return response
-
-
-def choose_start_page(user: User) -> str:
-    """Return the address of the first page of somebody who has just signed in.
-
-    A user without a token or a connected app is led to the next step: connecting a client. If a client could use
-    nothing, the default page follows instead: the tools page explains what to do then.
-    """
-    if (
-        hooks.installed().has_any_access(user.pk)
-        and not AccessToken.objects.filter(user=user).usable().exists()
-        and not hooks.installed().has_connected_app(user.pk)
-    ):
-        return reverse("access:connect")
-    return resolve_url(settings.LOGIN_REDIRECT_URL)
+        return sign_in.find_first_page(cast(User, self.request.user))
 
 
 class PasswordView(auth_views.PasswordChangeView):

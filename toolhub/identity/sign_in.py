@@ -12,7 +12,6 @@ from typing import Any, cast
 
 from allauth.socialaccount.providers.base.constants import AuthError
 from django.contrib import messages
-from django.contrib.auth import login
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -25,19 +24,16 @@ from django.utils.translation import gettext as _
 from audit.actions import actor, log
 from catalog.encryption import KeysError
 from toolhub.access import temporary_passwords
-from toolhub.access.views import choose_start_page
+from toolhub.access.sign_in import complete, find_first_page
 from toolhub.identity import accounts, github, groups, openid, providers, saml
 from toolhub.identity.models import Identity, Provider
 from toolhub.identity.people import ClaimsError, Person
 
 logger = logging.getLogger(__name__)
 
-BACKEND = "toolhub.access.backends.Passwords"
 LOGIN, LINK, TEST = "login", "link", "test"
 """What a sign-in is for: the state of the flow says so, which is kept in the session that began it."""
 TEST_RESULT = "identity_test"
-SIGNED_IN_WITH = "signed_in_with"
-"""The key in a session of how it began: "provider:<slug>" here."""
 
 
 class Refusal(Exception):
@@ -165,14 +161,13 @@ def confirm(identity: Identity, person: Person, refresh_token: str) -> None:
 def _sign_in(request: HttpRequest, identity: Identity, state: dict[str, Any]) -> HttpResponse:
     Identity.objects.filter(pk=identity.pk).update(last_sign_in=timezone.now())
     user = User.objects.get(pk=identity.user_id)
-    login(request, user, backend=BACKEND)
+    complete(request, user, f"provider:{identity.provider.slug}")
     # That is for sessions that begin with such a password.
     request.session.pop(temporary_passwords.SESSION_KEY, None)
-    request.session[SIGNED_IN_WITH] = f"provider:{identity.provider.slug}"
     target = str(state.get("next") or "")
     if target and url_has_allowed_host_and_scheme(target, allowed_hosts=None):
         return HttpResponseRedirect(target)
-    return redirect(choose_start_page(user))
+    return redirect(find_first_page(user))
 
 
 def _finish_link(request: HttpRequest, arrival: Arrival, state: dict[str, Any]) -> HttpResponse:

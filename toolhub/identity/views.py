@@ -25,7 +25,7 @@ from django.views.decorators.http import require_GET, require_POST, require_safe
 from toolhub import client_address
 from toolhub.access import throttle
 from toolhub.access.backends import may_use_password
-from toolhub.access.views import choose_start_page, keep_opener
+from toolhub.access.sign_in import find_first_page, keep_opener
 from toolhub.identity import openid, providers, sign_in
 from toolhub.identity.models import Identity, Provider
 from toolhub.identity.saml_metadata import MetadataError
@@ -48,12 +48,14 @@ def start(request: HttpRequest, slug: str) -> HttpResponseBase:
     provider = _find(slug)
     target = _safe_target(request, request.GET.get("next", ""))
     if request.user.is_authenticated:
-        return HttpResponseRedirect(target or choose_start_page(request.user))
+        return HttpResponseRedirect(target or find_first_page(cast(User, request.user)))
     address = client_address.counted(str(request.META.get("REMOTE_ADDR", "")))
     if seconds := throttle.wait_seconds("provider-start", address, START_RATE, count=True):
         request.throttled_seconds = seconds  # type: ignore[attr-defined]
         return sign_in.refuse(request, slug, "too_many")
-    return keep_opener(_leave(request, provider, sign_in.LOGIN, target), target)
+    answer = _leave(request, provider, sign_in.LOGIN, target)
+    keep_opener(answer, target)
+    return answer
 
 
 @never_cache
@@ -72,7 +74,8 @@ def callback(request: HttpRequest, slug: str) -> HttpResponseBase:
         answer: HttpResponseBase = OAuth2CallbackView.adapter_view(adapter)(request)
     except OAuth2Error as error:
         return sign_in.fail(request, slug, None, error, None)
-    return keep_opener(answer, answer.headers.get("Location", ""))
+    keep_opener(answer, answer.headers.get("Location", ""))
+    return answer
 
 
 @login_required

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.conf import settings
-from django.contrib.auth import login
 from django.contrib.auth.forms import UserCreationForm
 from django.contrib.auth.models import User
 from django.db import IntegrityError
@@ -16,14 +15,13 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_safe
 
-from toolhub.access.views import choose_start_page
+from toolhub.access.sign_in import complete, find_first_page
 from toolhub.people import invitations
 from toolhub.people.guesses import Guesses, TooManyGuesses
 from toolhub.people.link_cookies import LinkCookie
 from toolhub.people.models import MAX_DAYS, Invitation
 
 COOKIE = LinkCookie("toolhub_invitation", "/invitation/", MAX_DAYS * 86_400)
-BACKEND = "django.contrib.auth.backends.ModelBackend"
 GUESSES = Guesses("invitation", "30/10m", "60/10m")
 """Rates of forms with an error, of one invitation and of one address: each says whether a username is taken."""
 
@@ -87,8 +85,8 @@ def _make_account(request: HttpRequest, token: str, form: AcceptanceForm) -> Htt
         return None
     if not accepted:
         return _reject(request)
-    login(request, user, backend=BACKEND)
-    response = redirect(choose_start_page(user))
+    complete(request, user, "invitation")
+    response = redirect(find_first_page(user))
     COOKIE.remove(response)
     return response
 
