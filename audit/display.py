@@ -10,6 +10,7 @@ from typing import Any
 from django.utils.html import escape
 from django.utils.translation import gettext as _
 
+from toolhub import contact
 from toolhub.invisible import show
 
 MAX_TEXT_BYTES = 100_000
@@ -53,8 +54,8 @@ def format_body(text: str) -> str:
     found = body(text)
     if not found.truncated:
         return found.text
-    more = _("... cut off here. The full text has %(count)s characters. Your administrator can export more of it.")
-    return f"{found.text}\n{more % {'count': f'{found.size:,}'}}"
+    more = _("... cut off here. The full text has %(count)s characters. Ask %(contact)s for an export of all of it.")
+    return f"{found.text}\n{more % {'count': f'{found.size:,}', 'contact': contact.describe()}}"
 
 
 def pretty_print(text: str, max_characters: int = 3 * MAX_TEXT_BYTES) -> str:

@@ -12,7 +12,7 @@ class CatalogConfig(AppConfig):
 
     def ready(self) -> None:
         from audit.actions.model_signals import watch
-        from catalog import checks, models, signals  # noqa: F401 - registers the system checks
+        from catalog import checks, encryption, models, signals  # noqa: F401 - registers the system checks
         from catalog.calls.execution import RunningCalls
         from catalog.calls.prepared_tools import PreparedTools
         from catalog.functions.context import ProgressListeners
@@ -24,7 +24,7 @@ class CatalogConfig(AppConfig):
         from catalog.runners.sql_query.readers import SqliteReaders
         from catalog.runners.upstream_mcp.notifications import UpstreamListeners
         from catalog.runners.upstream_mcp.pool import UpstreamPools
-        from catalog.secrets import resolve
+        from catalog.secrets import resolve, rotation
         from catalog.threads import ThreadPools
         from catalog.upstreams import discovery, schedule
         from toolhub.egress import NameResolver
@@ -48,6 +48,7 @@ class CatalogConfig(AppConfig):
             schedule.UpstreamSchedule(),
         ):
             parts.put(part)
+        encryption.register(rotation.move)
         post_migrate.connect(revision.after_migrate, sender=self, dispatch_uid="catalog.policy.revision")
         for model in revision.watched_columns():
             for signal in (post_save, post_delete, m2m_changed):

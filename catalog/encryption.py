@@ -7,10 +7,14 @@ there.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from functools import lru_cache
+from typing import TypeAlias
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings
+
+from toolhub.parts import parts
 
 KEYS_HINT = (
     "Make one: python3 -c 'import base64, os; print(base64.urlsafe_b64encode(os.urandom(32)).decode())'. "
@@ -58,3 +62,35 @@ def decrypt(stored: str, owner: str) -> str:
     if whose != owner:
         raise DecryptionError(owner)
     return str(value)
+
+
+Moved: TypeAlias = tuple[str, int]
+"""What was re-encrypted, in words for the operator, and how many values."""
+
+
+class EncryptedValues:
+    """The functions that re-encrypt what the applications store encrypted, for `rotatesecrets`.
+
+    Each runs in the transaction of the command, yields what it moved, and raises UnreadableValue.
+    """
+
+    def __init__(self) -> None:
+        self.movers: list[Callable[[], Iterable[Moved]]] = []
+
+
+class UnreadableValue(Exception):
+    """An error for a stored value that no key can decrypt; the message names its row and what to do about it."""
+
+
+def register(mover: Callable[[], Iterable[Moved]]) -> None:
+    """Have `rotatesecrets` call this function: called from `AppConfig.ready`."""
+    found = parts.find(EncryptedValues)
+    if found is None:
+        found = EncryptedValues()
+        parts.put(found)
+    found.movers.append(mover)
+
+
+def move(stored: str, owner: str) -> str:
+    """Return a stored value encrypted again, with the first key. Raises DecryptionError, KeysError."""
+    return encrypt(decrypt(stored, owner), owner)

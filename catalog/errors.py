@@ -27,6 +27,7 @@ from typing import Any
 from uuid import UUID
 
 from audit.types import Reason
+from toolhub import contact
 
 WRITE_SCOPE = "mcp:write"
 """The OAuth scope that tools which are not read-only take, where TOOLHUB_WRITE_SCOPE is on."""
@@ -204,7 +205,7 @@ class EndNotLogged(InternalFailure):
         super().__init__(call_id)
         self.reason = (
             f"The tool ran, but the end of the call cannot be logged: {reason}. The call may have taken effect: check "
-            "that before you repeat it, and tell your administrator"
+            f"that before you repeat it, and tell {contact.english()}"
         )
 
 

@@ -159,6 +159,19 @@ def load() -> Snapshot:
     return snapshot.refresh()
 
 
+def invite(inviter: User, email: str = "newcomer@example.com", *, groups: Iterable[Group] = (), **fields: Any) -> Any:
+    """An invitation by this user; its link is `link_of` it."""
+    from toolhub.people import invitations
+
+    person = invitations.Person(email=email, groups=tuple(groups), **fields)
+    return invitations.invite(inviter, person).invitation
+
+
+def link_of(invitation: Any) -> str:
+    """The path of the link of an invitation."""
+    return f"/invitation/{invitation.derive_token()}"
+
+
 def connect_app(
     user: User, name: str = "Claude", *, toolsets: Iterable[Toolset] | None = None, days: int = 90
 ) -> tuple[Any, dict[str, Any]]:

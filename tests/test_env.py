@@ -86,6 +86,55 @@ def test_an_address_that_is_no_mail_server_is_refused_without_its_password(value
     assert "hunter2" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        ("", ""),
+        ("https://help.example.com/ask?team=data", "https://help.example.com/ask?team=data"),
+        ("HTTPS://help.example.com", "https://help.example.com"),
+        ("http://help.internal:8080/", "http://help.internal:8080/"),
+        ("mailto:help@example.com?subject=toolhub", "mailto:help@example.com?subject=toolhub"),
+        ("help+hub@example.com", "mailto:help+hub@example.com"),
+    ],
+)
+def test_a_contact_address_is_a_web_or_a_mail_address(monkeypatch, value, read):
+    monkeypatch.setenv("TOOLHUB_CONTACT_URL", value)
+    assert env.contact_address("TOOLHUB_CONTACT_URL") == read
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "javascript:alert(1)",
+        "JavaScript:alert(1)//a@b",
+        "data:text/html,<b>",
+        "help.example.com",
+        "https://",
+        "https://help.example.com:99999/",
+        "https://[",
+        "mailto:",
+        "mailto:nobody",
+        "a b@example.com",
+        "https://a.example/ x",
+        "a@example.com\nBcc: b@example.com",
+        "tel:112",
+    ],
+)
+def test_another_contact_address_is_refused_with_the_name_of_the_setting(monkeypatch, value):
+    monkeypatch.setenv("TOOLHUB_CONTACT_URL", value)
+    with pytest.raises(ImproperlyConfigured, match="TOOLHUB_CONTACT_URL must be an address such as https"):
+        env.contact_address("TOOLHUB_CONTACT_URL")
+
+
+@pytest.mark.parametrize("value", ["x" * 101, "Dana\nAsk nobody", "Da\u2028na", "Da\x1bna", "\u202edana"])
+def test_a_text_of_one_line_is_refused_when_it_is_longer_or_has_controls(monkeypatch, value):
+    monkeypatch.setenv("TOOLHUB_CONTACT_NAME", value)
+    with pytest.raises(ImproperlyConfigured, match="TOOLHUB_CONTACT_NAME must be one line of at most 100 characters"):
+        env.line("TOOLHUB_CONTACT_NAME", 100)
+    monkeypatch.setenv("TOOLHUB_CONTACT_NAME", "Dana «Data» <Müller>")
+    assert env.line("TOOLHUB_CONTACT_NAME", 100) == "Dana «Data» <Müller>"
+
+
 def test_empty_counts_as_not_set(monkeypatch):
     monkeypatch.setenv("TOOLHUB_TEST_VALUE", "  ")
     assert env.boolean("TOOLHUB_TEST_VALUE", True) is True

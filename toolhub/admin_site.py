@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib.admin.apps import AdminConfig
 from django.contrib.admin.views.autocomplete import AutocompleteJsonView
+from django.contrib.auth import REDIRECT_FIELD_NAME
+from django.contrib.auth.decorators import login_not_required
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.decorators import method_decorator
-from django.views.decorators.cache import cache_control
-from django.views.decorators.http import conditional_page
+from django.views.decorators.cache import cache_control, never_cache
+from django.views.decorators.http import conditional_page, require_safe
 from unfold.sites import UnfoldAdminSite
 
 
 class Site(UnfoldAdminSite):  # type: ignore[misc]
+    @method_decorator([never_cache, login_not_required, require_safe])
+    def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Redirect to the sign-in page: one page checks passwords, for the admin too."""
+        if request.user.is_authenticated:
+            if not self.has_permission(request):
+                raise PermissionDenied
+            return redirect("admin:index")
+        target = request.GET.get(REDIRECT_FIELD_NAME) or reverse("admin:index")
+        return redirect(f"{reverse('access:login')}?{urlencode({REDIRECT_FIELD_NAME: target})}")
+
     def autocomplete_view(self, request: HttpRequest) -> HttpResponseBase:
         return _AutocompleteView.as_view(admin_site=self)(request)
 

@@ -110,6 +110,36 @@ def mail_server(name: str, value: str) -> tuple[str, int, str, str, bool, bool]:
     return parts.hostname, port, user, password, parts.scheme == "smtp+tls", parts.scheme == "smtps"
 
 
+def line(name: str, maximum: int) -> str:
+    """Return a text of one line and at most `maximum` characters."""
+    value = text(name)
+    if len(value) > maximum or not value.isprintable():
+        raise ImproperlyConfigured(f"{name} must be one line of at most {maximum} characters; it is {value[:200]!r}.")
+    return value
+
+
+def contact_address(name: str) -> str:
+    """Return an https, http or mailto address for people; a bare mail address becomes a mailto address."""
+    value = text(name)
+    if not value:
+        return ""
+    if re.fullmatch(r"[^\s@:/?#]+@[^\s@:/?#]+", value):
+        value = f"mailto:{value}"
+    try:
+        parts = urlsplit(value)
+        _ = parts.port
+        web = parts.scheme in {"http", "https"} and bool(parts.hostname)
+        valid = web or (parts.scheme == "mailto" and bool(re.fullmatch(r"[^\s@]+@[^\s@]+", parts.path)))
+    except ValueError:
+        valid = False
+    if not valid or not value.isprintable() or " " in value:
+        raise ImproperlyConfigured(
+            f"{name} must be an address such as https://help.example.com, mailto:help@example.com or "
+            f"help@example.com; it is {value[:200]!r}."
+        )
+    return f"{parts.scheme}{value[len(parts.scheme) :]}"
+
+
 def words(name: str, default: tuple[str, ...] = ()) -> list[str]:
     """Return a comma-separated list."""
     return [word.strip() for word in text(name).split(",") if word.strip()] or list(default)

@@ -24,6 +24,7 @@ from toolhub.pages.tool_tests.runs import ToolTestRuns
 from toolhub.pages.try_it.remote import TryOwners
 from toolhub.pages.try_it.run import TryRuns
 from toolhub.parts import parts
+from toolhub.people import outbox
 from toolhub.server.process import ServerRole
 from toolhub.transports.live import LiveSockets
 from toolhub.transports.resume import StreamLogs
@@ -126,6 +127,7 @@ def background_jobs() -> list[Job]:
         Job("Remove expired results", CLEANUP_INTERVAL_SECONDS, _clean_up_results),
         Job("Remove expired connections of apps", CLEANUP_INTERVAL_SECONDS, cleanup.clean_up),
         Job("Check sign-ins with identity providers", renewal.INTERVAL_SECONDS, renewal.run),
+        Job(outbox.JOB_NAME, outbox.JOB_SECONDS, outbox.send_due),
         Job("Return free memory", MEMORY_INTERVAL_SECONDS, FreePages().give_back),
     ]
 

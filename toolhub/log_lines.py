@@ -13,6 +13,8 @@ CONTINUATION = "  | "
 """Begins each further line of a record: the lines of a traceback or stack."""
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
 """Controls (tab and newline too), all line separators of Unicode, and characters that turn the direction of a line."""
+_LINK_TOKEN = re.compile(r"(/invitation/|/password/new/[\w-]+/)[\w-]+")
+"""The token of a link to an invitation or to a new password, in the address that Django logs with an error."""
 EXPECTED_STATUSES = range(400, 500)
 MAX_EXPECTED_LINES, INTERVAL_SECONDS = 60, 60.0
 """Lines about such answers in each interval: with one for each request, a flood of them would fill the disk."""
@@ -25,6 +27,11 @@ def escape(text: str) -> str:
     return _CONTROL.sub(_escape_match, text)
 
 
+def hide_tokens(text: str) -> str:
+    """Return `text` without the tokens of links that are sent to people."""
+    return _LINK_TOKEN.sub(r"\1[hidden]", text)
+
+
 class LineFormatter(logging.Formatter):
     """A formatter that escapes control characters wherever they come from: message, traceback, stack, or logger."""
 
@@ -32,11 +39,11 @@ class LineFormatter(logging.Formatter):
         record.message = record.getMessage()
         if self.usesTime():
             record.asctime = self.formatTime(record, self.datefmt)
-        lines = [escape(self.formatMessage(record))]
+        lines = [hide_tokens(escape(self.formatMessage(record)))]
         if record.exc_info and not record.exc_text:
             record.exc_text = self.formatException(record.exc_info)
         for part in (record.exc_text, record.stack_info and self.formatStack(record.stack_info)):
-            lines += [CONTINUATION + escape(line) for line in part.split("\n")] if part else []
+            lines += [CONTINUATION + hide_tokens(escape(line)) for line in part.split("\n")] if part else []
         return "\n".join(lines)
 
 

@@ -19,6 +19,9 @@ DEVELOPMENT = ENVIRONMENT == "development"
 DEBUG = env.boolean("TOOLHUB_DEBUG", False)
 DATA_DIR = Path(env.text("TOOLHUB_DATA_DIR", str(BASE_DIR / ".data"))).absolute()
 PUBLIC_URL = env.url("TOOLHUB_PUBLIC_URL", "http://localhost:8000")
+CONTACT_NAME = env.line("TOOLHUB_CONTACT_NAME", 100)
+CONTACT_URL = env.contact_address("TOOLHUB_CONTACT_URL")
+"""The person or team to ask for help, and their address: see `toolhub.contact`."""
 WORKSPACE_DIR = Path(env.text("TOOLHUB_WORKSPACE_DIR", str(DATA_DIR / "workspace"))).absolute()
 
 # --- keys ----------------------------------------------------------------------------------------------------------
@@ -102,6 +105,7 @@ INSTALLED_APPS = [
     "toolhub.identity.apps.IdentityConfig",
     "toolhub.scim.apps.ScimConfig",
     "toolhub.pages.apps.PagesConfig",
+    "toolhub.people.apps.PeopleConfig",
     "catalog.apps.CatalogConfig",
     "audit.apps.AuditConfig",
 ]
@@ -146,6 +150,7 @@ AUTH_PASSWORD_VALIDATORS: list[dict[str, Any]] = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
+PASSWORD_RESET_TIMEOUT = 3600
 LOGIN_URL = "access:login"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "access:login"
@@ -370,7 +375,6 @@ UNFOLD: dict[str, Any] = {
     "ENVIRONMENT": "toolhub.access.navigation.environment",
     "DASHBOARD_CALLBACK": "toolhub.pages.home.dashboard",
     "BORDER_RADIUS": "8px",
-    "LOGIN": {"form": "toolhub.access.forms.AdminSignInForm"},
     "SIDEBAR": {
         "show_search": True,
         "command_search": True,

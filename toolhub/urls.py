@@ -10,5 +10,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("toolhub.access.urls")),
     path("", include("toolhub.oauth.urls")),
     path("", include("toolhub.identity.urls")),
+    path("", include("toolhub.people.urls")),
     path("", include("toolhub.scim.urls")),
 ]

@@ -73,9 +73,15 @@ def _client_address(request: HttpRequest | None) -> str:
     return actors.client_address() if request is None else str(request.META.get("REMOTE_ADDR") or "")
 
 
+def _describe_attempt(request: HttpRequest | None) -> dict[str, str]:
+    """Return the client's address, and the method where the page of the sign-in named one."""
+    method = getattr(request, "sign_in_method", "")
+    return {"address": _client_address(request)} | ({"with": method} if method else {})
+
+
 def _log_sign_in(*, user: Any, request: HttpRequest | None = None, **_: Any) -> None:
     name = user.get_username()
-    record("signed in", "session", name, None, {"address": _client_address(request)}, actor=name)
+    record("signed in", "session", name, None, _describe_attempt(request), actor=name)
 
 
 def _log_sign_out(*, user: Any, request: HttpRequest | None = None, **_: Any) -> None:
@@ -90,6 +96,4 @@ def _log_failed_sign_in(*, credentials: Mapping[str, Any], request: HttpRequest 
     # Users may type their password into the wrong field: an unknown username is stored as a digest only.
     known = users._default_manager.filter(**{users.USERNAME_FIELD: name}).exists()
     target = name if known else redactor.rules().inline(name)
-    record(
-        "failed to sign in", "session", target, None, {"address": _client_address(request)}, actor="nobody signed in"
-    )
+    record("failed to sign in", "session", target, None, _describe_attempt(request), actor="nobody signed in")

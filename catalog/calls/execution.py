@@ -35,6 +35,7 @@ from catalog.errors import (
 from catalog.functions.context import Context
 from catalog.functions.results import Produced, exact_text, failure, to_plain_json
 from catalog.runners import hints
+from toolhub import contact
 from toolhub.parts import parts
 from toolhub.wire.versions import MODERN
 
@@ -118,7 +119,7 @@ def tool_error(error: Exception, audit_message: str = "") -> Outcome:
 def _unexpected(begun: BegunCall, error_class: str) -> Outcome:
     """Return the outcome of a run that failed in a way that its tool did not foresee."""
     sentence = (
-        f"The tool failed unexpectedly. Ask your administrator: the server log has the details under call {begun.id}."
+        f"The tool failed unexpectedly. Ask {contact.english()}: the server log has the details under call {begun.id}."
     )
     detail, reason = "failed unexpectedly", Reason("run.failed")
     return Outcome(outcomes.TOOL_ERROR, failure(sentence), None, exact_text(error_class)[:100], detail, reason)
@@ -179,7 +180,7 @@ def raise_error(outcome: Outcome) -> NoReturn:
 def timeout(begun: BegunCall, seconds: float) -> Outcome:
     sentence = (
         f"The tool did not finish within {seconds:g} s and was stopped (call {begun.id}). "
-        "Try again with less work, or ask your administrator for a longer timeout."
+        f"Try again with less work, or ask {contact.english()} for a longer timeout."
     )
     reason = Reason("run.timed_out", {"seconds": f"{seconds:g}"})
     return Outcome(outcomes.TIMEOUT, failure(sentence), None, "", f"stopped after {seconds:g} s", reason)

@@ -22,6 +22,7 @@ from catalog.runners.factory import Run
 from catalog.schemas import defaults, errors, validator
 from catalog.schemas.errors import SchemaProblem
 from catalog.secrets.resolve import Sent
+from toolhub import contact
 from toolhub.parts import parts
 
 log = logging.getLogger(__name__)
@@ -118,7 +119,7 @@ def _prepare_run(tool: ToolDefinition) -> tuple[Run, Sent]:
         log.exception("the tool %s is not set up", tool.name)
 
     async def unavailable(arguments: dict[str, Any], context: Context) -> Any:
-        raise ToolError("This tool is not set up correctly. Ask your administrator to check its settings.")
+        raise ToolError(f"This tool is not set up correctly. Ask {contact.english()} to check its settings.")
 
     return unavailable, {}
 

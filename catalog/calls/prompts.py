@@ -25,6 +25,7 @@ from catalog.policy import visibility
 from catalog.policy.definitions import PromptDefinition, fill_template
 from catalog.schemas import errors
 from catalog.schemas.errors import SchemaProblem
+from toolhub import contact
 
 MAX_ARGUMENT_BYTES = 262_144
 _redactor = redactor.redactor(None)
@@ -94,7 +95,7 @@ async def _make_messages(
     try:
         function = registry.lookup("prompt", prompt.function)
     except LookupError:
-        raise ToolError("This prompt is not set up correctly. Ask your administrator to check it.") from None
+        raise ToolError(f"This prompt is not set up correctly. Ask {contact.english()} to check it.") from None
     return _produced(_convert_messages(await invoke(function, arguments, context)))
 
 

@@ -25,6 +25,7 @@ from catalog.language import in_english
 from catalog.policy import visibility
 from catalog.policy.definitions import ResourceDefinition, Rule, Snapshot
 from catalog.policy.rules import OWN_RESULT
+from toolhub import contact
 from toolhub.wire import uritemplate
 
 MAX_URI_CHARACTERS = 8192
@@ -133,7 +134,7 @@ async def _make_contents(
     try:
         function = registry.lookup("resource", resource.function)
     except LookupError:
-        raise ToolError("This resource is not set up correctly. Ask your administrator to check it.") from None
+        raise ToolError(f"This resource is not set up correctly. Ask {contact.english()} to check it.") from None
     value = await invoke(function, values, context)
     if value is None:
         raise ToolError("This address has no content.")

@@ -25,10 +25,10 @@ from catalog.policy.definitions import PromptDefinition, ResourceDefinition
 from catalog.runners.destinations import by_secret
 from catalog.runners.upstream_mcp import connection as reaching
 from catalog.secrets import resolve
+from toolhub import contact
 from toolhub.wire import uritemplate
 
 log = logging.getLogger(__name__)
-UNUSABLE = "This is not set up correctly. Ask your administrator to check the upstream server."
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,8 @@ async def reach(item: ResourceDefinition | PromptDefinition, caller: Caller) -> 
         return LOCAL
     connection = _parse(json.dumps(item.connection))
     if connection is None:
-        return Reach(missing=tool_error(ToolError(UNUSABLE)))
+        sentence = f"This is not set up correctly. Ask {contact.english()} to check the upstream server."
+        return Reach(missing=tool_error(ToolError(sentence)))
     try:
         secrets = (
             await resolve.resolve(by_secret(connection.flows()), caller) if connection.secret_names else NO_SECRETS

@@ -13,6 +13,7 @@ from pydantic import Field
 from catalog.examples.results import Facts, with_sentence
 from catalog.functions import result_schema, tool
 from catalog.functions.content import Structured, ToolError
+from toolhub import contact
 
 MAX_RECIPIENTS = 10
 _Address = Annotated[str, Field(max_length=254, pattern=r"^[^\s@<>,;:\"\\()\[\]]{1,64}@[A-Za-z0-9.-]{1,189}$")]
@@ -49,7 +50,7 @@ def send_email(
     the recipients, or names those that the server refused.
     """
     if not settings.EMAIL_HOST:
-        raise ToolError("Mail is not set up. Ask your administrator to set TOOLHUB_SMTP_URL.")
+        raise ToolError(f"Mail is not set up. Ask {contact.english()} to set TOOLHUB_SMTP_URL.")
     message = EmailMessage(subject, body, settings.DEFAULT_FROM_EMAIL, to)
     try:
         message.send()
@@ -58,6 +59,6 @@ def send_email(
         raise ToolError(f"The mail server refused these recipients: {refused}. Check the addresses.") from None
     except (smtplib.SMTPException, OSError) as error:
         raise ToolError(
-            f"The mail could not be sent ({type(error).__name__}). Ask your administrator to check the mail server."
+            f"The mail could not be sent ({type(error).__name__}). Ask {contact.english()} to check the mail server."
         ) from error
     return with_sentence(Sent(to, subject), f"Sent {subject!r} to {', '.join(to)}.")

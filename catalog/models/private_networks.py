@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 
 from audit.actions import actor
 from catalog.runners import networks
-from toolhub import egress
+from toolhub import contact, egress
 
 if TYPE_CHECKING:
     from catalog.models import Upstream
@@ -65,9 +65,9 @@ def _find_refusal(row: Upstream) -> str:
         return ""
     sentence = _(
         'You need the permission "Can open private networks to upstream servers" to let this upstream server reach '
-        "%(networks)s. Ask your administrator for it, or remove these networks."
+        "%(networks)s. Ask %(contact)s for it, or remove these networks."
     )
-    return sentence % {"networks": ", ".join(opened)}
+    return contact.fill(sentence, networks=", ".join(opened))
 
 
 def _parse(row: Upstream) -> egress.AllowList:

@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 from audit.actions import actor
 from catalog.models.secrets import Secret
 from catalog.runners.destinations import Flow, by_secret
+from toolhub import contact
 
 if TYPE_CHECKING:
     from catalog.models import Tool, Upstream
@@ -37,9 +38,9 @@ def find_refusal(after: Iterable[Flow], before: Iterable[Flow] = ()) -> str:
     new = frozenset(after) - frozenset(before)
     sentence = _(
         'You need the permission "Can use secrets in tools and upstream servers" to send the secret %(name)s to '
-        "%(destination)s. Ask your administrator for it, or undo this change."
+        "%(destination)s. Ask %(contact)s for it, or undo this change."
     )
-    return " ".join(sentence % values for values in _name_all(new))
+    return contact.join(contact.fill(sentence, **values) for values in _name_all(new))
 
 
 def find_binding_problem(flows: Iterable[Flow]) -> str:

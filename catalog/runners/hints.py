@@ -20,6 +20,7 @@ from catalog.functions.content import Result
 from catalog.functions.context import Context
 from catalog.runners.settings_errors import SettingsProblem
 from catalog.schemas import patterns
+from toolhub import contact
 
 MAX_HINTS = 30
 MAX_SEARCHED_CHARACTERS = 10_000
@@ -88,18 +89,18 @@ class Hint(BaseModel):
 
 DEFAULTS: Final[Mapping[str, str]] = {
     "400": "Read the answer, and correct the arguments that it names.",
-    "401": "The credentials of this tool were not accepted: ask your administrator to check them.",
-    "403": "The credentials of this tool may not do this: use something else, or ask your administrator.",
+    "401": "The credentials of this tool were not accepted: ask {contact} to check them.",
+    "403": "The credentials of this tool may not do this: use something else, or ask {contact}.",
     "404": "Check the names and IDs in the arguments: nothing has them.",
     "409": "It conflicts with what is there now: read the present state before you try again.",
     "410": "It was there once and is gone: do not ask for it again.",
     "422": "Read the answer, and correct the arguments that it names.",
     "429": "Too many requests were sent: wait a minute before the next one.",
-    "5xx": "The service itself failed: try again in a minute, and tell your administrator if it fails again.",
+    "5xx": "The service itself failed: try again in a minute, and tell {contact} if it fails again.",
     "timeout": "Ask for less, or try again in a minute.",
-    "unreachable": "Try again in a minute, and tell your administrator if it fails again.",
+    "unreachable": "Try again in a minute, and tell {contact} if it fails again.",
 }
-"""The hints for tools without one of their own: for HTTP APIs and upstream servers."""
+"""The hints for tools without one of their own: for HTTP APIs and upstream servers. `find` fills in the contact."""
 
 
 def with_hints(run: Run, hints: Sequence[Hint], defaults: Mapping[str, str] = {}) -> Run:
@@ -129,7 +130,8 @@ def find(hints: Sequence[Hint], code: str, text: str, defaults: Mapping[str, str
         found = ""
     finally:
         patterns.set_regex_budget(float("inf"))
-    found = found or defaults.get(code, "") or defaults.get(_family(code), "")
+    if not found:
+        found = (defaults.get(code, "") or defaults.get(_family(code), "")).replace("{contact}", contact.english())
     return f"Next step: {found.strip()}" if found else ""
 
 

@@ -15,6 +15,7 @@ from django.utils.translation import gettext, gettext_noop
 
 from audit.redaction.redactor import is_secret_name
 from audit.types import Reason
+from toolhub import contact
 
 MAX_SENTENCE_CHARACTERS = 400
 MAX_PLACE_CHARACTERS = 150
@@ -62,7 +63,7 @@ _EXPECTED: Final = {
 _WHOLE: Final = {
     TOO_LARGE: gettext_noop("The arguments are larger than %(limit)s bytes."),
     TOO_COMPLEX: gettext_noop("arguments: too large or too complicated to be checked in time; send less at once"),
-    UNUSABLE: gettext_noop("arguments: the schema of this tool cannot be used; an administrator must fix it"),
+    UNUSABLE: gettext_noop("arguments: the schema of this tool cannot be used; ask %(contact)s to fix it"),
     HIDDEN_LIMIT: gettext_noop(
         "The arguments contain too many secrets: at most %(most)s, with 20,000 characters. Send fewer in one call."
     ),
@@ -80,7 +81,7 @@ WHOLE_CODES: Final = frozenset(_WHOLE)
 """Codes of problems of the arguments as a whole, which have no others beside them."""
 _OF_RESULTS: Final = {
     TOO_COMPLEX: "too large or too complicated to be checked in time",
-    UNUSABLE: "the output schema cannot be used; an administrator must fix it",
+    UNUSABLE: "the output schema cannot be used; ask %(contact)s to fix it",
 }
 
 Translate = Callable[[str], str]
@@ -140,7 +141,7 @@ def english(problem: SchemaProblem) -> str:
 def english_of_result(problem: SchemaProblem) -> str:
     """Return the sentence for a result that does not match its output schema."""
     path = path_text(problem.path)
-    rest = _OF_RESULTS.get(problem.code) or _rest(problem, str)
+    rest = _OF_RESULTS.get(problem.code, "") % {"contact": contact.english()} or _rest(problem, str)
     return cut(f"{path}: {rest}" if path else f"result: {rest}")
 
 
@@ -293,7 +294,7 @@ def _sentence(problem: SchemaProblem, say: Translate) -> str:
 def _rest(problem: SchemaProblem, say: Translate) -> str:
     code, params = problem.code, problem.params
     if code in _WHOLE:
-        return say(_WHOLE[code]) % {"name": path_text(problem.path), **params}
+        return say(_WHOLE[code]) % {"name": path_text(problem.path), "contact": contact.describe(say), **params}
     if code == MISSING:
         return say(gettext_noop("is required"))
     if code == MESSAGE:

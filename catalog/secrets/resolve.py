@@ -32,7 +32,7 @@ from catalog.policy.definitions import Item, ToolDefinition
 from catalog.runners import registry
 from catalog.runners.destinations import Destination, Flow, by_secret
 from catalog.runners.upstream_mcp import connection as reaching
-from toolhub import deadline
+from toolhub import contact, deadline
 from toolhub.parts import parts
 
 log = logging.getLogger(__name__)
@@ -242,11 +242,11 @@ def _check_destination(read: _ReadSecrets, name: str, kind: str | None, user_id:
     """Raise SecretNotAllowed unless the secret's hosts and, for a personal one, its owner allow the destination."""
     if name in read.hosts and not host_patterns.allow(read.hosts[name], destination):
         sentence = gettext(
-            "This tool cannot use the secret %(name)s, because the secret is bound to other hosts. Ask your "
-            "administrator to change the tool, or the hosts of the secret."
+            "This tool cannot use the secret %(name)s, because the secret is bound to other hosts. Ask "
+            "%(contact)s to change the tool, or the hosts of the secret."
         )
         details = gettext("The secret %(name)s is bound to hosts, and %(destination)s is not among them.")
-        values = {"name": name, "destination": destination.label}
+        values = {"name": name, "destination": destination.label, "contact": contact.describe()}
         raise SecretNotAllowed(name, sentence % values, details % values)
     if kind != Secret.Kind.PERSONAL:
         return
@@ -303,8 +303,9 @@ def _decrypt(read: _ReadSecrets, name: str, kind: str | None, user_id: int) -> s
         if personal:
             sentence = gettext("The secret %(name)s can no longer be read. Enter it again at %(address)s.")
         else:
-            sentence = gettext("The secret %(name)s can no longer be read. Ask your administrator to enter it again.")
-        raise MissingSecret(name, sentence % {"name": name, "address": f"{settings.PUBLIC_URL}/secrets/"}) from None
+            sentence = gettext("The secret %(name)s can no longer be read. Ask %(contact)s to enter it again.")
+        values = {"name": name, "address": f"{settings.PUBLIC_URL}/secrets/", "contact": contact.describe()}
+        raise MissingSecret(name, sentence % values) from None
     if personal:
         redaction().add_log_values([value])
     else:
@@ -319,8 +320,8 @@ def _missing_sentence(name: str, personal: bool) -> str:
             "call the tool again."
         )
         return own % {"name": name, "address": f"{settings.PUBLIC_URL}/secrets/"}
-    absent = gettext("This tool needs the secret %(name)s, which is not set. Ask your administrator to enter it.")
-    return absent % {"name": name}
+    absent = gettext("This tool needs the secret %(name)s, which is not set. Ask %(contact)s to enter it.")
+    return absent % {"name": name, "contact": contact.describe()}
 
 
 def check_value(value: str) -> None:

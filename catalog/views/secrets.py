@@ -31,6 +31,7 @@ from catalog.runners.destinations import Destination, by_secret
 from catalog.secrets import resolve
 from catalog.secrets.resolve import check_value
 from catalog.views.tools import title_of, visible_to
+from toolhub import contact
 from toolhub.invisible import show
 
 
@@ -160,7 +161,8 @@ def enter(request: HttpRequest, name: str) -> HttpResponse:
             row.enter(form.cleaned_data["value"])
         except KeysError:
             messages.error(
-                request, _("Secrets cannot be saved yet. Ask your administrator to set up TOOLHUB_ENCRYPTION_KEYS.")
+                request,
+                contact.fill(_("Secrets cannot be saved yet. Ask %(contact)s to set up TOOLHUB_ENCRYPTION_KEYS.")).html,
             )
             return redirect("catalog:secrets")
         row.destinations = {receiver.key: receiver.label for receiver in card.current() if receiver.key in shown}

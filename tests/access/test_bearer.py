@@ -20,7 +20,7 @@ from django.utils import timezone
 from tests.factories import make_toolset
 from tests.polling import wait_until_async
 from toolhub import rates
-from toolhub.access import bearer, issued_tokens, personal_tokens, token_errors
+from toolhub.access import bearer, issued_tokens, personal_tokens, rotation, token_errors
 from toolhub.access.models import AccessToken, digest_of
 from toolhub.access.signals import revoked
 from toolhub.parts import parts
@@ -474,6 +474,39 @@ async def test_last_use_is_written_once_a_minute_and_not_waited_for(alice: User)
     await get_authenticator().authenticate(text)
     await sync_to_async(get_authenticator().settle)()
     assert (await AccessToken.objects.aget(pk=token.pk)).last_used == first
+
+
+@pytest.mark.parametrize(("address", "stored"), [("10.0.0.7", "10.0.0.7"), ("", ""), ("f" * 100, "f" * 64)])
+async def test_last_use_has_the_address_it_came_from(alice: User, address: str, stored: str) -> None:
+    token, text = await issue(alice)
+    await get_authenticator().authenticate(text, address)
+    await sync_to_async(get_authenticator().settle)()
+    assert (await AccessToken.objects.aget(pk=token.pk)).last_address == stored
+
+
+def test_another_address_within_the_minute_is_stored_and_the_same_one_is_not(alice: User) -> None:
+    token, _text = AccessToken.objects.issue(alice, "laptop")
+    kind = personal_tokens.PersonalTokens()
+    seen: list[tuple[Any, str]] = []
+    for address in ("10.0.0.7", "10.0.0.7", "10.0.0.8"):
+        kind.mark_used(token.pk, address)
+        token.refresh_from_db()
+        seen.append((token.last_used, token.last_address))
+    assert seen[0] == seen[1]
+    assert seen[2][1] == "10.0.0.8" and seen[2][0] > seen[1][0]
+
+
+async def test_a_rotated_token_works_beside_its_successor_until_its_time_has_come(alice: User) -> None:
+    token, text = await issue(alice)
+    before = await get_authenticator().authenticate(text)
+    done = await sync_to_async(rotation.rotate)(AccessToken.objects.all(), token.pk, keep_hours=1)
+    old, new = [await get_authenticator().authenticate(each) for each in (text, done.text)]
+    assert (old.id, new.id) == (before.id, done.token.credential_id) and old.id != new.id
+    assert old.expires_at is not None and before.expires_at is not None
+    assert old.expires_at < before.expires_at and abs(old.expires_at - time.time() - 3600) < 60
+    at_once = await sync_to_async(rotation.rotate)(AccessToken.objects.all(), done.token.pk, keep_hours=0)
+    assert (await get_refusal(done.text)).code == "revoked"
+    assert (await get_authenticator().authenticate(at_once.text)).label == "laptop"
 
 
 async def test_still_valid_names_those_that_are(alice: User, root: User) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
 
+from audit.models import Action
 from tests import factories
 from toolhub.access import forms
 from toolhub.access.models import AccessToken
@@ -57,23 +59,34 @@ def test_after_too_many_failures_the_right_password_has_to_wait_too(
     assert "_auth_user_id" not in client.session
 
 
-def test_the_admin_counts_the_same_failures(root: User, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forms, "NAME_RATE", "3/10h")
+def test_the_admin_checks_no_password_itself(root: User, browser: Browser) -> None:
     client = browser()
-    for _ in range(3):
-        sign_in(client, "root", "wrong")
-    status, page = sign_in(client, "root", PASSWORD, "/admin/login/")
-    assert status == 429
-    assert "Too many failed attempts" in page
+    assert sign_in(client, "root", PASSWORD, "/admin/login/")[0] == 405
+    assert "_auth_user_id" not in client.session
 
 
-def test_signing_in_on_the_admin_page_leads_to_the_admin(root: User, browser: Browser) -> None:
+def test_the_admin_leads_to_the_sign_in_page_and_from_there_back(root: User, browser: Browser) -> None:
     for address, wanted in (("/admin/login/", "/admin/"), ("/admin/login/?next=/admin/auth/", "/admin/auth/")):
         client = browser()
-        action = re.search(r'<form action="([^"]*)"', client.get(address).content.decode())
-        assert action is not None
-        answer = client.post(action[1], {"username": "root", "password": PASSWORD})
+        page = client.get(address, follow=True)
+        assert page.redirect_chain[-1][0].startswith("/sign-in/?next=")
+        target = re.search(r'name="next" value="([^"]*)"', page.content.decode())
+        assert target is not None
+        answer = client.post("/sign-in/", {"username": "root", "password": PASSWORD, "next": target[1]})
         assert (answer.status_code, answer["Location"]) == (302, wanted)
+
+
+def test_who_may_not_open_the_admin_is_told_so_and_not_sent_in_circles(alice: User, browser: Browser) -> None:
+    answer = browser(alice).get("/admin/", follow=True)
+    assert answer.status_code == 403 and len(answer.redirect_chain) == 1
+
+
+def test_the_log_says_how_a_person_signed_in(alice: User, browser: Browser) -> None:
+    client = browser()
+    sign_in(client, "alice", PASSWORD)
+    assert client.session["signed_in_with"] == "password"
+    logged = json.loads(Action.objects.get(verb="signed in").after)
+    assert logged["with"] == "password" and set(logged) == {"address", "with"}
 
 
 def test_one_address_cannot_try_one_password_on_every_account(

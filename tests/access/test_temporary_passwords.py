@@ -82,7 +82,7 @@ def test_staff_with_a_temporary_password_reach_no_page_of_the_admin(
     root: User, manager: User, browser: Browser
 ) -> None:
     set_password(browser, root, manager)
-    client = sign_in(browser, manager, path="/admin/login/?next=/admin/")
+    client = sign_in(browser, manager, path="/sign-in/?next=/admin/")
     for path in ("/admin/", "/admin/auth/user/", "/admin/password_change/", "/admin/jsi18n/"):
         assert client.get(path).headers["Location"] == "/password/"
     assert choose(client, GIVEN, CHOSEN).status_code == 302 and client.get("/admin/").status_code == 200

@@ -234,10 +234,10 @@ def test_signing_in_and_out_is_logged_with_the_address(client, root):
 
 
 def test_a_failed_sign_in_is_logged_without_the_typed_values(client, root):
-    client.post("/admin/login/", {"username": "root", "password": "wrong-password-1"})
+    client.post("/sign-in/", {"username": "root", "password": "wrong-password-1"})
     assert get_last_actions(kind="session")[0][:3] == ("failed to sign in", "session", "root")
     assert get_last_actions(kind="session")[0][4] == {"address": "127.0.0.1"}
-    client.post("/admin/login/", {"username": "my-password-in-the-wrong-field", "password": "x"})
+    client.post("/sign-in/", {"username": "my-password-in-the-wrong-field", "password": "x"})
     assert get_last_actions(kind="session")[0][2].startswith("[redacted hmac-sha256:")
     for column in ("actor", "target", "before", "after"):
         assert not Action.objects.filter(**{f"{column}__contains": "wrong-password-1"}).exists()

@@ -8,6 +8,7 @@ toolset 0 holds every tool, tool 0 has grants, limits and versions without end. 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import random
 import time
@@ -126,7 +127,7 @@ def _make_users(numbers: range) -> list[Any]:
     _join(member, ({"user_id": user.pk, "group_id": groups[user.place % len(groups)].pk} for user in made))
     now = timezone.now()
     owners = [user for user in made for _ in range(2)] + [zero] * min(len(made) // 2, 90)
-    _save(
+    tokens = _save(
         AccessToken,
         (
             AccessToken(
@@ -135,13 +136,50 @@ def _make_users(numbers: range) -> list[Any]:
                 digest=hashlib.sha256(uuid.uuid4().bytes).hexdigest(),
                 prefix="thp_abcd",
                 expires=now + timedelta(days=90 if number % 5 else -1),
+                last_used=now,
+                last_address="192.0.2.1",
+                client_key="curl",
             )
             for number, owner in enumerate(owners)
         ),
     )
+    for before, after in itertools.pairwise(tokens):
+        # Of each pair of one owner the later one: half of somebody's tokens were rotated.
+        if before.user_id == after.user_id and before.replaces is None:
+            after.replaces = before
+    AccessToken.objects.bulk_update(tokens, ["replaces"], batch_size=BATCH_ROWS)
     _make_apps(owners)
+    _make_invitations(zero, made, groups)
     _make_provisioning(made)
     return made
+
+
+def _make_invitations(inviter: Any, people: list[Any], groups: list[Any]) -> None:
+    """One for each of these people, accepted by most; the last one is for every group."""
+    from django.utils import timezone
+
+    from toolhub.people.models import Invitation
+
+    now = timezone.now()
+    made = _save(
+        Invitation,
+        (
+            Invitation(
+                email=f"invited-{user.email}",
+                inviter=inviter,
+                inviter_name=inviter.username,
+                digest=hashlib.sha256(uuid.uuid4().bytes).hexdigest(),
+                expires=now + timedelta(days=7 if user.place % 3 else -1),
+                accepted=now if user.place % 2 else None,
+                accepted_by=user if user.place % 2 else None,
+                accepted_name=user.username if user.place % 2 else "",
+            )
+            for user in people
+        ),
+    )
+    if made:
+        pairs = ({"invitation_id": made[-1].pk, "group_id": group.pk} for group in groups)
+        _join(Invitation.groups.through, pairs)
 
 
 def _make_apps(owners: list[Any]) -> None:

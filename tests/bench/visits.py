@@ -17,6 +17,7 @@ LISTS = (
     ("auth/user", ("q=seed09", "is_staff__exact=1", "p=2", "o=-2")),
     ("auth/group", ("q=team", "p=2")),
     ("access/accesstoken", ("q=seed", "p=2")),
+    ("people/invitation", ("q=seed", "p=2", "state=pending")),
     ("oauth/client", ("q=client", "p=2", "trusted__exact=0")),
     ("oauth/connectedapp", ("q=seed", "p=2")),
     ("scim/scimtoken", ("p=2",)),
@@ -42,6 +43,7 @@ PICKERS = (
     ("catalog", "tool", ("toolsets",)),
     ("access", "accesstoken", ("user", "toolsets")),
     ("auth", "user", ("groups", "user_permissions")),
+    ("people", "invitation", ("groups",)),
 )
 MORE: tuple[tuple[str, str], ...] = (
     (OWNER, "tools/?q=invoice"),
@@ -153,6 +155,7 @@ def find_heaviest(owner: Any, call: Any) -> dict[str, Any]:
         ToolTest,
         Upstream,
     )
+    from toolhub.people.models import Invitation
     from toolhub.scim.models import ScimGroup, ScimToken
 
     models = {
@@ -162,6 +165,7 @@ def find_heaviest(owner: Any, call: Any) -> dict[str, Any]:
         "access.accesstoken": owner.access_tokens.first(),
         "oauth.client": owner.connected_apps.first().client,
         "oauth.connectedapp": owner.connected_apps.first(),
+        "people.invitation": Invitation.objects.last(),
         "scim.scimtoken": ScimToken.objects.first(),
         "scim.scimgroup": ScimGroup.objects.order_by("display_name").first(),
         "catalog.tool": Tool.objects.order_by("name").filter(name__startswith="tool_").first(),

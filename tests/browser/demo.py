@@ -27,11 +27,13 @@ EXAMPLES: dict[str, tuple[dict[str, Any], str]] = {
 def fill() -> dict[str, Any]:
     """People, the example catalogue, a week of calls; one of everything that an address may name."""
     from django.contrib.auth.models import Group, User
+    from django.utils import timezone
 
     from audit.actions import log
     from catalog.examples import catalogue
     from catalog.models import Tool, Toolset
     from tests import census, factories
+    from toolhub.access import rotation
     from toolhub.access.models import AccessToken
 
     people = {
@@ -53,8 +55,12 @@ def fill() -> dict[str, Any]:
     factories.deny(people["bob"], tool, note="Uses the new one.")
     tool.title = "Calculate a sum"
     tool.save()
-    for name in ("Claude Code on my laptop", "Cursor"):
-        AccessToken.objects.issue(people["alice"], name)
+    for name, key in (("Claude Code on my laptop", "claude-code"), ("Cursor", "cursor"), ("curl", "curl")):
+        token, _text = AccessToken.objects.issue(people["alice"], name, client_key=key)
+        AccessToken.objects.filter(pk=token.pk).update(
+            last_used=timezone.now() - timedelta(minutes=5), last_address="10.0.0.7"
+        )
+        rotation.rotate(AccessToken.objects.all(), token.pk, keep_hours=24 if key == "cursor" else 0)
     enter_secrets(people["alice"])
     newest = make_calls(people["alice"], people["bob"])
     log.record("enabled", "tool", "calculate_sum")

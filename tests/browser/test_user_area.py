@@ -80,6 +80,49 @@ def test_from_signing_in_to_a_clients_settings_that_hold_a_token_once(hub: Hub, 
     assert not TOKEN.search(page.content())
 
 
+def test_a_second_connect_of_a_client_rotates_its_token_and_the_old_one_works_on(hub: Hub, window: Windows) -> None:
+    mine = window(viewport={"width": 390, "height": 844})
+    mine.sign_in("alice")
+    page = mine.open("/connect/vscode/")
+    page.click("text=Without a browser: use a token")
+    page.click("text=Create token for this client")
+    page.wait_for_selector("text=You see it only once")
+    (before,) = set(TOKEN.findall(page.content()))
+    mine.open("/connect/vscode/")
+    page.click("text=Without a browser: use a token")
+    page.wait_for_selector("text=You already have a token for VS Code.")
+    page.locator(".offered summary").click()
+    page.select_option(".offered select", label="1 hour")
+    page.click(".offered >> text=Rotate token")
+    page.wait_for_selector("[role=status] >> text=The old token works until")
+    (after,) = set(TOKEN.findall(page.content()))
+    assert before != after
+    assert mine.too_wide() == ""
+    for token in (after, before):
+        assert "3" in call_as_client(hub, token, "calculate_sum", {"a": 1, "b": 2}, "vscode", "1")
+    mine.open("/tokens/")
+    assert not TOKEN.search(page.content())
+    replaced = page.locator("article", has_text="Replaced; works until")
+    assert replaced.locator("h3 + p code").inner_text() == f"{before[:8]}…"
+    replaced.locator("text=less than a minute ago from 127.0.0.1").wait_for()
+
+
+def test_a_token_is_renamed_and_a_name_that_is_refused_stays_to_be_corrected(window: Windows) -> None:
+    mine = window()
+    mine.sign_in("alice")
+    page = mine.open("/tokens/")
+    page.fill("#id_name", "old name")
+    page.click("text=Create token")
+    page.locator("[aria-label='Rename old name']").click()
+    page.locator("details.confirm[open] input[name=name]").fill("\u200b")
+    page.click("details.confirm[open] >> text=Rename token")
+    page.wait_for_selector("details.confirm[open] .wrong >> text=Use visible characters")
+    page.locator("details.confirm[open] input[name=name]").fill("new name")
+    page.click("details.confirm[open] >> text=Rename token")
+    page.wait_for_selector("[role=status] >> text=“old name” is now called “new name”.")
+    assert page.locator("article h3", has_text="new name").count() == 1
+
+
 @pytest.mark.parametrize(
     ("key", "number", "program"), [("python", 2, [sys.executable, "-c"]), ("curl", 1, ["bash", "-c"])]
 )
@@ -119,7 +162,7 @@ def test_a_token_is_made_copied_and_revoked(hub: Hub, window: Windows) -> None:
     mine.read_note("[data-copy=new-token]", "Copied")
     assert page.evaluate("navigator.clipboard.readText()") == token
     card = page.locator("article", has_text="a passing laptop")
-    card.locator("summary").click()
+    card.locator("summary", has_text="Revoke").click()
     card.locator("text=Revoke token").click()
     page.wait_for_selector("[role=status] >> text=was revoked")
     assert hashlib.sha256(token.encode()).hexdigest() not in hub.call(seed.digests, username="alice")

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from django.contrib.auth.models import Group, User
+from django.core.management import call_command
 from django.test import Client as Browser
 
 from audit.models import Action
+from tests.identity import idp
 from tests.identity.company import Company, come
+from toolhub.access.models import TemporaryPassword
+from toolhub.env import fernet_key
+from toolhub.identity import sign_in
 from toolhub.identity.models import GroupMapping, Identity, Provider
+from toolhub.identity.people import Person
 
 if TYPE_CHECKING:
     from typing import Any
@@ -87,6 +94,18 @@ class TestTheDoor:
         other = Identity(pk=identity.pk + 1, refresh_token=identity.refresh_token)
         with pytest.raises(Exception, match="identity"):
             other.read_refresh_token()
+
+    def test_new_keys_take_over_the_secrets_of_providers_and_their_tokens(
+        self, company: Company, sales: Group, settings: Any
+    ) -> None:
+        company.employ("dora", "hub-sales")
+        come(Browser(), company, "dora")
+        before = Identity.objects.get().read_refresh_token()
+        settings.ENCRYPTION_KEYS = [fernet_key(), *settings.ENCRYPTION_KEYS]
+        call_command("rotatesecrets", stdout=StringIO())
+        settings.ENCRYPTION_KEYS = settings.ENCRYPTION_KEYS[:1]
+        assert Identity.objects.get().read_refresh_token() == before
+        assert Provider.objects.get().read_secret() == idp.CLIENT_SECRET
 
 
 class TestRefusals:
@@ -238,3 +257,44 @@ class TestStaff:
         come(Browser(), company, "dora")
         user = User.objects.get(username="dora")
         assert (user.is_staff, user.is_superuser) == (False, False)
+
+
+class TestPasswords:
+    """A person from the provider whose account also has a password that an administrator set."""
+
+    def test_a_password_that_somebody_else_set_does_not_stand_in_the_way(self, company: Company, sales: Group) -> None:
+        company.employ("dora", "hub-sales")
+        come(Browser(), company, "dora")
+        user = User.objects.get(username="dora")
+        user.set_password("correct horse battery")
+        user.save()
+        TemporaryPassword.objects.create(user=user, by="root")
+        browser = Browser()
+        come(browser, company, "dora")
+        assert browser.get("/tools/").status_code == 200
+
+    def test_the_form_is_folded_while_there_is_another_way(self, provider: Provider, settings: Any) -> None:
+        settings.LOCAL_PASSWORDS = False
+        assert '<details class="card"><summary>' in Browser().get("/sign-in/").content.decode()
+        settings.LOCAL_PASSWORDS = True
+        assert "<details" not in Browser().get("/sign-in/").content.decode()
+
+
+class TestRaces:
+    def test_provisioning_that_removes_a_person_meanwhile_counts(self, company: Company, sales: Group) -> None:
+        company.employ("dora", "hub-sales")
+        come(Browser(), company, "dora")
+        stale = Identity.objects.select_related("provider").get()
+        Identity.objects.update(provisioned=False)
+        with pytest.raises(sign_in.Refusal, match="removed"):
+            sign_in.confirm(stale, Person(stale.subject, ("hub-sales",)), "")
+        assert Identity.objects.get().provisioned is False
+
+    def test_an_identity_that_is_removed_meanwhile_confirms_nothing(self, company: Company, sales: Group) -> None:
+        company.employ("dora", "hub-sales")
+        come(Browser(), company, "dora")
+        stale = Identity.objects.select_related("provider").get()
+        Identity.objects.get().delete()
+        with pytest.raises(sign_in.Refusal, match="removed"):
+            sign_in.confirm(stale, Person(stale.subject, ("hub-sales",)), "")
+        assert not User.objects.get(username="dora").groups.exists()

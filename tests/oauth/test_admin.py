@@ -76,7 +76,7 @@ def test_trusting_and_blocking_is_logged_and_takes_effect(browser: Browser, alic
     alices = Browser()
     alices.force_login(alice)
     page = flow.ask(alices, flow.App(app.client.client_id, redirect_uri="http://127.0.0.1/callback"))
-    assert "trusted by your administrator" in page.content.decode()
+    assert "trusted by an administrator" in page.content.decode()
     browser.post(url, {"blocked": "on"})
     assert not ConnectedApp.objects.usable().exists()
     rows = list(Action.objects.filter(kind="client").order_by("pk").values_list("verb", "actor"))

@@ -19,9 +19,9 @@ class Person:
     def __init__(self, hub: Hub, name: str) -> None:
         limits = httpx2.Limits(max_connections=1, keepalive_expiry=600)
         self.http = httpx2.Client(base_url=hub.url, timeout=60, trust_env=False, limits=limits)
-        self._csrf = TOKEN.findall(self.http.get("/admin/login/").text)[0]
+        self._csrf = TOKEN.findall(self.http.get("/sign-in/").text)[0]
         form = {"username": name, "password": PASSWORD, "csrfmiddlewaretoken": self._csrf}
-        assert self.http.post("/admin/login/?next=/admin/", data=form).status_code == 302
+        assert self.http.post("/sign-in/?next=/admin/", data=form).status_code == 302
 
     def __enter__(self) -> Self:
         return self

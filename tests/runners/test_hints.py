@@ -86,7 +86,7 @@ def test_the_first_that_fits_counts_before_the_common_one() -> None:
     own = [Hint(code="404", pattern="user", text="List the users."), Hint(code="4xx", text="Ask again.")]
     assert find(own, "404", "no user", DEFAULTS) == "Next step: List the users."
     assert find(own, "403", "", DEFAULTS) == "Next step: Ask again."
-    assert find(own, "503", "", DEFAULTS) == f"Next step: {DEFAULTS['5xx']}"
+    assert find(own, "503", "", DEFAULTS) == f"Next step: {DEFAULTS['5xx'].format(contact='your administrator')}"
     assert find(own, "418", "", DEFAULTS) == "Next step: Ask again." and find([], "418", "", DEFAULTS) == ""
 
 
@@ -94,7 +94,7 @@ def test_the_first_that_fits_counts_before_the_common_one() -> None:
 async def test_an_error_of_an_api_ends_with_the_next_step(api: Api, status: int) -> None:
     api.answers["/x"] = (status, "text/plain", b"no")
     said = await fail("http_api", {"url": f"{api.url}/x", "retries": 0})
-    default = DEFAULTS.get(str(status), DEFAULTS["5xx"])
+    default = DEFAULTS.get(str(status), DEFAULTS["5xx"]).format(contact="your administrator")
     assert said == f"The API answered with status {status}. no Next step: {default}"
     own = [{"code": f"{status // 100}xx", "pattern": "no", "text": "Take the other one."}]
     said = await fail("http_api", {"url": f"{api.url}/x", "retries": 0, "hints": own})

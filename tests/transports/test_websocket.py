@@ -318,6 +318,22 @@ async def test_a_revoked_token_closes_the_socket(sockets: Any, alice: User, labe
     assert (await run_in_database(lambda: Call.objects.get())).outcome == "cancelled"
 
 
+async def test_calls_on_an_open_socket_are_logged_under_the_new_name_of_the_token(sockets: Any, alice: User) -> None:
+    def rename() -> None:
+        token = AccessToken.objects.get(user=alice)
+        token.name = "renamed"
+        token.save(update_fields=["name"])
+
+    socket = await sockets().opened()
+    await socket.initialize()
+    call = {"name": "t_add", "arguments": {"a": 1, "b": 2}}
+    await socket.request("tools/call", call)
+    await run_in_database(rename)
+    assert "result" in await socket.request("tools/call", call), "the session goes on"
+    logged = await run_in_database(lambda: list(Call.objects.order_by("id").values_list("credential", flat=True)))
+    assert logged == ["test", "renamed"]
+
+
 async def test_changes_reach_a_session_and_a_subscription_on_one_socket(sockets: Any, alice: User) -> None:
     from catalog.models import Grant
 

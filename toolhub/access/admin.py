@@ -16,19 +16,26 @@ from django.contrib.auth.models import Group, Permission, User
 from django.core.exceptions import PermissionDenied
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.shortcuts import redirect
 from django.template.response import TemplateResponse
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.cache import add_never_cache_headers
+from django.utils.decorators import method_decorator
+from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import gettext_noop, ngettext
+from django.views.decorators.debug import sensitive_variables
 from unfold.decorators import action, display
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
-from unfold.widgets import UnfoldAdminIntegerFieldWidget
+from unfold.widgets import UnfoldAdminIntegerFieldWidget, UnfoldAdminSelectWidget
 
 from audit.actions.cascade import BoundedDeletion
 from audit.admin_base import ModelAdmin
-from toolhub.access import hooks, i18n, privileges
+from toolhub.access import hooks, i18n, privileges, rotation
+from toolhub.access.connect import CLIENTS_BY_KEY
+from toolhub.access.forms import RotateForm
 from toolhub.access.models import DEFAULT_DAYS, MAX_DAYS, AccessToken
 
 DJANGO_TEXTS = (
@@ -107,6 +114,7 @@ class UserAdmin(PermissionLabelsAdmin, BoundedDeletion, DjangoUserAdmin, ModelAd
     list_per_page = 25
     autocomplete_fields = ("groups", "user_permissions")
     filter_horizontal = ()
+    list_before_template = "admin/people/invitation/links.html"
     change_form_outer_before_template = "admin/access/user_links.html"
 
     def get_inlines(self, request: HttpRequest, obj: Any) -> Any:
@@ -292,6 +300,14 @@ class NewTokenForm(TokenForm):
             self.add_error("user", privileges.token_refusal())
 
 
+class AdminRotateForm(RotateForm):
+    """The form that rotates a token, with the widgets of the admin."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["keep"].widget = UnfoldAdminSelectWidget(choices=rotation.KEEP_CHOICES)
+
+
 class UsableFilter(admin.SimpleListFilter):
     title = _("state")
     parameter_name = "state"
@@ -299,14 +315,16 @@ class UsableFilter(admin.SimpleListFilter):
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
         return [
             ("usable", _("active")),
+            ("replaced", _("replaced, still active")),
             ("expired", _("expired")),
             ("revoked", _("revoked")),
             ("inactive", _("user inactive")),
         ]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        if self.value() == "usable":
-            return AccessToken.objects.usable() & queryset
+        if self.value() in ("usable", "replaced"):
+            usable = AccessToken.objects.usable() & queryset
+            return usable.filter(successor__isnull=self.value() == "usable")
         if self.value() == "expired":
             return queryset.filter(revoked=None, expires__lte=timezone.now())
         if self.value() == "revoked":
@@ -316,17 +334,29 @@ class UsableFilter(admin.SimpleListFilter):
         return queryset
 
 
+HISTORY_FIELDS = (
+    "created",
+    "created_for",
+    "last_used",
+    "last_address",
+    "revoked",
+    "replaced_token",
+    "replaced_by",
+)
+
+
 @admin.register(AccessToken)
 class AccessTokenAdmin(ModelAdmin):
-    list_display = ("name", "user", "visible_prefix", "state", "created", "expires", "last_used")
+    list_display = ("name", "user", "visible_prefix", "state", "created", "expires", "last_used", "last_address")
     list_filter = (UsableFilter,)
-    list_select_related = ("user",)
+    list_select_related = ("user", "successor")
     list_per_page = 25
     search_fields = ("name", "user__username")
     search_help_text = _("Token name or owner")
     autocomplete_fields = ("user", "toolsets")
     actions = ("revoke_chosen",)
     actions_submit_line = ("revoke_this",)
+    actions_detail = ("rotate",)
     add_fieldsets = (
         (None, {"fields": ("user", "name", "days")}),
         (_("Access"), {"fields": ("restricted", "toolsets")}),
@@ -334,9 +364,9 @@ class AccessTokenAdmin(ModelAdmin):
     fieldsets = (
         (None, {"fields": ("user", "name", "visible_prefix", "state_now", "expires", "made_by_owner")}),
         (_("Access"), {"fields": ("restricted", "toolsets")}),
-        (_("History"), {"fields": ("created", "last_used", "revoked")}),
+        (_("History"), {"fields": HISTORY_FIELDS}),
     )
-    readonly_fields = ("visible_prefix", "state_now", "made_by_owner", "created", "last_used", "revoked")
+    readonly_fields = ("visible_prefix", "state_now", "made_by_owner", *HISTORY_FIELDS)
 
     @display(description=_("starts with"))  # type: ignore[untyped-decorator]
     def visible_prefix(self, token: AccessToken) -> str:
@@ -344,18 +374,39 @@ class AccessTokenAdmin(ModelAdmin):
 
     @display(  # type: ignore[untyped-decorator]
         description=_("state"),
-        label={"usable": "success", "expired": "warning", "revoked": "danger", "inactive": "warning"},
+        label={
+            "usable": "success",
+            "replaced": "info",
+            "expired": "warning",
+            "revoked": "danger",
+            "inactive": "warning",
+        },
     )
     def state(self, token: AccessToken) -> tuple[str, Any]:
         if token.revoked is not None:
             return "revoked", _("revoked")
         if token.is_expired:
             return "expired", _("expired")
-        return ("usable", _("active")) if token.user.is_active else ("inactive", _("user inactive"))
+        if not token.user.is_active:
+            return "inactive", _("user inactive")
+        return ("replaced", _("replaced, still active")) if token.is_replaced else ("usable", _("active"))
 
     @admin.display(description=_("state"))
     def state_now(self, token: AccessToken) -> Any:
         return self.state(token)[1]
+
+    @admin.display(description=_("created for"))
+    def created_for(self, token: AccessToken) -> Any:
+        client = CLIENTS_BY_KEY.get(token.client_key)
+        return client.title if client is not None else "-"
+
+    @admin.display(description=_("replaces"))
+    def replaced_token(self, token: AccessToken) -> str:
+        return _link(token.replaces) if token.replaces is not None else "-"
+
+    @admin.display(description=_("replaced by"))
+    def replaced_by(self, token: AccessToken) -> str:
+        return _link(token.successor) if token.is_replaced else "-"
 
     def changeform_view(
         self, request: HttpRequest, object_id: Any = None, form_url: str = "", extra_context: Any = None
@@ -396,6 +447,10 @@ class AccessTokenAdmin(ModelAdmin):
         request.new_token = text  # type: ignore[attr-defined]
 
     def response_add(self, request: HttpRequest, obj: AccessToken, post_url_continue: Any = None) -> HttpResponse:
+        return self._show_new(request, obj, getattr(request, "new_token", ""))
+
+    @method_decorator(sensitive_variables("text", "context"))
+    def _show_new(self, request: HttpRequest, token: AccessToken, text: str, **more: Any) -> HttpResponse:
         """Return the only page that shows the token.
 
         It is rendered directly, never cached, and no redirect carries the token.
@@ -403,13 +458,64 @@ class AccessTokenAdmin(ModelAdmin):
         context = {
             **self.admin_site.each_context(request),
             "title": _("New token"),
-            "token": obj,
-            "text": getattr(request, "new_token", ""),
+            "token": token,
+            "text": text,
             "opts": self.model._meta,
+            **more,
         }
         response = TemplateResponse(request, "admin/access/accesstoken/made.html", context)
         add_never_cache_headers(response)
         return response.render()
+
+    def get_actions_detail(self, request: HttpRequest, object_id: Any) -> Any:
+        """Return the buttons above the form: none that rotates for whoever may not, and for a token that cannot be."""
+        token = self.get_object(request, unquote(str(object_id)))
+        offered = (
+            token is not None
+            and privileges.may_act_as(cast(User, request.user), token.user_id)
+            and rotation.find_refusal(token) is None
+        )
+        return super().get_actions_detail(request, object_id) if offered else []  # type: ignore[misc]
+
+    def has_rotate_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
+        """Return whether the user may create tokens and change them; whose, the page of the rotation asks."""
+        return self.has_add_permission(request) and self.has_change_permission(request)
+
+    @action(description=_("Rotate"), permissions=["rotate"])  # type: ignore[untyped-decorator]
+    @method_decorator(sensitive_variables("done"))
+    def rotate(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Ask how long the token works on, and answer a POST with the only page that shows its successor."""
+        if request.method not in ("GET", "HEAD", "POST"):
+            return HttpResponseNotAllowed(["GET", "HEAD", "POST"])
+        token = self.get_object(request, unquote(object_id))
+        if token is None:
+            raise Http404
+        if not privileges.may_act_as(cast(User, request.user), token.user_id):
+            raise PermissionDenied(privileges.token_refusal())
+        own = token.user_id == request.user.pk
+        form = AdminRotateForm(request.POST if request.method == "POST" else None)
+        try:
+            if (refused := rotation.find_refusal(token)) is not None:
+                raise refused
+            if form.is_valid():
+                done = rotation.rotate(
+                    AccessToken.objects.all(), token.pk, keep_hours=form.cleaned_data["keep"], made_by_owner=own
+                )
+                return self._show_new(request, done.token, done.text, rotation=done)
+        except rotation.RotationRefused as refusal:
+            self.message_user(request, rotation.explain(refusal), messages.ERROR)
+            return redirect("admin:access_accesstoken_change", token.pk)
+        title = _("Rotate %(token)s") % {"token": token}
+        context = {
+            **self.admin_site.each_context(request),
+            "title": title,
+            "content_title": title,
+            "opts": self.model._meta,
+            "token": token,
+            "own": own,
+            "form": form,
+        }
+        return TemplateResponse(request, "admin/access/accesstoken/rotate.html", context)
 
     @admin.action(description=_("Revoke"), permissions=["change"])
     def revoke_chosen(self, request: HttpRequest, queryset: QuerySet[AccessToken]) -> None:
@@ -429,3 +535,11 @@ class AccessTokenAdmin(ModelAdmin):
         return bool(match and (match.url_name or "").startswith("auth_user_")) and super().has_delete_permission(
             request, obj
         )
+
+
+def _link(token: AccessToken) -> str:
+    return format_html(
+        '<a class="text-primary-600 dark:text-primary-500" href="{}">{}</a>',
+        reverse("admin:access_accesstoken_change", args=[token.pk]),
+        token,
+    )

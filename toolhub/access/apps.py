@@ -12,12 +12,20 @@ class AccessConfig(AppConfig):
     def ready(self) -> None:
         from django.contrib.auth.signals import user_logged_in
 
-        from toolhub.access import credential_changes, device_cookies, preferences, privileges, temporary_passwords
+        from toolhub.access import (
+            credential_changes,
+            device_cookies,
+            preferences,
+            privileges,
+            sign_in,
+            temporary_passwords,
+        )
 
         credential_changes.connect()
         preferences.connect()
         privileges.connect()
         temporary_passwords.connect()
+        user_logged_in.connect(sign_in.on_signed_in, dispatch_uid="access.sign_in.on_signed_in")
         user_logged_in.connect(device_cookies.remember, dispatch_uid="access.device_cookies.remember")
         _watch()
 
@@ -27,4 +35,9 @@ def _watch() -> None:
     from audit.actions.model_signals import watch
     from toolhub.access.models import AccessToken
 
-    watch(AccessToken, kind="access token", ignore=("digest", "last_used"), many_to_many_names=("toolsets",))
+    watch(
+        AccessToken,
+        kind="access token",
+        ignore=("digest", "last_used", "last_address"),
+        many_to_many_names=("toolsets",),
+    )

@@ -19,6 +19,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from toolhub.access.token_errors import PLACEHOLDER
+from toolhub.contact import fill_lazily
 
 Text = str | Promise
 
@@ -578,7 +579,7 @@ TROUBLES: tuple[Trouble, ...] = (
     Trouble(
         "inactive",
         _("The account of this token is not active."),
-        _("Ask your administrator for help."),
+        fill_lazily(_("Ask %(contact)s for help.")),
     ),
     Trouble(
         "throttled",
@@ -588,7 +589,7 @@ TROUBLES: tuple[Trouble, ...] = (
     Trouble(
         "unavailable",
         _("The server cannot check tokens right now, or it has too many connections."),
-        _("Try again in a minute. If the problem continues, tell your administrator."),
+        fill_lazily(_("Try again in a minute. If the problem continues, tell %(contact)s.")),
     ),
     Trouble(
         "streams",
@@ -598,15 +599,17 @@ TROUBLES: tuple[Trouble, ...] = (
     Trouble(
         "host",
         _("A client on your network used a host name that this server does not accept."),
-        _(
-            "Use exactly the address above. If it fails too, ask your administrator to add its host name to "
-            "TOOLHUB_ALLOWED_HOSTS."
+        fill_lazily(
+            _(
+                "Use exactly the address above. If it fails too, ask %(contact)s to add its host name to "
+                "TOOLHUB_ALLOWED_HOSTS."
+            )
         ),
     ),
     Trouble(
         "origin",
         _("A client on your network runs in a web page that may not use this server."),
-        _("Ask your administrator to add the page’s origin to TOOLHUB_ALLOWED_ORIGINS."),
+        fill_lazily(_("Ask %(contact)s to add the page’s origin to TOOLHUB_ALLOWED_ORIGINS.")),
     ),
     Trouble(
         "revision",
@@ -639,16 +642,20 @@ TROUBLES: tuple[Trouble, ...] = (
         _("A client on your network used an HTTP method that this address does not support."),
         _("Choose “Streamable HTTP” in its settings, not the older SSE transport."),
     ),
-    Trouble("large", _("A request was larger than this server accepts."), _("Ask your administrator for help.")),
+    Trouble(
+        "large",
+        _("A request was larger than this server accepts."),
+        fill_lazily(_("Ask %(contact)s for help.")),
+    ),
     Trouble(
         "request",
         _("The server did not understand the client's request."),
-        _("Update the client. If that does not help, tell your administrator what this page shows."),
+        fill_lazily(_("Update the client. If that does not help, tell %(contact)s what this page shows.")),
     ),
     Trouble(
         "no_tools",
         _("The client is connected, but no tools are available to it."),
-        _("Ask your administrator to grant you tools. They appear in the client automatically."),
+        fill_lazily(_("Ask %(contact)s to grant you tools. They appear in the client automatically.")),
     ),
     Trouble(
         "call",

@@ -1,8 +1,8 @@
-"""Forms of the user area: sign-in (throttled), account, new password, new token."""
+"""Forms of the user area: sign-in (throttled), account, new password, tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -14,14 +14,14 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.http import HttpRequest
-from django.utils.translation import get_language_info, ngettext
+from django.utils.functional import Promise
+from django.utils.translation import get_language_info, gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 from unfold.forms import AdminOwnPasswordChangeForm
-from unfold.forms import AuthenticationForm as AdminAuthenticationForm
 
-from toolhub import client_address
-from toolhub.access import device_cookies, throttle
-from toolhub.access.models import DEFAULT_DAYS, Preference
+from toolhub import client_address, contact
+from toolhub.access import device_cookies, rotation, throttle
+from toolhub.access.models import DEFAULT_DAYS, MAX_NAME_CHARACTERS, Preference, check_name
 from toolhub.access.preferences import zones
 
 NAME_RATE, ADDRESS_RATE, ACCOUNT_RATE, DEVICE_RATE = "10/10m", "60/10m", "100/h", "10/10m"
@@ -36,9 +36,22 @@ MAX_KEY_CHARACTERS = 18
 def throttled(request: HttpRequest | None, name: str) -> Iterator[None]:
     """Reject a password after too many wrong ones; a ValidationError raised inside is one.
 
+    Raises ValidationError when a rate is exceeded.
+    """
+    advice = _("If these were not your attempts, use a browser in which you signed in before.")
+    with bound_guesses(request, list_counters(request, name), advice, advise_forgotten()):
+        yield
+
+
+@contextmanager
+def bound_guesses(
+    request: HttpRequest | None, counters: Sequence[throttle.Counter], *advice: str | Promise
+) -> Iterator[None]:
+    """Reject a guess, with this advice, when a counter is full; a ValidationError raised inside is a wrong guess.
+
     Raises ValidationError when a rate is exceeded; the answer then has status 429 (see `middleware.SignInProtection`).
     """
-    guess = throttle.reserve(list_counters(request, name))
+    guess = throttle.reserve(counters)
     if guess.seconds:
         if request is not None:
             request.throttled_seconds = guess.seconds  # type: ignore[attr-defined]
@@ -48,11 +61,7 @@ def throttled(request: HttpRequest | None, name: str) -> Iterator[None]:
             "Too many failed attempts. Try again in %(minutes)d minutes.",
             minutes,
         ) % {"minutes": minutes}
-        advice = _(
-            "If these were not your attempts, use a browser in which you signed in before. If you forgot your "
-            "password, ask your administrator for a new one."
-        )
-        raise ValidationError([wait, advice], code="throttled")
+        raise ValidationError([wait, *advice], code="throttled")
     try:
         yield
     except ValidationError:
@@ -61,6 +70,18 @@ def throttled(request: HttpRequest | None, name: str) -> Iterator[None]:
         guess.give_back()
         raise
     guess.give_back()
+
+
+def can_reset_passwords() -> bool:
+    """Return whether people can choose a new password by mail: see `toolhub.people.password_reset`."""
+    return bool(settings.LOCAL_PASSWORDS and settings.EMAIL_HOST)
+
+
+def advise_forgotten() -> str:
+    """Return what to do about a forgotten password."""
+    if can_reset_passwords():
+        return gettext("If you forgot your password, choose “Forgot your password?” on the sign-in page.")
+    return contact.fill(_("If you forgot your password, ask %(contact)s for a new one."))
 
 
 def list_counters(request: HttpRequest | None, name: str) -> list[throttle.Counter]:
@@ -88,11 +109,7 @@ class ThrottledMixin:
 
 
 class SignInForm(ThrottledMixin, AuthenticationForm):
-    """The sign-in form of the user area."""
-
-
-class AdminSignInForm(ThrottledMixin, AdminAuthenticationForm):  # type: ignore[misc]
-    """The sign-in form of the admin, with the same counters."""
+    """The sign-in form, which leads to the admin too."""
 
 
 class OldPasswordMixin:
@@ -166,17 +183,31 @@ class ToolsetsField(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]
         return super().clean(value)
 
 
-class TokenForm(forms.Form):
+class TokenNameForm(forms.Form):
     name = forms.CharField(
         label=_("Name"),
-        max_length=100,
+        max_length=MAX_NAME_CHARACTERS,
+        validators=[check_name],
         help_text=_("The client or machine that uses the token, for example “Cursor on my laptop”."),
     )
+
+
+MAX_OWN_DAYS = 365
+"""Maximum number of days for which people create tokens themselves."""
+
+
+class TokenForm(TokenNameForm):
     days = forms.TypedChoiceField(
         label=_("Valid for"),
         coerce=int,
         initial=DEFAULT_DAYS,
-        choices=((7, _("7 days")), (30, _("30 days")), (90, _("90 days")), (180, _("180 days")), (365, _("1 year"))),
+        choices=(
+            (7, _("7 days")),
+            (30, _("30 days")),
+            (90, _("90 days")),
+            (180, _("180 days")),
+            (MAX_OWN_DAYS, _("1 year")),
+        ),
     )
     toolsets = ToolsetsField(
         label=_("Only these toolsets"),
@@ -191,3 +222,12 @@ class TokenForm(forms.Form):
         field.queryset = apps.get_model("catalog", "Toolset")._default_manager.filter(pk__in=toolset_ids)
         if not toolset_ids:
             del self.fields["toolsets"]
+
+
+class RotateForm(forms.Form):
+    keep = forms.TypedChoiceField(
+        label=_("The old token works for"),
+        coerce=int,
+        initial=rotation.DEFAULT_KEEP_HOURS,
+        choices=rotation.KEEP_CHOICES,
+    )

@@ -8,6 +8,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.contrib.auth.models import User
+from django.http import HttpRequest
+
 from toolhub.access.kinds import CredentialKind
 from toolhub.parts import parts
 
@@ -30,6 +33,10 @@ def _no_difference(user_id: int, other_id: int) -> bool:
 
 def _revoke_nothing(user_id: int) -> None:
     return
+
+
+def _no_second_step(request: HttpRequest, user: User, target: str) -> str | None:
+    return None
 
 
 def _no_cancellation(call_id: UUID, username: str) -> None:
@@ -91,6 +98,11 @@ class Hooks:
     """Kinds of credentials beside personal access tokens."""
     has_connected_app: Callable[[int], bool] = _no_access
     """Whether this user has connected an app that may still be used."""
+    second_step: Callable[[HttpRequest, User, str], str | None] = _no_second_step
+    """Where this person, whose password was right, proves a second factor before a session begins; None: nowhere.
+
+    The text is the page that was wanted, or "".
+    """
     revoke_apps: Callable[[int], None] = _revoke_nothing
     """Revoke every connected app of this user."""
     sign_in_ways: Callable[[], tuple[SignInWay, ...]] = _no_ways

@@ -1,27 +1,42 @@
-"""Personal access tokens: only the SHA-256 of a token is stored, and its text is shown once, when it is created."""
+"""Personal access tokens: only the SHA-256 of a token is stored, and its text is shown once, when it is created.
+
+Rotating a token creates another one, which replaces it: see `toolhub.access.rotation`.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
+from django.core.exceptions import ValidationError
 from django.db import models, transaction
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import gettext_noop
 
+from toolhub import invisible
+
 SCHEME = "thp_"
 DEFAULT_DAYS, MAX_DAYS = 90, 3650
 VISIBLE_PREFIX_CHARACTERS = len(SCHEME) + 4
 """Number of readable characters of a token, so that its owner can tell which one a client holds."""
+MAX_NAME_CHARACTERS, MAX_ADDRESS_CHARACTERS = 100, 64
+_MISLEADING = re.compile(f"[\t\n\ud800-\udfff{invisible.MISLEADING_CHARACTERS}]")
 
 
 def digest_of(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def check_name(name: str) -> None:
+    """Raise ValidationError for the name of a token that cannot be read, or that reads like another one."""
+    if _MISLEADING.search(name) or not invisible.remove(name).strip():
+        raise ValidationError(_("Use visible characters in the name, and no control characters."), code="invisible")
 
 
 class AccessTokenQuerySet(models.QuerySet["AccessToken"]):
@@ -34,13 +49,16 @@ class AccessTokenQuerySet(models.QuerySet["AccessToken"]):
         name: str,
         *,
         days: int = DEFAULT_DAYS,
+        lifetime: timedelta | None = None,
         toolsets: Iterable[Any] | None = None,
         made_by_owner: bool = True,
+        client_key: str = "",
+        replaces: AccessToken | None = None,
     ) -> tuple[AccessToken, str]:
         """Create a token and return it with its text, which is available only here.
 
-        `toolsets` restricts the token; with None it reaches everything that the user may use. With `made_by_owner`
-        False it never uses the user's personal secrets.
+        It is valid for `lifetime`, or without one for so many `days`. `toolsets` restricts the token; with None it
+        reaches everything that the user may use. With `made_by_owner` False it never uses the user's personal secrets.
         """
         text = SCHEME + secrets.token_urlsafe(32)
         now = timezone.now()
@@ -51,9 +69,11 @@ class AccessTokenQuerySet(models.QuerySet["AccessToken"]):
                 digest=digest_of(text),
                 prefix=text[:VISIBLE_PREFIX_CHARACTERS],
                 created=now,
-                expires=now + timedelta(days=days),
+                expires=now + (timedelta(days=days) if lifetime is None else lifetime),
                 restricted=toolsets is not None,
                 made_by_owner=made_by_owner,
+                client_key=client_key,
+                replaces=replaces,
             )
             if toolsets is not None:
                 token.toolsets.set(toolsets)
@@ -64,12 +84,18 @@ class AccessToken(models.Model):
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="access_tokens", verbose_name=_("user")
     )
-    name = models.CharField(_("name"), max_length=100, help_text=_("The client or machine that uses the token."))
+    name = models.CharField(
+        _("name"),
+        max_length=MAX_NAME_CHARACTERS,
+        validators=[check_name],
+        help_text=_("The client or machine that uses the token."),
+    )
     digest = models.CharField(_("digest"), max_length=64, unique=True, editable=False)
     prefix = models.CharField(_("starts with"), max_length=16, editable=False)
     created = models.DateTimeField(_("created"), default=timezone.now, editable=False)
     expires = models.DateTimeField(_("expires"))
     last_used = models.DateTimeField(_("last used"), null=True, editable=False)
+    last_address = models.CharField(_("last used from"), max_length=MAX_ADDRESS_CHARACTERS, blank=True, editable=False)
     revoked = models.DateTimeField(_("revoked"), null=True, editable=False)
     restricted = models.BooleanField(
         _("only some toolsets"),
@@ -82,6 +108,17 @@ class AccessToken(models.Model):
         editable=False,
         help_text=_("A token that somebody else created never uses the personal secrets of its owner."),
     )
+    client_key = models.CharField(_("created for"), max_length=32, blank=True, editable=False)
+    """The client of the Connect page that it was created for, whatever its name is now; empty: for none of them."""
+    replaces = models.OneToOneField(
+        "self",
+        on_delete=models.SET_NULL,
+        null=True,
+        editable=False,
+        related_name="successor",
+        verbose_name=_("replaces"),
+    )
+    """The token that this one was created for by rotating it: a token has one successor at most."""
     # `restricted` decides, not the presence of toolsets: deleting the last one must not open a token to everything.
     toolsets = models.ManyToManyField("catalog.Toolset", blank=True, related_name="+", verbose_name=_("toolsets"))
 
@@ -107,6 +144,11 @@ class AccessToken(models.Model):
     @property
     def is_usable(self) -> bool:
         return self.revoked is None and not self.is_expired
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether it was rotated; asks the database unless the successor was selected with it."""
+        return hasattr(self, "successor")
 
     def revoke(self) -> bool:
         """Revoke the token; return False if it was revoked before. Caches forget it after the commit."""

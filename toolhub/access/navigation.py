@@ -59,6 +59,7 @@ GROUPS: tuple[tuple[Any, tuple[tuple[str, str], ...], tuple[tuple[str, str, Any,
         (
             ("auth.user", "person"),
             ("auth.group", "group"),
+            ("people.invitation", "mail"),
             ("access.accesstoken", "vpn_key"),
             ("oauth.connectedapp", "link"),
             ("oauth.client", "apps"),

@@ -6,11 +6,12 @@ import re
 from collections.abc import Collection
 from datetime import timedelta
 
+from django.db.models import Q
 from django.utils import timezone
 
 from audit.types import Credential
 from toolhub.access.kinds import collect_toolsets
-from toolhub.access.models import AccessToken
+from toolhub.access.models import MAX_ADDRESS_CHARACTERS, AccessToken
 from toolhub.access.token_errors import BadToken
 
 LAST_USED_SECONDS = 60.0
@@ -53,9 +54,10 @@ class PersonalTokens:
         return collect_toolsets(AccessToken.objects.filter(pk__in=keys))
 
     def mark_used(self, key: int, address: str) -> None:
-        now = timezone.now()
-        outdated = AccessToken.objects.filter(pk=key).exclude(last_used__gt=now - timedelta(seconds=LAST_USED_SECONDS))
-        outdated.update(last_used=now)
+        """Store that a client used it now, from this address, unless that was stored within the last minute."""
+        now, address = timezone.now(), address[:MAX_ADDRESS_CHARACTERS]
+        recent = Q(last_used__gt=now - timedelta(seconds=LAST_USED_SECONDS), last_address=address)
+        AccessToken.objects.filter(pk=key).exclude(recent).update(last_used=now, last_address=address)
 
     def find(self, key: int) -> AccessToken | None:
         return AccessToken.objects.filter(pk=key).first()

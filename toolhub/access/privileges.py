@@ -19,6 +19,7 @@ from django.db.models.signals import m2m_changed, pre_delete, pre_save
 from django.utils.translation import gettext as _
 
 from audit.actions import actor as actors
+from toolhub import contact
 from toolhub.access import hooks
 from toolhub.access.models import AccessToken
 from toolhub.access.try_permissions import MAY_TRY_AS
@@ -151,9 +152,11 @@ def flags_refusal() -> str:
 
 
 def token_refusal() -> str:
-    return _(
-        'You need the permission "Can try tools from the admin as another user" to create a token for somebody else, '
-        "or to let one reach more. Ask your administrator for it, or choose yourself."
+    return contact.fill(
+        _(
+            'You need the permission "Can try tools from the admin as another user" to create a token for somebody '
+            "else, or to let one reach more. Ask %(contact)s for it, or choose yourself."
+        )
     )
 
 

@@ -53,10 +53,20 @@ def on_saved(instance: User, **_rest: Any) -> None:
         return
     if person.pk != instance.pk:
         TemporaryPassword.objects.update_or_create(user=instance, defaults={"by": person.get_username()})
-    elif TemporaryPassword.objects.filter(user=instance).delete()[0]:
-        for token in AccessToken.objects.filter(user=instance, revoked=None):
-            token.revoke()
-        hooks.installed().revoke_apps(instance.pk)
+    elif forget(instance):
+        revoke_credentials(instance)
+
+
+def forget(user: User) -> bool:
+    """Forget that another person set the password, because its owner chose one. Return whether one had."""
+    return bool(TemporaryPassword.objects.filter(user=user).delete()[0])
+
+
+def revoke_credentials(user: User) -> None:
+    """Revoke whatever a person who managed the account may have created or kept: access tokens and connected apps."""
+    for token in AccessToken.objects.filter(user=user, revoked=None):
+        token.revoke()
+    hooks.installed().revoke_apps(user.pk)
 
 
 def _has_new_password(user: User, update_fields: frozenset[str] | None) -> bool:

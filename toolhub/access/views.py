@@ -13,13 +13,15 @@ from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import views as auth_views
 from django.contrib.auth.decorators import login_required
+from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.models import User
+from django.db.models import BooleanField, ExpressionWrapper, Q
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse, reverse_lazy
-from django.utils import translation
+from django.utils import timezone, translation
 from django.utils.translation import get_supported_language_variant
 from django.utils.translation import gettext as _
 from django.utils.translation.trans_real import parse_accept_lang_header
@@ -29,14 +31,31 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from django.views.i18n import set_language
 
 from toolhub.access import connect as connect_page
-from toolhub.access import device_cookies, hooks, preferences, temporary_passwords
+from toolhub.access import device_cookies, hooks, preferences, rotation, sign_in, temporary_passwords
 from toolhub.access.backends import may_use_password
-from toolhub.access.forms import AccountForm, NewPasswordForm, SignInForm, TokenForm, native_language_names
+from toolhub.access.forms import (
+    MAX_KEY_CHARACTERS,
+    MAX_OWN_DAYS,
+    AccountForm,
+    NewPasswordForm,
+    RotateForm,
+    SignInForm,
+    TokenForm,
+    TokenNameForm,
+    can_reset_passwords,
+    native_language_names,
+)
 from toolhub.access.models import AccessToken, AccessTokenQuerySet
 
-AUTHORIZE_PATH = "/oauth/authorize?"
 MAX_TOKENS = 100
-"""Maximum number of usable tokens of one user: a script that creates one per run must not fill the table."""
+"""Maximum number of usable tokens of one user: a script that creates one per run must not fill the table.
+
+Replaced tokens that still work have a bound of their own, `rotation.MAX_REPLACED_TOKENS`: whoever has all the tokens
+that they may have can rotate each of them.
+"""
+MAX_LISTED_TOKENS = 300
+MAX_OFFERED_TOKENS = 3
+"""Maximum number of tokens of one client that its Connect page offers to rotate."""
 
 
 class SignIn(auth_views.LoginView):
@@ -46,46 +65,42 @@ class SignIn(auth_views.LoginView):
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Answer; a sign-in for a client that runs in a web page keeps the window that opened this one."""
-        return keep_opener(super().dispatch(request, *args, **kwargs), self.get_redirect_url())
+        response = super().dispatch(request, *args, **kwargs)
+        sign_in.keep_opener(response, self.get_redirect_url())
+        return response
+
+    def form_valid(self, form: AuthenticationForm) -> HttpResponse:
+        """Sign the person in, unless the account has a second factor: then the password is only the first step."""
+        user = cast(User, form.get_user())
+        address = hooks.installed().second_step(self.request, user, self.get_redirect_url())
+        if address is None:
+            sign_in.complete(self.request, user, "password")
+            address = self.get_success_url()
+        return HttpResponseRedirect(address)
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         return super().get_context_data(
             **kwargs,
             languages=native_language_names(),
             ways=hooks.installed().sign_in_ways(),
+            can_reset=can_reset_passwords(),
             local_passwords=settings.LOCAL_PASSWORDS,
         )
 
     def get_default_redirect_url(self) -> str:
-        return find_first_page(self.request)
-
-
-def keep_opener(response: HttpResponseBase, target: str) -> HttpResponseBase:
-    """Keep the window that opened this one, when the sign-in is for a client that runs in a web page."""
-    if target.startswith(AUTHORIZE_PATH):
-        response.headers["Cross-Origin-Opener-Policy"] = "unsafe-none"
-    return response
-
-
-def find_first_page(request: HttpRequest) -> str:
-    """Return the page after a sign-in that did not ask for a certain page.
-
-    A user without a token or a connected app is led to the next step: connecting a client. If a client could use
-    nothing, the tools page follows instead: it explains what to do then.
-    """
-    key = request.user.pk
-    if (
-        key is not None
-        and hooks.installed().has_any_access(key)
-        and not _own_tokens(request).usable().exists()
-        and not hooks.installed().has_connected_app(key)
-    ):
-        return reverse("access:connect")
-    return str(settings.LOGIN_REDIRECT_URL)
+        return sign_in.find_first_page(cast(User, self.request.user))
 
 
 class PasswordView(auth_views.PasswordChangeView):
     """A page for one's own new password: it passes the request to the form, and renews the device cookie."""
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Answer those who can sign in with a password, and who must choose their own first."""
+        user = request.user
+        usable = user.is_authenticated and user.has_usable_password() and may_use_password(user)
+        if user.is_authenticated and not usable and temporary_passwords.SESSION_KEY not in request.session:
+            raise Http404
+        return super().dispatch(request, *args, **kwargs)
 
     def get_form_kwargs(self) -> dict[str, Any]:
         return {**super().get_form_kwargs(), "request": self.request}
@@ -152,7 +167,7 @@ def _own_tokens(request: HttpRequest) -> AccessTokenQuerySet:
 
 
 def _has_too_many_tokens(request: HttpRequest) -> bool:
-    return _own_tokens(request).usable().count() >= MAX_TOKENS
+    return _own_tokens(request).usable().filter(successor=None).count() >= MAX_TOKENS
 
 
 @login_required
@@ -162,8 +177,7 @@ def _has_too_many_tokens(request: HttpRequest) -> bool:
 def tokens(request: HttpRequest) -> HttpResponse:
     """Show the list of tokens, and a form whose answer shows the new token in that one answer only."""
     user = cast(User, request.user)
-    toolset_ids = hooks.installed().toolsets_for(user.pk)
-    form = TokenForm(request.POST or None, toolset_ids=toolset_ids)
+    form = _build_token_form(request, request.POST or None)
     text = ""
     if request.method == "POST" and form.is_valid():
         if _has_too_many_tokens(request):
@@ -176,16 +190,78 @@ def tokens(request: HttpRequest) -> HttpResponse:
             _token, text = AccessToken.objects.issue(
                 user, form.cleaned_data["name"], days=form.cleaned_data["days"], toolsets=chosen or None
             )
-            form = TokenForm(toolset_ids=toolset_ids)
-    rows = list(_own_tokens(request).prefetch_related("toolsets")[:300])
+            form = _build_token_form(request)
+    return _render_tokens(request, form=form, text=text)
+
+
+def _build_token_form(request: HttpRequest, data: Any = None) -> TokenForm:
+    return TokenForm(data, toolset_ids=hooks.installed().toolsets_for(cast(User, request.user).pk))
+
+
+@sensitive_variables("context")
+def _render_tokens(request: HttpRequest, **context: Any) -> HttpResponse:
+    """Return the page of the tokens; `context` has what happened to one of them, or another form than an empty one."""
+    usable_now = ExpressionWrapper(Q(revoked=None, expires__gt=timezone.now()), output_field=BooleanField())
+    found = _own_tokens(request).select_related("replaces", "successor").prefetch_related("toolsets")
+    # Whatever many rotations leave behind, a token that works can be seen and revoked.
+    rows = list(found.order_by(usable_now.desc(), "-id")[:MAX_LISTED_TOKENS])
     context = {
         "section": "tokens",
-        "form": form,
+        "form": context.pop("form", None) or _build_token_form(request),
+        "rotate_form": RotateForm(),
         "usable": [token for token in rows if token.is_usable],
         "ended": [token for token in rows if not token.is_usable],
-        "text": text,
+        **context,
     }
     return render(request, "access/tokens.html", context)
+
+
+@login_required
+@never_cache
+@require_POST
+def rename(request: HttpRequest, pk: int) -> HttpResponse:
+    """Give a token another name, which the audit log has from the next call on."""
+    token = get_object_or_404(_own_tokens(request), pk=pk)
+    form = TokenNameForm(request.POST)
+    if not token.is_usable:
+        messages.error(request, _("An expired or revoked token can't be renamed."))
+    elif not form.is_valid():
+        return _render_tokens(request, name_form=form, renamed=token)
+    else:
+        before, token.name = token.name, form.cleaned_data["name"]
+        token.save(update_fields=["name"])
+        messages.success(request, _("“%(before)s” is now called “%(name)s”.") % {"before": before, "name": token.name})
+    return redirect("access:tokens")
+
+
+@login_required
+@never_cache
+@require_POST
+@sensitive_variables("done")
+def rotate(request: HttpRequest, pk: int) -> HttpResponse:
+    """Replace a token; this one answer shows the new one."""
+    done = _rotate(request, _own_tokens(request), pk)
+    return redirect("access:tokens") if done is None else _render_tokens(request, rotation=done, text=done.text)
+
+
+def _rotate(request: HttpRequest, own: AccessTokenQuerySet, pk: int) -> rotation.Rotation | None:
+    """Rotate one of these tokens of the person, or add a message about the reason why not; return None then.
+
+    The new token is its owner's own, also where somebody else created the one before: only the owner sees its text, and
+    could as well create it without that one. Raises Http404 for a token that is not among them.
+    """
+    form = RotateForm(request.POST)
+    if not form.is_valid():
+        get_object_or_404(own, pk=pk)
+        messages.error(request, _("Choose how long the old token works: one of the offered times."))
+        return None
+    try:
+        return rotation.rotate(own, pk, keep_hours=form.cleaned_data["keep"], made_by_owner=True, max_days=MAX_OWN_DAYS)
+    except AccessToken.DoesNotExist:
+        raise Http404 from None
+    except rotation.RotationRefused as refused:
+        messages.error(request, rotation.explain(refused))
+        return None
 
 
 @login_required
@@ -200,22 +276,30 @@ def revoke(request: HttpRequest, pk: int) -> HttpResponse:
 @login_required
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
-@sensitive_variables("text", "context")
+@sensitive_variables("text", "done", "context")
 def connect(request: HttpRequest, key: str = connect_page.CLIENTS[0].key) -> HttpResponse:
-    """Show how to connect one client: by signing in, or with a token that a POST creates and shows in its settings."""
+    """Show how to connect one client: by signing in, or with a token that a POST creates and shows in its settings.
+
+    A POST that names a token of this client in `rotate` rotates that one instead.
+    """
     client = connect_page.CLIENTS_BY_KEY.get(key)
     if client is None:
         raise Http404
-    text = credential = ""
-    if request.method == "POST" and client.snippets:
+    own = _own_tokens(request).filter(client_key=client.key)
+    token, text, done = None, "", None
+    if request.method == "POST" and client.snippets and "rotate" in request.POST:
+        done = _rotate(request, own, _read_key(request.POST["rotate"]))
+        if done is None:
+            return redirect("access:connect-client", client.key)
+        token, text = done.token, done.text
+    elif request.method == "POST" and client.snippets:
         if _has_too_many_tokens(request):
             messages.error(
                 request,
                 _("You have reached the maximum of %d active tokens. Revoke one that you no longer use.") % MAX_TOKENS,
             )
             return HttpResponseRedirect(reverse("access:tokens"))
-        token, text = AccessToken.objects.issue(cast(User, request.user), str(client.title))
-        credential = token.credential_id
+        token, text = AccessToken.objects.issue(cast(User, request.user), str(client.title), client_key=client.key)
     public_url = settings.PUBLIC_URL
     context = {
         "section": "connect",
@@ -228,13 +312,24 @@ def connect(request: HttpRequest, key: str = connect_page.CLIENTS[0].key) -> Htt
         "needs_tls": bool(client.sign_in) and not connect_page.is_secure(public_url),
         "out_of_reach": client.needs_public_address and not connect_page.is_public(public_url),
         "text": text,
-        "credential": credential,
+        "token": token,
+        "rotation": done,
+        "offered": own.usable().filter(successor=None)[:MAX_OFFERED_TOKENS] if client.snippets and not text else (),
+        "rotate_form": RotateForm(),
+        "credential": token.credential_id if token is not None else "",
         "troubles": connect_page.TROUBLES,
         "nothing": not hooks.installed().has_any_access(cast(User, request.user).pk),
         "mcp_url": f"{public_url}/mcp",
         "websocket_url": "ws" + public_url.removeprefix("http") + "/ws/mcp",
     }
     return render(request, "access/connect.html", context)
+
+
+def _read_key(text: str) -> int:
+    """Return the primary key that a form sent. Raises Http404 for what is none."""
+    if not text.isdecimal() or len(text) > MAX_KEY_CHARACTERS:
+        raise Http404
+    return int(text)
 
 
 def mcp_help(accepted: str = "") -> bytes:

@@ -28,7 +28,10 @@ def create(
 
     Its name is the wanted one, or that with a number: an account that exists is never taken over.
     """
-    stem = _NOT_IN_NAMES.sub("-", invisible.show(wanted)).strip("-.")[: MAX_NAME_CHARACTERS - 6] or provider.slug
+    stem = (
+        _NOT_IN_NAMES.sub("-", invisible.show(User.normalize_username(wanted))).strip("-.")[: MAX_NAME_CHARACTERS - 6]
+        or provider.slug
+    )
     with actor.override(by or f"identity provider {provider.name}"):
         for number in range(1, MAX_ATTEMPTS):
             name = stem if number == 1 else f"{stem}-{number}"
@@ -74,6 +77,26 @@ def deactivate(user_id: int, reason: Deactivation.Reason, by: str) -> bool:
     return True
 
 
+def may_reactivate(identity: Identity) -> bool:
+    """Return whether signing in with this identity may undo the deactivation of its account.
+
+    With several identities, only the one that ended may: else a person whom a provider refuses would come back with an
+    identity elsewhere, and keep what that provider gave them.
+    """
+    others = Identity.objects.filter(user=identity.user_id).exclude(pk=identity.pk)
+    if others.filter(provisioned=False).exists():
+        return False
+    deactivation = Deactivation.objects.filter(user=identity.user_id).first()
+    if deactivation is None or deactivation.reason == Deactivation.Reason.REMOVED or not others.exists():
+        return True
+    return has_ended(identity, deactivation)
+
+
+def has_ended(identity: Identity, deactivation: Deactivation) -> bool:
+    """Return whether the identity had ended when the account was deactivated."""
+    return identity.valid_until is not None and identity.valid_until <= deactivation.at
+
+
 def reactivate(user_id: int, by: str) -> bool:
     """Undo a deactivation by an identity provider; return whether the account is active now.
 
@@ -85,12 +108,13 @@ def reactivate(user_id: int, by: str) -> bool:
         if user is None:
             return False
         if not user.is_active:
-            if not Deactivation.objects.filter(user=user).exists():
-                return False
             if Identity.objects.filter(user=user, provisioned=False).exists():
                 return False
+            # Before the account is saved: else `changes` would take it for an administrator's decision.
+            if not Deactivation.objects.filter(user=user).delete()[0]:
+                return False
             user.is_active = True
-            user.save(update_fields=["is_active"])  # `changes` removes the deactivation
+            user.save(update_fields=["is_active"])
         return True
 
 

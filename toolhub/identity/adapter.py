@@ -7,8 +7,10 @@ from typing import Any
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from allauth.socialaccount.models import SocialApp
+from allauth.socialaccount.providers.oauth2.client import OAuth2Error
 from django.http import HttpRequest
 
+from catalog.encryption import DecryptionError, KeysError
 from toolhub.identity import providers, sign_in
 from toolhub.identity.models import Provider
 from toolhub.identity.requests_session import Session
@@ -41,11 +43,21 @@ class Adapter(DefaultSocialAccountAdapter):  # type: ignore[misc]
 
 
 def _app_of(row: Provider) -> SocialApp:
+    """Return the row in the library's shape. Raises OAuth2Error."""
+    try:
+        secret = row.read_secret()
+    except (DecryptionError, KeysError) as error:
+        raise OAuth2Error(f"client secret: {error}") from error
     return SocialApp(
         provider=row.kind,
         provider_id=row.slug,
         name=row.name,
         client_id=row.client_id,
-        secret=row.read_secret(),
-        settings={"server_url": row.issuer, "scope": row.scopes.split()},
+        secret=secret,
+        settings={
+            "server_url": row.issuer,
+            "scope": row.scopes.split(),
+            "metadata": row.metadata,
+            "subject_claim": row.subject_claim,
+        },
     )

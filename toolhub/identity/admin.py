@@ -17,6 +17,7 @@ from django import forms
 from django.conf import settings
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied, ValidationError
+from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
@@ -34,7 +35,7 @@ from unfold.widgets import UnfoldAdminPasswordWidget
 
 from audit.admin_base import ModelAdmin
 from catalog.encryption import KeysError
-from toolhub.identity import github, openid, sign_in, views
+from toolhub.identity import github, openid, providers, saml_admin, sign_in, views
 from toolhub.identity.models import GroupMapping, Identity, Provider
 
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -90,12 +91,20 @@ class ProviderForm(forms.ModelForm):  # type: ignore[type-arg]
         except ValueError:
             raise ValidationError(gettext("Enter an https address."), code="invalid") from None
         local = parts.scheme == "http" and host in LOCAL_HOSTS
-        if not host or parts.query or parts.fragment or parts.username or not (parts.scheme == "https" or local):
+        if not host or set(address) & set("?#@\\ ") or not (parts.scheme == "https" or local):
             raise ValidationError(
                 gettext("Enter an https address without a query, for example https://login.example.com."),
                 code="invalid",
             )
-        return address.removesuffix("/")
+        return address.rstrip("/")
+
+    def clean_slug(self) -> str:
+        slug = str(self.cleaned_data["slug"])
+        if slug == providers.ENVIRONMENT_SLUG:
+            raise ValidationError(
+                gettext("Choose another short name: this one is for the provider in the environment."), code="reserved"
+            )
+        return slug
 
     def clean_subject_claim(self) -> str:
         name = str(self.cleaned_data["subject_claim"]).strip()
@@ -104,7 +113,15 @@ class ProviderForm(forms.ModelForm):  # type: ignore[type-arg]
                 gettext("Choose a claim that identifies a person for ever. Mail addresses and names change hands."),
                 code="changing",
             )
+        if self.instance.kind == Provider.Kind.SAML:
+            saml_admin.clean_subject_claim(name)
         return name
+
+    def clean_metadata(self) -> str:
+        text = str(self.cleaned_data["metadata"])
+        if self.instance.kind == Provider.Kind.SAML and text:
+            self.instance.metadata_warning = saml_admin.warn(saml_admin.clean_metadata(self.instance, text))
+        return text
 
     def clean(self) -> dict[str, Any]:
         found = super().clean() or {}
@@ -117,14 +134,20 @@ class ProviderForm(forms.ModelForm):  # type: ignore[type-arg]
                 if name in found:
                     setattr(self.instance, name, found[name])
         if found.get("enabled"):
-            for name in ("issuer", "client_id"):
+            for name in ("metadata",) if kind == Provider.Kind.SAML else ("issuer", "client_id"):
                 if name in self.fields and not found.get(name) and name not in self.errors:
                     self.add_error(
                         name, ValidationError(gettext("Required before people can sign in."), code="required")
                     )
         if kind == Provider.Kind.OPENID and found.get("scopes") and "openid" not in found["scopes"].split():
             self.add_error("scopes", ValidationError(gettext("Include the scope openid."), code="openid"))
-        if secret := found.get("new_secret"):
+        secret = found.get("new_secret")
+        if kind == Provider.Kind.GITHUB and found.get("enabled") and not (secret or self.instance.client_secret):
+            self.add_error(
+                "new_secret", ValidationError(gettext("Required before people can sign in."), code="required")
+            )
+        # The other pages have no such field, whatever is sent to them.
+        if secret and self.instance.pk and not self.instance.from_environment:
             try:
                 self.instance.set_secret(secret)
             except KeysError as error:
@@ -168,7 +191,9 @@ class ProviderAdmin(SuperusersOnly):
             return self.add_fieldsets
         changes = self.has_change_permission(request, obj) and not obj.from_environment
         secret = ("secret_state", "new_secret") if changes else ("secret_state",)
-        connection = ("issuer", "client_id", *secret, "scopes")
+        connection = (
+            ("issuer", "client_id", *secret, "scopes") if obj.kind != Provider.Kind.SAML else ("metadata", "issuer")
+        )
         people = ("subject_claim", "groups_claim", "new_people", ("check_minutes", "lapse_hours"))
         return (
             (None, {"fields": ("name", "kind", "enabled", "redirect_address", "test")}),
@@ -183,6 +208,8 @@ class ProviderAdmin(SuperusersOnly):
         if obj is None:
             return ()
         fixed = ["kind", "redirect_address", "test", "secret_state"]
+        if obj.kind == Provider.Kind.SAML:
+            fixed.append("issuer")  # the entity ID in the metadata
         if obj.from_environment:
             fixed += ["name", "enabled", "issuer", "client_id", "scopes", "subject_claim", "groups_claim"]
         elif obj.identities.exists():
@@ -196,6 +223,11 @@ class ProviderAdmin(SuperusersOnly):
     def changeform_view(self, request: HttpRequest, *args: Any, **options: Any) -> Any:
         return super().changeform_view(request, *args, **options)
 
+    def save_model(self, request: HttpRequest, obj: Provider, form: Any, change: bool) -> None:
+        super().save_model(request, obj, form, change)
+        if warning := getattr(obj, "metadata_warning", ""):
+            self.message_user(request, warning, messages.WARNING)
+
     def response_add(self, request: HttpRequest, obj: Provider, post_url_continue: Any = None) -> HttpResponse:
         """Lead on to the page with the settings of this type of provider."""
         return redirect("admin:identity_provider_change", obj.pk)
@@ -208,13 +240,16 @@ class ProviderAdmin(SuperusersOnly):
     def get_actions(self, request: HttpRequest) -> Any:
         return {}
 
+    def get_queryset(self, request: HttpRequest) -> Any:
+        return super().get_queryset(request).annotate(people=Count("identities"))
+
     @display(description=_("state"), label={"on": "success", "off": "info"})  # type: ignore[untyped-decorator]
     def state(self, row: Provider) -> tuple[str, Any]:
         return ("on", _("on")) if row.enabled else ("off", _("off"))
 
     @admin.display(description=_("people"))
     def number_of_people(self, row: Provider) -> int:
-        return row.identities.count()
+        return row.people  # type: ignore[attr-defined, no-any-return]
 
     @admin.display(description=_("client secret"))
     def secret_state(self, row: Provider) -> str:
@@ -224,6 +259,8 @@ class ProviderAdmin(SuperusersOnly):
 
     @admin.display(description=_("redirect address"))
     def redirect_address(self, row: Provider) -> str:
+        if row.kind == Provider.Kind.SAML:
+            return saml_admin.describe_addresses(row)
         address = f"{settings.PUBLIC_URL}{reverse('identity:callback', args=[row.slug])}"
         return format_html(
             '<code class="select-all">{}</code><br>{}', address, gettext("Register it at your provider.")
@@ -289,9 +326,12 @@ def run_checks(provider: Provider) -> list[tuple[bool, str]]:
             found.append((True, gettext("The provider's signing keys were read.")))
         except (OAuth2Error, requests.RequestException) as error:
             found.append((False, gettext("The provider cannot be used: %s.") % str(error)[:300]))
-    if not provider.client_id:
+    if provider.kind == Provider.Kind.SAML:
+        found += saml_admin.run_checks(provider)
+    elif not provider.client_id:
         found.append((False, gettext("The client ID is missing.")))
-    if not (provider.client_secret or (provider.from_environment and settings.OIDC_CLIENT_SECRET)):
+    secret = provider.client_secret or (provider.from_environment and settings.OIDC_CLIENT_SECRET)
+    if provider.kind != Provider.Kind.SAML and not secret:
         found.append((provider.kind != Provider.Kind.GITHUB, gettext("No client secret is set.")))
     if provider.new_people == Provider.NewPeople.MAPPED and not provider.mappings.exists():
         found.append((False, gettext("No group is mapped, so nobody new can sign in.")))

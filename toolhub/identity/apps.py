@@ -16,10 +16,12 @@ class IdentityConfig(AppConfig):
 
     def ready(self) -> None:
         from audit.actions.model_signals import watch
-        from toolhub.identity import changes
+        from catalog import encryption
+        from toolhub.identity import changes, rotation
         from toolhub.identity.models import Deactivation, GroupMapping, Identity, Provider
 
         changes.connect()
+        encryption.register(rotation.move)
         for label in LIBRARY_LABELS:
             library = apps.get_app_config(label)
             post_migrate.connect(_remove_permissions, sender=library, dispatch_uid=f"identity.{label}.permissions")

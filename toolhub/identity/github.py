@@ -46,6 +46,7 @@ class Adapter(OAuth2Adapter):  # type: ignore[misc]
         return f"{self.address}/login/oauth/authorize"
 
     headers = {"Accept": "application/json"}
+    expires_in_key = ""  # like `openid.Adapter`
 
     def get_callback_url(self, request: HttpRequest, app: Any) -> str:
         return f"{settings.PUBLIC_URL}{reverse('identity:callback', args=[app.provider_id])}"
@@ -74,21 +75,28 @@ def fetch_account(address: str, token: str) -> dict[str, Any]:
         user = _get(session, f"{api}/user")
         if not isinstance(user, dict):
             raise OAuth2Error("not_json")
-        groups = {str(one.get("login", "")) for one in _get_all(session, f"{api}/user/orgs")}
+        groups = {_text(one, "login") for one in _get_all(session, f"{api}/user/orgs")}
         for team in _get_all(session, f"{api}/user/teams"):
-            organization = team.get("organization")
-            if isinstance(organization, dict):
-                groups.add(f"{organization.get('login', '')}/{team.get('slug', '')}")
+            if not isinstance(team, dict):
+                raise OAuth2Error("not_json")
+            groups.add(f"{_text(team.get('organization'), 'login')}/{_text(team, 'slug')}")
     return {**user, "groups": sorted(groups)}
 
 
-def _get_all(session: requests.Session, address: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
+def _text(row: Any, name: str) -> str:
+    found = row.get(name) if isinstance(row, dict) else None
+    if not isinstance(found, str) or not found:
+        raise OAuth2Error(f"no_{name}")
+    return found
+
+
+def _get_all(session: requests.Session, address: str) -> list[Any]:
+    rows: list[Any] = []
     for page in range(1, MAX_ANSWER_PAGES + 1):
         found = _get(session, f"{address}?per_page={PAGE_ROWS}&page={page}")
         if not isinstance(found, list):
             raise OAuth2Error("not_json")
-        rows += [one for one in found if isinstance(one, dict)]
+        rows += found
         if len(found) < PAGE_ROWS:
             return rows
     raise OAuth2Error("too_many_groups")

@@ -87,14 +87,18 @@ class Provider(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def secret_owner(self) -> str:
+        return f"provider:{self.slug}"
+
     def set_secret(self, secret: str) -> None:
-        self.client_secret = encryption.encrypt(secret, f"provider:{self.slug}") if secret else ""
+        self.client_secret = encryption.encrypt(secret, self.secret_owner) if secret else ""
 
     def read_secret(self) -> str:
         """Return the secret of our client. Raises DecryptionError, KeysError."""
         if self.from_environment:
             return str(settings.OIDC_CLIENT_SECRET)
-        return encryption.decrypt(self.client_secret, f"provider:{self.slug}") if self.client_secret else ""
+        return encryption.decrypt(self.client_secret, self.secret_owner) if self.client_secret else ""
 
 
 class GroupMapping(models.Model):
@@ -172,13 +176,17 @@ class Identity(models.Model):
             return set()
         return {*_texts(self.claimed_groups), *_texts(self.provisioned_groups)}
 
+    @property
+    def token_owner(self) -> str:
+        return f"identity:{self.pk}"
+
     def set_refresh_token(self, token: str) -> None:
         """Keep the provider's token encrypted for this identity, which must have been saved."""
-        self.refresh_token = encryption.encrypt(token, f"identity:{self.pk}") if token else ""
+        self.refresh_token = encryption.encrypt(token, self.token_owner) if token else ""
 
     def read_refresh_token(self) -> str:
         """Return the provider's token, or "". Raises DecryptionError, KeysError."""
-        return encryption.decrypt(self.refresh_token, f"identity:{self.pk}") if self.refresh_token else ""
+        return encryption.decrypt(self.refresh_token, self.token_owner) if self.refresh_token else ""
 
 
 class Deactivation(models.Model):

@@ -33,6 +33,9 @@ REFUSALS = frozenset({"invalid_grant", "access_denied", "login_required", "inter
 """Errors of a token endpoint that are about the person: they may not go on without signing in again."""
 
 
+_LISTS = ("scopes_supported", "code_challenge_methods_supported", "token_endpoint_auth_methods_supported")
+
+
 class Refused(Exception):
     """An error for a provider that no longer confirms a person."""
 
@@ -47,9 +50,18 @@ def fetch_configuration(issuer: str, *, fresh: bool = False) -> dict[str, Any]:
     found = document.get("issuer")
     if not isinstance(found, str) or found.rstrip("/") != issuer.rstrip("/"):
         raise OAuth2Error("other_issuer")
-    for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
-        if not isinstance(document.get(name), str):
+    for name in ("authorization_endpoint", "token_endpoint", "jwks_uri", "userinfo_endpoint"):
+        address = document.get(name)
+        if address is None and name == "userinfo_endpoint":
+            continue
+        if not isinstance(address, str):
             raise OAuth2Error(f"no_{name}")
+        # Only a provider on this machine is without TLS: codes, tokens and our secret go to these addresses.
+        if not address.startswith(("https://", "http://") if issuer.startswith("http://") else "https://"):
+            raise OAuth2Error(f"insecure_{name}")
+    for name in _LISTS:
+        if not isinstance(document.setdefault(name, []), list):
+            raise OAuth2Error(f"no_list_{name}")
     return document
 
 
@@ -124,6 +136,8 @@ def _parse(response: requests.Response) -> dict[str, Any]:
 
 class Adapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]
     """The library's flow with the checks of this module."""
+
+    expires_in_key = ""  # nothing here uses the access token later, so its end, which may be nonsense, is not read
 
     @property
     def openid_config(self) -> dict[str, Any]:
@@ -216,7 +230,7 @@ def _refresh(provider: Provider, configuration: Mapping[str, Any], refresh_token
     body = {"grant_type": "refresh_token", "refresh_token": refresh_token}
     secret = provider.read_secret()
     basic = None
-    methods = configuration.get("token_endpoint_auth_methods_supported", [])
+    methods = configuration["token_endpoint_auth_methods_supported"]
     if secret and "client_secret_post" not in methods and "client_secret_basic" in methods:
         basic = (provider.client_id, secret)
     else:
@@ -226,7 +240,7 @@ def _refresh(provider: Provider, configuration: Mapping[str, Any], refresh_token
     answer = _parse(response)
     if response.status_code == 200:
         return answer
-    error = answer.get("error")
+    error = str(answer.get("error"))
     if response.status_code in {400, 401} and error in REFUSALS:
-        raise Refused(str(error))
+        raise Refused(error)
     raise OAuth2Error(f"status {response.status_code}: {error}")

@@ -7,7 +7,7 @@ from typing import Any
 from allauth.socialaccount.models import SocialAccount, SocialLogin
 from django.http import HttpRequest
 
-from toolhub.identity import github, openid
+from toolhub.identity import github, openid, saml
 
 
 class _OurAccounts:
@@ -28,4 +28,8 @@ class GitHub(_OurAccounts, github.GitHub):
     pass
 
 
-provider_classes = [OpenIDProvider, GitHub]
+class SAML(_OurAccounts, saml.SAML):
+    pass
+
+
+provider_classes = [OpenIDProvider, GitHub, SAML]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from django.conf import settings
@@ -11,6 +12,8 @@ from audit.actions import actor
 from toolhub.identity.models import Provider
 
 ENVIRONMENT_SLUG = "sso"
+
+log = logging.getLogger(__name__)
 
 
 def list_enabled() -> list[Provider]:
@@ -51,5 +54,6 @@ def sync_environment() -> None:
         with transaction.atomic(), actor.override("environment"):
             row.save()
     except IntegrityError:
-        if not Provider.objects.filter(from_environment=True).exists():
-            raise  # the short name is taken; otherwise another process was faster
+        if not Provider.objects.filter(from_environment=True).exists():  # otherwise another process was faster
+            # The sign-in page asks, too, and people must reach it: with their passwords they can repair this.
+            log.error("TOOLHUB_OIDC_ISSUER is not used: rename the identity provider whose short name is %s.", row.slug)

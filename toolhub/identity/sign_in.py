@@ -12,7 +12,6 @@ from typing import Any, cast
 
 from allauth.socialaccount.providers.base.constants import AuthError
 from django.contrib import messages
-from django.contrib.auth import login
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -23,19 +22,18 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 
 from audit.actions import actor, log
-from toolhub.access.views import find_first_page
-from toolhub.identity import accounts, github, groups, openid, providers
+from catalog.encryption import KeysError
+from toolhub.access import temporary_passwords
+from toolhub.access.sign_in import complete, find_first_page
+from toolhub.identity import accounts, github, groups, openid, providers, saml
 from toolhub.identity.models import Identity, Provider
 from toolhub.identity.people import ClaimsError, Person
 
 logger = logging.getLogger(__name__)
 
-BACKEND = "toolhub.access.backends.Passwords"
 LOGIN, LINK, TEST = "login", "link", "test"
 """What a sign-in is for: the state of the flow says so, which is kept in the session that began it."""
 TEST_RESULT = "identity_test"
-SIGNED_IN_WITH = "signed_in_with"
-"""The key in a session of how it began: "provider:<slug>" here."""
 
 
 class Refusal(Exception):
@@ -74,19 +72,23 @@ def finish(request: HttpRequest, found: Any) -> HttpResponse:
         return _sign_in(request, identity, state)
     except ClaimsError as error:
         return refuse(request, slug, error.code, error.claim)
+    except KeysError as error:  # there is no key to encrypt the provider's token with
+        return fail(request, slug, None, error, None)
     except Refusal as refusal:
         return refuse(request, slug, refusal.code, refusal.detail)
 
 
 def _read(provider: Provider, found: Any) -> Arrival:
     """Return who came back. Raises ClaimsError, Refusal."""
-    said = found.account.extra_data
-    token = getattr(found, "token", None)
+    claims = found.account.extra_data
     if provider.kind == Provider.Kind.OPENID:
-        if said.get("nonce") != found.state.get("nonce"):
+        if claims.get("nonce") != found.state.get("nonce"):
             raise Refusal("nonce")
-        return Arrival(provider, openid.read_person(provider, said), token.token_secret if token else "")
-    return Arrival(provider, github.read_person(said), token.token if token else "")
+        token = found.token.token_secret
+        return Arrival(provider, openid.read_person(provider, claims), token if isinstance(token, str) else "")
+    if provider.kind == Provider.Kind.SAML:
+        return Arrival(provider, saml.read_person(provider, claims), "")
+    return Arrival(provider, github.read_person(claims), found.token.token)
 
 
 def find_or_create(arrival: Arrival) -> Identity:
@@ -135,10 +137,16 @@ def _check_may_have_account(provider: Provider, person: Person) -> None:
 
 def confirm(identity: Identity, person: Person, refresh_token: str) -> None:
     """Store what the provider says now about a person, and bring their groups in line. Raises Refusal."""
-    if identity.provisioned is False:
-        raise Refusal("removed", identity.label)
     by = f"identity provider {identity.provider.name}"
     with transaction.atomic(), actor.override(by):
+        # Whoever ends or provisions this identity at the same time is waited for, and counts.
+        User.objects.select_for_update().filter(pk=identity.user_id).first()
+        stored = Identity.objects.filter(pk=identity.pk).first()
+        if stored is None or stored.provisioned is False:
+            raise Refusal("removed", identity.label)
+        identity.provisioned, identity.valid_until = stored.provisioned, stored.valid_until
+        if not accounts.may_reactivate(identity):
+            raise Refusal("other_ended", identity.label)
         if not accounts.reactivate(identity.user_id, by):
             raise Refusal("inactive", identity.label)
         identity.label = person.label
@@ -146,19 +154,20 @@ def confirm(identity: Identity, person: Person, refresh_token: str) -> None:
         identity.set_refresh_token(refresh_token)
         identity.checked = timezone.now()
         accounts.extend(identity)
-        identity.save()
+        identity.save(update_fields=["label", "claimed_groups", "refresh_token", "checked", "valid_until"])
         groups.apply(identity.user_id)
 
 
 def _sign_in(request: HttpRequest, identity: Identity, state: dict[str, Any]) -> HttpResponse:
     Identity.objects.filter(pk=identity.pk).update(last_sign_in=timezone.now())
     user = User.objects.get(pk=identity.user_id)
-    login(request, user, backend=BACKEND)
-    request.session[SIGNED_IN_WITH] = f"provider:{identity.provider.slug}"
+    complete(request, user, f"provider:{identity.provider.slug}")
+    # That is for sessions that begin with such a password.
+    request.session.pop(temporary_passwords.SESSION_KEY, None)
     target = str(state.get("next") or "")
     if target and url_has_allowed_host_and_scheme(target, allowed_hosts=None):
         return HttpResponseRedirect(target)
-    return redirect(find_first_page(request))
+    return redirect(find_first_page(user))
 
 
 def _finish_link(request: HttpRequest, arrival: Arrival, state: dict[str, Any]) -> HttpResponse:
@@ -171,6 +180,8 @@ def _finish_link(request: HttpRequest, arrival: Arrival, state: dict[str, Any]) 
     known = Identity.objects.filter(issuer=provider.issuer, subject=person.subject).first()
     if known is not None and known.user_id != owner.pk:
         raise Refusal("linked_elsewhere", person.label)
+    if known is not None and known.provider_id != provider.pk:
+        raise Refusal("other_provider", person.label)
     if known is None:
         try:
             with transaction.atomic():
@@ -202,13 +213,20 @@ def _finish_test(request: HttpRequest, arrival: Arrival, found: Any) -> HttpResp
         "email": person.email,
         "groups": list(person.groups),
         "renews": bool(arrival.refresh_token),
-        "claims": sorted(str(name) for name in found.account.extra_data)[:100],
+        "claims": sorted(str(name) for name in _find_claims(arrival.provider, found.account.extra_data))[:100],
     }
     return redirect(reverse("admin:identity_provider_tested", args=[arrival.provider.pk]))
 
 
+def _find_claims(provider: Provider, said: dict[str, Any]) -> list[str]:
+    """Return the names of what the provider said."""
+    if provider.kind != Provider.Kind.SAML:
+        return list(said)
+    return [f"NameID ({said['name_id_format']})", *said["attributes"]] if said["name_id"] else list(said["attributes"])
+
+
 def fail(request: HttpRequest, slug: str, error: Any, exception: Exception | None, context: Any) -> HttpResponse:
-    """Answer when the flow itself failed: the person cancelled it, it was too old, or the provider made no sense."""
+    """Answer when the flow itself failed: the person cancelled it, it expired, or the provider made no sense."""
     if error == AuthError.CANCELLED:
         code = "cancelled"
     elif exception is not None:

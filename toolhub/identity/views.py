@@ -24,9 +24,11 @@ from django.views.decorators.http import require_GET, require_POST, require_safe
 
 from toolhub import client_address
 from toolhub.access import throttle
-from toolhub.access.views import find_first_page, keep_opener
+from toolhub.access.backends import may_use_password
+from toolhub.access.sign_in import find_first_page, keep_opener
 from toolhub.identity import openid, providers, sign_in
 from toolhub.identity.models import Identity, Provider
+from toolhub.identity.saml_metadata import MetadataError
 
 START_RATE = "60/10m"
 """Rate of sign-ins that one address begins: each stores a session."""
@@ -46,12 +48,14 @@ def start(request: HttpRequest, slug: str) -> HttpResponseBase:
     provider = _find(slug)
     target = _safe_target(request, request.GET.get("next", ""))
     if request.user.is_authenticated:
-        return HttpResponseRedirect(target or find_first_page(request))
+        return HttpResponseRedirect(target or find_first_page(cast(User, request.user)))
     address = client_address.counted(str(request.META.get("REMOTE_ADDR", "")))
     if seconds := throttle.wait_seconds("provider-start", address, START_RATE, count=True):
         request.throttled_seconds = seconds  # type: ignore[attr-defined]
         return sign_in.refuse(request, slug, "too_many")
-    return keep_opener(_leave(request, provider, sign_in.LOGIN, target), target)
+    answer = _leave(request, provider, sign_in.LOGIN, target)
+    keep_opener(answer, target)
+    return answer
 
 
 @never_cache
@@ -65,9 +69,13 @@ def callback(request: HttpRequest, slug: str) -> HttpResponseBase:
     if found is not None and found.rstrip("/") != provider.issuer.rstrip("/"):
         # RFC 9207: the answer of another provider, which wants to be taken for this one.
         return sign_in.refuse(request, slug, "issuer")
-    adapter = get_adapter(request).get_provider(request, slug).get_oauth2_adapter(request)
-    answer: HttpResponseBase = OAuth2CallbackView.adapter_view(adapter)(request)
-    return keep_opener(answer, answer.headers.get("Location", ""))
+    try:
+        adapter = get_adapter(request).get_provider(request, slug).get_oauth2_adapter(request)
+        answer: HttpResponseBase = OAuth2CallbackView.adapter_view(adapter)(request)
+    except OAuth2Error as error:
+        return sign_in.fail(request, slug, None, error, None)
+    keep_opener(answer, answer.headers.get("Location", ""))
+    return answer
 
 
 @login_required
@@ -94,7 +102,7 @@ def unlink(request: HttpRequest, pk: int) -> HttpResponse:
     user = cast(User, request.user)
     identity = get_object_or_404(Identity, pk=pk, user=user, linked_by_owner=True)
     others = Identity.objects.filter(user=user, provider__enabled=True).exclude(pk=pk)
-    if not user.has_usable_password() and not others.exists():
+    if not (user.has_usable_password() and may_use_password(user)) and not others.exists():
         messages.error(request, _("This is your only way to sign in. Add another one first."))
         return redirect("access:account")
     identity.delete()
@@ -114,7 +122,7 @@ def _leave(request: HttpRequest, provider: Provider, purpose: str, target: str, 
         if provider.kind == Provider.Kind.OPENID:
             openid.fetch_configuration(provider.issuer)
         answer: HttpResponseBase = found.redirect(request, purpose, next_url=target or None, data=data)
-    except (OAuth2Error, requests.RequestException) as error:
+    except (OAuth2Error, requests.RequestException, MetadataError) as error:
         return sign_in.fail(request, provider.slug, None, error, None)
     return answer
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.contrib.auth.models import User
 from django.urls import reverse
 
+from toolhub.access.backends import may_use_password
 from toolhub.access.hooks import LinkedIdentity, SignInOptions, SignInWay
 from toolhub.identity import providers
 from toolhub.identity.models import Identity
@@ -19,7 +20,8 @@ def list_options(user_id: int) -> SignInOptions:
     rows = list(Identity.objects.filter(user_id=user_id).select_related("provider"))
     enabled = providers.list_enabled()
     usable = {one.pk for one in enabled}
-    has_password = User.objects.get(pk=user_id).has_usable_password()
+    user = User.objects.get(pk=user_id)
+    has_password = user.has_usable_password() and may_use_password(user)
     identities = tuple(
         LinkedIdentity(
             provider=row.provider.name,

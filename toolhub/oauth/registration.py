@@ -19,7 +19,7 @@ from django.db.models import Count
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils import timezone
 
-from toolhub import client_address
+from toolhub import client_address, contact
 from toolhub.access import throttle
 from toolhub.access.models import digest_of
 from toolhub.oauth import client_documents, progress, redirects, scopes, tokens
@@ -65,7 +65,7 @@ class Wanted:
 def register(request: HttpRequest) -> HttpResponse:
     """Register a client; the answer is the only one with its secret."""
     if not client_documents.may_register_at_all():
-        return error("access_denied", "Clients cannot register at this server. Ask its administrator.", 403)
+        return error("access_denied", f"Clients cannot register at this server. Ask {contact.english()}.", 403)
     address = client_address.counted(str(request.META.get("REMOTE_ADDR", "")))
     if seconds := wait_seconds("client-registration", address):
         text = f"Too many clients were registered from your address. Try again in {seconds} s."
@@ -76,7 +76,8 @@ def register(request: HttpRequest) -> HttpResponse:
         return error(refused.code, refused.description)
     # Where only listed clients register, one without any address is none of them.
     if not client_documents.may_register(redirects.hosts_of(wanted.redirect_uris)):
-        return error("access_denied", "Only listed clients can register at this server. Ask its administrator.", 403)
+        text = f"Only listed clients can register at this server. Ask {contact.english()}."
+        return error("access_denied", text, 403)
     if not make_room():
         text = f"Too many clients have registered. Try again in {FULL_SECONDS} s."
         return error("temporarily_unavailable", text, 429, {"Retry-After": str(FULL_SECONDS)})

@@ -1,6 +1,6 @@
 """One click on the overview: the remaining example tools for the demo user, except those that could do harm.
 
-A tool that an administrator changed is no example any more, and is left to its administrator.
+A tool that an administrator changed is no example any more, and is left alone.
 """
 
 from __future__ import annotations

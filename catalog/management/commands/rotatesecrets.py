@@ -9,33 +9,23 @@ from django.db import transaction
 
 from audit.actions import log
 from catalog import encryption
-from catalog.models import PersonalSecret, Secret
+from toolhub.parts import parts
 
 
 class Command(BaseCommand):
     help = "Re-encrypt every secret with the first of TOOLHUB_ENCRYPTION_KEYS. Then remove the other keys."
 
     def handle(self, *args: Any, **options: Any) -> None:
+        counts: dict[str, int] = {}
         with transaction.atomic():
-            # Bypasses the watched managers: this is logged as one change, not as one for each row.
-            shared = list(Secret._base_manager.select_for_update().exclude(value=""))
-            personal = list(
-                PersonalSecret._base_manager.select_related("secret", "user").select_for_update(of=("self",))
-            )
-            rows: list[Secret | PersonalSecret] = [*shared, *personal]
-            for row in rows:
+            for mover in parts.get(encryption.EncryptedValues).movers:
                 try:
-                    value = encryption.decrypt(row.value, row.owner)
-                    fresh = encryption.encrypt(value, row.owner)
-                except encryption.DecryptionError:
-                    raise CommandError(
-                        f"The secret {row} cannot be decrypted with any of TOOLHUB_ENCRYPTION_KEYS. Nothing was "
-                        "changed. Add the key it was encrypted with, enter the secret again, or delete it."
-                    ) from None
+                    counts.update(mover())
+                except encryption.UnreadableValue as problem:
+                    raise CommandError(f"{problem} Nothing was changed.") from None
                 except encryption.KeysError as problem:
                     raise CommandError(f"{problem}. Nothing was changed.") from None
-                type(row)._base_manager.filter(pk=row.pk).update(value=fresh)
-            counts = {"shared": len(shared), "personal": len(personal)}
-            log.record("re-encrypted", "secret", "all secrets", None, counts)
-        what = f"{len(shared)} shared and {len(personal)} personal secrets"
-        self.stdout.write(f"{what} are now encrypted with the first key.")
+            log.record("re-encrypted", "secret", "all secrets", None, {"values": sum(counts.values())})
+        self.stdout.write("These values are now encrypted with the first key:")
+        for what, number in counts.items():
+            self.stdout.write(f"  {number:,} {what}")

@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy as _
 from catalog.runners import hints, secret_refs
 from catalog.runners.base import FormWords, Runner
 from catalog.runners.command.settings import Settings, not_ready, secret_destinations
+from toolhub import contact
 
 
 def _switched_off() -> str | None:
@@ -78,8 +79,8 @@ RUNNER = Runner(
         | {"max_open_files", "hints"}
     ),
     permission="catalog.use_command_runner",
-    permission_refusal=_(
-        'You need the permission "Can save tools that run programs on the server". Ask your administrator.'
+    permission_refusal=contact.fill_lazily(
+        _('You need the permission "Can save tools that run programs on the server". Ask %(contact)s.')
     ),
     position=30,
 )

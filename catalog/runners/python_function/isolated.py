@@ -25,6 +25,7 @@ from catalog.functions.updates import resource_updated
 from catalog.message_load import MessageLoad, TooManyValues
 from catalog.processes import environment
 from catalog.processes.launch import Child, Limits, Order, Report, read, run_program, write_stdin
+from toolhub import contact
 from toolhub.wire.json_size import MAX_VALUES
 
 CHILD_MODULE = "catalog.runners.python_function.child"
@@ -193,6 +194,6 @@ def _result(message: dict[str, Any], context: Context, output: bytes) -> Any:
             raise ToolError(f"The tool ended its process (status {status}), without a result.")
         case _:
             raise ToolError(
-                "The tool failed unexpectedly. Ask your administrator: the server log has the details under call "
+                f"The tool failed unexpectedly. Ask {contact.english()}: the server log has the details under call "
                 f"{context.call_id}."
             )

@@ -1,0 +1,59 @@
+"""Browsers, a mail server that is set up, and the mails that it got."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.core import mail
+from django.core.cache import caches
+from django.test import Client
+
+from toolhub.people import outbox
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+Send = Callable[[], list[Any]]
+LINK = re.compile(r"http://localhost:8000(/\S+)")
+
+
+@pytest.fixture(autouse=True)
+def _fresh_rates() -> Iterator[None]:
+    """No test has used up the rate of another one."""
+    caches["limits"].clear()
+    yield
+    caches["limits"].clear()
+
+
+@pytest.fixture
+def open_browser(db: None) -> Callable[..., Client]:
+    def opened(user: User | None = None, **options: Any) -> Client:
+        client = Client(**options)
+        if user is not None:
+            client.force_login(user)
+        return client
+
+    return opened
+
+
+@pytest.fixture
+def send(settings: Any) -> Send:
+    """Runs the background job and returns the mails of this run."""
+    settings.EMAIL_HOST = "mail.example.com"
+
+    def sent() -> list[Any]:
+        before = len(mail.outbox)
+        outbox.send_due()
+        return mail.outbox[before:]
+
+    return sent
+
+
+def find_link(body: str) -> str:
+    """The path of the one link in a mail to a page that takes a token."""
+    found = [path for path in LINK.findall(body) if path.startswith(("/invitation/", "/password/new/"))]
+    assert len(found) == 1, body
+    return found[0]

@@ -1,0 +1,138 @@
+"""Mails that wait in the database, and the background job that sends them.
+
+No page waits for a mail server, so that none shows by its time whether an account exists. Each row is claimed by one
+process; a process that dies while it sends may send twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import smtplib
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from django.conf import settings
+from django.contrib.auth.tokens import default_token_generator
+from django.core.mail import EmailMessage
+from django.db.models import F
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils import timezone, translation
+from django.utils.encoding import force_bytes
+from django.utils.http import urlsafe_base64_encode
+from django.utils.translation import gettext as _
+
+from toolhub import contact
+from toolhub.access.models import digest_of
+from toolhub.people.models import PENDING, Invitation, OutgoingMail
+
+log = logging.getLogger(__name__)
+
+JOB_NAME: Final = "Send mail"
+JOB_SECONDS = 3.0
+CLAIM_SECONDS = 120
+"""Time for sending one mail, more than EMAIL_TIMEOUT allows for each step of it."""
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 30, 900
+"""Time until the next attempt, doubled after each failure."""
+PASSWORD_LIFETIME, INVITATION_LIFETIME = timedelta(minutes=15), timedelta(days=1)
+"""How long a mail may wait: somebody waits for a new password, and asks again."""
+
+
+def is_configured() -> bool:
+    """Return whether mail can be sent: TOOLHUB_SMTP_URL is set."""
+    return bool(settings.EMAIL_HOST)
+
+
+def invitation_url(token: str) -> str:
+    return settings.PUBLIC_URL + reverse("people:invitation", args=[token])
+
+
+def send_due() -> None:
+    """Send every mail that is due. After a failure of the server itself, the others wait as well."""
+    while (mail := _claim()) is not None:
+        try:
+            message = _write(mail)
+            if message is not None:
+                message.send()
+        except smtplib.SMTPRecipientsRefused as error:
+            _give_up(mail, error)
+        except (smtplib.SMTPException, OSError) as error:
+            _postpone(mail, error)
+            return
+        else:
+            if message is not None and mail.invitation is not None:
+                Invitation.objects.filter(pk=mail.invitation.pk).update(mailed=timezone.now(), mail_problem="")
+            mail.delete()
+
+
+def _claim() -> OutgoingMail | None:
+    """Return a mail that is due and that no other process sends now."""
+    while True:
+        now = timezone.now()
+        waiting = OutgoingMail.objects.select_related("user", "invitation__inviter")
+        mail = waiting.filter(due__lte=now).order_by("due", "pk").first()
+        if mail is None:
+            return None
+        mine = OutgoingMail.objects.filter(pk=mail.pk, due=mail.due)
+        if mine.update(due=now + timedelta(seconds=CLAIM_SECONDS), attempts=F("attempts") + 1):
+            mail.attempts += 1
+            return mail
+
+
+def _write(mail: OutgoingMail) -> EmailMessage | None:
+    """Return the message; None when nobody is to get it any more."""
+    with translation.override(mail.language or settings.LANGUAGE_CODE):
+        if mail.invitation is not None:
+            return _write_invitation(mail.invitation)
+        if mail.user is None or not settings.LOCAL_PASSWORDS:
+            return None
+        user = mail.user
+        if not (user.is_active and user.email and user.has_usable_password()):
+            return None
+        key = urlsafe_base64_encode(force_bytes(user.pk))
+        address = reverse("people:reset-link", args=[key, default_token_generator.make_token(user)])
+        context = {"name": user.get_username(), "link": settings.PUBLIC_URL + address}
+        return _message(_("New password for toolhub"), "people/password_mail.txt", context, user.email)
+
+
+def _write_invitation(invitation: Invitation) -> EmailMessage | None:
+    token = invitation.derive_token()
+    if invitation.state != PENDING or digest_of(token) != invitation.digest:
+        return None  # revoked or accepted meanwhile, or TOOLHUB_SECRET_KEY is another one now
+    context = {
+        "name": f"{invitation.first_name} {invitation.last_name}".strip(),
+        "inviter": invitation.inviter_name,
+        "expires": f"{invitation.expires.astimezone(UTC):%Y-%m-%d %H:%M}",
+        "link": invitation_url(token),
+    }
+    return _message(_("Invitation to toolhub"), "people/invitation_mail.txt", context, invitation.email)
+
+
+def _message(subject: str, template: str, context: dict[str, str], address: str) -> EmailMessage:
+    body = render_to_string(template, {**context, "site": settings.PUBLIC_URL, "contact": contact.describe()})
+    return EmailMessage(subject, body, settings.DEFAULT_FROM_EMAIL, [address])
+
+
+def _postpone(mail: OutgoingMail, error: Exception) -> None:
+    now = timezone.now()
+    lifetime = INVITATION_LIFETIME if mail.invitation is not None else PASSWORD_LIFETIME
+    if now - mail.created > lifetime:
+        _give_up(mail, error)
+        return
+    pause = min(FIRST_PAUSE_SECONDS * 2 ** (mail.attempts - 1), MAX_PAUSE_SECONDS)
+    log.warning("Mail cannot be sent (%s), next attempt in %d s: see TOOLHUB_SMTP_URL", type(error).__name__, pause)
+    _set_due(mail, now + timedelta(seconds=pause))
+    # One attempt at a time finds out whether the server is back.
+    OutgoingMail.objects.filter(due__lte=now).update(due=now + timedelta(seconds=FIRST_PAUSE_SECONDS))
+
+
+def _set_due(mail: OutgoingMail, due: datetime) -> None:
+    OutgoingMail.objects.filter(pk=mail.pk).update(due=due)
+
+
+def _give_up(mail: OutgoingMail, error: Exception) -> None:
+    what = "a new password" if mail.invitation is None else f"the invitation {mail.invitation.pk}"
+    log.error("The mail about %s was not sent after %d attempts: %s", what, mail.attempts, type(error).__name__)
+    if mail.invitation is not None:
+        Invitation.objects.filter(pk=mail.invitation.pk).update(mail_problem=type(error).__name__[:100])
+    mail.delete()
