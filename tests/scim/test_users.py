@@ -329,12 +329,11 @@ def test_the_last_administrator_with_a_password_stays_active_until_there_is_anot
     Identity.objects.create(user=root, provider=idp.provider, issuer=idp.provider.issuer, subject="sub-root")
     roots = idp.make_user("root")
     assert idp.patch(f"Users/{roots['id']}", OFF).json()["active"] is False
-    root.refresh_from_db()
-    assert root.is_active and root.is_superuser
+    assert account("sub-root").is_active
     User.objects.create_superuser("second", password="correct horse battery")
     idp.patch(f"Users/{roots['id']}", OFF)
-    root.refresh_from_db()
-    assert not root.is_active and root.is_superuser
+    assert not account("sub-root").is_active
+    assert account("sub-root").is_superuser
 
 
 # --- deleted -----------------------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ def deactivate(user_id: int, reason: Deactivation.Reason, by: str) -> bool:
 
 
 def may_reactivate(identity: Identity) -> bool:
-    """Return whether signing in with this identity may undo the deactivation of its account.
+    """Return whether this identity, by a sign-in or by provisioning, may undo the deactivation of its account.
 
     With several identities, only the one that ended may: else a person whom a provider refuses would come back with an
     identity elsewhere, and keep what that provider gave them.

@@ -299,7 +299,7 @@ def _store(stored: ScimUser, before: Person, person: Person, by: str) -> None:
     _update_account(identity, before, person, by)
     if not person.active:
         accounts.deactivate(identity.user_id, Deactivation.Reason.REMOVED, by)
-    elif not was_provisioned and _may_reactivate(identity):
+    elif not was_provisioned and accounts.may_reactivate(identity):
         accounts.reactivate(identity.user_id, by)
 
 
@@ -311,13 +311,6 @@ def _update_account(identity: Identity, before: Person, person: Person, by: str)
     if person.email != before.email:
         wanted["email"] = person.email
     accounts.update(identity.user, by, **wanted)
-
-
-def _may_reactivate(identity: Identity) -> bool:
-    """Return whether this provider alone decides: what another one found at a sign-in is not undone for it."""
-    reason = Deactivation.objects.filter(user=identity.user_id).values_list("reason", flat=True).first()
-    others = Identity.objects.filter(user=identity.user_id).exclude(provider=identity.provider_id)
-    return reason == Deactivation.Reason.REMOVED or not others.exists()
 
 
 def _check_name(provider: Provider, user_name: str) -> None:
