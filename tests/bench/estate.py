@@ -73,7 +73,7 @@ def _save(model: Any, rows: Iterable[Any], **options: Any) -> list[Any]:
     return made
 
 
-def _join(through: Any, pairs: Iterable[dict[str, int]]) -> None:
+def _join(through: Any, pairs: Iterable[dict[str, Any]]) -> None:
     _save(through, (through(**pair) for pair in pairs), ignore_conflicts=True)
 
 

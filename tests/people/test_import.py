@@ -275,7 +275,7 @@ def test_all_or_nothing_also_when_the_last_row_fails(
             raise invitations.Refused("no")
         return made(inviter, person, **options)
 
-    monkeypatch.setattr(import_plan.invitations, "invite", fail)
+    monkeypatch.setattr(invitations, "invite", fail)
     before = Action.objects.count()
     assert "nothing was saved" in confirm(client, review)
     assert not Invitation.objects.exists() and not alice.groups.exists() and send() == []

@@ -334,7 +334,7 @@ def test_the_last_administrator_with_a_password_stays_active_until_there_is_anot
     User.objects.create_superuser("second", password="correct horse battery")
     idp.patch(f"Users/{roots['id']}", OFF)
     root.refresh_from_db()
-    assert not root.is_active and root.is_superuser
+    assert (root.is_active, root.is_superuser) == (False, True)
 
 
 # --- deleted -----------------------------------------------------------------------------------------------------

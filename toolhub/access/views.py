@@ -71,7 +71,7 @@ class SignIn(auth_views.LoginView):
 
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
         """Sign the person in, unless the account has a second factor: then the password is only the first step."""
-        user = cast(User, form.get_user())
+        user = form.get_user()
         address = hooks.installed().second_step(self.request, user, self.get_redirect_url())
         if address is None:
             sign_in.complete(self.request, user, "password")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from allauth.socialaccount.providers.base.constants import AuthError
 from django.contrib import messages
@@ -94,38 +94,43 @@ def _read(provider: Provider, found: Any) -> Arrival:
 def find_or_create(arrival: Arrival) -> Identity:
     """Return the identity of a person, with a new account if the provider may make one. Raises Refusal."""
     provider, person = arrival.provider, arrival.person
-    for attempt in (1, 2):
-        identity = Identity.objects.filter(issuer=provider.issuer, subject=person.subject).first()
-        if identity is not None:
-            if identity.provider_id != provider.pk:
-                raise Refusal("other_provider")
-            break
+    identity = _find(provider, person)
+    if identity is None:
         _check_may_have_account(provider, person)
         try:
-            with transaction.atomic():
-                wanted = person.username.partition("@")[0] or person.email.partition("@")[0]
-                user = accounts.create(
-                    provider,
-                    wanted,
-                    email=person.email,
-                    first_name=person.first_name,
-                    last_name=person.last_name,
-                )
-                with actor.override(f"identity provider {provider.name}"):
-                    identity = Identity.objects.create(
-                        user=user,
-                        provider=provider,
-                        issuer=provider.issuer,
-                        subject=person.subject,
-                        label=person.label,
-                        claimed_groups=list(person.groups),
-                    )
-            break
+            identity = _create(provider, person)
         except IntegrityError:  # the same person in another window
-            if attempt == 2:
+            identity = _find(provider, person)
+            if identity is None:
                 raise
     confirm(identity, person, arrival.refresh_token)
     return identity
+
+
+def _find(provider: Provider, person: Person) -> Identity | None:
+    """Return the identity of a person who was here before. Raises Refusal."""
+    identity = Identity.objects.filter(issuer=provider.issuer, subject=person.subject).first()
+    if identity is not None and identity.provider_id != provider.pk:
+        raise Refusal("other_provider")
+    return identity
+
+
+def _create(provider: Provider, person: Person) -> Identity:
+    """Return the identity of a person who is new, with an account. Raises IntegrityError."""
+    wanted = person.username.partition("@")[0] or person.email.partition("@")[0]
+    with transaction.atomic():
+        user = accounts.create(
+            provider, wanted, email=person.email, first_name=person.first_name, last_name=person.last_name
+        )
+        with actor.override(f"identity provider {provider.name}"):
+            return Identity.objects.create(
+                user=user,
+                provider=provider,
+                issuer=provider.issuer,
+                subject=person.subject,
+                label=person.label,
+                claimed_groups=list(person.groups),
+            )
 
 
 def _check_may_have_account(provider: Provider, person: Person) -> None:
@@ -175,7 +180,7 @@ def _finish_link(request: HttpRequest, arrival: Arrival, state: dict[str, Any]) 
     user = request.user
     if not user.is_authenticated or state.get("data") != {"user": user.pk}:
         raise Refusal("other_session")
-    owner = cast(User, user)
+    owner = user
     person, provider = arrival.person, arrival.provider
     known = Identity.objects.filter(issuer=provider.issuer, subject=person.subject).first()
     if known is not None and known.user_id != owner.pk:
