@@ -330,7 +330,11 @@ MODELS: tuple[Model, ...] = (
     Model("oauth.client", "view add change"),
     Model("oauth.connectedapp", "view change"),
     Model("scim.scimtoken", "view add change", special=dict.fromkeys(("view", "add", "change", "delete"), SUPERUSER)),
-    Model("scim.scimgroup", "view"),
+    Model(
+        "scim.scimgroup",
+        "view",
+        special=dict.fromkeys(("view", "add", "change", "delete"), needs("scim.view_scimgroup")),
+    ),
     Model("catalog.tool"),
     Model("catalog.toolset"),
     Model("catalog.resource"),
