@@ -626,7 +626,6 @@ class TestAdmin:
             "subject_claim": "sub",
             "groups_claim": "groups",
             "new_people": "mapped",
-            "check_minutes": "15",
             "lapse_hours": "24",
             "metadata": "",
             "mappings-TOTAL_FORMS": "0",
@@ -642,6 +641,18 @@ class TestAdmin:
         shown = browser.get(page).content.decode()
         assert 'name="issuer"' not in shown
         assert "https://idp.example/saml?a=1&amp;b=2" in shown
+
+    def test_a_large_document_is_saved_and_logged(self, browser: Browser, works: Company, page: str) -> None:
+        document = works.metadata() + "<!--" + "x" * 200_000 + "-->"
+        assert self.send(browser, page, metadata=document).status_code == 302
+        assert Provider.objects.get().metadata == document
+        assert works.key.text in str(Action.objects.filter(kind="identity provider").latest("pk").after)
+
+    def test_the_form_speaks_of_attributes_and_of_no_checks(self, browser: Browser, page: str) -> None:
+        shown = browser.get(page).content.decode()
+        assert "a persistent NameID" in shown
+        assert 'name="check_minutes"' not in shown
+        assert 'name="client_id"' not in shown
 
     def test_the_addresses_to_register_are_shown(self, browser: Browser, page: str, settings: Any) -> None:
         shown = browser.get(page).content.decode()

@@ -80,6 +80,11 @@ class ProviderForm(forms.ModelForm):  # type: ignore[type-arg]
             *("subject_claim", "groups_claim", "new_people", "check_minutes", "lapse_hours", "metadata"),
         )
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        if self.instance.kind == Provider.Kind.SAML:
+            saml_admin.describe_fields(self.fields)
+
     def clean_issuer(self) -> str:
         address = str(self.cleaned_data["issuer"]).strip()
         if not address:
@@ -194,7 +199,9 @@ class ProviderAdmin(SuperusersOnly):
         connection = (
             ("issuer", "client_id", *secret, "scopes") if obj.kind != Provider.Kind.SAML else ("metadata", "issuer")
         )
-        people = ("subject_claim", "groups_claim", "new_people", ("check_minutes", "lapse_hours"))
+        # SAML has no token with which a provider could be asked again.
+        periods = "lapse_hours" if obj.kind == Provider.Kind.SAML else ("check_minutes", "lapse_hours")
+        people = ("subject_claim", "groups_claim", "new_people", periods)
         return (
             (None, {"fields": ("name", "kind", "enabled", "redirect_address", "test")}),
             (_("Connection"), {"fields": connection}),
