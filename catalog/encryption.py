@@ -7,6 +7,8 @@ there.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
@@ -16,6 +18,23 @@ KEYS_HINT = (
     "Make one: python3 -c 'import base64, os; print(base64.urlsafe_b64encode(os.urandom(32)).decode())'. "
     "Keep it apart from the database and its copies: without it no secret can be read."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class OtherRows:
+    """Encrypted values of other applications, which `rotatesecrets` re-encrypts with those of this one."""
+
+    name: str
+    """What they are, in the plural, for the operator."""
+    rotate: Callable[[], int]
+    """Re-encrypt each of them with the first key, and return their number; raises DecryptionError."""
+
+
+@dataclass(frozen=True, slots=True)
+class EveryOtherRow:
+    """The values of all other applications; `toolhub.composition` names them."""
+
+    kinds: tuple[OtherRows, ...] = ()
 
 
 class DecryptionError(Exception):

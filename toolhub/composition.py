@@ -9,10 +9,12 @@ from django.urls import reverse
 from audit.hooks import Catalogue
 from catalog.admin import inlines
 from catalog.calls import history
+from catalog.encryption import EveryOtherRow, OtherRows
 from catalog.errors import Cancellation
 from catalog.models import PersonalSecret
 from catalog.policy import grant_targets, messages, snapshot, visibility
 from toolhub.access.hooks import Hooks
+from toolhub.identity.mfa import codes, second_step
 from toolhub.oauth.credentials import ConnectedApps
 from toolhub.oauth.models import ConnectedApp
 from toolhub.parts import parts
@@ -42,11 +44,13 @@ def connect() -> None:
             toolsets_for=_toolsets_for,
             has_connected_app=_has_connected_app,
             revoke_apps=_revoke_apps,
+            second_step=second_step.begin,
             credential_kinds=(ConnectedApps(),),
             user_inlines=inlines.USER_INLINES,
             group_inlines=inlines.GROUP_INLINES,
         )
     )
+    parts.put(EveryOtherRow((OtherRows("seeds of second factors", codes.rotate_seeds),)))
 
 
 def _cancel_call(call_id: UUID, username: str) -> None:

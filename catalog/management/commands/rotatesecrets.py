@@ -10,6 +10,9 @@ from django.db import transaction
 from audit.actions import log
 from catalog import encryption
 from catalog.models import PersonalSecret, Secret
+from toolhub.parts import parts
+
+OWN = frozenset({"shared", "personal"})
 
 
 class Command(BaseCommand):
@@ -35,7 +38,23 @@ class Command(BaseCommand):
                 except encryption.KeysError as problem:
                     raise CommandError(f"{problem}. Nothing was changed.") from None
                 type(row)._base_manager.filter(pk=row.pk).update(value=fresh)
-            counts = {"shared": len(shared), "personal": len(personal)}
+            counts = {"shared": len(shared), "personal": len(personal)} | self._rotate_others()
             log.record("re-encrypted", "secret", "all secrets", None, counts)
         what = f"{len(shared)} shared and {len(personal)} personal secrets"
-        self.stdout.write(f"{what} are now encrypted with the first key.")
+        others = "".join(f", and {number} {name}" for name, number in counts.items() if name not in OWN)
+        self.stdout.write(f"{what}{others} are now encrypted with the first key.")
+
+    def _rotate_others(self) -> dict[str, int]:
+        """Re-encrypt the values of other applications, and return how many of each kind there are, if any."""
+        found = parts.find(encryption.EveryOtherRow) or encryption.EveryOtherRow()
+        counts = {}
+        for kind in found.kinds:
+            try:
+                if number := kind.rotate():
+                    counts[kind.name] = number
+            except encryption.DecryptionError as problem:
+                raise CommandError(
+                    f"One of the {kind.name} cannot be decrypted with any of TOOLHUB_ENCRYPTION_KEYS: {problem}. "
+                    "Nothing was changed. Add the key it was encrypted with, or remove it."
+                ) from None
+        return counts
