@@ -13,6 +13,7 @@ import json
 import random
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
@@ -151,6 +152,7 @@ def _make_users(numbers: range) -> list[Any]:
     _make_apps(owners)
     _make_invitations(zero, made, groups)
     _make_provisioning(made)
+    _make_factors(owners)
     return made
 
 
@@ -180,6 +182,22 @@ def _make_invitations(inviter: Any, people: list[Any], groups: list[Any]) -> Non
     if made:
         pairs = ({"invitation_id": made[-1].pk, "group_id": group.pk} for group in groups)
         _join(Invitation.groups.through, pairs)
+
+
+def _make_factors(owners: list[Any]) -> None:
+    """For each of these owners a passkey, once per mention, as far as there is a place left for one more."""
+    from allauth.mfa.models import Authenticator
+
+    from tests import factories
+    from toolhub.identity.mfa import passkeys
+
+    found = Counter(Authenticator.objects.values_list("user_id", flat=True))
+    rows = []
+    for owner in owners:
+        found[owner.pk] += 1
+        if found[owner.pk] < passkeys.MAX_PASSKEYS:
+            rows.append(factories.build_passkey(owner, f"Passkey {found[owner.pk]}"))
+    _save(Authenticator, rows)
 
 
 def _make_apps(owners: list[Any]) -> None:

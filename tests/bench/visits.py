@@ -163,6 +163,7 @@ def find_heaviest(owner: Any, call: Any) -> dict[str, Any]:
         "auth.group": Group.objects.filter(name__startswith="team ").order_by("name").first(),
         "auth.permission": Permission.objects.first(),
         "access.accesstoken": owner.access_tokens.first(),
+        "mfa.authenticator": owner.authenticator_set.filter(type="webauthn").first(),
         "oauth.client": owner.connected_apps.first().client,
         "oauth.connectedapp": owner.connected_apps.first(),
         "people.invitation": Invitation.objects.last(),

@@ -9,9 +9,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import requests
-from allauth.account.models import EmailAddress
-from allauth.mfa.models import Authenticator
-from allauth.socialaccount.models import SocialAccount, SocialApp, SocialToken
 from allauth.socialaccount.providers.oauth2.client import OAuth2Error
 from django import forms
 from django.conf import settings
@@ -45,11 +42,6 @@ DEFAULT_SCOPES = {
     Provider.Kind.OPENID: "openid profile email",
     Provider.Kind.GITHUB: " ".join(github.SCOPES),
 }
-
-# The library's tables are no pages: nobody edits them by hand.
-for _model in (EmailAddress, SocialAccount, SocialApp, SocialToken, Authenticator):
-    if admin.site.is_registered(_model):
-        admin.site.unregister(_model)
 
 
 class SuperusersOnly(ModelAdmin):
