@@ -15,7 +15,7 @@ from django.test import Client
 
 from audit.integrity import verifier
 from tests import census, factories
-from tests.census import ABSENT, ANYONE, MACHINE, OWNER, Rule
+from tests.census import ABSENT, ANYONE, MACHINE, OWNER, SUPERUSER, Rule
 from tests.transports.wire import Wire
 from toolhub.hub import Hub
 
@@ -49,7 +49,7 @@ def permission(name: str) -> Permission:
 
 
 def staff(name: str, permissions: list[Permission]) -> User:
-    user = User.objects.create_user(name, is_staff=True)
+    user = User.objects.create_user(name, password="correct horse battery", is_staff=True)
     user.user_permissions.set(permissions)
     return user
 
@@ -178,7 +178,19 @@ def test_staff_with_every_permission_but_the_declared_one_is_refused(address_val
     assert not wrong, "\n".join(wrong)
 
 
-def test_staff_with_exactly_the_declared_permissions_gets_in(address_values: dict[str, Any]) -> None:
+def test_staff_with_every_permission_does_nothing_that_is_for_superusers(address_values: dict[str, Any]) -> None:
+    client, wrong = browser(staff("everything", list(Permission.objects.all()))), []
+    for rule in census.every_rule():
+        if rule.who is not SUPERUSER:
+            continue
+        for method in rule.methods.split():
+            response = reach(client, rule, address_values, method)
+            if response.status_code != 403:
+                wrong.append(f"{method} {rule.path(address_values)}: {response.status_code}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_staff_with_exactly_the_declared_permissions_gets_in(address_values: dict[str, Any], root: User) -> None:
     clients: dict[tuple[str, ...], Client] = {}
     wrong = []
     for rule in census.every_rule():
@@ -186,6 +198,9 @@ def test_staff_with_exactly_the_declared_permissions_gets_in(address_values: dic
         if not rule.who.is_staff or (offered and offered[1] not in offered[0].verbs.split()):
             continue
         held = tuple(sorted(names.split("|")[0] for names in rule.who.permissions))
+        if rule.who is SUPERUSER:
+            held = ("superuser",)
+            clients.setdefault(held, browser(root))
         if held not in clients:
             clients[held] = browser(staff(f"with-{len(clients)}", [permission(name) for name in held]))
         response = reach(clients[held], rule, address_values, "GET" if "GET" in rule.methods else "POST")

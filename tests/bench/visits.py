@@ -19,6 +19,8 @@ LISTS = (
     ("access/accesstoken", ("q=seed", "p=2")),
     ("oauth/client", ("q=client", "p=2", "trusted__exact=0")),
     ("oauth/connectedapp", ("q=seed", "p=2")),
+    ("identity/provider", ("q=seed", "p=2")),
+    ("identity/identity", ("q=seed0", "p=2", "provider__id__exact={identity_provider}")),
     (
         "catalog/tool",
         ("q=invoice", "p=3", "o=-2", "quarantine=yes", "toolsets__id__exact={toolset}"),
@@ -40,6 +42,7 @@ PICKERS = (
     ("catalog", "tool", ("toolsets",)),
     ("access", "accesstoken", ("user", "toolsets")),
     ("auth", "user", ("groups", "user_permissions")),
+    ("identity", "groupmapping", ("group",)),
 )
 MORE: tuple[tuple[str, str], ...] = (
     (OWNER, "tools/?q=invoice"),
@@ -151,6 +154,7 @@ def find_heaviest(owner: Any, call: Any) -> dict[str, Any]:
         ToolTest,
         Upstream,
     )
+    from toolhub.identity.models import Provider
 
     models = {
         "auth.user": owner,
@@ -159,6 +163,8 @@ def find_heaviest(owner: Any, call: Any) -> dict[str, Any]:
         "access.accesstoken": owner.access_tokens.first(),
         "oauth.client": owner.connected_apps.first().client,
         "oauth.connectedapp": owner.connected_apps.first(),
+        "identity.provider": Provider.objects.filter(slug__startswith="seed").order_by("slug").first(),
+        "identity.identity": owner.identities.first(),
         "catalog.tool": Tool.objects.order_by("name").filter(name__startswith="tool_").first(),
         "catalog.toolset": Toolset.objects.filter(name__startswith="set ").order_by("name").first(),
         "catalog.resource": Resource.objects.first(),

@@ -22,7 +22,7 @@ from tests.bench import estate, visits
 pytestmark = pytest.mark.django_db(transaction=True)  # inside a transaction the snapshot is read for every page
 
 MAX_PAGE_BYTES = 300_000
-MAX_QUERIES = 40
+MAX_QUERIES = 45
 MAX_EXTRA_QUERIES = {"/history/": 30, "/change/": 12}
 """For the few rows that these show at a time: two queries of a version, and one of whatever a grant or limit names."""
 SMALL, LARGE = (6, 4), (300, 100)
