@@ -3,9 +3,10 @@
     Rule("calls/<uuid:pk>/", OWNER, "GET", at="calls/{call}/")
 
 The first part is the route as Django's resolver spells it. `who` is ANYONE, SIGNED_IN, OWNER (the signed-in person's
-own things; other people's are as absent as what never was), STAFF, or `needs("app.permission", ...)`: staff that holds
-every one of these, where `a|b` is one of the two. `methods` is "GET", "GET POST" or, for what only changes something,
-"POST". A route with parameters says in `at` what to put there: `create_address_values` makes it and has the names.
+own things; other people's are as absent as what never was), STAFF, SUPERUSER, or `needs("app.permission", ...)`: staff
+that holds every one of these, where `a|b` is one of the two. `methods` is "GET", "GET POST" or, for what only changes
+something, "POST". A route with parameters says in `at` what to put there: `create_address_values` makes it and has the
+names.
 
 One `Model` covers the addresses that the admin makes by itself for a model: list, add, change, delete, history.
 """
@@ -102,9 +103,13 @@ RULES: tuple[Rule, ...] = (
     # --- the user's area
     Rule("", ANYONE),
     Rule("sign-in/", ANYONE, "GET POST"),
+    Rule("sign-in/with/<slug:slug>/", ANYONE, at="sign-in/with/{provider}/", empty=True),
+    Rule("sign-in/with/<slug:slug>/callback/", ANYONE, at="sign-in/with/{provider}/callback/", empty=True),
     Rule("sign-out/", ANYONE, "POST"),
     Rule("language/", ANYONE, "POST"),
     Rule("account/", SIGNED_IN, "GET POST"),
+    Rule("account/link/<slug:slug>/", SIGNED_IN, "POST", at="account/link/{provider}/", empty=True),
+    Rule("account/unlink/<int:pk>/", OWNER, "POST", at="account/unlink/{identity}/"),
     Rule("password/", SIGNED_IN, "GET POST"),
     Rule("password/forgotten/", ANYONE, "GET POST"),
     Rule("password/new/", ANYONE, "GET POST", empty=True),
@@ -307,6 +312,12 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("admin/access/change/", needs(*GRANTS, *CHOOSES), "GET POST"),
     Rule("admin/access/pick/", needs(*GRANTS, *CHOOSES)),
+    Rule(
+        "admin/identity/provider/<int:pk>/test/",
+        SUPERUSER,
+        "GET POST",
+        at="admin/identity/provider/{identity_provider}/test/",
+    ),
     Rule("admin/health/", needs("audit.view_call", "catalog.view_tool")),
     Rule("admin/jobs/", CONNECTIONS),
     Rule("admin/sessions/", CONNECTIONS),
@@ -364,6 +375,15 @@ MODELS: tuple[Model, ...] = (
         "scim.scimgroup",
         "view",
         special=dict.fromkeys(("view", "add", "change", "delete"), needs("scim.view_scimgroup")),
+    ),
+    Model(
+        "identity.provider",
+        special={"view": needs("identity.view_provider"), "add": SUPERUSER, "delete": SUPERUSER},
+    ),
+    Model(
+        "identity.identity",
+        "view delete",
+        special={"view": needs("identity.view_identity"), "add": SUPERUSER, "delete": SUPERUSER},
     ),
     Model("catalog.tool"),
     Model("catalog.toolset"),
@@ -479,6 +499,7 @@ def create_address_values(owner: User) -> dict[str, Any]:
     from tests import factories
     from tests.audit import rows
     from toolhub.access.models import AccessToken
+    from toolhub.identity.models import Identity, Provider
 
     toolset = factories.make_toolset("Census")
     token = {"static_headers": {"Authorization": {"secret": "census_secret", "prefix": "Bearer "}}}
@@ -495,6 +516,12 @@ def create_address_values(owner: User) -> dict[str, Any]:
     issued, _ = AccessToken.objects.issue(owner, "census")
     app, _tokens = factories.connect_app(owner)
     scim_token, scim_group = factories.make_provisioning()
+    # Off, and at an address that is never asked: its pages answer without it.
+    provider = Provider.objects.create(slug="census", name="Census", issuer="https://127.0.0.1:9")
+    other = Provider.objects.create(slug="census-two", name="Census two", issuer="https://127.0.0.1:9/two")
+    identity = Identity.objects.create(
+        user=owner, provider=other, issuer=other.issuer, subject="census", linked_by_owner=True
+    )
     (call,) = rows.save(rows.build_call(user=owner))
     now = timezone.now()
     models = {
@@ -509,6 +536,8 @@ def create_address_values(owner: User) -> dict[str, Any]:
         "people.invitation": factories.invite(owner),
         "scim.scimtoken": scim_token,
         "scim.scimgroup": scim_group,
+        "identity.provider": provider,
+        "identity.identity": identity,
         "catalog.tool": tool,
         "catalog.toolset": toolset,
         "catalog.resource": resource,
@@ -549,6 +578,8 @@ def collect_address_values(models: dict[str, Any]) -> dict[str, Any]:
         "token": models["access.accesstoken"].pk,
         "app": models["oauth.connectedapp"].pk,
         "passkey": models["mfa.authenticator"].pk,
+        "provider": models["identity.provider"].slug,
+        "identity": models["identity.identity"].pk,
         "tool": models["catalog.tool"].pk,
         "tool_name": models["catalog.tool"].name,
         "toolset": models["catalog.toolset"].pk,
@@ -566,6 +597,7 @@ ABSENT: dict[str, Any] = {
     "token": 999_999_999,
     "app": 999_999_999,
     "passkey": 999_999_999,
+    "identity": 999_999_999,
     "tool": 999_999_999,
     "resource": 999_999_999,
     "prompt": 999_999_999,
