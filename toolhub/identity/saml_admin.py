@@ -28,7 +28,7 @@ HELP_TEXTS = {
 PROBLEMS = {
     "empty": _("The metadata is missing. Paste the XML document of your provider."),
     "too_large": _("The document is larger than 256 KB or has more than 20 certificates. Paste one provider's only."),
-    "not_xml": _("This is not XML, or it declares a document type. Paste the whole document, from < to >."),
+    "not_xml": _("This is not XML, or it declares a document type. Paste the whole document."),
     "not_metadata": _("This is not SAML metadata: it must begin with an EntityDescriptor."),
     "several": _("The document describes several identity providers. Keep only yours."),
     "no_provider": _("The document describes no SAML 2.0 identity provider (IDPSSODescriptor)."),

@@ -21,6 +21,7 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from catalog.encryption import KeysError
+from toolhub import contact
 from toolhub.access import sign_in
 from toolhub.access.forms import throttled
 from toolhub.identity.mfa import codes, factors, passkeys, proofs, requirement
@@ -270,4 +271,4 @@ def _finish(request: HttpRequest, made: list[str], said: str) -> HttpResponse:
 
 
 def _no_keys() -> str:
-    return _("The server has no key to encrypt this with. Ask your administrator to set TOOLHUB_ENCRYPTION_KEYS.")
+    return contact.fill(_("The server has no key to encrypt this with. Ask %(contact)s to set TOOLHUB_ENCRYPTION_KEYS."))
