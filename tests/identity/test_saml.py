@@ -130,6 +130,7 @@ class TestRefusals:
             ({"confirmed_request": "_another"}, "wrong_subjectconfirmation"),
             ({"issuer": "https://other-idp.example"}, "wrong_issuer"),
             ({"assertion_issuer": "https://other-idp.example"}, "wrong_issuer"),
+            ({"assertion_issuer": ""}, "wrong_issuer"),
             ({"now": datetime.now(UTC) - timedelta(hours=1)}, "assertion_expired"),
             ({"begin": datetime.now(UTC) + timedelta(days=3650)}, "assertion_too_early"),
             ({"confirmation_end": datetime.now(UTC) - timedelta(seconds=1)}, "wrong_subjectconfirmation"),
@@ -343,8 +344,12 @@ class TestRefusals:
         posted = post(form)
         assert browser.get(FINISH).status_code == 403
         browser.cookies.update(posted.cookies)
+        works.configure(slug="second", name="Second")
+        assert browser.get(FINISH.replace("works", "second")).status_code == 403
+        browser.cookies.update(posted.cookies)
         assert browser.get(FINISH).status_code == 302
         assert browser.get(FINISH).status_code == 403
+        assert not Session.objects.filter(pk=posted.cookies[saml_views.COOKIE].value).exists()
 
     def test_a_response_waits_five_minutes_for_its_browser(self, works: Company, open_door: Provider) -> None:
         browser = Browser()
