@@ -271,4 +271,5 @@ def _finish(request: HttpRequest, made: list[str], said: str) -> HttpResponse:
 
 
 def _no_keys() -> str:
-    return contact.fill(_("The server has no key to encrypt this with. Ask %(contact)s to set TOOLHUB_ENCRYPTION_KEYS."))
+    sentence = _("The server has no key to encrypt this with. Ask %(contact)s to set TOOLHUB_ENCRYPTION_KEYS.")
+    return contact.fill(sentence)
